@@ -1,0 +1,31 @@
+"""The three price lists, and one evaluation of a plan under all of them."""
+
+from distributary.cost.channel import ChannelCost, ChannelPrices, channel_cost
+from distributary.cost.evaluation import Evaluation, evaluate
+from distributary.cost.filtering import FilteringCost, FilteringPrices, filtering_cost
+from distributary.cost.loads import Loads, plan_loads
+from distributary.cost.operating import (
+    Cluster,
+    OperatingCost,
+    OperatingPrices,
+    operating_cost,
+    plan_operating_cost,
+)
+
+__all__ = [
+    "ChannelCost",
+    "ChannelPrices",
+    "Cluster",
+    "Evaluation",
+    "FilteringCost",
+    "FilteringPrices",
+    "Loads",
+    "OperatingCost",
+    "OperatingPrices",
+    "channel_cost",
+    "evaluate",
+    "filtering_cost",
+    "operating_cost",
+    "plan_loads",
+    "plan_operating_cost",
+]

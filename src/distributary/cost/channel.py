@@ -1,0 +1,92 @@
+"""What a plan makes the network send and the receivers receive.
+
+Reference: M. Adler, Z. Ge, J. Kurose, D. Towsley, S. Zabele, "Channelization Problem in Large
+Scale Data Dissemination" (2001), sections 2.2 and 5.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from distributary.cost.loads import plan_loads
+from distributary.model import Demand, FloatArray, Plan
+
+__all__ = ["ChannelCost", "ChannelPrices", "channel_cost"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelPrices:
+    """`received` (w1) per message a receiver takes in, `sent` (w2) per message sent to a group.
+
+    Both are 1 by default, as in section 5.1: the paper's w1 = w2, times two.
+    """
+
+    received: float = 1.0
+    sent: float = 1.0
+
+    def __post_init__(self) -> None:
+        for word, price in (("received", self.received), ("sent", self.sent)):
+            if not 0 <= price < float("inf"):
+                raise ValueError(f"{word} must be a finite number of at least 0, not {price}")
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelCost:
+    """`lower_bound` is C_inf, the cost with a group for every flow; `flooding` that with one."""
+
+    received: float
+    sent: float
+    lower_bound: float
+    flooding: float
+
+    @property
+    def cost(self) -> float:
+        """C = what is received and what is sent, each at its price."""
+        return self.received + self.sent
+
+    @property
+    def overhead(self) -> float:
+        """C - C_inf."""
+        return self.cost - self.lower_bound
+
+
+def channel_cost(
+    plan: Plan,
+    demand: Demand,
+    prices: ChannelPrices,
+    coefficients: FloatArray | None = None,
+) -> ChannelCost:
+    """Price a plan by what is sent to its groups and received from them.
+
+    `coefficients[j, i]` (receivers x flows) scales what receiver j pays for flow i, as a path's
+    length would; without it every receiver pays the same.
+    """
+    interest, rate = demand.interest, demand.rate
+    if coefficients is None:
+        loads = plan_loads(plan, demand)
+        received = float(loads.received.sum())
+        wanted = float(loads.wanted.sum())
+        flooded = float(rate.sum()) * len(interest.receivers)
+    else:
+        if coefficients.shape != (len(interest.receivers), len(interest.flows)):
+            raise ValueError("coefficients must be receivers x flows")
+        priced = coefficients * rate
+        received = _received_with_coefficients(plan, priced)
+        wanted = float(priced[interest.flow_receivers, interest.pair_flows()].sum())
+        flooded = float(priced.sum())
+    sent_once = prices.sent * float(rate.sum())
+    return ChannelCost(
+        received=prices.received * received,
+        sent=prices.sent * float(rate[plan.placement_flow].sum()),
+        lower_bound=prices.received * wanted + sent_once,
+        flooding=prices.received * flooded + sent_once,
+    )
+
+
+def _received_with_coefficients(plan: Plan, priced: FloatArray) -> float:
+    by_group = np.zeros((len(plan.receivers), plan.n_groups))
+    placement_group = plan.session_group[plan.placement_session]
+    np.add.at(by_group.T, placement_group, priced.T[plan.placement_flow])
+    return float(by_group[plan.group_joins()].sum())

@@ -1,0 +1,70 @@
+"""Everything there is to say about a plan, recomputed from the plan and the demand alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from distributary.cost.channel import ChannelCost, ChannelPrices, channel_cost
+from distributary.cost.filtering import FilteringCost, FilteringPrices, filtering_cost
+from distributary.cost.loads import Loads, plan_loads
+from distributary.cost.operating import OperatingCost, OperatingPrices, plan_operating_cost
+from distributary.model import Demand, Plan, plan_problems
+
+__all__ = ["Evaluation", "evaluate"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluation:
+    """Is the plan valid, what does it cost, and who carries how much.
+
+    `unicast_copies` is how often a sender without multicast would send each message, on average;
+    `goodput` the share of what receivers take in that they asked for, under this plan and when
+    everybody receives everything.
+    """
+
+    receivers: int
+    flows: int
+    sessions: int
+    groups: int
+    duplicated_flows: int
+    problems: tuple[str, ...]
+    filtering: FilteringCost
+    channel: ChannelCost
+    operating: OperatingCost
+    loads: Loads
+    unicast_copies: float
+    goodput: float
+    flooding_goodput: float
+
+    @property
+    def valid(self) -> bool:
+        """Nobody misses anything, and no session or group is empty."""
+        return not self.problems
+
+
+def evaluate(
+    plan: Plan,
+    demand: Demand,
+    filtering: FilteringPrices | None = None,
+    channel: ChannelPrices | None = None,
+    operating: OperatingPrices | None = None,
+) -> Evaluation:
+    """Check a plan and price it under the three price lists."""
+    loads = plan_loads(plan, demand)
+    wanted, sent = float(loads.wanted.sum()), float(demand.rate.sum())
+    received = float(loads.received.sum())
+    return Evaluation(
+        receivers=len(plan.receivers),
+        flows=len(plan.flows),
+        sessions=plan.n_sessions,
+        groups=plan.n_groups,
+        duplicated_flows=plan.duplicated_flows,
+        problems=plan_problems(plan, demand.interest),
+        filtering=filtering_cost(plan, demand, filtering or FilteringPrices()),
+        channel=channel_cost(plan, demand, channel or ChannelPrices()),
+        operating=plan_operating_cost(plan, demand, operating or OperatingPrices()),
+        loads=loads,
+        unicast_copies=wanted / sent,
+        goodput=wanted / received if received else 0.0,
+        flooding_goodput=wanted / (sent * len(plan.receivers)),
+    )

@@ -1,0 +1,84 @@
+"""What receivers spend on throwing messages away, in two stages.
+
+Reference: Y. Tock, N. Naaman, A. Harpaz, G. Gershinsky, "Hierarchical Clustering of Message Flows
+in a Multicast Data Dissemination System" (2005), eq. 1-4 and section 5.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from distributary.cost.loads import plan_loads
+from distributary.model import Demand, Plan
+
+__all__ = ["FilteringCost", "FilteringPrices", "filtering_cost"]
+
+
+@dataclass(frozen=True, slots=True)
+class FilteringPrices:
+    """`alpha` per message looked at by the session filter, `beta` by the flow filter."""
+
+    alpha: float = 1.0
+    beta: float = 1.0
+
+    def __post_init__(self) -> None:
+        for word, price in (("alpha", self.alpha), ("beta", self.beta)):
+            if not 0 <= price < float("inf"):
+                raise ValueError(f"{word} must be a finite number of at least 0, not {price}")
+        if self.alpha + self.beta == 0:
+            raise ValueError("alpha and beta cannot both be 0: nothing would cost anything")
+
+    @classmethod
+    def aggregated(
+        cls, messages_per_packet: float, *, alpha0: float, alpha1: float, beta0: float, beta1: float
+    ) -> Self:
+        """The prices at h messages per packet: alpha0 + alpha1/h, beta0 + beta1/h (eq. 2 and 4)."""
+        if not messages_per_packet >= 1:
+            raise ValueError(f"a packet holds at least 1 message, not {messages_per_packet}")
+        h = messages_per_packet
+        return cls(alpha0 + alpha1 / h, beta0 + beta1 / h)
+
+
+@dataclass(frozen=True, slots=True)
+class FilteringCost:
+    """The filtering work of all receivers together, per second.
+
+    `session_cost` is C1, `flow_cost` C2. `wanted_work` is what the wanted flows cost by themselves:
+    the work under unicast, or with a group for every flow, and no plan can do with less.
+    `flooding_excess` is Cf, the excess when everybody receives every wanted flow.
+    """
+
+    session_cost: float
+    flow_cost: float
+    wanted_work: float
+    flooding_excess: float
+
+    @property
+    def work(self) -> float:
+        """Cw = C1 + C2."""
+        return self.session_cost + self.flow_cost
+
+    @property
+    def excess(self) -> float:
+        """Cx: the work beyond what the wanted flows cost by themselves."""
+        return self.work - self.wanted_work
+
+    @property
+    def relative_excess(self) -> float:
+        """Cx / Cf: 0 is perfect, 1 is flooding. 0 where even flooding wastes nothing."""
+        return self.excess / self.flooding_excess if self.flooding_excess > 0 else 0.0
+
+
+def filtering_cost(plan: Plan, demand: Demand, prices: FilteringPrices) -> FilteringCost:
+    """Price a plan by what its receivers must filter."""
+    loads = plan_loads(plan, demand)
+    price = prices.alpha + prices.beta
+    wanted = float(loads.wanted.sum())
+    flooded = float(demand.rate.sum()) * len(demand.interest.receivers)
+    return FilteringCost(
+        session_cost=prices.alpha * float(loads.received.sum()),
+        flow_cost=prices.beta * float(loads.accepted.sum()),
+        wanted_work=price * wanted,
+        flooding_excess=price * (flooded - wanted),
+    )

@@ -1,0 +1,66 @@
+"""What a plan makes each session, group and receiver carry: the raw material of every cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from distributary.model import Demand, FloatArray, IndexArray, IntArray, Plan
+
+__all__ = ["Loads", "plan_loads"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loads:
+    """Messages per second, recomputed from the plan and the demand alone.
+
+    Arrays are indexed by session, group or receiver. A receiver *receives* all that its groups
+    carry, *accepts* the sessions it subscribes to and *wants* what it asked for: received less
+    accepted falls to the first filter, accepted less wanted to the second.
+    """
+
+    session_rate: FloatArray
+    session_flows: IntArray
+    session_subscribers: IntArray
+    group_rate: FloatArray
+    group_flows: IntArray
+    group_sessions: IntArray
+    group_members: IntArray
+    receiver_groups: IntArray
+    receiver_sessions: IntArray
+    received: FloatArray
+    accepted: FloatArray
+    wanted: FloatArray
+
+
+def plan_loads(plan: Plan, demand: Demand) -> Loads:
+    """Add up what each session, group and receiver carries under the plan."""
+    interest = demand.interest
+    if plan.receivers != interest.receivers or plan.flows != interest.flows:
+        raise ValueError("the plan and the demand must name the same receivers and flows")
+    n_receivers, n_sessions, n_groups = len(plan.receivers), plan.n_sessions, plan.n_groups
+    session_rate = _sums(plan.placement_session, demand.rate[plan.placement_flow], n_sessions)
+    session_flows = np.bincount(plan.placement_session, minlength=n_sessions)
+    group_rate = _sums(plan.session_group, session_rate, n_groups)
+    join_receiver, join_group = plan.group_joins()
+    return Loads(
+        session_rate=session_rate,
+        session_flows=session_flows,
+        session_subscribers=np.bincount(plan.subscription_session, minlength=n_sessions),
+        group_rate=group_rate,
+        group_flows=np.bincount(plan.session_group[plan.placement_session], minlength=n_groups),
+        group_sessions=np.bincount(plan.session_group, minlength=n_groups),
+        group_members=np.bincount(join_group, minlength=n_groups),
+        receiver_groups=np.bincount(join_receiver, minlength=n_receivers),
+        receiver_sessions=np.bincount(plan.subscription_receiver, minlength=n_receivers),
+        received=_sums(join_receiver, group_rate[join_group], n_receivers),
+        accepted=_sums(
+            plan.subscription_receiver, session_rate[plan.subscription_session], n_receivers
+        ),
+        wanted=demand.wanted_rate,
+    )
+
+
+def _sums(index: IndexArray, values: FloatArray, n: int) -> FloatArray:
+    return np.bincount(index, weights=values, minlength=n).astype(np.float64, copy=False)

@@ -1,0 +1,68 @@
+"""Everything distributary raises on purpose.
+
+    DistributaryError
+    ├── InputError          a file, row or value that cannot be used
+    │   └── MissingRateError    a flow somebody wants has no rate
+    └── OutputError         a place that cannot be written to
+
+Each message says what happened, with which value, and what to do next; the same facts
+are attributes. A caller's own mistake (a negative number of groups, an unknown algorithm)
+stays a plain `ValueError`, raised before any work starts.
+"""
+
+from __future__ import annotations
+
+__all__ = ["DistributaryError", "InputError", "MissingRateError", "OutputError"]
+
+
+class DistributaryError(Exception):
+    """The root: catch this to catch all of ours."""
+
+
+class InputError(DistributaryError):
+    """A file, row or value cannot be used.
+
+    `row` counts from 1 and leaves out a CSV file's header line; it is None where the whole
+    file is at fault.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        path: str | None = None,
+        row: int | None = None,
+        value: object = None,
+        remedy: str = "",
+    ) -> None:
+        self.reason = reason
+        self.path = path
+        self.row = row
+        self.value = value
+        self.remedy = remedy
+        where = "" if path is None else f"{path}: " if row is None else f"{path}, row {row}: "
+        super().__init__(f"{where}{reason}" + (f"; {remedy}" if remedy else ""))
+
+
+class MissingRateError(InputError):
+    """Flows that somebody wants have no rate; `flows` holds their names."""
+
+    def __init__(self, flows: tuple[str, ...], *, path: str | None = None) -> None:
+        self.flows = flows
+        more = f" (and {len(flows) - 1:,} more)" if len(flows) > 1 else ""
+        super().__init__(
+            f"flow {flows[0]!r} has interest but no rate{more}",
+            path=path,
+            value=flows[0],
+            remedy="add a row for each to the rates, or take them out of the interest",
+        )
+
+
+class OutputError(DistributaryError):
+    """Results cannot be written to `path`."""
+
+    def __init__(self, reason: str, *, path: str, remedy: str = "") -> None:
+        self.reason = reason
+        self.path = path
+        self.remedy = remedy
+        super().__init__(f"{path}: {reason}" + (f"; {remedy}" if remedy else ""))

@@ -1,0 +1,151 @@
+"""Which flow travels in which session, which session in which group, who subscribes to what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from distributary.model.interest import IndexArray, IntArray, Interest
+
+__all__ = ["Plan", "plan_problems"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """A mapping of flows to sessions, sessions to groups and receivers to sessions.
+
+    Flows and receivers are indices into `flows` and `receivers`. Placements and subscriptions
+    are pairs in ascending order. A flow may be in several sessions; a receiver joins the groups
+    of the sessions it subscribes to. Whether the plan serves everybody is `plan_problems`' to say:
+    a plan read from a file may be wrong and still has a cost.
+    """
+
+    receivers: tuple[str, ...]
+    flows: tuple[str, ...]
+    placement_flow: IndexArray
+    placement_session: IndexArray
+    session_group: IndexArray
+    subscription_receiver: IndexArray
+    subscription_session: IndexArray
+
+    def __post_init__(self) -> None:
+        n_sessions = len(self.session_group)
+        _check_pairs(
+            "placement", self.placement_flow, self.placement_session, len(self.flows), n_sessions
+        )
+        _check_pairs(
+            "subscription",
+            self.subscription_receiver,
+            self.subscription_session,
+            len(self.receivers),
+            n_sessions,
+        )
+        if n_sessions == 0:
+            raise ValueError("a plan needs at least one session")
+        if self.session_group.min() < 0:
+            raise ValueError("groups are numbered from 0")
+
+    @property
+    def n_sessions(self) -> int:
+        """How many sessions the plan has."""
+        return len(self.session_group)
+
+    @property
+    def n_groups(self) -> int:
+        """How many groups the plan has."""
+        return int(self.session_group.max()) + 1
+
+    @property
+    def duplicated_flows(self) -> int:
+        """How many flows travel in more than one session."""
+        return int((np.bincount(self.placement_flow, minlength=len(self.flows)) > 1).sum())
+
+    def group_joins(self) -> tuple[IndexArray, IndexArray]:
+        """(receiver, group) pairs, ascending: who joins which group."""
+        keys = np.unique(
+            self.subscription_receiver.astype(np.int64) * self.n_groups
+            + self.session_group[self.subscription_session]
+        )
+        return (keys // self.n_groups).astype(np.int32), (keys % self.n_groups).astype(np.int32)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Plan):
+            return NotImplemented
+        return (self.receivers, self.flows) == (other.receivers, other.flows) and all(
+            np.array_equal(getattr(self, field), getattr(other, field))
+            for field in (
+                "placement_flow",
+                "placement_session",
+                "session_group",
+                "subscription_receiver",
+                "subscription_session",
+            )
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"Plan({len(self.flows):,} flows, {self.n_sessions:,} sessions, "
+            f"{self.n_groups:,} groups)"
+        )
+
+
+def plan_problems(plan: Plan, interest: Interest) -> tuple[str, ...]:
+    """What is wrong with the plan, one sentence each; empty when it is valid.
+
+    A valid plan serves every wanted pair (no false exclusion), and has no session without a flow,
+    none without a subscriber, and no group without a session.
+    """
+    if plan.receivers != interest.receivers or plan.flows != interest.flows:
+        raise ValueError("the plan and the interest must name the same receivers and flows")
+    missed = _missed_pairs(plan, interest)
+    carried = np.bincount(plan.placement_session, minlength=plan.n_sessions)
+    heard = np.bincount(plan.subscription_session, minlength=plan.n_sessions)
+    used = np.bincount(plan.session_group, minlength=plan.n_groups)
+    problems = []
+    if len(missed):
+        receiver, flow = divmod(int(missed[0]), len(interest.flows))
+        problems.append(
+            f"{len(missed):,} wanted pairs are not served, the first: receiver "
+            f"{interest.receivers[receiver]!r} misses flow {interest.flows[flow]!r}"
+        )
+    for count, kind, lack in (
+        (carried, "session", "carries no flow"),
+        (heard, "session", "has no subscriber"),
+        (used, "group", "holds no session"),
+    ):
+        empty = np.flatnonzero(count == 0)
+        if len(empty):
+            more = f" (and {len(empty) - 1:,} more)" if len(empty) > 1 else ""
+            problems.append(f"{kind} {empty[0]} {lack}{more}")
+    return tuple(problems)
+
+
+def _missed_pairs(plan: Plan, interest: Interest) -> IntArray:
+    """receiver * flows + flow of each wanted pair that no subscribed session carries, ascending."""
+    flow = interest.receiver_flows.astype(np.int64)
+    receiver = np.repeat(np.arange(len(interest.receivers)), np.diff(interest.receiver_offsets))
+    copies = np.bincount(plan.placement_flow, minlength=len(interest.flows))
+    first = np.cumsum(copies) - copies
+    # One entry for each session that could serve a wanted pair.
+    pair = np.repeat(np.arange(interest.pairs), copies[flow])
+    nth = np.arange(len(pair)) - np.repeat(np.cumsum(copies[flow]) - copies[flow], copies[flow])
+    session = plan.placement_session[first[flow[pair]] + nth]
+    subscribed = (
+        plan.subscription_receiver.astype(np.int64) * plan.n_sessions + plan.subscription_session
+    )
+    heard = np.isin(receiver[pair] * plan.n_sessions + session, subscribed)
+    served = np.bincount(pair[heard], minlength=interest.pairs) > 0
+    return (receiver * len(interest.flows) + flow)[~served]
+
+
+def _check_pairs(kind: str, left: IndexArray, right: IndexArray, n_left: int, n_right: int) -> None:
+    if len(left) != len(right):
+        raise ValueError(f"{kind}s: {len(left)} against {len(right)} indices")
+    if len(left) == 0:
+        return
+    if left.min() < 0 or left.max() >= n_left or right.min() < 0 or right.max() >= n_right:
+        raise ValueError(f"a {kind} index is out of range")
+    keys = left.astype(np.int64) * n_right + right
+    if (np.diff(keys) <= 0).any():
+        raise ValueError(f"{kind}s must be in ascending order without repeats")

@@ -1,0 +1,56 @@
+"""How fast each flow runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Self
+
+import numpy as np
+
+from distributary.model.interest import FloatArray
+
+__all__ = ["Rates"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rates:
+    """Messages per second of each flow and, where known, bytes per message.
+
+    Names are sorted. Flows nobody wants may be listed: a plan leaves them out.
+    """
+
+    flows: tuple[str, ...]
+    rate: FloatArray
+    size: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        if any(a >= b for a, b in pairwise(self.flows)):
+            raise ValueError("flow names must be sorted and unique")
+        for word, values in (("rate", self.rate), ("size", self.size)):
+            if values is None:
+                continue
+            if len(values) != len(self.flows):
+                raise ValueError(f"{len(values)} {word}s for {len(self.flows)} flows")
+            if not np.all(np.isfinite(values) & (values > 0)):
+                raise ValueError(f"every {word} must be a finite number above 0")
+
+    @classmethod
+    def from_mapping(cls, rates: Mapping[str, float] | Iterable[tuple[str, float]]) -> Self:
+        """Build from flow names and their rates."""
+        listed = sorted(dict(rates).items())
+        return cls(
+            tuple(flow for flow, _ in listed), np.array([rate for _, rate in listed], np.float64)
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Rates):
+            return NotImplemented
+        if (self.size is None) != (other.size is None):
+            return False
+        same_size = self.size is None or np.array_equal(self.size, other.size)  # type: ignore[arg-type]
+        return self.flows == other.flows and np.array_equal(self.rate, other.rate) and same_size
+
+    def __repr__(self) -> str:
+        return f"Rates({len(self.flows):,} flows, {self.rate.sum():,.6g} messages/s)"
