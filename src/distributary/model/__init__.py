@@ -1,7 +1,7 @@
 """The nouns: who wants what, how fast it flows, and the plan that carries it."""
 
 from distributary.model.demand import Demand
-from distributary.model.interest import FloatArray, IndexArray, IntArray, Interest
+from distributary.model.interest import FloatArray, IndexArray, IntArray, Interest, distinct
 from distributary.model.plan import Plan, plan_problems
 from distributary.model.rates import Rates
 
@@ -13,5 +13,6 @@ __all__ = [
     "Interest",
     "Plan",
     "Rates",
+    "distinct",
     "plan_problems",
 ]

@@ -29,6 +29,9 @@ class Demand:
             raise ValueError(f"{len(self.rate)} rates for {len(self.interest.flows)} flows")
         if not np.all(np.isfinite(self.rate) & (self.rate > 0)):
             raise ValueError("every rate must be a finite number above 0")
+        with np.errstate(over="ignore"):
+            if not np.isfinite(self.rate.sum() * len(self.interest.receivers)):
+                raise ValueError("the rates add up to more than a number can hold")
 
     @classmethod
     def of(cls, interest: Interest, rates: Rates) -> Self:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distributary.model.interest import IndexArray, IntArray, Interest
+from distributary.model.interest import IndexArray, IntArray, Interest, distinct
 
 __all__ = ["Plan", "plan_problems"]
 
@@ -63,7 +63,7 @@ class Plan:
 
     def group_joins(self) -> tuple[IndexArray, IndexArray]:
         """(receiver, group) pairs, ascending: who joins which group."""
-        keys = np.unique(
+        keys = distinct(
             self.subscription_receiver.astype(np.int64) * self.n_groups
             + self.session_group[self.subscription_session]
         )

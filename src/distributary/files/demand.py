@@ -1,0 +1,99 @@
+"""The tables a demand is read from: who wants what, and how fast it flows."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from distributary.errors import InputError
+from distributary.files.columns import Column, Kind
+from distributary.files.faults import shown
+from distributary.files.tables import Table, encoded, first_row, read_table, write_table
+from distributary.model import IndexArray, IntArray, Interest, Rates
+
+T = TypeVar("T")
+
+INTEREST = (Column("receiver", Kind.TEXT), Column("flow", Kind.TEXT))
+RATES = (
+    Column("flow", Kind.TEXT),
+    Column("rate", Kind.AMOUNT),
+    Column("size", Kind.AMOUNT, optional=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Intake(Generic[T]):
+    """What was read, from how many rows, and how many of those only repeated another."""
+
+    value: T
+    rows: int
+    duplicates: int
+
+
+def read_interest(path: str | os.PathLike[str]) -> Intake[Interest]:
+    """Read (receiver, flow) pairs from a file or a folder of part files."""
+    table = read_table(path, INTEREST)
+    receivers, receiver_codes = table.names("receiver")
+    flows, flow_codes = table.names("flow")
+    interest = Interest.from_codes(receivers, flows, receiver_codes, flow_codes)
+    return Intake(interest, table.rows, table.rows - interest.pairs)
+
+
+def read_rates(path: str | os.PathLike[str]) -> Intake[Rates]:
+    """Read each flow's rate, and size if there is one, from a file or a folder of part files."""
+    table = read_table(path, RATES)
+    flows, codes = table.names("flow")
+    _, first = np.unique(codes, return_index=True)
+    for word in ("rate", "size"):
+        if table.has(word):
+            _check_agreement(table, word, codes, first)
+    size = table.amounts("size")[first] if table.has("size") else None
+    rates = Rates(flows, table.amounts("rate")[first], size)
+    return Intake(rates, table.rows, table.rows - len(flows))
+
+
+def write_interest(interest: Interest, path: str | os.PathLike[str]) -> None:
+    """Write (receiver, flow) pairs, receiver by receiver."""
+    receiver = np.repeat(
+        np.arange(len(interest.receivers), dtype=np.int32), np.diff(interest.receiver_offsets)
+    )
+    columns = {
+        "receiver": encoded("receiver", interest.receivers, receiver),
+        "flow": encoded("flow", interest.flows, interest.receiver_flows),
+    }
+    write_table(pa.table(columns), path)
+
+
+def write_rates(rates: Rates, path: str | os.PathLike[str]) -> None:
+    """Write each flow's rate, and size if known."""
+    columns = {
+        "flow": encoded("flow", rates.flows, np.arange(len(rates.flows), dtype=np.int32)),
+        "rate": pa.array(rates.rate),
+    }
+    if rates.size is not None:
+        columns["size"] = pa.array(rates.size)
+    write_table(pa.table(columns), path)
+
+
+def _check_agreement(table: Table, word: str, codes: IndexArray, first: IntArray) -> None:
+    values = table.amounts(word)
+    index = first_row(values != values[first[codes]])
+    if index is not None:
+        raise _conflict(table, word, index, int(first[codes[index]]))
+
+
+def _conflict(table: Table, word: str, index: int, earlier: int) -> InputError:
+    flow = table.columns["flow"][index].as_py()
+    value, before = (table.columns[word][row].as_py() for row in (index, earlier))
+    path, row = table.place(earlier)
+    where = f"row {row}" if path == table.place(index)[0] else f"{path}, row {row}"
+    return table.fault(
+        index,
+        f"flow {shown(flow)} has {word} {value!r} here but {before!r} in {where}",
+        value=flow,
+        remedy="keep one row per flow",
+    )

@@ -1,0 +1,42 @@
+"""Fingerprints: the same content gives the same one, whatever file it came from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+import numpy as np
+
+from distributary.model import Interest, Rates
+
+
+def fingerprint(content: Interest | Rates) -> str:
+    """ "sha256:" and the hash of all names and numbers, in their sorted order."""
+    digest = hashlib.sha256()
+    for piece in _interest(content) if isinstance(content, Interest) else _rates(content):
+        # The length first, so that no two lists of pieces run into the same bytes.
+        digest.update(len(piece).to_bytes(8, "little"))
+        digest.update(piece)
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _interest(interest: Interest) -> Iterable[bytes]:
+    yield b"interest"
+    yield from _names(interest.receivers)
+    yield from _names(interest.flows)
+    yield interest.flow_offsets.astype("<i8").tobytes()
+    yield interest.flow_receivers.astype("<i4").tobytes()
+
+
+def _rates(rates: Rates) -> Iterable[bytes]:
+    yield b"rates"
+    yield from _names(rates.flows)
+    yield rates.rate.astype("<f8").tobytes()
+    if rates.size is not None:
+        yield rates.size.astype("<f8").tobytes()
+
+
+def _names(names: tuple[str, ...]) -> Iterable[bytes]:
+    encoded = [name.encode("utf-8", "surrogatepass") for name in names]
+    yield np.array([len(name) for name in encoded], "<i8").tobytes()
+    yield b"".join(encoded)

@@ -1,0 +1,183 @@
+"""JSON lines: one object on each line, as Spark and most log shippers write them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from distributary.files.columns import Column, Kind, as_text, bad_value, no_rows
+from distributary.files.faults import brief, input_fault, missing_column, shown
+
+BLOCK_BYTES = 1 << 24
+ROWS_AT_A_TIME = 1 << 20
+_REMEDY = "write one JSON object on each line"
+
+
+def read_jsonl(path: Path, columns: tuple[Column, ...]) -> Any:
+    """Read a file's columns of interest, each as its kind's Arrow type.
+
+    A key that a line does not have is a missing value. An optional column that is null on every
+    line is not there.
+    """
+    data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    if not data.strip():
+        return no_rows(columns)
+    if not _is_plain(data):
+        _find_fault(path, data, columns)
+    try:
+        table = _parse(data, columns)
+        table = pa.table(
+            {
+                column.name: as_text(table[column.name])
+                if column.kind is Kind.TEXT
+                else table[column.name]
+                for column in columns
+                if not (column.optional and table[column.name].null_count == len(table))
+            }
+        )
+    except (pa.ArrowException, UnicodeError) as error:
+        _find_fault(path, data, columns)
+        raise input_fault(
+            path, f"does not parse as JSON lines: {brief(error)}", remedy=_REMEDY
+        ) from error
+    _check_columns(path, data, table, columns)
+    return table
+
+
+def write_jsonl(table: Any, file: BinaryIO) -> None:
+    """Write a table, one object a line, keys in the order of its columns."""
+    columns = [_JsonColumn(name, table[name].combine_chunks()) for name in table.column_names]
+    for start in range(0, len(table), ROWS_AT_A_TIME):
+        pieces: list[Any] = []
+        for column in columns:
+            pieces += [f'{", " if pieces else "{"}"{column.name}": ', column.rows(start)]
+        lines = pc.binary_join_element_wise(*pieces, "}\n", "")
+        file.write(lines.buffers()[2])
+
+
+class _JsonColumn:
+    """A column whose values can be had as JSON text; each name is escaped once."""
+
+    def __init__(self, name: str, values: Any) -> None:
+        self.name = name
+        self.values = values
+        self.names = None
+        if pa.types.is_dictionary(values.type):
+            names = values.dictionary.to_pylist()
+            self.names = pa.array([json.dumps(n, ensure_ascii=False) for n in names], pa.string())
+            self.values = values.indices
+
+    def rows(self, start: int) -> Any:
+        values = self.values.slice(start, ROWS_AT_A_TIME)
+        return values.cast(pa.string()) if self.names is None else self.names.take(values)
+
+
+def _is_plain(data: bytes) -> bool:
+    """Whether the lines are surely one flat object each, seen by counting alone.
+
+    Arrow's reader crashes the whole process on a line that is a bare `null`, and takes
+    several objects on one line: what does not look plain is looked at line by line first.
+    """
+    objects = data.count(b"{")
+    borders = data.count(b"}\n{") + data.count(b"}\r\n{")
+    end = data.rstrip(b"\r\n")
+    return (
+        data.startswith(b"{")
+        and end.endswith(b"}")
+        and objects == data.count(b"}") == borders + 1
+        and end.count(b"\n") == borders
+    )
+
+
+def _parse(data: bytes, columns: tuple[Column, ...]) -> Any:
+    types = {c.name: pa.string() if c.kind is Kind.TEXT else c.kind.arrow for c in columns}
+    return pyarrow.json.read_json(
+        pa.BufferReader(data),
+        read_options=pyarrow.json.ReadOptions(block_size=BLOCK_BYTES),
+        parse_options=pyarrow.json.ParseOptions(
+            explicit_schema=pa.schema(types), unexpected_field_behavior="ignore"
+        ),
+    )
+
+
+def _check_columns(path: Path, data: bytes, table: Any, columns: tuple[Column, ...]) -> None:
+    for column in columns:
+        if column.optional or table[column.name].null_count < len(table):
+            continue
+        keys = _keys(data.lstrip().split(b"\n", 1)[0])
+        if column.name not in keys:
+            raise missing_column(path, column.name, keys)
+
+
+def _keys(line: bytes) -> list[str]:
+    try:
+        return list(json.loads(line, strict=False))
+    except (ValueError, RecursionError):
+        return []
+
+
+def _find_fault(path: Path, data: bytes, columns: tuple[Column, ...]) -> None:
+    """Raise for the first line that is not an object with the right kinds of values."""
+    lines = ((number, line) for number, line in enumerate(data.split(b"\n"), 1) if line.strip())
+    for row, (number, line) in enumerate(lines, start=1):
+        try:
+            record = _record(line)
+        except (ValueError, RecursionError) as error:
+            text = line.decode("utf-8", "backslashreplace").strip()
+            where = "" if number == row else f"line {number:,} "
+            raise input_fault(
+                path,
+                f"{where}does not parse as a JSON object ({_said(error)}): {shown(text)}",
+                row=row,
+                value=text,
+                remedy=_REMEDY,
+            ) from None
+        for column in columns:
+            value = record.get(column.name)
+            if value is not None and not _fits(value, column.kind):
+                raise bad_value(path, column, row, value)
+
+
+def _record(line: bytes) -> dict[str, object]:
+    record = json.loads(line.decode("utf-8"), strict=False, object_pairs_hook=_no_repeats)
+    if not isinstance(record, dict):
+        raise ValueError("it is something else")  # noqa: TRY004 - the caller tells all faults alike
+    return record
+
+
+def _no_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        raise ValueError("a key is there twice")
+    return record
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "not UTF-8"
+    return error.msg if isinstance(error, json.JSONDecodeError) else brief(error)
+
+
+def _fits(value: object, kind: Kind) -> bool:
+    if kind is Kind.TEXT:
+        return isinstance(value, str) and _encodes(value)
+    if isinstance(value, bool):
+        return False
+    if kind is Kind.NUMBER:
+        return isinstance(value, int) and abs(value) <= np.iinfo(np.int64).max
+    return isinstance(value, int | float) and 0 < value < float("inf")
+
+
+def _encodes(text: str) -> bool:
+    """Whether the text is free of halves of surrogate pairs."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

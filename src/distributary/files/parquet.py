@@ -1,0 +1,78 @@
+"""Parquet: a typed table, dictionaries and all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from distributary.files.columns import Column, Kind, as_text
+from distributary.files.faults import arrow_faults, input_fault, missing_column, repeated_column
+
+_BROKEN = ("is not a whole Parquet file", "write it again")
+_UNFIT = ("holds a value that is out of range", "write it again")
+
+
+def read_parquet(path: Path, columns: tuple[Column, ...]) -> Any:
+    """Read a file's columns of interest, each as its kind's Arrow type."""
+    if path.stat().st_size == 0:
+        raise input_fault(path, "holds no rows: the file is empty", remedy="write it again")
+    texts = [column.name for column in columns if column.kind is Kind.TEXT]
+    with arrow_faults(path, *_BROKEN):
+        with pq.ParquetFile(path) as file:
+            metadata, found = file.metadata, _columns_found(path, file.schema_arrow, columns)
+        with pq.ParquetFile(
+            path, metadata=metadata, read_dictionary=texts, page_checksum_verification=True
+        ) as file:
+            table = file.read(columns=[column.name for column in found])
+    with arrow_faults(path, *_UNFIT):
+        return pa.table({column.name: _as_kind(table[column.name], column) for column in found})
+
+
+def write_parquet(table: Any, file: BinaryIO) -> None:
+    """Write a table; the same table gives the same bytes."""
+    # The stored Arrow schema would make readers see dictionaries where the columns are strings.
+    pq.write_table(table, file, compression="zstd", store_schema=False, write_page_checksum=True)
+
+
+def _columns_found(path: Path, schema: Any, columns: tuple[Column, ...]) -> list[Column]:
+    found = []
+    for column in columns:
+        count = schema.names.count(column.name)
+        if count > 1:
+            raise repeated_column(path, column.name)
+        if count == 1:
+            _check_type(path, column, schema.field(column.name).type)
+            found.append(column)
+        elif not column.optional:
+            raise missing_column(path, column.name, schema.names)
+    return found
+
+
+def _check_type(path: Path, column: Column, arrow_type: Any) -> None:
+    values = arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
+    types = pa.types
+    whole = types.is_integer(values)
+    fits = {
+        Kind.TEXT: types.is_string(values)
+        or types.is_large_string(values)
+        or types.is_string_view(values),
+        Kind.AMOUNT: whole or types.is_floating(values) or types.is_decimal(values),
+        Kind.NUMBER: whole,
+    }
+    if not fits[column.kind]:
+        raise input_fault(
+            path,
+            f"column {column.name!r} holds {values} values",
+            value=str(values),
+            remedy=f"each must be {column.kind.words}",
+        )
+
+
+def _as_kind(values: Any, column: Column) -> Any:
+    if column.kind is Kind.TEXT:
+        return as_text(values)
+    # A double holds no more than 53 bits: the nearest one will do for an amount.
+    return values.cast(column.kind.arrow, safe=column.kind is Kind.NUMBER)

@@ -1,0 +1,271 @@
+"""Plan folders: three tables and a `plan.json` that says where they came from."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from distributary.files.columns import Column, Kind
+from distributary.files.faults import brief, input_fault, listed, shown, unreadable
+from distributary.files.replacing import replaced_folder
+from distributary.files.tables import (
+    EXTENSIONS,
+    FORMATS,
+    Table,
+    encoded,
+    first_row,
+    read_table,
+)
+from distributary.model import IndexArray, IntArray, Interest, Plan
+
+FORMAT_VERSION = 1
+MANIFEST = "plan.json"
+# IPv4 has 2^28 multicast addresses; past this a group is a typing error that would cost gigabytes.
+MOST_GROUPS = 1 << 24
+
+PLACEMENTS = (Column("flow", Kind.TEXT), Column("session", Kind.NUMBER))
+SESSIONS = (Column("session", Kind.NUMBER), Column("group", Kind.NUMBER))
+SUBSCRIPTIONS = (Column("receiver", Kind.TEXT), *SESSIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPlan:
+    """A plan as it lay in its folder, and what `plan.json` says about it."""
+
+    plan: Plan
+    metadata: dict[str, Any]
+
+
+def write_plan(
+    plan: Plan,
+    metadata: Mapping[str, object],
+    folder: str | os.PathLike[str],
+    *,
+    table_format: str = "parquet",
+) -> None:
+    """Write a plan folder whole or not at all, in place of the plan that may be there.
+
+    The same plan and metadata give the same bytes. `table_format` is parquet, csv or jsonl.
+    """
+    if table_format not in FORMATS:
+        raise ValueError(f"table_format must be one of {listed(FORMATS)}, not {table_format!r}")
+    manifest = json.dumps(
+        {**metadata, "format": FORMAT_VERSION},
+        indent=2,
+        sort_keys=True,
+        allow_nan=False,
+        default=_plain_number,
+    )
+    kind, tables = FORMATS[table_format], _tables(plan)
+    with replaced_folder(folder, _is_plan, "plan") as new:
+        for name, table in tables.items():
+            with (new / f"{name}{kind.extensions[0]}").open("xb") as file:
+                kind.write(table, file)
+        (new / MANIFEST).write_text(manifest + "\n", encoding="utf-8", newline="\n")
+
+
+def read_plan(folder: str | os.PathLike[str], interest: Interest) -> StoredPlan:
+    """Read a plan folder, its names aligned to the interest.
+
+    A plan that serves somebody badly is read all the same: `plan_problems` tells what is wrong.
+    """
+    folder = Path(folder)
+    metadata = _read_manifest(folder)
+    placements = read_table(_find_table(folder, "placements"), PLACEMENTS, may_be_empty=True)
+    sessions = read_table(_find_table(folder, "sessions"), SESSIONS)
+    subscriptions = read_table(
+        _find_table(folder, "subscriptions"), SUBSCRIPTIONS, may_be_empty=True
+    )
+    session_group = _session_groups(sessions)
+    n_sessions = len(session_group)
+    for table in (placements, subscriptions):
+        _check_sessions_known(table, n_sessions, sessions)
+    _check_groups_agree(subscriptions, session_group)
+    placement = _pairs(placements, "flow", interest.flows, n_sessions)
+    subscription = _pairs(subscriptions, "receiver", interest.receivers, n_sessions)
+    plan = Plan(
+        receivers=interest.receivers,
+        flows=interest.flows,
+        placement_flow=placement[0],
+        placement_session=placement[1],
+        session_group=session_group,
+        subscription_receiver=subscription[0],
+        subscription_session=subscription[1],
+    )
+    return StoredPlan(plan, metadata)
+
+
+def _tables(plan: Plan) -> dict[str, Any]:
+    subscription_group = plan.session_group[plan.subscription_session]
+    return {
+        "placements": pa.table(
+            {
+                "flow": encoded("flow", plan.flows, plan.placement_flow),
+                "session": pa.array(plan.placement_session, pa.int32()),
+            }
+        ),
+        "sessions": pa.table(
+            {
+                "session": pa.array(np.arange(plan.n_sessions), pa.int32()),
+                "group": pa.array(plan.session_group, pa.int32()),
+            }
+        ),
+        "subscriptions": pa.table(
+            {
+                "receiver": encoded("receiver", plan.receivers, plan.subscription_receiver),
+                "session": pa.array(plan.subscription_session, pa.int32()),
+                "group": pa.array(subscription_group, pa.int32()),
+            }
+        ),
+    }
+
+
+def _plain_number(value: object) -> object:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{shown(value)} has no place in JSON")
+
+
+def _is_plan(folder: Path) -> bool:
+    return (folder / MANIFEST).is_file()
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    path = folder / MANIFEST
+    if os.path.isdir(folder) and not os.path.lexists(path):
+        raise input_fault(folder, f"is not a plan: it has no {MANIFEST}", remedy="check the path")
+    try:
+        metadata = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise unreadable(path if os.path.isdir(folder) else folder, error) from error
+    except (ValueError, RecursionError) as error:
+        raise input_fault(
+            path, f"does not parse as JSON: {brief(error)}", remedy="write the plan again"
+        ) from error
+    if not isinstance(metadata, dict):
+        raise input_fault(path, "is not a JSON object", remedy="write the plan again")
+    version = metadata.pop("format", None)
+    if version != FORMAT_VERSION or isinstance(version, bool):
+        raise input_fault(
+            path,
+            f"has format {shown(version)}, not {FORMAT_VERSION}",
+            value=version,
+            remedy="read it with the version of distributary that wrote it",
+        )
+    return metadata
+
+
+def _find_table(folder: Path, name: str) -> Path:
+    found = [
+        folder / f"{name}{ext}" for ext in EXTENSIONS if os.path.lexists(folder / f"{name}{ext}")
+    ]
+    if not found:
+        raise input_fault(
+            folder,
+            f"has no table {name!r}",
+            value=name,
+            remedy=f"a plan has one of {', '.join(name + ext for ext in EXTENSIONS)}",
+        )
+    if len(found) > 1:
+        raise input_fault(
+            folder,
+            f"has the table {name!r} more than once: {listed(path.name for path in found)}",
+            value=name,
+            remedy="keep one of them",
+        )
+    return found[0]
+
+
+def _session_groups(sessions: Table) -> IndexArray:
+    """The group of each session, once they are known to be numbered 0, 1, 2, ..."""
+    session, group = sessions.numbers("session"), sessions.numbers("group")
+    distinct, first = np.unique(session, return_index=True)
+    n_sessions = len(distinct)
+    index = first_row((session < 0) | (session >= n_sessions))
+    if index is not None:
+        raise sessions.fault(
+            index,
+            f"session {session[index]} where {n_sessions:,} sessions are listed",
+            value=int(session[index]),
+            remedy="number the sessions from 0 without gaps",
+        )
+    index = first_row((group < 0) | (group >= MOST_GROUPS))
+    if index is not None:
+        raise sessions.fault(
+            index,
+            f"group {group[index]} is out of range",
+            value=int(group[index]),
+            remedy="number the groups from 0",
+        )
+    index = first_row(group != group[first[session]])
+    if index is not None:
+        path, row = sessions.place(int(first[session[index]]))
+        raise sessions.fault(
+            index,
+            f"session {session[index]} is in group {group[index]} here "
+            f"but in group {group[first[session[index]]]} in row {row} of {path.name}",
+            value=int(session[index]),
+            remedy="a session is in one group",
+        )
+    return group[first].astype(np.int32)
+
+
+def _check_sessions_known(table: Table, n_sessions: int, sessions: Table) -> None:
+    session = table.numbers("session")
+    index = first_row((session < 0) | (session >= n_sessions))
+    if index is not None:
+        raise table.fault(
+            index,
+            f"session {session[index]} is not listed in {sessions.part_paths[0].name}",
+            value=int(session[index]),
+            remedy="list every session there, with its group",
+        )
+
+
+def _check_groups_agree(subscriptions: Table, session_group: IndexArray) -> None:
+    session, group = subscriptions.numbers("session"), subscriptions.numbers("group")
+    index = first_row(group != session_group[session])
+    if index is not None:
+        raise subscriptions.fault(
+            index,
+            f"session {session[index]} is in group {session_group[session[index]]}, "
+            f"not {group[index]}",
+            value=int(group[index]),
+            remedy="the group of a subscription is its session's",
+        )
+
+
+def _pairs(
+    table: Table, column: str, known: tuple[str, ...], n_sessions: int
+) -> tuple[IndexArray, IndexArray]:
+    """(index into `known`, session) of each row, ascending and without repeats."""
+    index = _aligned(table, column, known)
+    keys = np.sort(index * n_sessions + table.numbers("session"))
+    # np.unique would do, but hashes integers at a tenth of the speed of this.
+    keys = keys[np.diff(keys, prepend=-1) > 0]
+    return (keys // n_sessions).astype(np.int32), (keys % n_sessions).astype(np.int32)
+
+
+def _aligned(table: Table, column: str, known: tuple[str, ...]) -> IntArray:
+    """For each row, where `known` has the name in its column."""
+    names, codes = table.names(column)
+    place = {name: index for index, name in enumerate(known)}
+    aligned = np.array([place.get(name, -1) for name in names], np.int64)[codes]
+    index = first_row(aligned < 0)
+    if index is not None:
+        name = names[codes[index]]
+        lack = "wants nothing" if column == "receiver" else "is wanted by nobody"
+        raise table.fault(
+            index,
+            f"{column} {shown(name)} {lack} in the interest",
+            value=name,
+            remedy="read the plan with the interest it was made for",
+        )
+    return aligned

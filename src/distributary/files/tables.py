@@ -1,0 +1,201 @@
+"""Tables in files: one reader and one writer, the format told by the extension."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from distributary.errors import InputError
+from distributary.files.columns import Column, check_values, no_rows
+from distributary.files.csv import read_csv, write_csv
+from distributary.files.faults import (
+    arrow_faults,
+    input_fault,
+    output_fault,
+    shown,
+    told,
+    unreadable,
+)
+from distributary.files.jsonl import read_jsonl, write_jsonl
+from distributary.files.parquet import read_parquet, write_parquet
+from distributary.files.replacing import replaced_file
+from distributary.model import FloatArray, IndexArray, IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How a table is read from a file and written to one."""
+
+    extensions: tuple[str, ...]
+    read: Callable[[Path, tuple[Column, ...]], Any]
+    write: Callable[[Any, BinaryIO], None]
+
+
+FORMATS = {
+    "parquet": Format((".parquet", ".pq"), read_parquet, write_parquet),
+    "csv": Format((".csv",), read_csv, write_csv),
+    "jsonl": Format((".jsonl", ".ndjson", ".json"), read_jsonl, write_jsonl),
+}
+EXTENSIONS = tuple(ext for kind in FORMATS.values() for ext in kind.extensions)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Rows read from one file or several, each value known to be of its column's kind.
+
+    `part_paths` are the files and `part_ends` how many rows there are up to each one's end.
+    """
+
+    part_paths: tuple[Path, ...]
+    part_ends: tuple[int, ...]
+    columns: Any
+
+    @property
+    def rows(self) -> int:
+        """How many rows were read."""
+        return len(self.columns)
+
+    def has(self, column: str) -> bool:
+        """Whether an optional column is there."""
+        return column in self.columns.column_names
+
+    def names(self, column: str) -> tuple[tuple[str, ...], IndexArray]:
+        """The distinct strings of a column, sorted, and for each row which of them it holds."""
+        values = self.columns[column].combine_chunks()
+        # Dense ranks make one of strings that a writer's dictionary lists twice.
+        rank = pc.rank(values.dictionary, tiebreaker="dense").to_numpy().astype(np.int32) - 1
+        names = pc.unique(values.dictionary.take(pc.sort_indices(values.dictionary)))
+        codes = rank[values.indices.to_numpy()]
+        used = np.bincount(codes, minlength=len(names)) > 0
+        codes = (np.cumsum(used, dtype=np.int32) - 1)[codes]
+        return tuple(names.filter(pa.array(used)).to_pylist()), codes.astype(np.int32, copy=False)
+
+    def amounts(self, column: str) -> FloatArray:
+        """The doubles of a column."""
+        return np.asarray(self.columns[column].to_numpy(), np.float64)
+
+    def numbers(self, column: str) -> IntArray:
+        """The whole numbers of a column."""
+        return np.asarray(self.columns[column].to_numpy(), np.int64)
+
+    def place(self, index: int) -> tuple[Path, int]:
+        """The file of a row, counted from 0 over all files, and its own number there, from 1."""
+        part = bisect_right(self.part_ends, index)
+        return self.part_paths[part], index + 1 - (self.part_ends[part - 1] if part else 0)
+
+    def fault(self, index: int, reason: str, *, value: object, remedy: str) -> InputError:
+        """An `InputError` at a row, counted from 0 over all files."""
+        path, row = self.place(index)
+        return input_fault(path, reason, row=row, value=value, remedy=remedy)
+
+
+def read_table(
+    path: str | os.PathLike[str], columns: tuple[Column, ...], *, may_be_empty: bool = False
+) -> Table:
+    """Read a file, or a folder of part files as one table; other columns are ignored."""
+    paths = _part_paths(Path(path))
+    parts = [_read_part(part, columns) for part in paths]
+    filled = [(part, rows) for part, rows in zip(paths, parts, strict=True) if len(rows)]
+    if not filled and not may_be_empty:
+        raise input_fault(path, "holds no rows", remedy="give a table with at least one row")
+    for part, rows in filled:
+        _check_same_columns(part, rows, *filled[0])
+    with arrow_faults(path, "cannot be put together", "write it again"):
+        together = pa.concat_tables([rows for _, rows in filled] or [no_rows(columns)])
+    return Table(
+        tuple(part for part, _ in filled),
+        tuple(accumulate(len(rows) for _, rows in filled)),
+        together,
+    )
+
+
+def write_table(table: Any, path: str | os.PathLike[str]) -> None:
+    """Write a file whole or not at all, in the format its extension tells."""
+    kind = _format_of(Path(path))
+    if kind is None:
+        raise output_fault(path, *_unknown_extension(Path(path)))
+    with replaced_file(path) as file:
+        kind.write(table, file)
+
+
+def first_row(holds: npt.NDArray[np.bool_]) -> int | None:
+    """The index of the first row for which something holds."""
+    index = int(holds.argmax()) if len(holds) else 0
+    return index if len(holds) and holds[index] else None
+
+
+def encoded(kind: str, names: Sequence[str], codes: IndexArray) -> Any:
+    """A column of strings from names and, row by row, indices into them."""
+    try:
+        return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(names, pa.string()))
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{kind} {shown(error.object)} is not Unicode text") from None
+
+
+def _format_of(path: Path) -> Format | None:
+    extension = path.suffix.lower()
+    return next((kind for kind in FORMATS.values() if extension in kind.extensions), None)
+
+
+def _unknown_extension(path: Path) -> tuple[str, str]:
+    found = f"the extension {shown(path.suffix)}" if path.suffix else "no extension"
+    return f"has {found}, which tells no format", f"use one of {', '.join(EXTENSIONS)}"
+
+
+def _part_paths(path: Path) -> list[Path]:
+    if not os.path.isdir(path):
+        return [path]
+    try:
+        parts = sorted(part for part in path.iterdir() if part.name[0] not in "_.")
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if not parts:
+        raise input_fault(
+            path, "is a folder without part files", remedy="give a file, or a folder of them"
+        )
+    return parts
+
+
+def _read_part(path: Path, columns: tuple[Column, ...]) -> Any:
+    _check_readable(path)
+    kind = _format_of(path)
+    if kind is None:
+        reason, remedy = _unknown_extension(path)
+        raise input_fault(path, reason, value=path.suffix, remedy=remedy)
+    try:
+        table = kind.read(path, columns)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    check_values(path, table, columns)
+    return table
+
+
+def _check_readable(path: Path) -> None:
+    try:
+        with path.open("rb"):
+            pass
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from error
+
+
+def _check_same_columns(path: Path, rows: Any, other: Path, other_rows: Any) -> None:
+    missing = set(other_rows.column_names) ^ set(rows.column_names)
+    if missing:
+        column = min(missing)
+        without, having = (path, other) if column in other_rows.column_names else (other, path)
+        raise input_fault(
+            without,
+            f"has no column {column!r}, which {told(having)} has",
+            value=column,
+            remedy="write all parts with the same columns",
+        )

@@ -1,0 +1,37 @@
+"""Interest and rates in, a plan out: every solver."""
+
+from distributary.planning.hierarchy import Annealing
+from distributary.planning.progress import Progress, Step, silent
+from distributary.planning.solve import (
+    ALGORITHMS,
+    DEFAULT_ALGORITHM,
+    Algorithm,
+    Request,
+    Solution,
+    plan,
+)
+from distributary.planning.subscription import (
+    Bill,
+    channel_bill,
+    filtering_bill,
+    place,
+    place_single,
+)
+
+__all__ = [
+    "ALGORITHMS",
+    "DEFAULT_ALGORITHM",
+    "Algorithm",
+    "Annealing",
+    "Bill",
+    "Progress",
+    "Request",
+    "Solution",
+    "Step",
+    "channel_bill",
+    "filtering_bill",
+    "place",
+    "place_single",
+    "plan",
+    "silent",
+]

@@ -1,0 +1,240 @@
+"""The compiled inner loops of the exact solvers: depth-first branch and bound, a flow a level.
+
+Both searches keep all they know in the arrays they are given, so that a caller can stop after some
+nodes, look at the clock and go on. At level d the first d flows are placed; `child[d]` lists where
+flow d may go, cheapest bound first, `bound[d]` the least cost of each choice and `at[d]` how many
+were tried. Groups are opened in order: any other order is the same plan renumbered.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from distributary.model import IntArray
+from distributary.planning._kernels import popcount
+
+__all__ = ["search_covers", "search_partitions"]
+
+Words = np.ndarray[Any, np.dtype[np.uint64]]
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+@njit(cache=True, nogil=True)
+def _insert(child: IntArray, bound: IntArray, n: int, choice: int, cost: int) -> None:
+    """Insert a choice behind all that are as cheap."""
+    at = n
+    while at > 0 and bound[at - 1] > cost:
+        bound[at], child[at] = bound[at - 1], child[at - 1]
+        at -= 1
+    bound[at], child[at] = cost, choice
+
+
+@njit(cache=True, nogil=True)
+def _groups_for_flow(
+    depth: int,
+    rate: IntArray,
+    wants: Words,
+    audience: Words,
+    carried: IntArray,
+    used: int,
+    child: IntArray,
+    bound: IntArray,
+) -> int:
+    """List the groups for the flow at `depth`, by what the plan will cost at least.
+
+    A later flow is received by all its receivers and by those its group has already.
+    """
+    n_flows, n_words = wants.shape
+    n_groups = len(carried)
+    n = 0
+    for chosen in range(min(used + 1, n_groups)):
+        opened = max(used, chosen + 1)
+        cost = np.int64(0)
+        for m in range(opened):
+            size = np.int64(0)
+            for w in range(n_words):
+                word = audience[m, w]
+                if m == chosen:
+                    word |= wants[depth, w]
+                size += np.int64(popcount(word))
+            cost += size * (carried[m] + (rate[depth] if m == chosen else 0))
+        for k in range(depth + 1, n_flows):
+            least = np.iinfo(np.int64).max
+            if opened < n_groups:
+                least = np.int64(0)
+                for w in range(n_words):
+                    least += np.int64(popcount(wants[k, w]))
+            else:
+                for m in range(n_groups):
+                    size = np.int64(0)
+                    for w in range(n_words):
+                        word = audience[m, w] | wants[k, w]
+                        if m == chosen:
+                            word |= wants[depth, w]
+                        size += np.int64(popcount(word))
+                    least = min(least, size)
+            cost += rate[k] * least
+        _insert(child, bound, n, chosen, cost)
+        n += 1
+    return n
+
+
+@njit(cache=True, nogil=True)
+def search_partitions(
+    rate: IntArray,  # IN   of each flow, in the order of the search
+    wants: Words,  # IN   flows x words: the receivers of each flow, as bits
+    audience: Words,  # IN, OUT  level x groups x words
+    carried: IntArray,  # IN, OUT  level x groups: rate
+    used: IntArray,  # IN, OUT  level: groups opened
+    child: IntArray,  # IN, OUT  level x groups
+    bound: IntArray,  # IN, OUT
+    width: IntArray,  # IN, OUT  level: choices listed; -1 at level 0 before the first call
+    at: IntArray,  # IN, OUT
+    depth: int,
+    best: int,
+    best_child: IntArray,  # OUT  the group of each flow in the best plan
+    max_nodes: int,
+) -> tuple[int, int]:
+    """Each flow in one group: least received rate. Return the level and the best cost so far.
+
+    Level -1 says that the search is complete.
+    """
+    n_flows = len(rate)
+    if width[0] < 0:
+        width[0] = _groups_for_flow(0, rate, wants, audience[0], carried[0], 0, child[0], bound[0])
+    nodes = 0
+    while depth >= 0 and nodes < max_nodes:
+        if at[depth] >= width[depth] or bound[depth, at[depth]] >= best:
+            depth -= 1
+            continue
+        chosen = child[depth, at[depth]]
+        cost = bound[depth, at[depth]]
+        at[depth] += 1
+        nodes += 1
+        if depth == n_flows - 1:
+            best = cost
+            for d in range(n_flows):
+                best_child[d] = child[d, at[d] - 1]
+            continue
+        audience[depth + 1] = audience[depth]
+        audience[depth + 1, chosen] |= wants[depth]
+        carried[depth + 1] = carried[depth]
+        carried[depth + 1, chosen] += rate[depth]
+        used[depth + 1] = max(used[depth], chosen + 1)
+        depth += 1
+        at[depth] = 0
+        width[depth] = _groups_for_flow(
+            depth, rate, wants, audience[depth], carried[depth], used[depth],
+            child[depth], bound[depth],
+        )  # fmt: skip
+    return depth, best
+
+
+@njit(cache=True, nogil=True)
+def _covers_for_flow(
+    depth: int,
+    rate: IntArray,
+    wants: Flags,
+    covers: Words,
+    rest: IntArray,
+    feasible: Words,
+    carried: IntArray,
+    used: int,
+    child: IntArray,
+    bound: IntArray,
+) -> int:
+    """List the sets of groups for the flow at `depth`, by what the plan will cost at least.
+
+    Each receiver joins the cheapest set that it still can, at the rates so far; every later flow
+    is sent once and received once by each receiver that wants it.
+    """
+    n_groups = len(carried)
+    n_sets = 1 << n_groups
+    set_rate = np.zeros(n_sets, np.int64)
+    n = 0
+    for chosen in range(1, n_sets):
+        fresh = chosen >> used
+        if fresh & (fresh + 1):
+            continue
+        cost = rest[depth + 1]
+        for m in range(n_groups):
+            group_rate = carried[m] + rate[depth] * (chosen >> m & 1)
+            cost += group_rate
+            for joined in range(1 << m):
+                set_rate[joined | 1 << m] = set_rate[joined] + group_rate
+        for j in range(len(feasible)):
+            open_sets = feasible[j]
+            if wants[depth, j]:
+                open_sets &= covers[chosen]
+            least = np.iinfo(np.int64).max
+            for joined in range(n_sets):
+                if open_sets >> np.uint64(joined) & np.uint64(1):
+                    least = min(least, set_rate[joined])
+            cost += least
+        _insert(child, bound, n, chosen, cost)
+        n += 1
+    return n
+
+
+@njit(cache=True, nogil=True)
+def search_covers(
+    rate: IntArray,  # IN   of each flow, in the order of the search
+    wants: Flags,  # IN   flows x receivers
+    covers: Words,  # IN   for a set of groups: which sets have a group in common with it
+    rest: IntArray,  # IN   level: least cost of the flows from here on
+    feasible: Words,  # IN, OUT  level x receivers: the sets of groups it may still join
+    carried: IntArray,  # IN, OUT  level x groups: rate
+    used: IntArray,  # IN, OUT  level: groups opened
+    child: IntArray,  # IN, OUT  level x sets of groups
+    bound: IntArray,  # IN, OUT
+    width: IntArray,  # IN, OUT  level: choices listed; -1 at level 0 before the first call
+    at: IntArray,  # IN, OUT
+    depth: int,
+    best: int,
+    best_child: IntArray,  # OUT  the set of groups of each flow in the best plan
+    max_nodes: int,
+) -> tuple[int, int]:
+    """Each flow in a set of groups: least received and sent rate. Returns as its sibling does.
+
+    A set of groups is the bits of a number below 2 ** groups, and a set of such sets the bits of
+    one 64-bit word: hence 6 groups at most.
+    """
+    n_flows = len(rate)
+    if width[0] < 0:
+        width[0] = _covers_for_flow(
+            0, rate, wants, covers, rest, feasible[0], carried[0], 0, child[0], bound[0]
+        )
+    nodes = 0
+    while depth >= 0 and nodes < max_nodes:
+        if at[depth] >= width[depth] or bound[depth, at[depth]] >= best:
+            depth -= 1
+            continue
+        chosen = child[depth, at[depth]]
+        cost = bound[depth, at[depth]]
+        at[depth] += 1
+        nodes += 1
+        if depth == n_flows - 1:
+            best = cost
+            for d in range(n_flows):
+                best_child[d] = child[d, at[d] - 1]
+            continue
+        used[depth + 1] = used[depth]
+        for m in range(carried.shape[1]):
+            inside = chosen >> m & 1
+            carried[depth + 1, m] = carried[depth, m] + rate[depth] * inside
+            if inside:
+                used[depth + 1] = max(used[depth + 1], m + 1)
+        for j in range(feasible.shape[1]):
+            feasible[depth + 1, j] = feasible[depth, j]
+            if wants[depth, j]:
+                feasible[depth + 1, j] &= covers[chosen]
+        depth += 1
+        at[depth] = 0
+        width[depth] = _covers_for_flow(
+            depth, rate, wants, covers, rest, feasible[depth], carried[depth], used[depth],
+            child[depth], bound[depth],
+        )  # fmt: skip
+    return depth, best

@@ -1,0 +1,33 @@
+"""Assignments that look at nobody's interest: the yardsticks.
+
+Reference: Adler et al. (2001), section 4: RAN, RSE and RRE.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+
+from distributary.model import FloatArray, IndexArray
+
+__all__ = ["balanced", "scattered"]
+
+
+def scattered(n_flows: int, n_groups: int, rng: np.random.Generator) -> IndexArray:
+    """RAN: every flow in a group drawn at random; some groups may stay empty."""
+    return rng.integers(n_groups, size=n_flows, dtype=np.int32)
+
+
+def balanced(load: FloatArray, n_groups: int, rng: np.random.Generator) -> IndexArray:
+    """Flows in random order, each to the group with the least load so far; of several, the first.
+
+    With a load of 1 for each flow it is RSE (balanced size), with its rate RRE (balanced rate).
+    """
+    group = np.empty(len(load), np.int32)
+    heap = [(0.0, g) for g in range(n_groups)]
+    for flow in rng.permutation(len(load)):
+        carried, g = heapq.heappop(heap)
+        group[flow] = g
+        heapq.heappush(heap, (carried + float(load[flow]), g))
+    return group

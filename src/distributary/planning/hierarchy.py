@@ -1,0 +1,216 @@
+"""Two levels of clustering: flows into sessions, sessions into groups.
+
+Reference: Tock et al. (2005), section 4.3. Neither `sessions_first` nor `groups_first` looks at
+alpha and beta; `iterative` and `annealed` do when they choose the best map they met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from distributary.cost import FilteringPrices
+from distributary.model import IndexArray, IntArray
+from distributary.planning.kmeans import kmeans, random_start
+from distributary.planning.progress import Progress, Step, silent
+from distributary.planning.things import Things
+
+__all__ = ["Annealing", "Maps", "annealed", "groups_first", "iterative", "sessions_first"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Maps:
+    """Flow -> session and session -> group. A session may be empty while a solver is at work."""
+
+    session: IndexArray
+    group: IndexArray
+
+    @property
+    def flow_group(self) -> IndexArray:
+        """Flow -> group."""
+        return self.group[self.session]
+
+    def compact(self) -> Maps:
+        """The same maps without empty sessions and groups, numbered by first use."""
+        session, used = _by_first_use(self.session)
+        group, _ = _by_first_use(self.group[used])
+        return Maps(session, group)
+
+    def work(self, things: Things, prices: FilteringPrices) -> float:
+        """Cw in the whole-number rates of `things`: exact parts, weighed at the end."""
+        received = things.intake(self.flow_group, int(self.group.max()) + 1)
+        accepted = things.intake(self.session, len(self.group))
+        return prices.alpha * received + prices.beta * accepted
+
+
+def sessions_first(
+    things: Things, n_sessions: int, n_groups: int, rng: np.random.Generator
+) -> Maps:
+    """SF: cluster flows into sessions, then those into groups."""
+    start = Maps(
+        random_start(len(things), n_sessions, rng), random_start(n_sessions, n_groups, rng)
+    )
+    return _sessions_then_groups(things, start, n_groups)
+
+
+def groups_first(things: Things, n_sessions: int, n_groups: int, rng: np.random.Generator) -> Maps:
+    """GF: cluster flows into groups, then each group's flows into its share of the sessions."""
+    group = kmeans(things, random_start(len(things), n_groups, rng), n_groups)
+    return _sessions_in_groups(things, group, n_sessions, n_groups, rng)
+
+
+def iterative(
+    things: Things,
+    n_sessions: int,
+    n_groups: int,
+    rng: np.random.Generator,
+    prices: FilteringPrices,
+    progress: Progress = silent,
+    iterations: int = 4,
+) -> Maps:
+    """IT: from GF, alternate SF and GF, each starting from the other's maps; keep the best."""
+    current = groups_first(things, n_sessions, n_groups, rng)
+    best = _Best(things, prices, current)
+    for iteration in range(iterations):
+        progress(Step("alternating", iteration, iterations, best.work))
+        current = _sessions_then_groups(things, current, n_groups)
+        best.offer(current)
+        group = kmeans(things, current.flow_group, n_groups)
+        current = _sessions_in_groups(things, group, n_sessions, n_groups, rng)
+        best.offer(current)
+    progress(Step("alternating", iterations, iterations, best.work))
+    return best.maps
+
+
+@dataclass(frozen=True, slots=True)
+class Annealing:
+    """RRA's schedule, in percent of the flows: from `first`, times `factor`, while above `last`."""
+
+    first: float = 10.0
+    last: float = 0.5
+    factor: float = 0.8
+
+    def __post_init__(self) -> None:
+        if not (0 < self.last < self.first <= 100 and 0 < self.factor < 1):
+            raise ValueError("annealing needs 0 < last < first <= 100 and 0 < factor < 1")
+
+    def percentages(self) -> Iterator[float]:
+        """The share of flows that each round scatters."""
+        percent = self.first
+        while percent >= self.last:
+            yield percent
+            percent *= self.factor
+
+
+def annealed(
+    things: Things,
+    n_sessions: int,
+    n_groups: int,
+    rng: np.random.Generator,
+    prices: FilteringPrices,
+    progress: Progress = silent,
+    schedule: Annealing | None = None,
+) -> Maps:
+    """RRA: from GF, scatter ever fewer flows at random and run GF again from there; keep the best.
+
+    A flow that stays in its group starts the second step from its old session; one that changed
+    groups starts in a random session of the new one.
+    """
+    percentages = list((schedule or Annealing()).percentages())
+    current = groups_first(things, n_sessions, n_groups, rng)
+    best = _Best(things, prices, current)
+    for round_, percent in enumerate(percentages):
+        progress(Step("annealing", round_, len(percentages), best.work))
+        scattered = rng.choice(
+            len(things), max(1, round(percent / 100 * len(things))), replace=False
+        )
+        session = current.session.copy()
+        session[scattered] = random_start(len(scattered), len(current.group), rng)
+        start = Maps(session, current.group)
+        group = kmeans(things, start.flow_group, n_groups)
+        current = _sessions_in_groups(things, group, n_sessions, n_groups, rng, start)
+        best.offer(current)
+    progress(Step("annealing", len(percentages), len(percentages), best.work))
+    return best.maps
+
+
+class _Best:
+    """The cheapest maps offered so far."""
+
+    def __init__(self, things: Things, prices: FilteringPrices, maps: Maps) -> None:
+        self._things, self._prices = things, prices
+        self.maps, self.work = maps, maps.work(things, prices)
+
+    def offer(self, maps: Maps) -> None:
+        work = maps.work(self._things, self._prices)
+        if work < self.work:
+            self.maps, self.work = maps, work
+
+
+def _sessions_then_groups(things: Things, start: Maps, n_groups: int) -> Maps:
+    session = kmeans(things, start.session, len(start.group))
+    streams = things.merged(session, len(start.group))
+    return Maps(session, kmeans(streams, start.group, n_groups))
+
+
+def _sessions_in_groups(
+    things: Things,
+    group: IndexArray,
+    n_sessions: int,
+    n_groups: int,
+    rng: np.random.Generator,
+    start: Maps | None = None,
+) -> Maps:
+    """Cluster each group's flows by themselves into the group's share of the sessions.
+
+    With `start`, a flow still in the group of its session begins there (as far as the share goes).
+    """
+    order = np.argsort(group, kind="stable")
+    flows_of = np.split(order, np.cumsum(np.bincount(group, minlength=n_groups))[:-1])
+    shares = _equal_shares(n_sessions, np.array([len(flows) for flows in flows_of]))
+    session = np.empty(len(things), np.int32)
+    first = 0
+    for g, (flows, share) in enumerate(zip(flows_of, shares, strict=True)):
+        if share == 0:
+            continue
+        begin = random_start(len(flows), share, rng)
+        if start is not None:
+            stayed = start.flow_group[flows] == g
+            local = _within_group(start, g)[start.session[flows[stayed]]]
+            begin[stayed] = np.where(local < share, local, begin[stayed])
+        session[flows] = first + kmeans(things.subset(flows), begin, int(share))
+        first += int(share)
+    return Maps(session, np.repeat(np.arange(n_groups, dtype=np.int32), shares))
+
+
+def _within_group(maps: Maps, group: int) -> IndexArray:
+    """Number the sessions of one group from 0, in order; other sessions' numbers mean nothing."""
+    return (np.cumsum(maps.group == group) - 1).astype(np.int32)
+
+
+def _equal_shares(n_sessions: int, flows: IntArray) -> IntArray:
+    """Sessions for each group: the same for all, as far as a group has flows to fill them.
+
+    The paper does not say how the sessions are shared out; an equal split fits its figures.
+    """
+    share = np.zeros(len(flows), np.int64)
+    left = min(n_sessions, int(flows.sum()))
+    while left:
+        open_groups = np.flatnonzero(share < flows)
+        each, extra = divmod(left, len(open_groups))
+        share[open_groups] += each
+        share[open_groups[:extra]] += 1
+        share = np.minimum(share, flows)
+        left = min(n_sessions, int(flows.sum())) - int(share.sum())
+    return share
+
+
+def _by_first_use(labels: IndexArray) -> tuple[IndexArray, IntArray]:
+    """Renumber labels by first appearance; also return the old label of each new one."""
+    used, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    return rank[inverse], used[order].astype(np.int64)

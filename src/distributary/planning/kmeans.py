@@ -1,0 +1,46 @@
+"""Clustering by reassigning one thing at a time to its nearest cluster.
+
+Reference: Tock et al. (2005), sections 4.1 and 4.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from distributary.model import IndexArray
+from distributary.planning._kernels import cluster_counts, kmeans_pass
+from distributary.planning.things import Things
+
+__all__ = ["kmeans", "random_start"]
+
+
+def random_start(n_things: int, n_clusters: int, rng: np.random.Generator) -> IndexArray:
+    """Every thing in a cluster drawn at random."""
+    return rng.integers(n_clusters, size=n_things, dtype=np.int32)
+
+
+def kmeans(
+    things: Things,
+    start: IndexArray,
+    n_clusters: int,
+    after_pass: Callable[[int], None] | None = None,
+) -> IndexArray:
+    """Reassign things until a whole pass changes nothing; return each one's cluster.
+
+    Each move lowers the intake of all receivers, so it ends. `after_pass` is told the moves of
+    each pass. Clusters may stay empty where there is nothing left to gain by filling them.
+    """
+    cluster = start.copy()
+    count = np.empty((things.n_receivers, n_clusters), np.int32)
+    present = np.empty((things.n_receivers, n_clusters), np.uint8)
+    audience, total = np.empty(n_clusters, np.int64), np.empty(n_clusters, np.int64)
+    shape = (things.offsets, things.members, things.weight, cluster)
+    cluster_counts(*shape, count, present, audience, total)
+    moves = 1
+    while moves:
+        moves, _ = kmeans_pass(*shape, count, present, audience, total)
+        if after_pass is not None:
+            after_pass(moves)
+    return cluster

@@ -1,0 +1,111 @@
+"""Greedy merging: start with everything apart and join the cheapest pair, again and again.
+
+Reference: Adler et al. (2001), section 4: flow-based and user-based merge. Both pay the same kind
+of price. A flow-based cluster of rate m and receivers E costs m |E|; a user-based one of m users
+and flows E of total rate |E| costs (m + 1) |E|, the one being the sender's. So one loop does both.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from distributary.model import Demand, IndexArray, IntArray
+from distributary.planning._kernels import merge_closest
+from distributary.planning.progress import Progress, Step, silent
+from distributary.planning.things import Things, whole_rates
+
+__all__ = ["bits", "flow_merge", "user_merge"]
+
+Bits = npt.NDArray[np.uint64]
+
+_MERGES_PER_STEP = 256  # between two signs of life
+
+
+def flow_merge(demand: Demand, n_groups: int, progress: Progress = silent) -> IndexArray:
+    """FBM: from a group per flow, merge the pair that adds least; return each flow's group."""
+    things = Things.flows_of(demand)
+    # Flows with the same receivers merge for nothing, so they would go first in any case.
+    twins = _same_members(things)
+    n_sets = int(twins.max()) + 1
+    if n_sets < n_groups:
+        twins, n_sets = np.arange(len(things), dtype=np.int32), len(things)
+    sets = things.merged(twins, n_sets)
+    owner = np.repeat(np.arange(n_sets), np.diff(sets.offsets))
+    root = _merge_down(
+        bits(owner, sets.members, n_sets, sets.n_receivers),
+        np.zeros(0, np.int64),
+        sets.weight.copy(),
+        np.diff(sets.offsets),
+        0,
+        n_groups,
+        progress,
+    )
+    return root[twins]
+
+
+def user_merge(demand: Demand, n_groups: int, progress: Progress = silent) -> IndexArray:
+    """UBM: from a group per receiver, merge the pair that adds least; return each one's group.
+
+    A receiver's group carries all that its members want, so a flow may be in several groups.
+    Merging may even save: what two groups both carry is then sent only once.
+    """
+    interest = demand.interest
+    n_receivers, n_flows = len(interest.receivers), len(interest.flows)
+    weight = whole_rates(demand.rate, n_receivers + 1)
+    wanted = np.add.reduceat(weight[interest.receiver_flows], interest.receiver_offsets[:-1])
+    owner = np.repeat(np.arange(n_receivers), np.diff(interest.receiver_offsets))
+    words = bits(owner, interest.receiver_flows, n_receivers, n_flows)
+    padded = np.zeros(words.shape[1] * 64, np.int64)
+    padded[:n_flows] = weight
+    one_each = np.ones(n_receivers, np.int64)
+    return _merge_down(words, padded, one_each, wanted, 1, n_groups, progress)
+
+
+def _merge_down(
+    words: Bits,
+    element_weight: IntArray,
+    mass: IntArray,
+    extent: IntArray,
+    bonus: int,
+    n_left: int,
+    progress: Progress,
+) -> IndexArray:
+    """Merge until `n_left` sets are left; return, row by row, which of them it is in."""
+    n_rows = len(words)
+    parent = np.arange(n_rows, dtype=np.int32)
+    nearest = np.full(n_rows, -1, np.int32)
+    least = np.full(n_rows, np.iinfo(np.int64).min, np.int64)
+    stale = np.ones(n_rows, np.bool_)
+    state = (words, element_weight, mass, extent, bonus, parent, nearest, least, stale)
+    to_do = max(0, n_rows - n_left)
+    done = 0
+    while done < to_do:
+        progress(Step("merging", done, to_do))
+        steps = min(_MERGES_PER_STEP, to_do - done)
+        done += merge_closest(*state, steps)
+    progress(Step("merging", to_do, to_do))
+    for row in range(n_rows):  # a row is merged into a smaller one: one ascending walk settles all
+        parent[row] = parent[parent[row]]
+    return np.unique(parent, return_inverse=True)[1].astype(np.int32)
+
+
+def _same_members(things: Things) -> IndexArray:
+    """Number things by their set of receivers, in order of first appearance."""
+    seen: dict[bytes, int] = {}
+    members, offsets = things.members, things.offsets
+    return np.array(
+        [
+            seen.setdefault(members[offsets[k] : offsets[k + 1]].tobytes(), len(seen))
+            for k in range(len(things))
+        ],
+        np.int32,
+    )
+
+
+def bits(rows: IntArray | IndexArray, elements: IndexArray, n_rows: int, n_elements: int) -> Bits:
+    """Sets as rows of bits: bit e of row r is set for each pair (r, e)."""
+    words = np.zeros((n_rows, (n_elements + 63) // 64), np.uint64)
+    bit = np.left_shift(np.uint64(1), (elements % 64).astype(np.uint64))
+    np.bitwise_or.at(words, (rows, elements // 64), bit)
+    return words

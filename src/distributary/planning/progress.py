@@ -1,0 +1,28 @@
+"""How a solver tells what it is doing, without knowing who listens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+__all__ = ["Progress", "Step", "silent"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One sign of life: the stage, how far it is, and the lowest cost found so far.
+
+    `best` is in the units of the objective: messages per second, at their prices.
+    """
+
+    stage: str
+    done: int
+    total: int
+    best: float | None = None
+
+
+Progress = Callable[[Step], None]
+
+
+def silent(step: Step) -> None:
+    """Listen to nothing."""

@@ -1,0 +1,230 @@
+"""From demand to plan: every algorithm by its name, the papers' acronyms accepted too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from distributary.cost import FilteringPrices
+from distributary.model import Demand, IndexArray, Plan, distinct
+from distributary.planning.balancing import balanced, scattered
+from distributary.planning.hierarchy import (
+    Maps,
+    annealed,
+    groups_first,
+    iterative,
+    sessions_first,
+)
+from distributary.planning.kmeans import kmeans, random_start
+from distributary.planning.merging import flow_merge, user_merge
+from distributary.planning.optimal import Optimum, optimal, optimal_shared
+from distributary.planning.progress import Progress, silent
+from distributary.planning.subscription import channel_bill, place, place_single
+from distributary.planning.things import Things
+
+__all__ = ["ALGORITHMS", "DEFAULT_ALGORITHM", "Algorithm", "Request", "Solution", "plan"]
+
+DEFAULT_ALGORITHM = "iterative"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked of a solver.
+
+    `sessions` is the most sessions there may be, `groups` the most groups; without `sessions`
+    every group is one session. `budget_s` limits the exact algorithms, which prove their plan if
+    they end in time; the others run to their own end.
+    """
+
+    groups: int
+    sessions: int | None = None
+    algorithm: str = DEFAULT_ALGORITHM
+    prices: FilteringPrices = field(default_factory=FilteringPrices)
+    seed: int = 0
+    budget_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        if self.groups < 1:
+            raise ValueError(f"groups must be at least 1, not {self.groups}")
+        if self.sessions is not None and self.sessions < self.groups:
+            raise ValueError(
+                f"sessions ({self.sessions}) must be at least groups ({self.groups}): "
+                "every group holds a session"
+            )
+        if self.seed < 0:
+            raise ValueError(f"seed must be at least 0, not {self.seed}")
+        if not self.budget_s > 0:
+            raise ValueError(f"budget must be more than 0 seconds, not {self.budget_s}")
+        if self.algorithm.lower() not in _BY_ANY_NAME:
+            raise ValueError(
+                f"no algorithm is called {self.algorithm!r}; there are {', '.join(ALGORITHMS)}"
+            )
+
+    @property
+    def solver(self) -> Algorithm:
+        """The algorithm asked for, by its name or acronym in any case."""
+        return _BY_ANY_NAME[self.algorithm.lower()]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solution:
+    """A plan, and what the exact algorithms know besides.
+
+    `channel_lower_bound` is a bound on the channel cost of any plan of the same kind; `proven`
+    says that the plan reaches it.
+    """
+
+    plan: Plan
+    channel_lower_bound: float | None = None
+    proven: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """One way to plan: its name, the paper's acronym, and how many levels it makes."""
+
+    name: str
+    acronym: str
+    paper: Literal["Adler", "Tock"]
+    levels: Literal[1, 2]
+    summary: str
+    solve: Callable[[Demand, Request, Progress], Solution]
+
+    @property
+    def label(self) -> str:
+        """Name and acronym, for tables."""
+        return f"{self.name} ({self.acronym})" if self.acronym else self.name
+
+
+def plan(demand: Demand, request: Request, progress: Progress = silent) -> Solution:
+    """Decide which flow travels where and who subscribes to what."""
+    return request.solver.solve(demand, request, progress)
+
+
+def _flat(demand: Demand, group: IndexArray) -> Solution:
+    """One session per group."""
+    maps = Maps(group, np.arange(int(group.max()) + 1, dtype=np.int32)).compact()
+    return Solution(place_single(demand, maps.session, maps.group))
+
+
+def _two_level(demand: Demand, maps: Maps) -> Solution:
+    maps = maps.compact()
+    return Solution(place_single(demand, maps.session, maps.group))
+
+
+def _random(demand: Demand, request: Request, progress: Progress) -> Solution:
+    return _flat(demand, scattered(len(demand.rate), request.groups, _rng(request)))
+
+
+def _balanced_size(demand: Demand, request: Request, progress: Progress) -> Solution:
+    return _flat(demand, balanced(np.ones(len(demand.rate)), request.groups, _rng(request)))
+
+
+def _balanced_rate(demand: Demand, request: Request, progress: Progress) -> Solution:
+    return _flat(demand, balanced(demand.rate, request.groups, _rng(request)))
+
+
+def _flow_merge(demand: Demand, request: Request, progress: Progress) -> Solution:
+    return _flat(demand, flow_merge(demand, request.groups, progress))
+
+
+def _user_merge(demand: Demand, request: Request, progress: Progress) -> Solution:
+    """Each receiver on the one group that was merged for it: it carries all that it wants."""
+    interest = demand.interest
+    group = user_merge(demand, request.groups, progress)
+    n_groups = int(group.max()) + 1
+    flow = interest.pair_flows().astype(np.int64)
+    keys = distinct(flow * n_groups + group[interest.flow_receivers])
+    return Solution(
+        Plan(
+            receivers=interest.receivers,
+            flows=interest.flows,
+            placement_flow=(keys // n_groups).astype(np.int32),
+            placement_session=(keys % n_groups).astype(np.int32),
+            session_group=np.arange(n_groups, dtype=np.int32),
+            subscription_receiver=np.arange(len(interest.receivers), dtype=np.int32),
+            subscription_session=group,
+        )
+    )
+
+
+def _optimal(demand: Demand, request: Request, progress: Progress) -> Solution:
+    optimum = optimal(demand, _groups_at_most(demand, request), request.budget_s, progress)
+    group = np.argmax(optimum.in_group, axis=1).astype(np.int32)
+    return _proven(_flat(demand, group).plan, optimum)
+
+
+def _optimal_shared(demand: Demand, request: Request, progress: Progress) -> Solution:
+    optimum = optimal_shared(demand, _groups_at_most(demand, request), request.budget_s, progress)
+    flow, session = (index.astype(np.int32) for index in np.nonzero(optimum.in_group))
+    group = np.arange(optimum.in_group.shape[1], dtype=np.int32)
+    rate = demand.rate @ optimum.in_group
+    return _proven(place(demand, flow, session, group, channel_bill(rate, group)), optimum)
+
+
+def _kmeans(demand: Demand, request: Request, progress: Progress) -> Solution:
+    things = Things.flows_of(demand)
+    start = random_start(len(things), request.groups, _rng(request))
+    return _flat(demand, kmeans(things, start, request.groups))
+
+
+def _sessions_first(demand: Demand, request: Request, progress: Progress) -> Solution:
+    things, sessions, groups = _sizes(demand, request)
+    return _two_level(demand, sessions_first(things, sessions, groups, _rng(request)))
+
+
+def _groups_first(demand: Demand, request: Request, progress: Progress) -> Solution:
+    things, sessions, groups = _sizes(demand, request)
+    return _two_level(demand, groups_first(things, sessions, groups, _rng(request)))
+
+
+def _iterative(demand: Demand, request: Request, progress: Progress) -> Solution:
+    things, sessions, groups = _sizes(demand, request)
+    maps = iterative(things, sessions, groups, _rng(request), request.prices, progress)
+    return _two_level(demand, maps)
+
+
+def _annealed(demand: Demand, request: Request, progress: Progress) -> Solution:
+    things, sessions, groups = _sizes(demand, request)
+    maps = annealed(things, sessions, groups, _rng(request), request.prices, progress)
+    return _two_level(demand, maps)
+
+
+def _sizes(demand: Demand, request: Request) -> tuple[Things, int, int]:
+    """No more sessions than flows, no more groups than that."""
+    sessions = min(request.sessions or request.groups, len(demand.rate))
+    return Things.flows_of(demand), sessions, min(request.groups, sessions)
+
+
+def _groups_at_most(demand: Demand, request: Request) -> int:
+    return min(request.groups, len(demand.rate))
+
+
+def _proven(plan: Plan, optimum: Optimum) -> Solution:
+    return Solution(plan, optimum.lower_bound, optimum.proven)
+
+
+def _rng(request: Request) -> np.random.Generator:
+    return np.random.default_rng(request.seed)
+
+
+_ALL = (
+    Algorithm("random", "RAN", "Adler", 1, "each flow in a group drawn at random", _random),
+    Algorithm("balanced-size", "RSE", "Adler", 1, "random, even numbers of flows", _balanced_size),
+    Algorithm("balanced-rate", "RRE", "Adler", 1, "random, even rates", _balanced_rate),
+    Algorithm("flow-merge", "FBM", "Adler", 1, "merge the cheapest pair of groups", _flow_merge),
+    Algorithm("user-merge", "UBM", "Adler", 1, "merge receivers; flows may repeat", _user_merge),
+    Algorithm("optimal", "OCC", "Adler", 1, "proven best, each flow once", _optimal),
+    Algorithm("optimal-shared", "OCA", "Adler", 1, "proven best, with repeats", _optimal_shared),
+    Algorithm("kmeans", "", "Tock", 1, "flows to the nearest group", _kmeans),
+    Algorithm("sessions-first", "SF", "Tock", 2, "flows to sessions to groups", _sessions_first),
+    Algorithm("groups-first", "GF", "Tock", 2, "flows to groups, then sessions", _groups_first),
+    Algorithm("iterative", "IT", "Tock", 2, "GF and SF in turn, best kept", _iterative),
+    Algorithm("annealed", "RRA", "Tock", 2, "GF, scattered and repeated, best kept", _annealed),
+)  # fmt: skip
+
+ALGORITHMS: Mapping[str, Algorithm] = {algorithm.name: algorithm for algorithm in _ALL}
+_BY_ANY_NAME = {**ALGORITHMS, **{a.acronym.lower(): a for a in _ALL if a.acronym}}

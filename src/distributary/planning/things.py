@@ -1,0 +1,80 @@
+"""What is being clustered: flows, or whole sessions seen as one flow each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from distributary.model import Demand, FloatArray, IndexArray, IntArray, distinct
+from distributary.planning._kernels import audience_sizes
+
+__all__ = ["Things", "whole_rates"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Things:
+    """Receivers and whole-number rate of each thing, laid out for the kernels."""
+
+    n_receivers: int
+    offsets: IntArray
+    members: IndexArray
+    weight: IntArray
+
+    @classmethod
+    def flows_of(cls, demand: Demand) -> Self:
+        """Every wanted flow as a thing."""
+        interest = demand.interest
+        n_receivers = len(interest.receivers)
+        return cls(
+            n_receivers,
+            interest.flow_offsets,
+            interest.flow_receivers,
+            whole_rates(demand.rate, n_receivers),
+        )
+
+    def __len__(self) -> int:
+        return len(self.weight)
+
+    def subset(self, chosen: IntArray) -> Things:
+        """Only the chosen things, in the order given."""
+        sizes = np.diff(self.offsets)[chosen]
+        offsets = np.concatenate(([0], np.cumsum(sizes)))
+        at = np.repeat(self.offsets[chosen] - offsets[:-1], sizes) + np.arange(offsets[-1])
+        return Things(self.n_receivers, offsets, self.members[at], self.weight[chosen])
+
+    def merged(self, cluster: IndexArray, n_clusters: int) -> Things:
+        """Each cluster as one thing: its receivers are all of theirs, its rate their sum."""
+        owner = np.repeat(cluster.astype(np.int64), np.diff(self.offsets))
+        keys = distinct(owner * self.n_receivers + self.members)
+        weight = np.zeros(n_clusters, np.int64)
+        np.add.at(weight, cluster, self.weight)
+        sizes = np.bincount(keys // self.n_receivers, minlength=n_clusters)
+        return Things(
+            self.n_receivers,
+            np.concatenate(([0], np.cumsum(sizes))),
+            (keys % self.n_receivers).astype(np.int32),
+            weight,
+        )
+
+    def intake(self, cluster: IndexArray, n_clusters: int) -> int:
+        """What all receivers take in when each cluster is received whole: receivers times rate."""
+        order = np.argsort(cluster, kind="stable")
+        audience = audience_sizes(
+            self.offsets, self.members, cluster, order, self.n_receivers, n_clusters
+        )
+        weight = np.zeros(n_clusters, np.int64)
+        np.add.at(weight, cluster, self.weight)
+        return int(audience @ weight)
+
+
+def whole_rates(rate: FloatArray, n_receivers: int, bits: int = 60) -> IntArray:
+    """Rates as whole numbers: scaled by a power of two as far as any cost still fits `bits` bits.
+
+    Sums of whole numbers are exact in any order, so a solver sees neither false improvements nor
+    broken ties. Whole rates stay in exact proportion; others keep the digits that a sum over all
+    receivers could show.
+    """
+    exponent = int(np.floor(bits - np.log2(n_receivers) - np.log2(rate.sum())))
+    return np.maximum(np.rint(np.ldexp(rate, exponent)), 1).astype(np.int64)

@@ -1,0 +1,17 @@
+"""The colours that mean the same thing everywhere on the page.
+
+All stand out from a white and from a near-black ground (contrast 3:1 or more), and differ in
+lightness as well as in hue.
+"""
+
+from __future__ import annotations
+
+__all__ = ["ACCENTS", "FLOW_DROPPED", "MISSED", "SESSION_DROPPED", "WANTED"]
+
+WANTED = "#2f74c0"
+FLOW_DROPPED = "#cf8417"
+SESSION_DROPPED = "#8b9299"
+MISSED = "#d1361c"
+
+# For lines that mean none of the above, in this order.
+ACCENTS = ("#2f74c0", "#cf8417", "#2a9179", "#a5549b", "#8b9299", "#c2503a", "#5f7fd9", "#7d8c2b")

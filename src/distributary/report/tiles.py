@@ -1,0 +1,68 @@
+"""The key figures on top of the page."""
+
+from __future__ import annotations
+
+from distributary.report.deliveries import Deliveries, delivered_share
+from distributary.report.results import Report
+from distributary.report.wording import name, number, percent
+
+__all__ = ["tiles"]
+
+
+def tiles(report: Report, deliveries: Deliveries) -> str:
+    """Six figures: is it good, for receivers and sender, who suffers most, and is it valid."""
+    evaluation, demand = report.evaluation, report.demand
+    loads, filtering = evaluation.loads, evaluation.filtering
+    sent_once = float(demand.rate.sum())
+    worst = int(loads.received.argmax())
+    problems = len(evaluation.problems)
+    complete = bool(deliveries.pair_served.all())
+    return "\n".join(
+        (
+            _tile(
+                "Excess saved",
+                percent(1 - filtering.relative_excess) if complete else "–",
+                f"of flooding’s; Cx/Cf is {filtering.relative_excess:.3f}, 0 would be perfect"
+                if complete
+                else "cannot be told while wanted flows are missing",
+            ),
+            _tile(
+                "Goodput",
+                percent(delivered_share(loads, deliveries)),
+                f"of what arrives is wanted; {percent(evaluation.flooding_goodput)} with flooding",
+            ),
+            _tile(
+                "Sender’s copies",
+                number(float(loads.session_rate.sum()) / sent_once),
+                f"of each message; {number(evaluation.unicast_copies)} with unicast",
+            ),
+            _tile(
+                "Mean receiver",
+                number(float(loads.received.mean())),
+                f"messages/s; wants {number(float(loads.wanted.mean()))}, flooding brings "
+                f"{number(sent_once)}",
+            ),
+            _tile(
+                "Worst receiver",
+                number(float(loads.received[worst])),
+                f"messages/s; {name(report.plan.receivers[worst])} wants "
+                f"{number(float(loads.wanted[worst]))}",
+            ),
+            _tile(
+                "Valid",
+                "no" if problems else "yes",
+                f"{problems} problem{'' if problems == 1 else 's'}, listed above"
+                if problems
+                else "every wanted flow is delivered",
+                "bad" if problems else "good",
+            ),
+        )
+    )
+
+
+def _tile(title: str, figure: str, explained: str, mood: str = "") -> str:
+    mood += " long" if len(figure) > 8 else ""
+    return (
+        f'<div class="tile"><h3>{title}</h3><div class="figure {mood}">{figure}</div>'
+        f"<p>{explained}</p></div>"
+    )

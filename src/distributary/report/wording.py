@@ -1,0 +1,106 @@
+"""Numbers and names as a reader wants to see them."""
+
+from __future__ import annotations
+
+from html import escape
+
+import numpy as np
+
+from distributary.cost import Evaluation
+
+__all__ = ["headline", "name", "number", "percent", "plural", "seconds", "table"]
+
+NARROW_SPACE = "\u202f"
+LONGEST_NAME = 80
+
+
+def number(value: float | None) -> str:
+    """Three significant digits or all whole ones, with thousands separators: 12,345; 1.23."""
+    if value is None:
+        return "–"
+    size = abs(value)
+    if size >= 1e12:
+        return f"{value:.3g}"
+    if size >= 99.95 or value == round(value):
+        return f"{value:,.0f}"
+    if size >= 0.001:
+        digits = 1 if size >= 9.995 else 2 if size >= 0.9995 else 3
+        return f"{value:.{digits}f}"
+    return f"{value:.2g}"
+
+
+def percent(share: float) -> str:
+    """One decimal; only exactly all is 100 % and only exactly nothing 0 %."""
+    if share in (0.0, 1.0):
+        text = f"{100 * share:.0f}"
+    elif 0 < share < 0.0005:
+        text = "<0.1"
+    elif 0.9995 <= share < 1:
+        text = ">99.9"
+    else:
+        text = f"{100 * share:,.1f}"
+    return f"{text}{NARROW_SPACE}%"
+
+
+def seconds(duration: float | None) -> str:
+    """A duration with its unit: 4.2 ms, 1.53 s, 12 min."""
+    if duration is None:
+        return "–"
+    if duration < 1:
+        return f"{number(duration * 1e3)}{NARROW_SPACE}ms"
+    if duration < 600:
+        return f"{number(duration)}{NARROW_SPACE}s"
+    return f"{duration / 60:,.0f}{NARROW_SPACE}min"
+
+
+def plural(count: float, noun: str) -> str:
+    """'1 flow', '7,480 flows', '15.8 groups'."""
+    return f"{number(count)} {noun}" + ("" if count == 1 else "s")
+
+
+def name(text: str) -> str:
+    """A user's name as HTML: escaped, cut where too long, kept apart from its neighbours' script.
+
+    Plotly reads the same entities, so a chart's labels are escaped by `escape` too.
+    """
+    return f"<bdi>{escape(shortened(text))}</bdi>"
+
+
+def shortened(text: str) -> str:
+    """The name itself, or its beginning and an ellipsis."""
+    return text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…"
+
+
+def headline(evaluation: Evaluation) -> str:
+    """What the plan does for its receivers, in one sentence."""
+    what = (
+        f"{plural(evaluation.flows, 'flow')} to {plural(evaluation.receivers, 'receiver')} "
+        f"over {plural(evaluation.groups, 'group')}"
+    )
+    if not evaluation.valid:
+        return f"{what}: this plan is not valid"
+    if evaluation.filtering.flooding_excess == 0:
+        return f"{what}: everybody wants everything, so nothing is wasted"
+    if evaluation.filtering.excess == 0:
+        return f"{what}: receivers waste nothing"
+    saved = 1 - evaluation.filtering.relative_excess
+    if np.isclose(saved, 0):
+        return f"{what}: receivers waste as much work as with flooding"
+    comparative = "less" if saved > 0 else "more"
+    return f"{what}: receivers waste {percent(abs(saved))} {comparative} work than with flooding"
+
+
+def table(columns: list[str], rows: list[list[str]], *, kind: str = "") -> str:
+    """An HTML table of cells that are HTML already; all but the first column are numbers."""
+    head = "".join(f'<th scope="col">{column}</th>' for column in columns)
+    body = "".join(
+        "<tr>"
+        + f'<th scope="row">{row[0]}</th>'
+        + "".join(f"<td>{cell}</td>" for cell in row[1:])
+        + "</tr>\n"
+        for row in rows
+    )
+    return (
+        f'<div class="scroll"><table class="{kind}"><thead><tr>{head}</tr></thead>\n'
+        f"<tbody>{body}</tbody></table></div>"
+    )

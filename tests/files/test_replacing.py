@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from distributary.errors import OutputError
+from distributary.files import read_plan, write_interest, write_plan
+from distributary.files.replacing import replaced_file, replaced_folder
+from distributary.model import Interest, Plan
+
+INTEREST = Interest.from_pairs([("a", "x")])
+
+
+def plan_in_group(group: int) -> Plan:
+    zero = np.zeros(1, np.int32)
+    return Plan(("a",), ("x",), zero, zero, np.array([group], np.int32), zero, zero)
+
+
+def things(folder: Path) -> list[str]:
+    """Everything in a folder, temporary names included."""
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_plan_is_replaced_whole(tmp_path: Path) -> None:
+    write_plan(plan_in_group(1), {"n": 1}, tmp_path / "plan", table_format="csv")
+    write_plan(plan_in_group(2), {"n": 2}, tmp_path / "plan")
+    back = read_plan(tmp_path / "plan", INTEREST)
+    assert (back.plan, back.metadata) == (plan_in_group(2), {"n": 2})
+    assert things(tmp_path) == ["plan"]
+    assert len(things(tmp_path / "plan")) == 4
+
+
+def test_an_empty_folder_and_a_missing_parent_will_do(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    write_plan(plan_in_group(1), {}, tmp_path / "empty")
+    write_plan(plan_in_group(1), {}, tmp_path / "not" / "there")
+    for folder in (tmp_path / "empty", tmp_path / "not" / "there"):
+        assert read_plan(folder, INTEREST).plan == plan_in_group(1)
+
+
+def test_a_link_to_a_plan_stays_a_link(tmp_path: Path) -> None:
+    write_plan(plan_in_group(1), {}, tmp_path / "plan")
+    (tmp_path / "latest").symlink_to("plan")
+    write_plan(plan_in_group(2), {}, tmp_path / "latest")
+    assert (tmp_path / "latest").is_symlink()
+    assert read_plan(tmp_path / "plan", INTEREST).plan == plan_in_group(2)
+
+
+def test_a_folder_that_is_not_a_plan_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(OutputError, match="not a plan") as caught:
+        write_plan(plan_in_group(1), {}, tmp_path)
+    assert caught.value.path == str(tmp_path)
+    assert things(tmp_path) == ["thesis.txt"]
+    assert things(tmp_path.parent).count(tmp_path.name) == 1
+
+
+def test_a_file_in_the_way_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "plan").write_text("years of work")
+    with pytest.raises(OutputError, match="is a file"):
+        write_plan(plan_in_group(1), {}, tmp_path / "plan")
+    with pytest.raises(OutputError, match="cannot be written"):
+        write_plan(plan_in_group(1), {}, tmp_path / "plan" / "inside")
+    assert (tmp_path / "plan").read_text() == "years of work"
+    assert things(tmp_path) == ["plan"]
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+@pytest.mark.parametrize("moment", ["while writing", "at the last rename"])
+def test_failing_midway_leaves_the_old_plan_whole(
+    error: BaseException, moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_plan(plan_in_group(1), {}, tmp_path / "plan")
+    whole = {path.name: path.read_bytes() for path in (tmp_path / "plan").iterdir()}
+
+    def fail(path: Path, target: object, **_: object) -> None:
+        if moment == "while writing" or path.name == "new":
+            raise error
+        os.rename(path, target)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Path, "write_text" if moment == "while writing" else "rename", fail)
+    expected = OutputError if isinstance(error, OSError) else KeyboardInterrupt
+    with pytest.raises(expected) as caught:
+        write_plan(plan_in_group(2), {}, tmp_path / "plan")
+    if isinstance(caught.value, OutputError):
+        assert str(caught.value).startswith(f"{tmp_path / 'plan'}: cannot be written: no space")
+    assert things(tmp_path) == ["plan"]
+    assert {path.name: path.read_bytes() for path in (tmp_path / "plan").iterdir()} == whole
+
+
+def test_an_old_folder_that_cannot_be_moved_back_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target" / "old").write_text("years of work")
+
+    def only_aside(path: Path, target: Path) -> None:
+        if path.name != "target":
+            raise OSError(5, "Input/output error")
+        os.rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", only_aside)
+    with (
+        pytest.raises(OutputError),
+        replaced_folder(tmp_path / "target", lambda _: True, "plan") as new,
+    ):
+        (new / "new").touch()
+    assert [path.read_text() for path in tmp_path.rglob("old") if path.is_file()] == [
+        "years of work"
+    ]
+
+
+def test_a_file_that_fails_midway_keeps_its_old_content(tmp_path: Path) -> None:
+    path = tmp_path / "interest.csv"
+    path.write_text("old")
+
+    def write_half() -> None:
+        with replaced_file(path) as file:
+            file.write(b"new")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_half()
+    assert path.read_text() == "old"
+    assert things(tmp_path) == ["interest.csv"]
+
+
+def test_a_new_file_has_ordinary_permissions(tmp_path: Path) -> None:
+    (tmp_path / "ordinary").touch()
+    write_interest(INTEREST, tmp_path / "interest.csv")
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert len(modes) == 1
+
+
+def test_a_table_does_not_replace_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "interest.csv").mkdir()
+    with pytest.raises(OutputError, match="is a folder"):
+        write_interest(INTEREST, tmp_path / "interest.csv")

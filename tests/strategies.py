@@ -1,0 +1,80 @@
+"""What the tests draw from: names, interests, rates, demands and plans, small and nasty."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from distributary.model import Demand, Interest, Plan, Rates
+
+# What file formats trip over most: quotes, separators, line ends, marks and look-alikes.
+AWKWARD = (
+    *('"', '""', ",", "a,b", "\n", "\r", "\r\n", "a\nb", "\t", " ", " a ", "\\", "'", "{", "}"),
+    *("\0", "\ufeff", "\ufeffa", "\u2028", "\x85", "\x1a", "\uffff", "\U00010000", "é", "e\u0301"),
+    *("NA", "null", "None", "NaN", "true", "0", "007", "1e5", "#", "-"),
+)
+
+
+def names() -> st.SearchStrategy[str]:
+    """Any non-empty text there is in Unicode, awkward ones more often."""
+    return st.sampled_from(AWKWARD) | st.text(min_size=1, max_size=8)
+
+
+def positive_numbers() -> st.SearchStrategy[float]:
+    """Any finite double above 0, down to the smallest and up to the largest."""
+    return st.floats(min_value=0, exclude_min=True, allow_infinity=False)
+
+
+def rate_values() -> st.SearchStrategy[float]:
+    """Rates to calculate with: small whole numbers, or fractions over eighteen decades."""
+    return st.integers(1, 100).map(float) | st.floats(min_value=1e-9, max_value=1e9)
+
+
+@st.composite
+def interests(draw: st.DrawFn, *, max_receivers: int = 5, max_flows: int = 6) -> Interest:
+    """Some receivers that want some flows, at least one each."""
+    receivers = draw(st.lists(names(), min_size=1, max_size=max_receivers, unique=True))
+    flows = draw(st.lists(names(), min_size=1, max_size=max_flows, unique=True))
+    pair = st.tuples(st.sampled_from(receivers), st.sampled_from(flows))
+    return Interest.from_pairs(draw(st.lists(pair, min_size=1, max_size=4 * max_flows)))
+
+
+@st.composite
+def rates(draw: st.DrawFn, *, max_flows: int = 6) -> Rates:
+    """Flows with any rates there are, half of the time with sizes."""
+    flows = tuple(sorted(draw(st.lists(names(), min_size=1, max_size=max_flows, unique=True))))
+    column = st.lists(positive_numbers(), min_size=len(flows), max_size=len(flows)).map(np.array)
+    return Rates(flows, draw(column), draw(st.none() | column))
+
+
+@st.composite
+def demands(draw: st.DrawFn, *, max_receivers: int = 5, max_flows: int = 6) -> Demand:
+    """An interest and a rate for each of its flows."""
+    interest = draw(interests(max_receivers=max_receivers, max_flows=max_flows))
+    n_flows = len(interest.flows)
+    rate = draw(st.lists(rate_values(), min_size=n_flows, max_size=n_flows))
+    return Demand(interest, np.array(rate))
+
+
+@st.composite
+def any_plans(draw: st.DrawFn, interest: Interest, *, max_sessions: int = 4) -> Plan:
+    """A plan that need not make sense: flows may be left out, sessions and groups empty."""
+    n_sessions = draw(st.integers(1, max_sessions))
+    placed = draw(st.sets(_pairs(len(interest.flows), n_sessions)))
+    subscribed = draw(st.sets(_pairs(len(interest.receivers), n_sessions)))
+    groups = draw(st.lists(st.integers(0, 5), min_size=n_sessions, max_size=n_sessions))
+    placement = np.array(sorted(placed), np.int32).reshape(-1, 2)
+    subscription = np.array(sorted(subscribed), np.int32).reshape(-1, 2)
+    return Plan(
+        receivers=interest.receivers,
+        flows=interest.flows,
+        placement_flow=placement[:, 0],
+        placement_session=placement[:, 1],
+        session_group=np.array(groups, np.int32),
+        subscription_receiver=subscription[:, 0],
+        subscription_session=subscription[:, 1],
+    )
+
+
+def _pairs(n_left: int, n_right: int) -> st.SearchStrategy[tuple[int, int]]:
+    return st.tuples(st.integers(0, n_left - 1), st.integers(0, n_right - 1))
