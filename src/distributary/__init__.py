@@ -1,3 +1,60 @@
 """Decides which message flows travel together, over which few channels, to which receivers."""
 
 __version__ = "0.1.0"
+
+from distributary.cost import (
+    ChannelPrices,
+    Evaluation,
+    FilteringPrices,
+    OperatingPrices,
+    evaluate,
+)
+from distributary.errors import (
+    DistributaryError,
+    InputError,
+    MissingRateError,
+    OutputError,
+    PlanError,
+)
+from distributary.files import (
+    read_demand,
+    read_interest,
+    read_plan,
+    read_rates,
+    write_interest,
+    write_plan,
+    write_rates,
+)
+from distributary.model import Demand, Interest, Plan, Rates, plan_problems
+from distributary.planning import ALGORITHMS, Request, Solution, Step, plan
+
+__all__ = [
+    "ALGORITHMS",
+    "ChannelPrices",
+    "Demand",
+    "DistributaryError",
+    "Evaluation",
+    "FilteringPrices",
+    "InputError",
+    "Interest",
+    "MissingRateError",
+    "OperatingPrices",
+    "OutputError",
+    "Plan",
+    "PlanError",
+    "Rates",
+    "Request",
+    "Solution",
+    "Step",
+    "__version__",
+    "evaluate",
+    "plan",
+    "plan_problems",
+    "read_demand",
+    "read_interest",
+    "read_plan",
+    "read_rates",
+    "write_interest",
+    "write_plan",
+    "write_rates",
+]

@@ -3,6 +3,7 @@
     DistributaryError
     ├── InputError          a file, row or value that cannot be used
     │   └── MissingRateError    a flow somebody wants has no rate
+    ├── PlanError           a plan that does not serve everybody
     └── OutputError         a place that cannot be written to
 
 Each message says what happened, with which value, and what to do next; the same facts
@@ -12,7 +13,7 @@ stays a plain `ValueError`, raised before any work starts.
 
 from __future__ import annotations
 
-__all__ = ["DistributaryError", "InputError", "MissingRateError", "OutputError"]
+__all__ = ["DistributaryError", "InputError", "MissingRateError", "OutputError", "PlanError"]
 
 
 class DistributaryError(Exception):
@@ -56,6 +57,15 @@ class MissingRateError(InputError):
             value=flows[0],
             remedy="add a row for each to the rates, or take them out of the interest",
         )
+
+
+class PlanError(DistributaryError):
+    """The plan at `path` is not valid; `problems` says in what ways."""
+
+    def __init__(self, problems: tuple[str, ...], *, path: str) -> None:
+        self.problems = problems
+        self.path = path
+        super().__init__(f"{path}: the plan is not valid: {'; '.join(problems)}; plan again")
 
 
 class OutputError(DistributaryError):

@@ -2,6 +2,8 @@
 
 from distributary.files.demand import (
     Intake,
+    ReadDemand,
+    read_demand,
     read_interest,
     read_rates,
     write_interest,
@@ -9,14 +11,18 @@ from distributary.files.demand import (
 )
 from distributary.files.fingerprints import fingerprint
 from distributary.files.plans import StoredPlan, read_plan, write_plan
+from distributary.files.replacing import replaced_file
 
 __all__ = [
     "Intake",
+    "ReadDemand",
     "StoredPlan",
     "fingerprint",
+    "read_demand",
     "read_interest",
     "read_plan",
     "read_rates",
+    "replaced_file",
     "write_interest",
     "write_plan",
     "write_rates",

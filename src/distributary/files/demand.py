@@ -9,11 +9,12 @@ from typing import Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from distributary.errors import InputError
+from distributary.errors import InputError, MissingRateError
 from distributary.files.columns import Column, Kind
-from distributary.files.faults import shown
+from distributary.files.faults import input_fault, shown
+from distributary.files.fingerprints import fingerprint
 from distributary.files.tables import Table, encoded, first_row, read_table, write_table
-from distributary.model import IndexArray, IntArray, Interest, Rates
+from distributary.model import Demand, IndexArray, IntArray, Interest, Rates
 
 T = TypeVar("T")
 
@@ -97,3 +98,43 @@ def _conflict(table: Table, word: str, index: int, earlier: int) -> InputError:
         value=flow,
         remedy="keep one row per flow",
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadDemand:
+    """A demand and where it came from: the two tables with their counts."""
+
+    demand: Demand
+    interest: Intake[Interest]
+    rates: Intake[Rates]
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """What identifies the inputs, whatever their format and row order."""
+        return {
+            "interest": fingerprint(self.interest.value),
+            "rates": fingerprint(self.rates.value),
+        }
+
+    @property
+    def unwanted_flows(self) -> int:
+        """How many flows have a rate but nobody who wants them: a plan leaves them out."""
+        return len(self.rates.value.flows) - len(self.interest.value.flows)
+
+
+def read_demand(
+    interest_path: str | os.PathLike[str], rates_path: str | os.PathLike[str]
+) -> ReadDemand:
+    """Read both tables and put each wanted flow's rate beside it."""
+    interest, rates = read_interest(interest_path), read_rates(rates_path)
+    try:
+        demand = Demand.of(interest.value, rates.value)
+    except MissingRateError as error:
+        raise MissingRateError(error.flows, path=os.fspath(rates_path)) from None
+    except ValueError as error:
+        raise _unusable(rates_path, error) from None
+    return ReadDemand(demand, interest, rates)
+
+
+def _unusable(path: str | os.PathLike[str], error: ValueError) -> InputError:
+    return input_fault(path, str(error), remedy="give the rates in a larger unit")

@@ -6,8 +6,9 @@ alpha and beta; `iterative` and `annealed` do when they choose the best map they
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
@@ -46,18 +47,32 @@ class Maps:
 
 
 def sessions_first(
-    things: Things, n_sessions: int, n_groups: int, rng: np.random.Generator
+    things: Things,
+    n_sessions: int,
+    n_groups: int,
+    rng: np.random.Generator,
+    prices: FilteringPrices,
+    progress: Progress = silent,
 ) -> Maps:
     """SF: cluster flows into sessions, then those into groups."""
     start = Maps(
         random_start(len(things), n_sessions, rng), random_start(n_sessions, n_groups, rng)
     )
-    return _sessions_then_groups(things, start, n_groups)
+    return _sessions_then_groups(things, start, n_groups, progress)
 
 
-def groups_first(things: Things, n_sessions: int, n_groups: int, rng: np.random.Generator) -> Maps:
+def groups_first(
+    things: Things,
+    n_sessions: int,
+    n_groups: int,
+    rng: np.random.Generator,
+    prices: FilteringPrices,
+    progress: Progress = silent,
+) -> Maps:
     """GF: cluster flows into groups, then each group's flows into its share of the sessions."""
-    group = kmeans(things, random_start(len(things), n_groups, rng), n_groups)
+    flat = prices.alpha + prices.beta  # what a message costs while a group is one session
+    watch = _watch("flows into groups", lambda intake: flat * intake, progress)
+    group = kmeans(things, random_start(len(things), n_groups, rng), n_groups, watch)
     return _sessions_in_groups(things, group, n_sessions, n_groups, rng)
 
 
@@ -71,7 +86,7 @@ def iterative(
     iterations: int = 4,
 ) -> Maps:
     """IT: from GF, alternate SF and GF, each starting from the other's maps; keep the best."""
-    current = groups_first(things, n_sessions, n_groups, rng)
+    current = groups_first(things, n_sessions, n_groups, rng, prices, progress)
     best = _Best(things, prices, current)
     for iteration in range(iterations):
         progress(Step("alternating", iteration, iterations, best.work))
@@ -119,7 +134,7 @@ def annealed(
     groups starts in a random session of the new one.
     """
     percentages = list((schedule or Annealing()).percentages())
-    current = groups_first(things, n_sessions, n_groups, rng)
+    current = groups_first(things, n_sessions, n_groups, rng, prices, progress)
     best = _Best(things, prices, current)
     for round_, percent in enumerate(percentages):
         progress(Step("annealing", round_, len(percentages), best.work))
@@ -149,8 +164,19 @@ class _Best:
             self.maps, self.work = maps, work
 
 
-def _sessions_then_groups(things: Things, start: Maps, n_groups: int) -> Maps:
-    session = kmeans(things, start.session, len(start.group))
+def _watch(
+    stage: str, cost: Callable[[int], float | None], progress: Progress
+) -> Callable[[int], None]:
+    """Turn the intake after each k-means pass into a sign of life."""
+    passes = count(1)
+    return lambda intake: progress(Step(stage, next(passes), None, cost(intake)))
+
+
+def _sessions_then_groups(
+    things: Things, start: Maps, n_groups: int, progress: Progress = silent
+) -> Maps:
+    watch = _watch("flows into sessions", lambda intake: None, progress)
+    session = kmeans(things, start.session, len(start.group), watch)
     streams = things.merged(session, len(start.group))
     return Maps(session, kmeans(streams, start.group, n_groups))
 

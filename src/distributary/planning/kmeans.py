@@ -29,8 +29,8 @@ def kmeans(
 ) -> IndexArray:
     """Reassign things until a whole pass changes nothing; return each one's cluster.
 
-    Each move lowers the intake of all receivers, so it ends. `after_pass` is told the moves of
-    each pass. Clusters may stay empty where there is nothing left to gain by filling them.
+    Each move lowers the intake of all receivers, so it ends. `after_pass` is told the intake that
+    each pass left. Clusters may stay empty where there is nothing left to gain by filling them.
     """
     cluster = start.copy()
     count = np.empty((things.n_receivers, n_clusters), np.int32)
@@ -38,9 +38,11 @@ def kmeans(
     audience, total = np.empty(n_clusters, np.int64), np.empty(n_clusters, np.int64)
     shape = (things.offsets, things.members, things.weight, cluster)
     cluster_counts(*shape, count, present, audience, total)
+    intake = int(audience @ total)
     moves = 1
     while moves:
-        moves, _ = kmeans_pass(*shape, count, present, audience, total)
+        moves, saved = kmeans_pass(*shape, count, present, audience, total)
+        intake -= saved
         if after_pass is not None:
-            after_pass(moves)
+            after_pass(intake)
     return cluster

@@ -12,12 +12,13 @@ __all__ = ["Progress", "Step", "silent"]
 class Step:
     """One sign of life: the stage, how far it is, and the lowest cost found so far.
 
-    `best` is in the units of the objective: messages per second, at their prices.
+    `total` is None where nobody can say how much is left. `best` is messages per second, at the
+    prices of the objective, or None while there is no plan yet.
     """
 
     stage: str
     done: int
-    total: int
+    total: int | None
     best: float | None = None
 
 

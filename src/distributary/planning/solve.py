@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -21,7 +21,7 @@ from distributary.planning.hierarchy import (
 from distributary.planning.kmeans import kmeans, random_start
 from distributary.planning.merging import flow_merge, user_merge
 from distributary.planning.optimal import Optimum, optimal, optimal_shared
-from distributary.planning.progress import Progress, silent
+from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.subscription import channel_bill, place, place_single
 from distributary.planning.things import Things
 
@@ -29,19 +29,23 @@ __all__ = ["ALGORITHMS", "DEFAULT_ALGORITHM", "Algorithm", "Request", "Solution"
 
 DEFAULT_ALGORITHM = "iterative"
 
+Objective = Literal["filtering", "channel"]
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """What is asked of a solver.
 
     `sessions` is the most sessions there may be, `groups` the most groups; without `sessions`
-    every group is one session. `budget_s` limits the exact algorithms, which prove their plan if
+    every group is one session. `objective` says which cost the algorithms that choose between
+    plans go by. `budget_s` limits the exact algorithms, which prove their plan if
     they end in time; the others run to their own end.
     """
 
     groups: int
     sessions: int | None = None
     algorithm: str = DEFAULT_ALGORITHM
+    objective: Objective = "filtering"
     prices: FilteringPrices = field(default_factory=FilteringPrices)
     seed: int = 0
     budget_s: float = 30.0
@@ -64,6 +68,11 @@ class Request:
             )
 
     @property
+    def weights(self) -> FilteringPrices:
+        """The prices to search by. The channel cost knows only what is received from groups."""
+        return self.prices if self.objective == "filtering" else FilteringPrices(1.0, 0.0)
+
+    @property
     def solver(self) -> Algorithm:
         """The algorithm asked for, by its name or acronym in any case."""
         return _BY_ANY_NAME[self.algorithm.lower()]
@@ -84,13 +93,10 @@ class Solution:
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """One way to plan: its name, the paper's acronym, and how many levels it makes."""
+    """One way to plan: its name and the paper's acronym for it."""
 
     name: str
     acronym: str
-    paper: Literal["Adler", "Tock"]
-    levels: Literal[1, 2]
-    summary: str
     solve: Callable[[Demand, Request, Progress], Solution]
 
     @property
@@ -107,11 +113,6 @@ def plan(demand: Demand, request: Request, progress: Progress = silent) -> Solut
 def _flat(demand: Demand, group: IndexArray) -> Solution:
     """One session per group."""
     maps = Maps(group, np.arange(int(group.max()) + 1, dtype=np.int32)).compact()
-    return Solution(place_single(demand, maps.session, maps.group))
-
-
-def _two_level(demand: Demand, maps: Maps) -> Solution:
-    maps = maps.compact()
     return Solution(place_single(demand, maps.session, maps.group))
 
 
@@ -171,32 +172,23 @@ def _kmeans(demand: Demand, request: Request, progress: Progress) -> Solution:
     return _flat(demand, kmeans(things, start, request.groups))
 
 
-def _sessions_first(demand: Demand, request: Request, progress: Progress) -> Solution:
-    things, sessions, groups = _sizes(demand, request)
-    return _two_level(demand, sessions_first(things, sessions, groups, _rng(request)))
+def _two_level(solver: Callable[..., Maps]) -> Callable[[Demand, Request, Progress], Solution]:
+    """Run a solver of two levels on whole-number rates; no more sessions than flows."""
 
+    def solve(demand: Demand, request: Request, progress: Progress) -> Solution:
+        things = Things.flows_of(demand)
+        sessions = min(request.sessions or request.groups, len(things))
+        groups = min(request.groups, sessions)
+        scale = float(things.weight.sum() / demand.rate.sum())
 
-def _groups_first(demand: Demand, request: Request, progress: Progress) -> Solution:
-    things, sessions, groups = _sizes(demand, request)
-    return _two_level(demand, groups_first(things, sessions, groups, _rng(request)))
+        def in_rates(step: Step) -> None:
+            progress(replace(step, best=None if step.best is None else step.best / scale))
 
+        rng, prices = _rng(request), request.weights
+        maps = solver(things, sessions, groups, rng, prices, in_rates).compact()
+        return Solution(place_single(demand, maps.session, maps.group))
 
-def _iterative(demand: Demand, request: Request, progress: Progress) -> Solution:
-    things, sessions, groups = _sizes(demand, request)
-    maps = iterative(things, sessions, groups, _rng(request), request.prices, progress)
-    return _two_level(demand, maps)
-
-
-def _annealed(demand: Demand, request: Request, progress: Progress) -> Solution:
-    things, sessions, groups = _sizes(demand, request)
-    maps = annealed(things, sessions, groups, _rng(request), request.prices, progress)
-    return _two_level(demand, maps)
-
-
-def _sizes(demand: Demand, request: Request) -> tuple[Things, int, int]:
-    """No more sessions than flows, no more groups than that."""
-    sessions = min(request.sessions or request.groups, len(demand.rate))
-    return Things.flows_of(demand), sessions, min(request.groups, sessions)
+    return solve
 
 
 def _groups_at_most(demand: Demand, request: Request) -> int:
@@ -212,19 +204,21 @@ def _rng(request: Request) -> np.random.Generator:
 
 
 _ALL = (
-    Algorithm("random", "RAN", "Adler", 1, "each flow in a group drawn at random", _random),
-    Algorithm("balanced-size", "RSE", "Adler", 1, "random, even numbers of flows", _balanced_size),
-    Algorithm("balanced-rate", "RRE", "Adler", 1, "random, even rates", _balanced_rate),
-    Algorithm("flow-merge", "FBM", "Adler", 1, "merge the cheapest pair of groups", _flow_merge),
-    Algorithm("user-merge", "UBM", "Adler", 1, "merge receivers; flows may repeat", _user_merge),
-    Algorithm("optimal", "OCC", "Adler", 1, "proven best, each flow once", _optimal),
-    Algorithm("optimal-shared", "OCA", "Adler", 1, "proven best, with repeats", _optimal_shared),
-    Algorithm("kmeans", "", "Tock", 1, "flows to the nearest group", _kmeans),
-    Algorithm("sessions-first", "SF", "Tock", 2, "flows to sessions to groups", _sessions_first),
-    Algorithm("groups-first", "GF", "Tock", 2, "flows to groups, then sessions", _groups_first),
-    Algorithm("iterative", "IT", "Tock", 2, "GF and SF in turn, best kept", _iterative),
-    Algorithm("annealed", "RRA", "Tock", 2, "GF, scattered and repeated, best kept", _annealed),
-)  # fmt: skip
+    # Adler et al., section 4 and 5.2.1: one level, so one session per group.
+    Algorithm("random", "RAN", _random),
+    Algorithm("balanced-size", "RSE", _balanced_size),
+    Algorithm("balanced-rate", "RRE", _balanced_rate),
+    Algorithm("flow-merge", "FBM", _flow_merge),
+    Algorithm("user-merge", "UBM", _user_merge),
+    Algorithm("optimal", "OCC", _optimal),
+    Algorithm("optimal-shared", "OCA", _optimal_shared),
+    # Tock et al., section 4: k-means by itself, and in two levels.
+    Algorithm("kmeans", "", _kmeans),
+    Algorithm("sessions-first", "SF", _two_level(sessions_first)),
+    Algorithm("groups-first", "GF", _two_level(groups_first)),
+    Algorithm("iterative", "IT", _two_level(iterative)),
+    Algorithm("annealed", "RRA", _two_level(annealed)),
+)
 
 ALGORITHMS: Mapping[str, Algorithm] = {algorithm.name: algorithm for algorithm in _ALL}
 _BY_ANY_NAME = {**ALGORITHMS, **{a.acronym.lower(): a for a in _ALL if a.acronym}}

@@ -2,5 +2,13 @@
 
 from distributary.report.page import render_report
 from distributary.report.results import Compared, CurvePoint, Report
+from distributary.report.study import compare_algorithms, cost_curve
 
-__all__ = ["Compared", "CurvePoint", "Report", "render_report"]
+__all__ = [
+    "Compared",
+    "CurvePoint",
+    "Report",
+    "compare_algorithms",
+    "cost_curve",
+    "render_report",
+]

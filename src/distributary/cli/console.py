@@ -1,0 +1,55 @@
+"""Where things are shown: results on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.progress import Progress as Bars
+
+from distributary.planning import Progress, Step
+
+__all__ = ["notes", "print_json", "results", "shown_progress"]
+
+results = Console(highlight=False, soft_wrap=True)
+notes = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """One JSON document on stdout, and nothing else there."""
+    print(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+@contextmanager
+def shown_progress() -> Iterator[Progress]:
+    """A bar on stderr with the current best cost, if that is a terminal; gone when done."""
+    with Bars(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[best]}"),
+        TimeElapsedColumn(),
+        console=notes,
+        transient=True,
+        disable=not notes.is_terminal,
+    ) as bars:
+        task = bars.add_task("starting", total=None, best="")
+
+        def show(step: Step) -> None:
+            best = "" if step.best is None else f"best cost {step.best:,.4g}"
+            bars.update(
+                task, description=step.stage, completed=step.done, total=step.total, best=best
+            )
+
+        yield show

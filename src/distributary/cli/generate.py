@@ -1,0 +1,84 @@
+"""`distributary generate`: the papers' workloads, as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from distributary.cli.console import results
+from distributary.cli.options import Format, Seed
+from distributary.files import write_interest, write_rates
+from distributary.model import Interest, Rates
+from distributary.workloads import TradingFloor, TwoClass, trading_floor, two_class
+
+__all__ = ["app", "write_workload"]
+
+app = typer.Typer(no_args_is_help=True, help="Write a workload: interest and rates.")
+
+Out = Annotated[Path, typer.Option(help="The folder to write interest and rates into.")]
+TableFormat = Annotated[Format, typer.Option("--format", help="How the tables are written.")]
+Probability = Annotated[float, typer.Option(min=0, max=1)]
+_FLOOR, _CLASSES = TradingFloor(), TwoClass()
+
+
+@app.command("trading-floor")
+def generate_trading_floor(
+    out: Out,
+    symbols: Annotated[int, typer.Option(min=1)] = _FLOOR.symbols,
+    markets: Annotated[int, typer.Option(min=1)] = _FLOOR.markets,
+    receivers: Annotated[int, typer.Option(min=1)] = _FLOOR.receivers,
+    markets_per_receiver: Annotated[int, typer.Option(min=1)] = _FLOOR.markets_per_receiver,
+    share_of_market: Probability = _FLOOR.share_of_market,
+    seed: Seed = 0,
+    table_format: TableFormat = Format.PARQUET,
+) -> None:
+    """Traders who each follow a part of two markets (Tock et al.)."""
+    try:
+        params = TradingFloor(symbols, markets, receivers, markets_per_receiver, share_of_market)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    write_workload(*trading_floor(params, np.random.default_rng(seed)), out, table_format)
+
+
+@app.command("two-class")
+def generate_two_class(
+    out: Out,
+    flows: Annotated[int, typer.Option(min=1)] = _CLASSES.flows,
+    receivers: Annotated[int, typer.Option(min=1)] = _CLASSES.receivers,
+    fast_share: Probability = _CLASSES.fast_share,
+    fast_rate: float = _CLASSES.fast_rate,
+    slow_rate: float = _CLASSES.slow_rate,
+    popular_share: Probability = _CLASSES.popular_share,
+    want_popular: Probability = _CLASSES.want_popular,
+    want_unpopular: Probability = _CLASSES.want_unpopular,
+    seed: Seed = 0,
+    table_format: TableFormat = Format.PARQUET,
+) -> None:
+    """Flows that are fast or slow, popular or not (Adler et al.)."""
+    try:
+        params = TwoClass(
+            flows, receivers, fast_share, fast_rate, slow_rate,
+            popular_share, want_popular, want_unpopular,
+        )  # fmt: skip
+        drawn = two_class(params, np.random.default_rng(seed))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    write_workload(*drawn, out, table_format)
+
+
+def write_workload(
+    interest: Interest, rates: Rates, out: Path, table_format: Format
+) -> tuple[Path, Path]:
+    """Write both tables, say what they hold, and return where they are."""
+    paths = (out / f"interest.{table_format}", out / f"rates.{table_format}")
+    write_interest(interest, paths[0])
+    write_rates(rates, paths[1])
+    results.print(
+        f"{len(interest.receivers):,} receivers want {len(interest.flows):,} of "
+        f"{len(rates.flows):,} flows, {interest.pairs:,} pairs: {paths[0]}, {paths[1]}",
+        markup=False,
+    )
+    return paths

@@ -1,0 +1,44 @@
+"""`distributary paper`: the papers' figures, ours beside theirs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from distributary.cli.console import results, shown_progress
+from distributary.cli.options import Seed
+from distributary.papers import FIGURES, run_figure, write_figure
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="Reproduce a paper's figure.")
+
+
+@app.command("list")
+def list_figures() -> None:
+    """Say which figures there are."""
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    for name, figure in FIGURES.items():
+        table.add_row(name, figure.summary)
+    results.print(table)
+
+
+@app.command("run")
+def run(
+    name: Annotated[str, typer.Argument(help="A figure's name, or all.")],
+    quick: Annotated[bool, typer.Option(help="Fewer instances: for a first look.")] = False,
+    out: Annotated[Path, typer.Option(help="The folder for CSV, chart and text.")] = Path("papers"),
+    seed: Seed = 0,
+) -> None:
+    """Run a figure; write its table, its chart and a text with the paper's figures beside ours."""
+    if name not in ("all", *FIGURES):
+        raise typer.BadParameter(f"no figure is called {name!r}; there are {', '.join(FIGURES)}")
+    for chosen in FIGURES if name == "all" else [name]:
+        with shown_progress() as progress:
+            figure = run_figure(chosen, quick=quick, seed=seed, progress=progress)
+        write_figure(figure, out)
+        results.print(figure.text, markup=False)
+        results.print(f"written: {out / chosen}.csv, .svg and .md\n", markup=False)

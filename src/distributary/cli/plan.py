@@ -1,0 +1,152 @@
+"""`distributary plan`: files in, a plan folder out."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from distributary import __version__, cost, planning
+from distributary.cli.console import notes, print_json, results, shown_progress
+from distributary.cli.options import (
+    ALGORITHM_HELP,
+    Alpha,
+    Beta,
+    Format,
+    InterestFile,
+    Json,
+    RatesFile,
+    Seed,
+    filtering_prices,
+    parse_seconds,
+)
+from distributary.cli.summary import as_json, cost_table, headline, load_table
+from distributary.files import ReadDemand, read_demand, write_plan
+
+__all__ = ["plan", "plan_metadata", "tell_intake"]
+
+
+def plan(
+    interest: InterestFile,
+    rates: RatesFile,
+    groups: Annotated[int, typer.Option(min=1, help="The most multicast groups there may be.")],
+    out: Annotated[Path, typer.Option(help="The plan folder to write, or to replace.")],
+    sessions: Annotated[
+        int | None,
+        typer.Option(min=1, help="The most sessions there may be; one per group without it."),
+    ] = None,
+    algorithm: Annotated[str, typer.Option(help=ALGORITHM_HELP)] = planning.DEFAULT_ALGORITHM,
+    alpha: Alpha = 1.0,
+    beta: Beta = 1.0,
+    objective: Annotated[
+        Literal["filtering", "channel"],
+        typer.Option(help="The cost to go by where an algorithm chooses between plans."),
+    ] = "filtering",
+    budget: Annotated[
+        str,
+        typer.Option(help="How long the optimal algorithms may search: 30s, 2m. Others just end."),
+    ] = "30s",
+    seed: Seed = 0,
+    table_format: Annotated[
+        Format, typer.Option("--format", help="How the plan's tables are written.")
+    ] = Format.PARQUET,
+    as_document: Json = False,
+) -> None:
+    """Decide which flow goes where and who joins what."""
+    request = _request(groups, sessions, algorithm, alpha, beta, objective, budget, seed)
+    inputs = read_demand(interest, rates)
+    began = time.perf_counter()
+    with shown_progress() as progress:
+        solution = planning.plan(inputs.demand, request, progress)
+    seconds = time.perf_counter() - began
+    evaluation = cost.evaluate(solution.plan, inputs.demand, request.prices)
+    metadata = plan_metadata(request, inputs.fingerprints, evaluation, solution)
+    write_plan(solution.plan, metadata, out, table_format=table_format.value)
+    if as_document:
+        print_json({**as_json(evaluation), **_solver_json(request, solution), "seconds": seconds})
+        return
+    tell_intake(inputs)
+    results.print(headline(evaluation))
+    results.print(cost_table(evaluation))
+    results.print(load_table(evaluation))
+    _tell_proof(solution)
+    results.print(
+        f"{request.solver.label} took {seconds:.2f} s; the plan is in {out}", markup=False
+    )
+
+
+def plan_metadata(
+    request: planning.Request,
+    fingerprints: dict[str, str],
+    evaluation: cost.Evaluation,
+    solution: planning.Solution,
+) -> dict[str, Any]:
+    """What `plan.json` says: enough to make the same plan again, and nothing of the moment."""
+    return {
+        "distributary": __version__,
+        **_solver_json(request, solution),
+        "parameters": {
+            "groups": request.groups,
+            "sessions": request.sessions,
+            "objective": request.objective,
+            "alpha": request.prices.alpha,
+            "beta": request.prices.beta,
+        },
+        "inputs": fingerprints,
+        "costs": as_json(evaluation),
+    }
+
+
+def tell_intake(inputs: ReadDemand) -> None:
+    """Say what was read, where rows collapsed, and what was left out."""
+    for name, intake in (("interest", inputs.interest), ("rates", inputs.rates)):
+        if intake.duplicates:
+            notes.print(
+                f"{name}: {intake.duplicates:,} of {intake.rows:,} rows repeat another: collapsed"
+            )
+    if inputs.unwanted_flows:
+        notes.print(f"rates: {inputs.unwanted_flows:,} flows that nobody wants are left out")
+
+
+def _request(
+    groups: int,
+    sessions: int | None,
+    algorithm: str,
+    alpha: float,
+    beta: float,
+    objective: Literal["filtering", "channel"],
+    budget: str,
+    seed: int,
+) -> planning.Request:
+    prices, budget_s = filtering_prices(alpha, beta), parse_seconds(budget)
+    try:
+        return planning.Request(
+            groups=groups,
+            sessions=sessions,
+            algorithm=algorithm,
+            objective=objective,
+            prices=prices,
+            seed=seed,
+            budget_s=budget_s,
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _solver_json(request: planning.Request, solution: planning.Solution) -> dict[str, Any]:
+    facts: dict[str, Any] = {"algorithm": request.solver.name, "seed": request.seed}
+    if solution.channel_lower_bound is not None:
+        facts |= {"proven": solution.proven, "proven_lower_bound": solution.channel_lower_bound}
+    return facts
+
+
+def _tell_proof(solution: planning.Solution) -> None:
+    if solution.proven:
+        results.print("proven: no plan of this kind has a lower channel cost")
+    elif solution.channel_lower_bound is not None:
+        results.print(
+            f"not proven in time: no plan has a channel cost below "
+            f"{solution.channel_lower_bound:,.6g}; give it a longer --budget"
+        )

@@ -1,0 +1,76 @@
+"""`distributary report`: a plan as one page to read, and held against other plans."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from distributary import cost, planning
+from distributary.cli.console import results, shown_progress
+from distributary.cli.options import Alpha, Beta, InterestFile, RatesFile, filtering_prices
+from distributary.files import read_demand, read_plan, replaced_file
+from distributary.report import Report, compare_algorithms, cost_curve, render_report
+
+__all__ = ["CURVE_GROUPS", "report", "write_report"]
+
+CURVE_GROUPS = (5, 10, 20, 50, 100, 200)
+
+
+def report(
+    plan: Annotated[Path, typer.Argument(help="A plan folder.")],
+    interest: InterestFile,
+    rates: RatesFile,
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    compare: Annotated[
+        bool,
+        typer.Option(help="Plan with the other algorithms and numbers of groups too (slower)."),
+    ] = True,
+    alpha: Alpha = 1.0,
+    beta: Beta = 1.0,
+) -> None:
+    """Write a self-contained HTML page about a plan."""
+    prices = filtering_prices(alpha, beta)
+    inputs = read_demand(interest, rates)
+    stored = read_plan(plan, inputs.demand.interest)
+    algorithm = str(stored.metadata.get("algorithm", "a plan from elsewhere"))
+    seed = stored.metadata.get("seed")
+    page = Report(
+        title=f"The plan in {plan.name}",
+        demand=inputs.demand,
+        plan=stored.plan,
+        evaluation=cost.evaluate(stored.plan, inputs.demand, prices),
+        algorithm=algorithm,
+        seed=seed if isinstance(seed, int) else None,
+        filtering_prices=prices,
+        parameters={"interest": str(interest), "rates": str(rates)},
+    )
+    if compare:
+        page = _compared(page)
+    write_report(page, out)
+    results.print(f"the report is {out}", markup=False)
+
+
+def write_report(page: Report, out: Path) -> None:
+    """Render a report and write it whole or not at all."""
+    with replaced_file(out) as file:
+        file.write(render_report(page).encode())
+
+
+def _compared(page: Report) -> Report:
+    known = page.algorithm in planning.ALGORITHMS
+    request = planning.Request(
+        groups=page.evaluation.groups,
+        sessions=page.evaluation.sessions,
+        algorithm=page.algorithm if known else planning.DEFAULT_ALGORITHM,
+        prices=page.filtering_prices,
+        seed=page.seed or 0,
+    )
+    with shown_progress() as progress:
+        return replace(
+            page,
+            comparison=compare_algorithms(page.demand, request, progress),
+            curve=cost_curve(page.demand, request, CURVE_GROUPS, progress),
+        )

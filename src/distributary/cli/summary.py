@@ -1,0 +1,169 @@
+"""An evaluation in the words of the command line: as JSON keys, and as a few lines of text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from distributary.cost import Evaluation
+from distributary.model import FloatArray, IntArray
+
+__all__ = ["as_json", "cost_table", "details_as_json", "headline", "load_table"]
+
+
+def as_json(evaluation: Evaluation) -> dict[str, Any]:
+    """The keys that other programs read. Keys stay; more may be added."""
+    filtering, channel, operating = evaluation.filtering, evaluation.channel, evaluation.operating
+    return {
+        "valid": evaluation.valid,
+        "problems": list(evaluation.problems),
+        "receivers": evaluation.receivers,
+        "flows": evaluation.flows,
+        "sessions": evaluation.sessions,
+        "groups": evaluation.groups,
+        "duplicated_flows": evaluation.duplicated_flows,
+        "filtering": {
+            "session_cost": filtering.session_cost,
+            "flow_cost": filtering.flow_cost,
+            "work": filtering.work,
+            "wanted_work": filtering.wanted_work,
+            "excess": filtering.excess,
+            "flooding_excess": filtering.flooding_excess,
+            "relative_excess": filtering.relative_excess,
+        },
+        "channel": {
+            "cost": channel.cost,
+            "received": channel.received,
+            "sent": channel.sent,
+            "lower_bound": channel.lower_bound,
+            "flooding": channel.flooding,
+        },
+        "operating": {
+            "cost": operating.cost,
+            "maintenance": operating.maintenance,
+            "dissemination": operating.dissemination,
+            "unclustered": operating.unclustered,
+        },
+        "unicast_copies": evaluation.unicast_copies,
+        "goodput": evaluation.goodput,
+        "flooding_goodput": evaluation.flooding_goodput,
+    }
+
+
+def details_as_json(
+    evaluation: Evaluation, receivers: tuple[str, ...], session_group: IntArray
+) -> dict[str, Any]:
+    """One entry per group, per session and per receiver."""
+    loads = evaluation.loads
+    return {
+        "per_group": _rows(
+            group=np.arange(evaluation.groups),
+            sessions=loads.group_sessions,
+            flows=loads.group_flows,
+            members=loads.group_members,
+            rate=loads.group_rate,
+        ),
+        "per_session": _rows(
+            session=np.arange(evaluation.sessions),
+            group=session_group,
+            flows=loads.session_flows,
+            subscribers=loads.session_subscribers,
+            rate=loads.session_rate,
+        ),
+        "per_receiver": _rows(
+            receiver=receivers,
+            groups=loads.receiver_groups,
+            sessions=loads.receiver_sessions,
+            received=loads.received,
+            accepted=loads.accepted,
+            wanted=loads.wanted,
+        ),
+    }
+
+
+def headline(evaluation: Evaluation) -> str:
+    """What the plan is, and what it saves."""
+    filtering = evaluation.filtering
+    saved = 1 - filtering.relative_excess
+    return (
+        f"{evaluation.flows:,} flows to {evaluation.receivers:,} receivers in "
+        f"{evaluation.sessions:,} sessions over {evaluation.groups:,} groups: "
+        f"[bold]{saved:.1%} less wasted work than flooding[/]"
+    )
+
+
+def cost_table(evaluation: Evaluation) -> Table:
+    """The costs, each beside what it is measured against."""
+    filtering, channel, operating = evaluation.filtering, evaluation.channel, evaluation.operating
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in ("cost", "this plan", "at best", "without a plan"):
+        table.add_column(column, justify="left" if column == "cost" else "right", no_wrap=True)
+    table.add_row(
+        "filtering work",
+        _number(filtering.work),
+        _number(filtering.wanted_work),
+        f"{_number(filtering.wanted_work + filtering.flooding_excess)} flooding",
+    )
+    table.add_row(
+        "  wasted (Cx)", _number(filtering.excess), "0",
+        f"{_number(filtering.flooding_excess)} flooding",
+    )  # fmt: skip
+    table.add_row("  Cx/Cf", f"{filtering.relative_excess:.4f}", "0", "1")
+    table.add_row(
+        "channel cost", _number(channel.cost), _number(channel.lower_bound),
+        f"{_number(channel.flooding)} flooding",
+    )  # fmt: skip
+    table.add_row(
+        "operating cost", _number(operating.cost), "",
+        f"{_number(operating.unclustered)} a group each",
+    )  # fmt: skip
+    table.add_row(
+        "goodput",
+        f"{evaluation.goodput:.1%}",
+        "100 %",
+        f"{evaluation.flooding_goodput:.1%} flooding",
+    )
+    table.add_row(
+        "copies sent", f"{channel.sent / _sent_once(evaluation):.2f}", "1",
+        f"{evaluation.unicast_copies:.2f} unicast",
+    )  # fmt: skip
+    return table
+
+
+def load_table(evaluation: Evaluation) -> Table:
+    """How load spreads over groups, sessions and receivers: not only the mean."""
+    loads = evaluation.loads
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in ("messages/s", "min", "median", "mean", "90 %", "99 %", "max"):
+        left = column == "messages/s"
+        table.add_column(column, justify="left" if left else "right", no_wrap=True)
+    for name, values in (
+        ("carried by a group", loads.group_rate),
+        ("carried by a session", loads.session_rate),
+        ("received by a receiver", loads.received),
+        ("  accepted by it", loads.accepted),
+        ("  wanted", loads.wanted),
+    ):
+        table.add_row(name, *(_number(v) for v in _spread(values)))
+    return table
+
+
+def _spread(values: FloatArray) -> list[float]:
+    low, median, high, higher, top = np.quantile(values, [0, 0.5, 0.9, 0.99, 1])
+    return [low, median, float(values.mean()), high, higher, top]
+
+
+def _sent_once(evaluation: Evaluation) -> float:
+    loads = evaluation.loads
+    return float(loads.wanted.sum()) / evaluation.unicast_copies
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.4g}"
+
+
+def _rows(**columns: Any) -> list[dict[str, Any]]:
+    values = [c.tolist() if isinstance(c, np.ndarray) else c for c in columns.values()]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]

@@ -1,0 +1,57 @@
+"""Hold a plan against the others: every algorithm that scales, and other numbers of groups."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from distributary.cost import Evaluation, evaluate
+from distributary.model import Demand
+from distributary.planning import ALGORITHMS, Progress, Request, Step, plan, silent
+from distributary.report.results import Compared, CurvePoint
+
+__all__ = ["compare_algorithms", "cost_curve"]
+
+EXACT = ("optimal", "optimal-shared")  # they prove tiny instances; on large ones they only wait
+
+
+def compare_algorithms(
+    demand: Demand, request: Request, progress: Progress = silent
+) -> list[Compared]:
+    """Plan with every other algorithm that scales, on the same demand, numbers and seed."""
+    others = [a for a in ALGORITHMS.values() if a.name not in (*EXACT, request.solver.name)]
+    rows = []
+    for done, algorithm in enumerate(others):
+        progress(Step(f"comparing {algorithm.name}", done, len(others)))
+        evaluation, seconds = _timed(demand, replace(request, algorithm=algorithm.name))
+        rows.append(Compared.of(algorithm.label, evaluation, seconds=seconds))
+    progress(Step("comparing", len(others), len(others)))
+    return rows
+
+
+def cost_curve(
+    demand: Demand, request: Request, groups: Sequence[int], progress: Progress = silent
+) -> list[CurvePoint]:
+    """What other numbers of groups would waste: flat, and with the request's sessions per group."""
+    per_group = max(1, (request.sessions or request.groups) // request.groups)
+    sizes = [
+        (n_groups, n_groups * ratio)
+        for ratio in sorted({1, per_group})
+        for n_groups in sorted({*groups, request.groups})
+        if n_groups * ratio <= len(demand.rate)
+    ]
+    points = []
+    for done, (n_groups, n_sessions) in enumerate(sizes):
+        progress(Step(f"trying {n_groups} groups", done, len(sizes)))
+        evaluation, _ = _timed(demand, replace(request, groups=n_groups, sessions=n_sessions))
+        points.append(CurvePoint(n_groups, n_sessions, evaluation.filtering.relative_excess))
+    progress(Step("trying groups", len(sizes), len(sizes)))
+    return points
+
+
+def _timed(demand: Demand, request: Request) -> tuple[Evaluation, float]:
+    began = time.perf_counter()
+    solution = plan(demand, request)
+    seconds = time.perf_counter() - began
+    return evaluate(solution.plan, demand, request.prices), seconds
