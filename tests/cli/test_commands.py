@@ -8,7 +8,6 @@ import pty
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -186,8 +185,9 @@ def test_ctrl_c_leaves_the_old_plan_whole_and_nothing_beside_it(cli: CommandLine
         stdout=subprocess.PIPE,
     )  # fmt: skip
     # The search is under way when the process has used some time of its own.
-    while _cpu_seconds(running.pid) < 3 and running.poll() is None:
-        time.sleep(0.05)
+    while _cpu_seconds(running.pid) < 3:
+        with pytest.raises(subprocess.TimeoutExpired):
+            running.wait(timeout=0.05)
     running.send_signal(signal.SIGINT)
     _, err = running.communicate(timeout=60)
     assert running.returncode == 130

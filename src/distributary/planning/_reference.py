@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import product
 
-__all__ = ["clustering_cost", "kmeans_pass", "merge_closest"]
+__all__ = [
+    "cheapest_partition",
+    "cheapest_sharing",
+    "clustering_cost",
+    "kmeans_pass",
+    "merge_closest",
+]
 
 
 def clustering_cost(
@@ -73,3 +80,38 @@ def merge_closest(
         set_a, mass_a, rows_a = rows[a]
         rows[a] = (set_a | set_b, mass_a + mass_b, rows_a | rows_b)
     return [rows[a][2] for a in sorted(rows)]
+
+
+def cheapest_partition(receivers: Sequence[set[int]], rate: Sequence[int], n_groups: int) -> int:
+    """The least channel cost with each flow in one group, by trying every map."""
+    maps = product(range(n_groups), repeat=len(rate))
+    return min(clustering_cost(receivers, rate, groups) for groups in maps) + sum(rate)
+
+
+def cheapest_sharing(
+    receivers: Sequence[set[int]], rate: Sequence[int], n_groups: int, n_receivers: int
+) -> int:
+    """The least channel cost with each flow in any groups, by trying every map and every cover."""
+    sets = list(_subsets(n_groups))
+    least = None
+    for placed in product(sets[1:], repeat=len(rate)):
+        group_rate = [
+            sum(r for r, groups in zip(rate, placed, strict=True) if g in groups)
+            for g in range(n_groups)
+        ]
+        cost = sum(group_rate)
+        for receiver in range(n_receivers):
+            wanted = [k for k in range(len(rate)) if receiver in receivers[k]]
+            cost += min(
+                sum(group_rate[g] for g in joined)
+                for joined in sets
+                if all(joined & placed[k] for k in wanted)
+            )
+        least = cost if least is None else min(least, cost)
+    assert least is not None
+    return least
+
+
+def _subsets(n: int) -> Iterator[frozenset[int]]:
+    for bits in range(1 << n):
+        yield frozenset(g for g in range(n) if bits >> g & 1)

@@ -1,0 +1,1 @@
+"""Quality and speed, measured: ratios from one run, with the answers checked."""

@@ -1,0 +1,74 @@
+"""A stopwatch, and tables that know where they came from."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numba
+import numpy as np
+
+T = TypeVar("T")
+
+PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+
+
+@dataclass(frozen=True)
+class Section:
+    """One table of the page, with the words around it."""
+
+    title: str
+    about: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    remarks: str = ""
+
+    def markdown(self) -> str:
+        """The section as it stands on the page."""
+        lines = [f"## {self.title}", "", self.about, ""]
+        lines += [
+            "| " + " | ".join(row) + " |" for row in (self.columns, ["---"] * len(self.columns))
+        ]
+        lines += ["| " + " | ".join(row) + " |" for row in self.rows]
+        return "\n".join([*lines, *(["", self.remarks] if self.remarks else [])]) + "\n"
+
+
+def timed(run: Callable[[], T], times: int = 5) -> tuple[T, float]:
+    """The answer, and the median seconds of several runs after one to warm up."""
+    answer = run()
+    seconds = []
+    for _ in range(times):
+        began = time.perf_counter()
+        answer = run()
+        seconds.append(time.perf_counter() - began)
+    return answer, statistics.median(seconds)
+
+
+def shown_seconds(seconds: float) -> str:
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.0f} µs"
+    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+
+
+def provenance() -> str:
+    """The commit, the machine and the versions that a run belongs to."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(
+            ["git", *words], cwd=PAGE.parent, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    changed = " with uncommitted changes" if git("status", "--porcelain", "--", "src") else ""
+    return (
+        f"Commit `{git('rev-parse', '--short=12', 'HEAD')}`{changed}, {os.cpu_count()} cores "
+        f"({platform.machine()}), Python {platform.python_version()}, NumPy {np.__version__}, "
+        f"Numba {numba.__version__}. Times are medians of several runs in one process; compare "
+        "the ratios, machines differ."
+    )

@@ -1,0 +1,31 @@
+"""What the documentation shows is what happens."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_python_example_prints_what_the_text_says() -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    (promised,) = re.findall(r"It prints `([^`]+)`", README)
+    ran = subprocess.run(
+        [sys.executable, "-c", example], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.strip() == promised
+
+
+def test_every_link_to_a_file_leads_somewhere() -> None:
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_changelog_has_a_place_for_what_comes_next() -> None:
+    assert "## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
