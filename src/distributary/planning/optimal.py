@@ -23,12 +23,12 @@ from distributary.planning.merging import bits, flow_merge, user_merge
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.things import whole_rates
 
-__all__ = ["Optimum", "optimal", "optimal_shared"]
+__all__ = ["MOST_GROUPS_TO_SHARE", "Optimum", "optimal", "optimal_shared"]
 
 Matrix = npt.NDArray[np.bool_]
 
 MOST_GROUPS_TO_SHARE = 6  # 2 ** 6 sets of groups are the bits of one 64-bit word
-_NODES_PER_STEP = 100_000  # between two looks at the clock
+_WORK_PER_STEP = 100_000_000  # elementary operations between two looks at the clock
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,6 +69,7 @@ def optimal(demand: Demand, n_groups: int, budget_s: float, progress: Progress =
     search = _Search(
         lambda *cursor: search_partitions(*state, *cursor),
         n_choices=n_groups,
+        work_per_node=n_flows * n_groups**2 * words.shape[1],
         best=_price(_wanted(demand), weight, start) - sent,
         best_child=best_child,
     )
@@ -83,9 +84,10 @@ def optimal_shared(
 ) -> Optimum:
     """OCA: the best plan with flows in any number of groups, or the best met in the budget.
 
-    It starts from the better of OCC's plan and user-merge's. With more than six groups that is
-    also where it ends, and the bound is C_inf.
+    It starts from the better of OCC's plan and user-merge's.
     """
+    if n_groups > MOST_GROUPS_TO_SHARE:
+        raise ValueError(f"flows are shared exactly among {MOST_GROUPS_TO_SHARE} groups at most")
     began = time.monotonic()
     weight = whole_rates(demand.rate, len(demand.interest.receivers) + 1)
     wanted = _wanted(demand)
@@ -93,8 +95,6 @@ def optimal_shared(
     member = user_merge(demand, n_groups)
     merged = np.stack([wanted[member == g].any(axis=0) for g in range(n_groups)], axis=1)
     start = min(single, merged, key=lambda in_group: _price(wanted, weight, in_group))
-    if n_groups > MOST_GROUPS_TO_SHARE:
-        return _optimum(demand, weight, start, int(weight @ (demand.interest.audience + 1)))
 
     order = _fast_first(weight)
     rate, wants = weight[order], np.ascontiguousarray(wanted.T[order])
@@ -115,6 +115,7 @@ def optimal_shared(
     search = _Search(
         lambda *cursor: search_covers(*state, *cursor),
         n_choices=n_sets,
+        work_per_node=n_sets**2 * wants.shape[1],
         best=_price(wanted, weight, start),
         best_child=start[order] @ (1 << np.arange(n_groups)),
     )
@@ -128,10 +129,16 @@ class _Search:
     """A branch and bound under way: the kernel's cursor, and the best choices met."""
 
     def __init__(
-        self, go_on: Callable[..., tuple[int, int]], n_choices: int, best: int, best_child: IntArray
+        self,
+        go_on: Callable[..., tuple[int, int]],
+        n_choices: int,
+        work_per_node: int,
+        best: int,
+        best_child: IntArray,
     ) -> None:
         n_levels = len(best_child)
         self._go_on = go_on
+        self._nodes_per_step = 1 + _WORK_PER_STEP // work_per_node
         self._child = np.zeros((n_levels, n_choices), np.int64)
         self._bound = np.zeros((n_levels, n_choices), np.int64)
         self._width = np.full(n_levels, -1, np.int64)
@@ -148,7 +155,7 @@ class _Search:
             progress(Step("proving", round(spent), max(1, round(budget_s)), best))
             self._depth, self._best = self._go_on(
                 self._child, self._bound, self._width, self._at,
-                self._depth, self._best, self.best_child, _NODES_PER_STEP,
+                self._depth, self._best, self.best_child, self._nodes_per_step,
             )  # fmt: skip
 
     @property
@@ -177,8 +184,6 @@ def _price(wanted: Matrix, weight: IntArray, in_group: Matrix) -> int:
         return int((joined @ (weight @ in_group)).sum() + weight.sum())
     group_rate = weight @ in_group
     n_sets = 1 << in_group.shape[1]
-    if in_group.shape[1] > 16:
-        raise ValueError("covers of more than 16 groups are not priced one by one")
     sets = np.arange(n_sets)[:, None] >> np.arange(in_group.shape[1]) & 1
     meets = (sets @ in_group.T) > 0  # sets x flows
     total = int(group_rate.sum())

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from distributary.cost import FilteringPrices
+from distributary.cost import ChannelPrices, FilteringPrices, channel_cost
 from distributary.model import Demand, IndexArray, Plan, distinct
 from distributary.planning.balancing import balanced, scattered
 from distributary.planning.hierarchy import (
@@ -20,7 +20,7 @@ from distributary.planning.hierarchy import (
 )
 from distributary.planning.kmeans import kmeans, random_start
 from distributary.planning.merging import flow_merge, user_merge
-from distributary.planning.optimal import Optimum, optimal, optimal_shared
+from distributary.planning.optimal import MOST_GROUPS_TO_SHARE, Optimum, optimal, optimal_shared
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.subscription import channel_bill, place, place_single
 from distributary.planning.things import Things
@@ -159,11 +159,22 @@ def _optimal(demand: Demand, request: Request, progress: Progress) -> Solution:
 
 
 def _optimal_shared(demand: Demand, request: Request, progress: Progress) -> Solution:
+    if _groups_at_most(demand, request) > MOST_GROUPS_TO_SHARE:
+        return _better_of_single_and_merged(demand, request, progress)
     optimum = optimal_shared(demand, _groups_at_most(demand, request), request.budget_s, progress)
     flow, session = (index.astype(np.int32) for index in np.nonzero(optimum.in_group))
     group = np.arange(optimum.in_group.shape[1], dtype=np.int32)
     rate = demand.rate @ optimum.in_group
     return _proven(place(demand, flow, session, group, channel_bill(rate, group)), optimum)
+
+
+def _better_of_single_and_merged(demand: Demand, request: Request, progress: Progress) -> Solution:
+    """What is left of OCA with too many groups to search: two plans, and C_inf as the bound."""
+    plans = [solve(demand, request, progress).plan for solve in (_optimal, _user_merge)]
+    costs = [channel_cost(plan, demand, ChannelPrices()) for plan in plans]
+    best = min(range(2), key=lambda i: costs[i].cost)
+    bound = costs[best].lower_bound
+    return Solution(plans[best], bound, proven=costs[best].cost <= bound)
 
 
 def _kmeans(demand: Demand, request: Request, progress: Progress) -> Solution:
