@@ -10,7 +10,7 @@ from rich.table import Table
 
 from distributary.cli.console import results, shown_progress
 from distributary.cli.options import Seed
-from distributary.papers import FIGURES, run_figure, write_figure
+from distributary.papers import FIGURES, run_figure, write_figure, write_index
 
 __all__ = ["app"]
 
@@ -36,9 +36,12 @@ def run(
     """Run a figure; write its table, its chart and a text with the paper's figures beside ours."""
     if name not in ("all", *FIGURES):
         raise typer.BadParameter(f"no figure is called {name!r}; there are {', '.join(FIGURES)}")
+    figures = []
     for chosen in FIGURES if name == "all" else [name]:
         with shown_progress() as progress:
-            figure = run_figure(chosen, quick=quick, seed=seed, progress=progress)
-        write_figure(figure, out)
-        results.print(figure.text, markup=False)
+            figures.append(run_figure(chosen, quick=quick, seed=seed, progress=progress))
+        write_figure(figures[-1], out)
+        results.print(figures[-1].text, markup=False)
         results.print(f"written: {out / chosen}.csv, .svg and .md\n", markup=False)
+    if name == "all":
+        write_index(figures, out)

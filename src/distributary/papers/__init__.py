@@ -1,0 +1,14 @@
+"""The papers' figures, run again: ours beside theirs."""
+
+from distributary.papers.catalogue import FIGURES, Recipe, run_figure
+from distributary.papers.figure import Claim, Figure, write_figure, write_index
+
+__all__ = [
+    "FIGURES",
+    "Claim",
+    "Figure",
+    "Recipe",
+    "run_figure",
+    "write_figure",
+    "write_index",
+]

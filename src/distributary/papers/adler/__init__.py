@@ -1,0 +1,12 @@
+"""The figures of M. Adler, Z. Ge, J. Kurose, D. Towsley and S. Zabele, "Channelization Problem in
+Large Scale Data Dissemination" (2001): merging flows or users, against chance and against the best.
+
+*Paper* marks what is printed there, *independent* what a second implementation found that was
+written only to check the paper.
+"""
+
+from distributary.papers.adler.fig2 import fig2
+from distributary.papers.adler.fig3 import fig3
+from distributary.papers.adler.fig4 import fig4
+
+__all__ = ["fig2", "fig3", "fig4"]

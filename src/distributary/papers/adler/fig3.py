@@ -1,0 +1,248 @@
+"""Fig. 3: what more groups are worth, in four settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from distributary.model import FloatArray
+from distributary.papers.adler.instances import (
+    ACTIVE,
+    BEYOND_CHANCE,
+    HEURISTICS,
+    drawn_instance,
+    lead,
+    priced,
+)
+from distributary.papers.drawing import Sheet, curves, drawn, key
+from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
+from distributary.papers.wording import listed, percent, table
+from distributary.planning import Progress, Step, silent
+from distributary.workloads import TwoClass
+
+__all__ = ["fig3"]
+
+SETTINGS: Mapping[str, TwoClass] = {  # section 5.2.2
+    "a": TwoClass(100, 100, 0.1, 10, 1, 0.2, 0.4, 0.05),
+    "b": TwoClass(100, 100, 0.1, 10, 1, 0.2, 0.7, 0.1),
+    "c": TwoClass(100, 100, 0.05, 30, 1, 0.2, 0.4, 0.05),
+    "d": TwoClass(100, 100, 0.05, 30, 1, 0.2, 0.7, 0.1),
+}
+DENSE = ("b", "d")
+LEVEL_AND_STEEP = (("a", "c"), ("b", "d"))  # the same interest, the second with rates less equal
+GROUPS = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 40, 50, 60, 70, 80, 90, 100)
+TABLED = (2, 5, 10, 20, 50, 100)
+FEW = 5
+INSTANCES, QUICK_INSTANCES = 100, 5  # the paper: 100
+NOT_MUCH = 0.1  # what we still call not much better
+INDEPENDENT_UBM_WINS: Mapping[str, tuple[int, ...]] = {"a": (5,), "c": (2, 3, 4, 5)}
+
+# setting -> algorithm -> overhead, instances x GROUPS
+Overhead = Mapping[str, Mapping[str, FloatArray]]
+
+
+def fig3(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
+    """The overhead C - C_inf of the five heuristics against the number of groups."""
+    n = QUICK_INSTANCES if quick else INSTANCES
+    overhead = _overhead(n, seed, progress)
+    return Figure(
+        name="adler-fig3",
+        title="Overhead against the number of groups",
+        source="Adler et al. (2001), Fig. 3 and section 5.2.2",
+        shown=(
+            f"The cost beyond C∞, which a group for every flow would have, as the mean of {n} "
+            "random instances of 100 flows and 100 users. Every number of groups and every "
+            "algorithm sees the same instances."
+        ),
+        columns=("setting", "groups", "algorithm", "instances", "overhead"),
+        rows=tuple(
+            (setting, k, algorithm, n, float(found[:, at].mean()))
+            for setting, algorithms in overhead.items()
+            for at, k in enumerate(GROUPS)
+            for algorithm, found in algorithms.items()
+        ),
+        chart=_chart(overhead),
+        comparison="\n\n".join((_overhead_table(overhead), _winner_table(overhead))),
+        claims=(
+            _falling_claim(overhead),
+            _best_claim(overhead),
+            _unequal_rates_claim(overhead),
+            _dense_claim(overhead),
+            _hardly_better_claim(overhead),
+            _rates_over_sizes_claim(overhead),
+        ),
+        notes=(
+            ACTIVE,
+            "With as many groups as flows FBM, RSE and RRE give each flow its own and pay nothing "
+            "beyond C∞. RAN still puts some flows together by chance, and UBM sends a flow once "
+            "for every group it is in.",
+            BEYOND_CHANCE,
+            f"*Not much better* is read as saving {percent(NOT_MUCH)} at most.",
+            "The paper prints no numbers for this figure, so its sentences are checked instead.",
+        ),
+        quick=quick,
+        seed=seed,
+    )
+
+
+def _overhead(n: int, seed: int, progress: Progress) -> Overhead:
+    overhead = {s: {a: np.empty((n, len(GROUPS))) for a in HEURISTICS} for s in SETTINGS}
+    for place, (setting, params) in enumerate(SETTINGS.items()):
+        for instance in range(n):
+            progress(Step("instances", place * n + instance, len(SETTINGS) * n))
+            demand, start = drawn_instance(params, seed, instance)
+            for algorithm, found in overhead[setting].items():
+                found[instance] = [priced(demand, algorithm, k, start).overhead for k in GROUPS]
+    progress(Step("instances", len(SETTINGS) * n, len(SETTINGS) * n))
+    return overhead
+
+
+def _wins(
+    overhead: Overhead, setting: str, winner: str, loser: str, errors: float = 2
+) -> list[int]:
+    """At which numbers of groups one is ahead by more than so many standard errors."""
+    ahead = lead(overhead[setting][winner], overhead[setting][loser])
+    return [GROUPS[at] for at in np.flatnonzero(ahead > errors)]
+
+
+def _overhead_table(overhead: Overhead) -> str:
+    return table(
+        ("ours, mean overhead", *(f"{k} groups" for k in TABLED)),
+        (
+            (f"({s}) {a}", *(f"{found[:, GROUPS.index(k)].mean():,.0f}" for k in TABLED))
+            for s, algorithms in overhead.items()
+            for a, found in algorithms.items()
+        ),
+    )
+
+
+def _winner_table(overhead: Overhead) -> str:
+    return table(
+        ("groups at which UBM beats FBM", "ours", "ours, beyond chance", "paper", "independent"),
+        (
+            (
+                f"({setting})",
+                _groups(_wins(overhead, setting, "UBM", "FBM", errors=0)),
+                _groups(_wins(overhead, setting, "UBM", "FBM")),
+                "nowhere",
+                _groups(INDEPENDENT_UBM_WINS.get(setting, ())),
+            )
+            for setting in SETTINGS
+        ),
+    )
+
+
+def _groups(found: Sequence[int]) -> str:
+    return listed([str(k) for k in found])
+
+
+def _falling_claim(overhead: Overhead) -> Claim:
+    rises = [
+        f"({s}) from {before} to {after} groups"
+        for s in SETTINGS
+        for (before, after), step in zip(
+            pairwise(GROUPS), np.diff(overhead[s]["FBM"].mean(axis=0)), strict=True
+        )
+        if step >= 0
+    ]
+    return Claim(
+        "FBM's overhead falls with every group added",
+        "section 5.2.2",
+        f"does not fall: {listed(rises)}" if rises else "falls at every step, in all four settings",
+        not rises,
+    )
+
+
+def _best_claim(overhead: Overhead) -> Claim:
+    beaten = [
+        f"({s}) by {rival} at {_groups(wins)} groups"
+        for s in SETTINGS
+        for rival in HEURISTICS
+        if rival != "FBM" and (wins := _wins(overhead, s, rival, "FBM"))
+    ]
+    return Claim(
+        "FBM beats UBM and the random placements in all four settings",
+        "section 5.2.2",
+        f"beaten in {listed(beaten)}; nowhere else" if beaten else "never beaten beyond chance",
+        not beaten,
+    )
+
+
+def _unequal_rates_claim(overhead: Overhead) -> Claim:
+    share = {s: _mean(overhead, s, "FBM", FEW) / _mean(overhead, s, "RAN", FEW) for s in SETTINGS}
+    return Claim(
+        "the less equal the rates, the more FBM gains even with few groups",
+        "section 5.2.2",
+        f"FBM's overhead over RAN's at {FEW} groups: "
+        + listed([f"({s}) {share[s]:.2f}" for s in SETTINGS]),
+        all(share[steep] < share[level] for level, steep in LEVEL_AND_STEEP),
+    )
+
+
+def _mean(overhead: Overhead, setting: str, algorithm: str, groups: int) -> float:
+    return float(overhead[setting][algorithm][:, GROUPS.index(groups)].mean())
+
+
+def _dense_claim(overhead: Overhead) -> Claim:
+    means = {s: overhead[s]["UBM"].mean(axis=0) for s in SETTINGS}
+    rise = {s: float(means[s][-1] / means[s].min() - 1) for s in SETTINGS}
+    words = [
+        f"({s}) lowest at {GROUPS[int(np.argmin(means[s]))]} groups, then +{percent(rise[s])}"
+        for s in SETTINGS
+    ]
+    return Claim(
+        "where interest is dense, (b) and (d), UBM's overhead rises again with more groups",
+        "section 5.2.2",
+        "; ".join(words),
+        all(rise[s] > 0 for s in DENSE),
+    )
+
+
+def _hardly_better_claim(overhead: Overhead) -> Claim:
+    def most_saved(k: int) -> float:
+        return max(
+            1 - _mean(overhead, s, a, k) / _mean(overhead, s, "RAN", k)
+            for s in SETTINGS
+            for a in ("RSE", "RRE")
+        )
+
+    saved = [f"{percent(most_saved(k))} at {k} groups" for k in (FEW, 10, 20)]
+    return Claim(
+        "with few groups RSE and RRE do not do much better than RAN",
+        "section 5.2.2",
+        f"they save at most {listed(saved)}",
+        most_saved(FEW) <= NOT_MUCH,
+    )
+
+
+def _rates_over_sizes_claim(overhead: Overhead) -> Claim:
+    worse = [
+        f"({s}) at {_groups(lost)} groups"
+        for s in SETTINGS
+        if (lost := _wins(overhead, s, "RSE", "RRE"))
+    ]
+    return Claim(
+        "RRE is better than RSE throughout",
+        "section 5.2.2",
+        f"worse in {listed(worse)}; nowhere else" if worse else "never worse beyond chance",
+        not worse,
+    )
+
+
+def _chart(overhead: Overhead) -> str:
+    def paint(sheet: Sheet) -> None:
+        every = sheet.panels
+        for axes, (setting, params) in zip(every, SETTINGS.items(), strict=True):
+            title = (
+                f"({setting})  {percent(params.fast_share)} of flows at rate "
+                f"{params.fast_rate:g}, interest {params.want_popular:g}/{params.want_unpopular:g}"
+            )
+            means = {a: found.mean(axis=0) for a, found in overhead[setting].items()}
+            curves(axes, GROUPS, means, title)
+            axes.set(xlim=(0, 101), ylim=(0, None), xlabel="groups", ylabel="overhead C − C∞")
+            axes.yaxis.set_major_formatter("{x:,.0f}")
+        key(sheet)
+
+    return drawn("adler-fig3", "Overhead against the number of groups", (9, 7), paint, shape=(2, 2))

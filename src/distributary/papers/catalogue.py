@@ -1,0 +1,52 @@
+"""Which figures there are, and how to run one by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from distributary.papers import adler, tock
+from distributary.papers.figure import DEFAULT_SEED, Figure
+from distributary.planning import Progress, silent
+
+__all__ = ["FIGURES", "Recipe", "run_figure"]
+
+
+class Run(Protocol):
+    """Measure, draw and describe one figure."""
+
+    def __call__(self, *, quick: bool, seed: int, progress: Progress) -> Figure: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A figure that can be run: its name, what it shows in one line, and how."""
+
+    name: str
+    summary: str
+    run: Run
+
+
+_ALL = (
+    Recipe("adler-fig2", "seven algorithms against the optimum, on small instances", adler.fig2),
+    Recipe("adler-fig3", "overhead against the number of groups, in four settings", adler.fig3),
+    Recipe("adler-fig4", "cost as flows, users and groups grow together", adler.fig4),
+    Recipe("tock-fig4", "who follows what on a trading floor, and how fast it ticks", tock.fig4),
+    Recipe("tock-fig6", "what more sessions save, and what more groups save", tock.fig6),
+    Recipe("tock-fig7", "SF, GF, IT and RRA against one another", tock.fig7),
+    Recipe("tock-unicast-flooding", "unicast and flooding on many floors", tock.unicast_flooding),
+)
+
+FIGURES: Mapping[str, Recipe] = {recipe.name: recipe for recipe in _ALL}
+
+
+def run_figure(
+    name: str, *, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent
+) -> Figure:
+    """Run a figure again: in full, or quickly with few repetitions for a first look."""
+    if name not in FIGURES:
+        raise ValueError(f"no figure is called {name!r}; there are {', '.join(FIGURES)}")
+    if seed < 0:
+        raise ValueError(f"seed must be at least 0, not {seed}")
+    return FIGURES[name].run(quick=quick, seed=seed, progress=progress)

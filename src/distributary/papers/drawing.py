@@ -1,0 +1,137 @@
+"""Charts as SVG text: one look for all figures, one colour and one mark per algorithm.
+
+The same data gives the same bytes: identifiers are salted with the figure's name and no date is
+written. Letters are drawn as shapes, so that a chart looks the same wherever it is opened.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from distributary.model import FloatArray
+
+if TYPE_CHECKING:  # drawing is rare, and Matplotlib slow to load: only `drawn` does it
+    from matplotlib.axes import Axes
+
+__all__ = ["COLOURS", "INK", "MARKS", "QUIET", "Sheet", "curves", "dots", "drawn", "key"]
+
+INK = "#22272e"
+QUIET = "#8b9299"
+
+COLOURS: Mapping[str, str] = {
+    "FBM": "#2f74c0",
+    "UBM": "#cf8417",
+    "RAN": "#8b9299",
+    "RSE": "#a5549b",
+    "RRE": "#2a9179",
+    "OCC": "#22272e",
+    "OCA": "#d1361c",
+    "SF": "#cf8417",
+    "GF": "#2f74c0",
+    "IT": "#2a9179",
+    "RRA": "#a5549b",
+}
+MARKS: Mapping[str, str] = {
+    "FBM": "o",
+    "UBM": "s",
+    "RAN": "x",
+    "RSE": "^",
+    "RRE": "v",
+    "OCC": "+",
+    "OCA": "_",
+    "SF": "s",
+    "GF": "o",
+    "IT": "v",
+    "RRA": "D",
+}
+
+_STYLE = {
+    "font.size": 9.5,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "axes.edgecolor": QUIET,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e4e7ea",
+    "grid.linewidth": 0.7,
+    "text.color": INK,
+    "xtick.color": QUIET,
+    "ytick.color": QUIET,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 4,
+    "legend.frameon": False,
+    "figure.constrained_layout.w_pad": 0.09,  # inches
+    "figure.constrained_layout.h_pad": 0.09,
+    "svg.fonttype": "path",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """The panels to paint on, row by row."""
+
+    panels: list[Axes]
+
+
+def drawn(
+    name: str,
+    title: str,
+    size: tuple[float, float],
+    paint: Callable[[Sheet], None],
+    *,
+    shape: tuple[int, int] = (1, 1),
+    heights: Sequence[float] | None = None,
+) -> str:
+    """What `paint` puts on a sheet of the given size (inches) and rows x columns, as SVG."""
+    import matplotlib.style
+    from matplotlib.figure import Figure
+
+    with matplotlib.style.context(["default", {**_STYLE, "svg.hashsalt": name}]):
+        drawing = Figure(figsize=size, layout="constrained")
+        panels = drawing.subplots(*shape, squeeze=False, height_ratios=heights)
+        paint(Sheet(list(panels.flat)))
+        file = io.StringIO()
+        drawing.savefig(
+            file, format="svg", metadata={"Date": None, "Creator": None, "Title": title}
+        )
+    return file.getvalue()
+
+
+def curves(
+    axes: Axes, x: Sequence[float], lines: Mapping[str, FloatArray], title: str = ""
+) -> None:
+    """One line per algorithm, in its colour and with its mark."""
+    for algorithm, y in lines.items():
+        axes.plot(x, y, color=COLOURS[algorithm], marker=MARKS[algorithm], label=algorithm)
+    axes.set_title(title)
+
+
+def dots(axes: Axes, algorithm: str, x: FloatArray, y: FloatArray) -> None:
+    """One mark per point, in the algorithm's colour; hollow, for what may lie under it."""
+    mark, colour = MARKS[algorithm], COLOURS[algorithm]
+    axes.plot(
+        x,
+        y,
+        linestyle="none",
+        marker=mark,
+        markersize=5 if mark in "osv^D" else 7,
+        markeredgewidth=1.1,
+        markeredgecolor=colour,
+        markerfacecolor="none",
+        label=algorithm,
+    )
+
+
+def key(sheet: Sheet) -> None:
+    """One legend over the whole sheet, for what the first panel shows."""
+    first = sheet.panels[0]
+    handles, labels = first.get_legend_handles_labels()
+    first.figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))

@@ -1,0 +1,170 @@
+"""A reproduced figure: its numbers, its chart, its words, and the three files they become."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from distributary.files.replacing import replaced_file
+from distributary.papers.wording import sentence_case, table
+
+__all__ = ["DEFAULT_SEED", "Cell", "Claim", "Figure", "write_figure", "write_index"]
+
+DEFAULT_SEED = 0
+
+Cell = str | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a paper says, in our words; where it says so; what we see; whether that agrees."""
+
+    says: str
+    source: str
+    ours: str
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure of a paper, run again.
+
+    `rows` are the numbers under the chart, `chart` is SVG. `shown` says what was run,
+    `comparison` holds the tables with ours beside theirs, and `notes` name what the paper leaves
+    open and how we read it; all three are Markdown.
+    """
+
+    name: str
+    title: str
+    source: str
+    shown: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    chart: str
+    comparison: str
+    claims: tuple[Claim, ...]
+    notes: tuple[str, ...]
+    quick: bool
+    seed: int
+
+    @property
+    def command(self) -> str:
+        """What to type to get this figure again."""
+        quick = " --quick" if self.quick else ""
+        seed = f" --seed {self.seed}" if self.seed != DEFAULT_SEED else ""
+        return f"distributary paper run {self.name}{quick}{seed}"
+
+    @property
+    def verdict(self) -> str:
+        """Whether all of the paper's claims hold here, some or none."""
+        held = sum(claim.holds for claim in self.claims)
+        if held == len(self.claims):
+            return "reproduced"
+        return "partly reproduced" if held else "not reproduced"
+
+    @property
+    def text(self) -> str:
+        """The figure as a Markdown page, ours beside the paper's."""
+        caution = ["*A quick run: few repetitions, so take every verdict as a hint.*"]
+        sections = [
+            f"# {self.title}",
+            f"{self.source}. {sentence_case(self.verdict)}: {_tally(self.claims)}.",
+            *(caution if self.quick else []),
+            f"![{self.title}]({self.name}.svg)",
+            self.shown,
+            "## Ours beside theirs",
+            self.comparison,
+            "## What the paper claims",
+            table(
+                ("the paper's claim", "where", "ours", "verdict"),
+                ((c.says, c.source, c.ours, _word(c)) for c in self.claims),
+            ),
+            "## How it was read",
+            "\n".join(f"- {note}" for note in self.notes),
+            "## Again",
+            f"    {self.command} --out DIR",
+            f"Seed {self.seed}; the same seed gives the same bytes. "
+            f"The numbers are in [{self.name}.csv]({self.name}.csv).",
+        ]
+        return "\n\n".join(sections) + "\n"
+
+
+def write_figure(figure: Figure, folder: str | os.PathLike[str]) -> tuple[Path, ...]:
+    """Write NAME.csv, NAME.svg and NAME.md into the folder, each whole or not at all."""
+    contents = {
+        "csv": _csv_text(figure.columns, figure.rows),
+        "svg": figure.chart,
+        "md": figure.text,
+    }
+    paths = tuple(Path(folder) / f"{figure.name}.{ending}" for ending in contents)
+    for path, content in zip(paths, contents.values(), strict=True):
+        _write(path, content)
+    return paths
+
+
+def write_index(figures: Sequence[Figure], folder: str | os.PathLike[str]) -> Path:
+    """Write README.md: each figure with its verdict, its page, its command and what it misses."""
+    sections = [
+        "# The papers' figures, run again",
+        "Each page sets our numbers beside the paper's and beside those that an independent "
+        "implementation found. The numbers are in the CSV file of the same name.",
+        table(
+            ("figure", "what it shows", "verdict", "command"),
+            (
+                (
+                    f"[{figure.name}]({figure.name}.md)",
+                    f"{figure.title}; {figure.source}",
+                    f"{figure.verdict}: {_tally(figure.claims)}",
+                    f"`{figure.command} --out docs/papers`",
+                )
+                for figure in figures
+            ),
+        ),
+        "## Where we differ",
+        _misses(figures),
+        "## What is missing",
+        "Fig. 5 of Tock et al., the processor time of the two filters, was measured on the "
+        "authors' machines and is not computed here.",
+    ]
+    path = Path(folder) / "README.md"
+    _write(path, "\n\n".join(sections) + "\n")
+    return path
+
+
+def _misses(figures: Sequence[Figure]) -> str:
+    missed = [
+        f"- [{figure.name}]({figure.name}.md): {claim.says} ({claim.source}). Ours: {claim.ours}."
+        for figure in figures
+        for claim in figure.claims
+        if not claim.holds
+    ]
+    return "\n".join(missed) if missed else "Nowhere: every claim checked holds."
+
+
+def _tally(claims: Sequence[Claim]) -> str:
+    held = sum(claim.holds for claim in claims)
+    return f"{held} of {len(claims)} claims hold"
+
+
+def _word(claim: Claim) -> str:
+    return "holds" if claim.holds else "**does not hold**"
+
+
+def _csv_text(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
+    """Six significant digits: what differs beyond them may be the machine's."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(
+        [f"{cell:.6g}" if isinstance(cell, float) else cell for cell in row] for row in rows
+    )
+    return file.getvalue()
+
+
+def _write(path: Path, content: str) -> None:
+    with replaced_file(path) as file:
+        file.write(content.encode())

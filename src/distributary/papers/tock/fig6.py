@@ -1,0 +1,250 @@
+"""Fig. 6: what a second level is worth: more sessions against more groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+import numpy as np
+
+from distributary.cost import FilteringPrices, filtering_cost
+from distributary.model import Demand
+from distributary.papers.drawing import INK, Sheet, drawn, key
+from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
+from distributary.papers.tock.floors import READING, drawn_floor
+from distributary.papers.wording import NOTHING, listed, percent, table
+from distributary.planning import Progress, Request, Step, plan, silent
+
+__all__ = ["fig6"]
+
+PRICES = (FilteringPrices(0.1, 1.9), FilteringPrices(1.0, 1.0), FilteringPrices(1.6, 0.4))
+GROUPS = (10, 20, 50, 100)
+SESSIONS = (10, 20, 50, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000)
+QUICK_SESSIONS = (10, 20, 50, 100, 400, 1000)
+MOST = SESSIONS[-1]
+RUNS, QUICK_RUNS = 3, 1
+TOP_OF_AXIS = 0.5  # the highest mark on the paper's axis
+NEARLY = 0.9  # of what groups save: what we call almost as good
+EXACT = 1e-9
+INDEPENDENT_FLAT = {10: 0.514, 20: 0.441, 50: 0.302, 100: 0.206}  # sessions = groups
+INDEPENDENT_MOST: Mapping[FilteringPrices, Mapping[int, float]] = {  # with 1,000 sessions
+    PRICES[0]: {10: 0.065, 20: 0.055, 50: 0.048, 100: 0.040},
+    PRICES[1]: {10: 0.277, 20: 0.238, 50: 0.169, 100: 0.118},
+    PRICES[2]: {10: 0.419, 20: 0.360, 50: 0.249, 100: 0.171},
+}
+SHADES = {10: "#a9cbee", 20: "#6ba4de", 50: "#2f74c0", 100: "#164072"}
+
+Curve = Mapping[tuple[int, int], float]  # (groups, sessions) -> mean Cx/Cf
+
+
+def fig6(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
+    """The relative filtering cost of GF against sessions, for several groups and prices."""
+    runs = QUICK_RUNS if quick else RUNS
+    cost = _costs(QUICK_SESSIONS if quick else SESSIONS, runs, seed, progress)
+    return Figure(
+        name="tock-fig6",
+        title="What more sessions save, and what more groups save",
+        source="Tock et al. (2005), Fig. 6 and section 5.4",
+        shown=(
+            "GF's relative filtering cost Cx/Cf (0 is perfect, 1 is flooding) against the number "
+            "of sessions. Circles have one session per group: no hierarchy. Left the flow filter "
+            "is the dear one, right the session filter. "
+            f"Means over {runs} floor{'s' if runs > 1 else ''}."
+        ),
+        columns=("alpha", "beta", "groups", "sessions", "floors", "relative_cost"),
+        rows=tuple(
+            (prices.alpha, prices.beta, groups, sessions, runs, value)
+            for prices, curve in cost.items()
+            for (groups, sessions), value in curve.items()
+        ),
+        chart=_chart(cost),
+        comparison=_comparison(cost),
+        claims=(
+            _sessions_claim(cost),
+            _groups_claim(cost),
+            _flat_claim(cost),
+            _worth_claim(cost),
+            _order_claim(cost),
+            _hierarchy_claim(cost[PRICES[1]]),
+            _range_claim(cost),
+        ),
+        notes=(
+            READING,
+            "GF does not look at the prices, so all three panels price the same plans.",
+            "How many sessions each group gets is not stated; here they are shared out evenly.",
+            "The paper prints no numbers for this figure, only its axes. *Almost as good* is read "
+            f"as {percent(NEARLY)} of the saving.",
+        ),
+        quick=quick,
+        seed=seed,
+    )
+
+
+def _costs(
+    sessions: tuple[int, ...], runs: int, seed: int, progress: Progress
+) -> dict[FilteringPrices, dict[tuple[int, int], float]]:
+    """Mean Cx/Cf of GF for the chosen groups, and with a session for every group."""
+    shapes = sorted(
+        {(g, s) for g in GROUPS for s in sessions if s >= g} | {(s, s) for s in sessions}
+    )
+    cost = {prices: dict.fromkeys(shapes, 0.0) for prices in PRICES}
+    for run in range(runs):
+        interest, rates, start = drawn_floor(seed, run)
+        demand = Demand.of(interest, rates)
+        for at, (groups, n) in enumerate(shapes):
+            progress(Step("plans", run * len(shapes) + at, runs * len(shapes)))
+            found = plan(demand, Request(groups, n, algorithm="GF", seed=start)).plan
+            for prices, curve in cost.items():
+                curve[groups, n] += filtering_cost(found, demand, prices).relative_excess / runs
+    progress(Step("plans", runs * len(shapes), runs * len(shapes)))
+    return cost
+
+
+def _comparison(cost: Mapping[FilteringPrices, Curve]) -> str:
+    flat = cost[PRICES[1]]
+    rows = [
+        (
+            f"{g} groups, {g} sessions, any prices",
+            f"{flat[g, g]:.3f}",
+            NOTHING,
+            f"{INDEPENDENT_FLAT[g]:.3f}",
+        )
+        for g in GROUPS
+    ]
+    rows += [
+        (
+            f"{g} groups, {MOST:,} sessions, α = {prices.alpha:g}, β = {prices.beta:g}",
+            f"{cost[prices][g, MOST]:.3f}",
+            NOTHING,
+            f"{independent:.3f}",
+        )
+        for prices, by_groups in INDEPENDENT_MOST.items()
+        for g, independent in by_groups.items()
+    ]
+    return table(("Cx/Cf", "ours", "paper (axis to 0.5)", "independent (3 floors)"), rows)
+
+
+def _sessions_claim(cost: Mapping[FilteringPrices, Curve]) -> Claim:
+    return _steps_claim(
+        "for any number of groups, more sessions cost less",
+        [
+            (
+                f"{g} groups from {a} to {b} sessions at α = {prices.alpha:g}",
+                curve[g, b] - curve[g, a],
+            )
+            for prices, curve in cost.items()
+            for g in GROUPS
+            for a, b in pairwise(s for groups, s in curve if groups == g)
+        ],
+    )
+
+
+def _groups_claim(cost: Mapping[FilteringPrices, Curve]) -> Claim:
+    return _steps_claim(
+        "for any number of sessions, more groups cost less",
+        [
+            (
+                f"{s} sessions from {a} to {b} groups at α = {prices.alpha:g}",
+                curve[b, s] - curve[a, s],
+            )
+            for prices, curve in cost.items()
+            for s in sorted({s for _, s in curve})
+            for a, b in pairwise(g for g in GROUPS if (g, s) in curve)
+        ],
+    )
+
+
+def _steps_claim(says: str, steps: list[tuple[str, float]]) -> Claim:
+    rises = [f"{where} (+{step:.4f})" for where, step in steps if step >= 0]
+    return Claim(
+        says,
+        "section 5.4",
+        f"true of {len(steps) - len(rises)} of {len(steps)} steps"
+        + (f"; not for {listed(rises)}" if rises else ""),
+        not rises,
+    )
+
+
+def _flat_claim(cost: Mapping[FilteringPrices, Curve]) -> Claim:
+    flat = [[value for (g, s), value in curve.items() if g == s] for curve in cost.values()]
+    apart = float(np.ptp(np.array(flat), axis=0).max())
+    return Claim(
+        "with one session per group only α + β matters, so that curve is the same in all panels",
+        "section 5.4",
+        "it is" if apart < EXACT else f"up to {apart:.1g} apart",
+        apart < EXACT,
+    )
+
+
+def _worth(curve: Curve) -> float:
+    """What going to the most sessions saves, over what going to as many groups would."""
+    few = GROUPS[0]
+    return (curve[few, few] - curve[few, MOST]) / (curve[few, few] - curve[MOST, MOST])
+
+
+def _worth_claim(cost: Mapping[FilteringPrices, Curve]) -> Claim:
+    worth = _worth(cost[PRICES[0]])
+    return Claim(
+        "where the flow filter is the dear one (left), sessions are almost as good as groups",
+        "section 5.4",
+        f"from {GROUPS[0]} to {MOST:,} sessions saves {percent(worth)} of what as many groups save",
+        worth >= NEARLY,
+    )
+
+
+def _order_claim(cost: Mapping[FilteringPrices, Curve]) -> Claim:
+    worth = [_worth(cost[prices]) for prices in PRICES]
+    return Claim(
+        "the dearer the session filter, the less sessions are worth",
+        "section 5.4",
+        f"{listed([percent(share) for share in worth])} of what groups save, from left to right",
+        worth == sorted(worth, reverse=True),
+    )
+
+
+def _hierarchy_claim(curve: Curve) -> Claim:
+    saved = {g: 1 - curve[g, MOST] / curve[g, g] for g in GROUPS}
+    words = [f"{percent(share)} at {g}" for g, share in saved.items()]
+    return Claim(
+        "at equal prices a second level saves a good part of the filtering",
+        "section 5.4",
+        f"{MOST:,} sessions instead of one per group save {listed(words)} groups",
+        min(saved.values()) > 0.25,
+    )
+
+
+def _range_claim(cost: Mapping[FilteringPrices, Curve]) -> Claim:
+    values = [value for curve in cost.values() for value in curve.values()]
+    return Claim(
+        f"the highest of the axis's marks, every 0.1, is {TOP_OF_AXIS:g}",
+        "Fig. 6",
+        f"{min(values):.3f} to {max(values):.3f}",
+        max(values) <= TOP_OF_AXIS + 0.05,  # half a mark
+    )
+
+
+def _chart(cost: Mapping[FilteringPrices, Curve]) -> str:
+    def paint(sheet: Sheet) -> None:
+        every = sheet.panels
+        for axes, (prices, curve) in zip(every, cost.items(), strict=True):
+            for g in GROUPS:
+                points = [(s, value) for (groups, s), value in curve.items() if groups == g]
+                axes.plot(*zip(*points, strict=True), color=SHADES[g], label=f"{g} groups")
+            flat = [(s, value) for (groups, s), value in curve.items() if groups == s]
+            axes.plot(
+                *zip(*flat, strict=True),
+                color=INK,
+                linewidth=0.8,
+                marker="o",
+                markerfacecolor="white",
+                label="groups = sessions",
+            )
+            axes.set_title(f"α = {prices.alpha:g}, β = {prices.beta:g}")
+            axes.set(xlabel="sessions", xlim=(0, MOST * 1.02), ylim=(0, 0.55))
+            axes.xaxis.set_major_formatter("{x:,.0f}")
+        every[0].set_ylabel("Cx/Cf, relative filtering cost")
+        key(sheet)
+
+    return drawn(
+        "tock-fig6", "Relative filtering cost of GF", (9.5, 4.2), paint, shape=(1, len(cost))
+    )

@@ -1,0 +1,67 @@
+"""The trading floors that all of the paper's figures run on, and what they are measured by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from distributary.model import Demand, Interest, Rates
+from distributary.workloads import TradingFloor, trading_floor
+
+__all__ = ["FLOOR", "PRINTED", "READING", "Printed", "drawn_floor", "vital_signs"]
+
+FLOOR = TradingFloor()
+
+READING = (
+    "Section 5.1 leaves open how rates compare across markets. Here a market's size, its interest "
+    "and its busiest symbol's rate all fall as 1/i, and users draw symbols without replacement: "
+    "of the readings tried, the one that brings out the paper's own figures."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """A number of the paper's, as printed, and what the independent implementation found."""
+
+    says: str
+    value: float
+    digits: int  # after the point, in the unit of `value`
+    source: str
+    independent: str  # over 40 floors
+    unit: str = ""
+
+    def shown(self, value: float) -> str:
+        """A value of this kind in words."""
+        return f"{value:.{self.digits}f}{self.unit}"
+
+
+PRINTED: Mapping[str, Printed] = {
+    "symbols_mean": Printed("symbols per user, mean", 68.85, 2, "section 5.1", "67.2 ± 1.1"),
+    "symbols_max": Printed("symbols per user, most", 102, 0, "section 5.1", "102"),
+    "symbols_min": Printed("symbols per user, fewest", 15, 0, "section 5.1", "15.3"),
+    "unicast_copies": Printed("copies under unicast", 10.1, 1, "section 5.3", "10.0 ± 0.26"),
+    "flooding_goodput": Printed("goodput of flooding", 2, 0, "section 5.3", "2.0 %", " %"),
+}
+
+
+def drawn_floor(seed: int, run: int) -> tuple[Interest, Rates, int]:
+    """The floor with this number, the same in every figure, and a seed for its solvers."""
+    rng = np.random.default_rng([seed, run])
+    interest, rates = trading_floor(FLOOR, rng)
+    return interest, rates, int(rng.integers(2**32))
+
+
+def vital_signs(interest: Interest, rates: Rates) -> dict[str, float]:
+    """What the paper prints about its floor, for ours; the keys are those of `PRINTED`."""
+    symbols = np.diff(interest.receiver_offsets)
+    demand = Demand.of(interest, rates)
+    copies = float(demand.wanted_rate.sum() / demand.rate.sum())
+    return {
+        "symbols_mean": float(symbols.mean()),
+        "symbols_max": float(symbols.max()),
+        "symbols_min": float(symbols.min()),
+        "unicast_copies": copies,
+        "flooding_goodput": 100 * copies / len(interest.receivers),
+    }

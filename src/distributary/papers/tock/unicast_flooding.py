@@ -1,0 +1,123 @@
+"""Section 5.3: what unicast and flooding would cost, over many trading floors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from distributary.model import FloatArray
+from distributary.papers.drawing import COLOURS, INK, QUIET, Sheet, drawn, key
+from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
+from distributary.papers.tock.floors import PRINTED, READING, Printed, drawn_floor, vital_signs
+from distributary.papers.wording import percent, table
+from distributary.planning import Progress, Step, silent
+
+__all__ = ["unicast_flooding"]
+
+RUNS, QUICK_RUNS = 40, 5
+AROUND = 0.25  # of the paper's number, both ways: what the axes span
+
+
+def unicast_flooding(
+    *, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent
+) -> Figure:
+    """Copies under unicast, goodput under flooding and symbols per user, floor by floor."""
+    runs = QUICK_RUNS if quick else RUNS
+    signs = _signs(runs, seed, progress)
+    return Figure(
+        name="tock-unicast-flooding",
+        title="Unicast, flooding and portfolio sizes on many floors",
+        source="Tock et al. (2005), sections 5.1 and 5.3",
+        shown=(
+            f"{runs} trading floors drawn afresh, a point for each, beside the number the paper "
+            f"prints for its one floor. Every axis spans {percent(AROUND)} of it both ways."
+        ),
+        columns=("floor", *signs),
+        rows=tuple((run, *(float(signs[key][run]) for key in signs)) for run in range(runs)),
+        chart=_chart(signs),
+        comparison=_comparison(signs, runs),
+        claims=tuple(_claim(PRINTED[key], signs[key]) for key in signs),
+        notes=(
+            READING,
+            "Copies are how often unicast sends a message, on average; goodput is the share that "
+            "was asked for of what flooding delivers. Flows nobody follows are left out of both.",
+            "A number counts as reproduced if it is within two standard deviations of ours over "
+            "the floors, or rounds to the same.",
+        ),
+        quick=quick,
+        seed=seed,
+    )
+
+
+def _signs(runs: int, seed: int, progress: Progress) -> dict[str, FloatArray]:
+    signs = {key: np.empty(runs) for key in PRINTED}
+    for run in range(runs):
+        progress(Step("floors", run, runs))
+        interest, rates, _ = drawn_floor(seed, run)
+        for key_, value in vital_signs(interest, rates).items():
+            signs[key_][run] = value
+    progress(Step("floors", runs, runs))
+    return signs
+
+
+def _comparison(signs: Mapping[str, FloatArray], runs: int) -> str:
+    return table(
+        ("number", f"ours ({runs} floors)", "paper (1 floor)", "where", "independent (40 floors)"),
+        (
+            (
+                PRINTED[key].says,
+                _spread(PRINTED[key], found),
+                PRINTED[key].shown(PRINTED[key].value),
+                PRINTED[key].source,
+                PRINTED[key].independent,
+            )
+            for key, found in signs.items()
+        ),
+    )
+
+
+def _spread(printed: Printed, found: FloatArray) -> str:
+    return f"{found.mean():.2f} ± {found.std(ddof=1):.2f}{printed.unit}"
+
+
+def _claim(printed: Printed, found: FloatArray) -> Claim:
+    mean, deviation = float(found.mean()), float(found.std(ddof=1))
+    same_rounded = printed.shown(mean) == printed.shown(printed.value)
+    return Claim(
+        f"{printed.says}: {printed.shown(printed.value)}",
+        printed.source,
+        _spread(printed, found),
+        same_rounded or abs(mean - printed.value) <= 2 * deviation,
+    )
+
+
+def _chart(signs: Mapping[str, FloatArray]) -> str:
+    titles = {
+        "symbols_mean": "symbols per user,\nmean",
+        "symbols_max": "symbols per user,\nmost",
+        "symbols_min": "symbols per user,\nfewest",
+        "unicast_copies": "copies of a message\nunder unicast",
+        "flooding_goodput": "goodput of\nflooding, %",
+    }
+
+    def paint(sheet: Sheet) -> None:
+        every = sheet.panels
+        for axes, (name, found) in zip(every, signs.items(), strict=True):
+            printed = PRINTED[name].value
+            axes.plot(range(1, len(found) + 1), found, "o", color=COLOURS["GF"], label="ours")
+            axes.axhline(float(found.mean()), color=QUIET, linewidth=1, label="our mean")
+            axes.axhline(
+                PRINTED[name].value, color=INK, linewidth=1.4, dashes=(4, 2), label="paper"
+            )
+            axes.set(xlabel="floor", ylim=(printed * (1 - AROUND), printed * (1 + AROUND)))
+            axes.set_title(titles[name])
+        key(sheet)
+
+    return drawn(
+        "tock-unicast-flooding",
+        "Unicast, flooding and portfolio sizes",
+        (11, 3.6),
+        paint,
+        shape=(1, len(signs)),
+    )

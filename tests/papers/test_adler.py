@@ -1,0 +1,94 @@
+"""The figures of Adler et al. against what is printed and what was found independently."""
+
+from __future__ import annotations
+
+from itertools import groupby, pairwise
+
+import pytest
+
+from distributary.papers.adler.fig2 import AGREEMENTS, INDEPENDENT_RATIOS
+from distributary.papers.adler.fig3 import GROUPS
+from distributary.papers.adler.fig4 import INDEPENDENT
+from distributary.papers.figure import Cell
+from tests.papers.cases import by_column, quick, verdicts
+
+
+def overheads(setting: str, algorithm: str) -> list[float]:
+    return [
+        float(row["overhead"])
+        for row in by_column(quick("adler-fig3"))
+        if (row["setting"], row["algorithm"]) == (setting, algorithm)
+    ]
+
+
+def test_fig2_no_heuristic_beats_its_optimum_and_sharing_only_helps() -> None:
+    for row in by_column(quick("adler-fig2")):
+        cost = {name: float(value) for name, value in row.items()}
+        assert min(cost[name] for name in ("fbm", "ran", "rse", "rre")) >= cost["occ"]
+        assert cost["ubm"] >= cost["oca"]
+        assert cost["occ"] >= cost["oca"] >= cost["c_inf"]
+
+
+def test_fig2_records_the_shares_that_the_paper_prints() -> None:
+    assert [round(100 * agreement.paper / 50) for agreement in AGREEMENTS] == [
+        *(58, 92),  # FBM and OCC, section 5.2.1
+        *(10, 62),  # UBM and OCA
+        *(36, 84),  # OCC and OCA
+    ]
+
+
+@pytest.mark.parametrize("algorithm", INDEPENDENT_RATIOS)
+def test_fig2_mean_costs_are_near_the_independent_ones(algorithm: str) -> None:
+    rows = by_column(quick("adler-fig2"))
+    ratios = [float(row[algorithm.lower()]) / float(row["occ"]) for row in rows]
+    assert sum(ratios) / len(ratios) == pytest.approx(INDEPENDENT_RATIOS[algorithm], abs=0.15)
+
+
+def test_fig2_says_plainly_that_user_merge_misses_its_share() -> None:
+    figure = quick("adler-fig2")
+    assert "62 % is not reached" in figure.text
+    assert not verdicts(figure)["UBM within 5 % of OCA in 62 % of the instances"]
+
+
+@pytest.mark.parametrize("setting", ["a", "b", "c", "d"])
+def test_fig3_flow_merge_falls_with_every_group_down_to_nothing(setting: str) -> None:
+    overhead = overheads(setting, "FBM")
+    assert all(after < before for before, after in pairwise(overhead))
+    assert overhead[-1] == 0
+
+
+@pytest.mark.parametrize("setting", ["a", "b", "c", "d"])
+def test_fig3_one_group_costs_the_same_however_it_was_filled(setting: str) -> None:
+    algorithms = ("FBM", "UBM", "RAN", "RSE", "RRE")
+    assert len({overheads(setting, algorithm)[0] for algorithm in algorithms}) == 1
+
+
+@pytest.mark.parametrize("setting", ["b", "d"])
+def test_fig3_user_merge_rises_again_where_interest_is_dense(setting: str) -> None:
+    overhead = overheads(setting, "UBM")
+    assert overhead[-1] > 1.1 * min(overhead)
+
+
+def test_fig3_reports_where_user_merge_beats_flow_merge() -> None:
+    at = GROUPS.index(5)
+    assert overheads("c", "UBM")[at] < overheads("c", "FBM")[at]
+    figure = quick("adler-fig3")
+    assert not verdicts(figure)["FBM beats UBM and the random placements in all four settings"]
+
+
+@pytest.mark.parametrize("algorithm", INDEPENDENT)
+def test_fig4_cost_over_the_lower_bound_is_near_the_independent_range(algorithm: str) -> None:
+    low, high = INDEPENDENT[algorithm]
+    for row in by_column(quick("adler-fig4")):
+        if row["algorithm"] == algorithm:
+            assert low - 0.3 <= float(row["cost_over_c_inf"]) <= high + 0.3
+
+
+def test_fig4_groups_are_a_tenth_of_the_flows() -> None:
+    rows = by_column(quick("adler-fig4"))
+
+    def flows(row: dict[str, Cell]) -> Cell:
+        return row["flows"]
+
+    sizes = {size: {row["groups"] for row in of_size} for size, of_size in groupby(rows, flows)}
+    assert sizes == {50: {5}, 100: {10}, 150: {15}, 200: {20}}

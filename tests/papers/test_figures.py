@@ -1,0 +1,148 @@
+"""What holds of every figure."""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from distributary.papers import FIGURES, Claim, run_figure, write_figure, write_index
+from tests.papers.cases import progress, quick
+
+# Columns and number of rows of a quick run.
+SHAPES = {
+    "adler-fig2": (("instance", "c_inf", "fbm", "ubm", "ran", "rse", "rre", "occ", "oca"), 30),
+    "adler-fig3": (("setting", "groups", "algorithm", "instances", "overhead"), 4 * 17 * 5),
+    "adler-fig4": (
+        ("flows", "groups", "algorithm", "instances", "cost", "cost_over_c_inf"),
+        4 * 5,
+    ),
+    "tock-fig4": (("market", "symbols", "followed_symbols", "follows", "messages_per_s"), 10),
+    "tock-fig6": (
+        ("alpha", "beta", "groups", "sessions", "floors", "relative_cost"),
+        3 * (6 + 5 + 4 + 3 + 2),
+    ),
+    "tock-fig7": (
+        ("sessions", "algorithm", "floors", "relative_cost", "lowest", "highest"),
+        3 * 4,
+    ),
+    "tock-unicast-flooding": (
+        (
+            "floor",
+            "symbols_mean",
+            "symbols_max",
+            "symbols_min",
+            "unicast_copies",
+            "flooding_goodput",
+        ),
+        5,
+    ),
+}
+
+each_figure = pytest.mark.parametrize("name", FIGURES)
+
+
+def test_every_figure_is_in_the_catalogue_with_a_summary() -> None:
+    assert set(FIGURES) == set(SHAPES)
+    assert all(
+        recipe.name == name and 10 < len(recipe.summary) < 80 for name, recipe in FIGURES.items()
+    )
+
+
+@each_figure
+def test_a_quick_run_has_the_stated_columns_and_rows(name: str) -> None:
+    figure = quick(name)
+    assert (figure.columns, len(figure.rows)) == SHAPES[name]
+    assert all(len(row) == len(figure.columns) for row in figure.rows)
+
+
+@each_figure
+def test_the_text_sets_ours_beside_the_papers_and_the_independent_numbers(name: str) -> None:
+    text = quick(name).text
+    for words in ("ours", "paper", "independent", "section", f"]({name}.svg)", f"]({name}.csv)"):
+        assert words in text
+    assert all(claim.ours in text and claim.says in text for claim in quick(name).claims)
+
+
+@each_figure
+def test_a_table_has_as_many_cells_in_every_row_as_in_its_header(name: str) -> None:
+    for block in re.findall(r"(?:^\|.*\n)+", quick(name).text, re.MULTILINE):
+        assert len({line.count("|") for line in block.splitlines()}) == 1
+
+
+@each_figure
+def test_the_chart_is_small_valid_svg_without_a_date(name: str) -> None:
+    chart = quick(name).chart
+    assert ElementTree.fromstring(chart).tag == "{http://www.w3.org/2000/svg}svg"
+    assert len(chart.encode()) < 300_000
+    assert "<dc:date>" not in chart
+
+
+@each_figure
+def test_the_same_seed_gives_the_same_bytes(name: str, tmp_path: Path) -> None:
+    write_figure(quick(name), tmp_path / "once")
+    write_figure(run_figure(name, quick=True), tmp_path / "again")
+    files = sorted(path.name for path in (tmp_path / "once").iterdir())
+    assert files == [f"{name}.csv", f"{name}.md", f"{name}.svg"]
+    for file in files:
+        assert (tmp_path / "once" / file).read_bytes() == (tmp_path / "again" / file).read_bytes()
+
+
+def test_another_seed_gives_other_numbers_and_says_so() -> None:
+    other = run_figure("adler-fig2", quick=True, seed=1)
+    assert other.rows != quick("adler-fig2").rows
+    assert other.command == "distributary paper run adler-fig2 --quick --seed 1"
+
+
+def test_the_written_table_can_be_read_back(tmp_path: Path) -> None:
+    figure = quick("tock-fig7")
+    write_figure(figure, tmp_path)
+    with (tmp_path / "tock-fig7.csv").open(newline="") as file:
+        header, *rows = csv.reader(file)
+    assert tuple(header) == figure.columns
+    assert [(row[0], row[1]) for row in rows] == [(str(row[0]), row[1]) for row in figure.rows]
+    assert [float(row[3]) for row in rows] == pytest.approx([row[3] for row in figure.rows], 1e-5)
+
+
+@each_figure
+def test_progress_ends_where_it_said_it_would(name: str) -> None:
+    steps = progress(name)
+    assert [step.done for step in steps] == sorted(step.done for step in steps)
+    assert steps[0].done == 0
+    assert steps[-1].done == steps[-1].total
+
+
+def test_an_unknown_figure_is_refused_with_the_names_there_are() -> None:
+    with pytest.raises(ValueError, match=r"'adler-fig9'; there are adler-fig2, "):
+        run_figure("adler-fig9")
+
+
+def test_a_negative_seed_is_refused() -> None:
+    with pytest.raises(ValueError, match="seed must be at least 0, not -1"):
+        run_figure("tock-fig4", seed=-1)
+
+
+@pytest.mark.parametrize(
+    ("holds", "verdict"),
+    [
+        ((True, True), "reproduced"),
+        ((True, False), "partly reproduced"),
+        ((False, False), "not reproduced"),
+    ],
+)
+def test_the_verdict_counts_the_claims_that_hold(holds: tuple[bool, ...], verdict: str) -> None:
+    claims = tuple(Claim("it falls", "section 9", "it does", held) for held in holds)
+    assert replace(quick("tock-fig4"), claims=claims).verdict == verdict
+
+
+def test_the_index_names_every_figure_its_command_and_every_miss(tmp_path: Path) -> None:
+    figures = [quick(name) for name in FIGURES]
+    text = write_index(figures, tmp_path).read_text(encoding="utf-8")
+    for figure in figures:
+        assert f"[{figure.name}]({figure.name}.md)" in text
+        assert f"`{figure.command} --out docs/papers`" in text
+        assert all(claim.ours in text for claim in figure.claims if not claim.holds)
