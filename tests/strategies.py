@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from hypothesis import strategies as st
 
-from distributary.model import Demand, Interest, Plan, Rates
+from distributary.model import Demand, IndexArray, Interest, Plan, Rates
+from distributary.planning.things import Things
 
 # What file formats trip over most: quotes, separators, line ends, marks and look-alikes.
 AWKWARD = (
@@ -30,6 +33,11 @@ def rate_values() -> st.SearchStrategy[float]:
     return st.integers(1, 100).map(float) | st.floats(min_value=1e-9, max_value=1e9)
 
 
+def whole_rate_values() -> st.SearchStrategy[float]:
+    """Small whole numbers: their sums are exact in any order, and ties are frequent."""
+    return st.integers(1, 9).map(float)
+
+
 @st.composite
 def interests(draw: st.DrawFn, *, max_receivers: int = 5, max_flows: int = 6) -> Interest:
     """Some receivers that want some flows, at least one each."""
@@ -48,12 +56,39 @@ def rates(draw: st.DrawFn, *, max_flows: int = 6) -> Rates:
 
 
 @st.composite
-def demands(draw: st.DrawFn, *, max_receivers: int = 5, max_flows: int = 6) -> Demand:
+def demands(
+    draw: st.DrawFn,
+    *,
+    max_receivers: int = 5,
+    max_flows: int = 6,
+    rates: st.SearchStrategy[float] | None = None,
+) -> Demand:
     """An interest and a rate for each of its flows."""
     interest = draw(interests(max_receivers=max_receivers, max_flows=max_flows))
     n_flows = len(interest.flows)
-    rate = draw(st.lists(rate_values(), min_size=n_flows, max_size=n_flows))
+    values = rate_values() if rates is None else rates
+    rate = draw(st.lists(values, min_size=n_flows, max_size=n_flows))
     return Demand(interest, np.array(rate))
+
+
+@st.composite
+def dense_demands(
+    draw: st.DrawFn,
+    *,
+    max_receivers: int = 5,
+    max_flows: int = 6,
+    rates: st.SearchStrategy[float] | None = None,
+) -> Demand:
+    """Every receiver wants any set of the flows: harder to plan for than a few pairs."""
+    n_flows = draw(st.integers(2, max_flows))
+    wish = st.integers(1, 2**n_flows - 1)
+    wishes = draw(st.lists(wish, min_size=2, max_size=max_receivers))
+    interest = Interest.from_pairs(
+        (f"r{j}", f"f{k}") for j, w in enumerate(wishes) for k in range(n_flows) if w >> k & 1
+    )
+    values = rate_values() if rates is None else rates
+    n_wanted = len(interest.flows)
+    return Demand(interest, np.array(draw(st.lists(values, min_size=n_wanted, max_size=n_wanted))))
 
 
 @st.composite
@@ -73,6 +108,66 @@ def any_plans(draw: st.DrawFn, interest: Interest, *, max_sessions: int = 4) -> 
         session_group=np.array(groups, np.int32),
         subscription_receiver=subscription[:, 0],
         subscription_session=subscription[:, 1],
+    )
+
+
+class Placement(NamedTuple):
+    """Where flows travel, before anybody has subscribed."""
+
+    flow: IndexArray
+    session: IndexArray
+    session_group: IndexArray
+
+
+@st.composite
+def placements(draw: st.DrawFn, n_flows: int, *, max_sessions: int = 5) -> Placement:
+    """Each flow in one session or several; some sessions may stay empty."""
+    n_sessions = draw(st.integers(1, max_sessions))
+    some = st.sets(st.integers(0, n_sessions - 1), min_size=1, max_size=3)
+    pairs = [(flow, session) for flow in range(n_flows) for session in sorted(draw(some))]
+    groups = draw(st.lists(st.integers(0, 3), min_size=n_sessions, max_size=n_sessions))
+    flow, session = np.array(pairs, np.int32).T
+    return Placement(flow, session, np.array(groups, np.int32))
+
+
+class Clustering(NamedTuple):
+    """Things, each with its receivers, whole-number rate and cluster, in plain Python."""
+
+    n_receivers: int
+    receivers: list[set[int]]
+    weight: list[int]
+    n_clusters: int
+    cluster: list[int]
+
+    @property
+    def things(self) -> Things:
+        """The same things as the kernels want them."""
+        return Things(
+            self.n_receivers,
+            np.cumsum([0, *map(len, self.receivers)]),
+            np.array([n for members in self.receivers for n in sorted(members)], np.int32),
+            np.array(self.weight, np.int64),
+        )
+
+
+@st.composite
+def clusterings(
+    draw: st.DrawFn, *, max_receivers: int = 6, max_things: int = 8, max_clusters: int = 4
+) -> Clustering:
+    """Any clustering there is: small rates for ties, large ones, and things nobody wants."""
+    n_receivers = draw(st.integers(1, max_receivers))
+    members = st.sets(st.integers(0, n_receivers - 1))
+    receivers = draw(st.lists(members, min_size=1, max_size=max_things))
+    n_things = len(receivers)
+    heaviest = 2**60 // (n_receivers * n_things)
+    weights = st.integers(0, 3) | st.integers(0, heaviest)
+    n_clusters = draw(st.integers(1, max_clusters))
+    return Clustering(
+        n_receivers,
+        receivers,
+        draw(st.lists(weights, min_size=n_things, max_size=n_things)),
+        n_clusters,
+        draw(st.lists(st.integers(0, n_clusters - 1), min_size=n_things, max_size=n_things)),
     )
 
 

@@ -34,7 +34,7 @@ def demo(
     """Generate a trading floor, plan it, compare the plan with the papers' and write a report."""
     try:
         floor = TradingFloor(symbols=symbols, receivers=receivers)
-        request = planning.Request(groups=groups, sessions=sessions, seed=seed)
+        request = planning.Request(groups=groups, sessions=sessions, seed=seed, budget_s=10)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     workload = trading_floor(floor, np.random.default_rng(seed))

@@ -74,11 +74,10 @@ def filtering_cost(plan: Plan, demand: Demand, prices: FilteringPrices) -> Filte
     """Price a plan by what its receivers must filter."""
     loads = plan_loads(plan, demand)
     price = prices.alpha + prices.beta
-    wanted = float(loads.wanted.sum())
-    flooded = float(demand.rate.sum()) * len(demand.interest.receivers)
+    unwanted = len(demand.interest.receivers) - demand.interest.audience
     return FilteringCost(
         session_cost=prices.alpha * float(loads.received.sum()),
         flow_cost=prices.beta * float(loads.accepted.sum()),
-        wanted_work=price * wanted,
-        flooding_excess=price * (flooded - wanted),
+        wanted_work=price * float(loads.wanted.sum()),
+        flooding_excess=price * float(demand.rate @ unwanted),
     )

@@ -221,15 +221,13 @@ def _equal_shares(n_sessions: int, flows: IntArray) -> IntArray:
 
     The paper does not say how the sessions are shared out; an equal split fits its figures.
     """
-    share = np.zeros(len(flows), np.int64)
-    left = min(n_sessions, int(flows.sum()))
-    while left:
-        open_groups = np.flatnonzero(share < flows)
-        each, extra = divmod(left, len(open_groups))
-        share[open_groups] += each
-        share[open_groups[:extra]] += 1
-        share = np.minimum(share, flows)
-        left = min(n_sessions, int(flows.sum())) - int(share.sum())
+    total = min(n_sessions, int(flows.sum()))
+    level = 0  # every group has so many sessions, or one for each flow
+    while np.minimum(flows, level + 1).sum() <= total and level < total:
+        level += 1
+    share = np.minimum(flows, level)
+    more = np.flatnonzero(flows > level)[: total - int(share.sum())]
+    share[more] += 1
     return share
 
 

@@ -10,6 +10,7 @@ were slower by two to four orders of magnitude and often ended with no better bo
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from distributary.model import Demand, IndexArray, IntArray
 from distributary.planning._search_kernels import search_covers, search_partitions
 from distributary.planning.merging import bits, flow_merge, user_merge
 from distributary.planning.progress import Progress, Step, silent
-from distributary.planning.things import whole_rates
+from distributary.planning.things import in_messages, whole_rates
 
 __all__ = ["MOST_GROUPS_TO_SHARE", "Optimum", "optimal", "optimal_shared"]
 
@@ -73,7 +74,7 @@ def optimal(demand: Demand, n_groups: int, budget_s: float, progress: Progress =
         best=_price(_wanted(demand), weight, start) - sent,
         best_child=best_child,
     )
-    search.run(budget_s, progress, sent, _scale(weight, demand))
+    search.run(budget_s, progress, lambda best: _in_messages(demand, best + sent))
     in_group = np.empty_like(start)
     in_group[order] = _one_hot(search.best_child, n_groups)
     return _optimum(demand, weight, in_group, search.lower_bound + sent)
@@ -119,7 +120,8 @@ def optimal_shared(
         best=_price(wanted, weight, start),
         best_child=start[order] @ (1 << np.arange(n_groups)),
     )
-    search.run(budget_s - (time.monotonic() - began), progress, 0, _scale(weight, demand))
+    left_s = budget_s - (time.monotonic() - began)
+    search.run(left_s, progress, lambda best: _in_messages(demand, best))
     in_group = np.empty_like(start)
     in_group[order] = search.best_child[:, None] >> np.arange(n_groups) & 1
     return _optimum(demand, weight, in_group, search.lower_bound)
@@ -147,12 +149,12 @@ class _Search:
         self._best = best
         self.best_child = best_child.astype(np.int64)
 
-    def run(self, budget_s: float, progress: Progress, constant: int, scale: float) -> None:
-        """Search until all is proven or the budget ends; `constant` and `scale` are for show."""
+    def run(self, budget_s: float, progress: Progress, told: Callable[[int], float]) -> None:
+        """Search until all is proven or the budget ends; `told` is a cost as it is shown."""
         began = time.monotonic()
+        total = max(1, round(budget_s)) if math.isfinite(budget_s) else None
         while self._depth >= 0 and (spent := time.monotonic() - began) < budget_s:
-            best = (self._best + constant) / scale
-            progress(Step("proving", round(spent), max(1, round(budget_s)), best))
+            progress(Step("proving", round(spent), total, told(self._best)))
             self._depth, self._best = self._go_on(
                 self._child, self._bound, self._width, self._at,
                 self._depth, self._best, self.best_child, self._nodes_per_step,
@@ -172,9 +174,10 @@ class _Search:
 def _optimum(demand: Demand, weight: IntArray, in_group: Matrix, lower_bound: int) -> Optimum:
     """Back to messages per second; a plan proven best in whole numbers is its own bound."""
     met = _price(_wanted(demand), weight, in_group)
-    scale = _scale(weight, demand)
     trivial = int(weight @ (demand.interest.audience + 1))
-    return Optimum(in_group, met / scale, max(lower_bound, trivial) / scale)
+    return Optimum(
+        in_group, _in_messages(demand, met), _in_messages(demand, max(lower_bound, trivial))
+    )
 
 
 def _price(wanted: Matrix, weight: IntArray, in_group: Matrix) -> int:
@@ -196,8 +199,8 @@ def _fast_first(weight: IntArray) -> IntArray:
     return np.argsort(-weight, kind="stable")
 
 
-def _scale(weight: IntArray, demand: Demand) -> float:
-    return float(weight.sum() / demand.rate.sum())
+def _in_messages(demand: Demand, cost: int) -> float:
+    return in_messages(cost, demand.rate, len(demand.interest.receivers) + 1)
 
 
 def _wanted(demand: Demand) -> Matrix:

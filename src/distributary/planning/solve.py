@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
 from distributary.cost import ChannelPrices, FilteringPrices, channel_cost
 from distributary.model import Demand, IndexArray, Plan, distinct
 from distributary.planning.balancing import balanced, scattered
+from distributary.planning.best import best
 from distributary.planning.hierarchy import (
     Maps,
     annealed,
@@ -23,11 +25,12 @@ from distributary.planning.merging import flow_merge, user_merge
 from distributary.planning.optimal import MOST_GROUPS_TO_SHARE, Optimum, optimal, optimal_shared
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.subscription import channel_bill, place, place_single
-from distributary.planning.things import Things
+from distributary.planning.things import Things, in_messages
+from distributary.planning.two_level import BITS
 
 __all__ = ["ALGORITHMS", "DEFAULT_ALGORITHM", "Algorithm", "Request", "Solution", "plan"]
 
-DEFAULT_ALGORITHM = "iterative"
+DEFAULT_ALGORITHM = "best"
 
 Objective = Literal["filtering", "channel"]
 
@@ -38,8 +41,8 @@ class Request:
 
     `sessions` is the most sessions there may be, `groups` the most groups; without `sessions`
     every group is one session. `objective` says which cost the algorithms that choose between
-    plans go by. `budget_s` limits the exact algorithms, which prove their plan if
-    they end in time; the others run to their own end.
+    plans go by. `budget_s` is how long `best` may search, and the exact algorithms, which prove
+    their plan if they end in time; the others run to their own end.
     """
 
     groups: int
@@ -62,6 +65,8 @@ class Request:
             raise ValueError(f"seed must be at least 0, not {self.seed}")
         if not self.budget_s > 0:
             raise ValueError(f"budget must be more than 0 seconds, not {self.budget_s}")
+        if self.objective not in get_args(Objective):
+            raise ValueError(f"objective must be filtering or channel, not {self.objective!r}")
         if self.algorithm.lower() not in _BY_ANY_NAME:
             raise ValueError(
                 f"no algorithm is called {self.algorithm!r}; there are {', '.join(ALGORITHMS)}"
@@ -80,15 +85,17 @@ class Request:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
-    """A plan, and what the exact algorithms know besides.
+    """A plan, and what some algorithms know besides.
 
     `channel_lower_bound` is a bound on the channel cost of any plan of the same kind; `proven`
-    says that the plan reaches it.
+    says that the plan reaches it. `cut_short` says that the clock ended the search: on a faster
+    machine the same seed would give another plan.
     """
 
     plan: Plan
     channel_lower_bound: float | None = None
     proven: bool = False
+    cut_short: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +179,9 @@ def _better_of_single_and_merged(demand: Demand, request: Request, progress: Pro
     """What is left of OCA with too many groups to search: two plans, and C_inf as the bound."""
     plans = [solve(demand, request, progress).plan for solve in (_optimal, _user_merge)]
     costs = [channel_cost(plan, demand, ChannelPrices()) for plan in plans]
-    best = min(range(2), key=lambda i: costs[i].cost)
-    bound = costs[best].lower_bound
-    return Solution(plans[best], bound, proven=costs[best].cost <= bound)
+    cheaper = min(range(2), key=lambda i: costs[i].cost)
+    bound = costs[cheaper].lower_bound
+    return Solution(plans[cheaper], bound, proven=math.isclose(costs[cheaper].cost, bound))
 
 
 def _kmeans(demand: Demand, request: Request, progress: Progress) -> Solution:
@@ -183,23 +190,45 @@ def _kmeans(demand: Demand, request: Request, progress: Progress) -> Solution:
     return _flat(demand, kmeans(things, start, request.groups))
 
 
+def _best(demand: Demand, request: Request, progress: Progress) -> Solution:
+    things, sessions, groups = _sizes(demand, request, bits=BITS)
+    rng, prices, budget_s = _rng(request), request.weights, request.budget_s
+    told = _in_rates(progress, demand, BITS)
+    annealed_maps = best(things, sessions, groups, rng, prices, budget_s, told)
+    maps = annealed_maps.maps.compact()
+    placed = place_single(demand, maps.session, maps.group)
+    return Solution(placed, cut_short=annealed_maps.cut_short)
+
+
 def _two_level(solver: Callable[..., Maps]) -> Callable[[Demand, Request, Progress], Solution]:
-    """Run a solver of two levels on whole-number rates; no more sessions than flows."""
+    """Run a published solver of two levels on whole-number rates."""
 
     def solve(demand: Demand, request: Request, progress: Progress) -> Solution:
-        things = Things.flows_of(demand)
-        sessions = min(request.sessions or request.groups, len(things))
-        groups = min(request.groups, sessions)
-        scale = float(things.weight.sum() / demand.rate.sum())
-
-        def in_rates(step: Step) -> None:
-            progress(replace(step, best=None if step.best is None else step.best / scale))
-
+        things, sessions, groups = _sizes(demand, request)
+        told = _in_rates(progress, demand)
         rng, prices = _rng(request), request.weights
-        maps = solver(things, sessions, groups, rng, prices, in_rates).compact()
+        maps = solver(things, sessions, groups, rng, prices, told).compact()
         return Solution(place_single(demand, maps.session, maps.group))
 
     return solve
+
+
+def _sizes(demand: Demand, request: Request, bits: int = 60) -> tuple[Things, int, int]:
+    """The flows, and how many sessions and groups there can be: no more than flows."""
+    sessions = min(request.sessions or request.groups, len(demand.rate))
+    return Things.flows_of(demand, bits), sessions, min(request.groups, sessions)
+
+
+def _in_rates(progress: Progress, demand: Demand, bits: int = 60) -> Progress:
+    """Costs told in messages per second, where a solver knows whole numbers only."""
+    n_receivers = len(demand.interest.receivers)
+
+    def tell(step: Step) -> None:
+        if step.best is not None:
+            step = replace(step, best=in_messages(step.best, demand.rate, n_receivers, bits))
+        progress(step)
+
+    return tell
 
 
 def _groups_at_most(demand: Demand, request: Request) -> int:
@@ -215,6 +244,7 @@ def _rng(request: Request) -> np.random.Generator:
 
 
 _ALL = (
+    Algorithm("best", "", _best),
     # Adler et al., section 4 and 5.2.1: one level, so one session per group.
     Algorithm("random", "RAN", _random),
     Algorithm("balanced-size", "RSE", _balanced_size),

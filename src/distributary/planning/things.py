@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Self
 
@@ -10,7 +11,7 @@ import numpy as np
 from distributary.model import Demand, FloatArray, IndexArray, IntArray, distinct
 from distributary.planning._kernels import audience_sizes
 
-__all__ = ["Things", "whole_rates"]
+__all__ = ["Things", "in_messages", "whole_rates"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,15 +24,15 @@ class Things:
     weight: IntArray
 
     @classmethod
-    def flows_of(cls, demand: Demand) -> Self:
-        """Every wanted flow as a thing."""
+    def flows_of(cls, demand: Demand, bits: int = 60) -> Self:
+        """Every wanted flow as a thing, its rate a whole number (see `whole_rates`)."""
         interest = demand.interest
         n_receivers = len(interest.receivers)
         return cls(
             n_receivers,
             interest.flow_offsets,
             interest.flow_receivers,
-            whole_rates(demand.rate, n_receivers),
+            whole_rates(demand.rate, n_receivers, bits),
         )
 
     def __len__(self) -> int:
@@ -76,5 +77,14 @@ def whole_rates(rate: FloatArray, n_receivers: int, bits: int = 60) -> IntArray:
     broken ties. Whole rates stay in exact proportion; others keep the digits that a sum over all
     receivers could show.
     """
-    exponent = int(np.floor(bits - np.log2(n_receivers) - np.log2(rate.sum())))
-    return np.maximum(np.rint(np.ldexp(rate, exponent)), 1).astype(np.int64)
+    scaled = np.ldexp(rate, _exponent(rate, n_receivers, bits))
+    return np.maximum(np.rint(scaled), 1).astype(np.int64)
+
+
+def in_messages(cost: float, rate: FloatArray, n_receivers: int, bits: int = 60) -> float:
+    """A cost in whole-number rates as messages per second again."""
+    return math.ldexp(cost, -_exponent(rate, n_receivers, bits))
+
+
+def _exponent(rate: FloatArray, n_receivers: int, bits: int) -> int:
+    return math.floor(bits - math.log2(n_receivers) - math.log2(float(rate.sum())))

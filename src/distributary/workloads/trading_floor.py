@@ -85,7 +85,8 @@ def _market_sizes(symbols: int, weight: FloatArray) -> IntArray:
     by_remainder = np.argsort(sizes - share, kind="stable")
     short = symbols - int(sizes.sum())
     sizes[by_remainder[: max(short, 0)]] += 1
-    sizes[0] += min(short, 0)
+    while sizes.sum() > symbols:  # where many small markets got their one symbol
+        sizes[np.argmax(sizes)] -= 1
     return sizes
 
 

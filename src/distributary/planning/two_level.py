@@ -1,0 +1,150 @@
+"""A two-level plan that can be changed flow by flow at its exact price."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+
+import numpy as np
+
+from distributary.cost import FilteringPrices
+from distributary.model import FloatArray, IndexArray, IntArray
+from distributary.planning._anneal_kernels import (
+    apply_moves,
+    descend,
+    draw_moves,
+    regroup,
+    two_level_counts,
+)
+from distributary.planning.hierarchy import Maps
+from distributary.planning.things import Things
+
+__all__ = ["BITS", "TwoLevel"]
+
+BITS = 52  # of a cost: doubles hold such whole numbers exactly
+
+
+class TwoLevel:
+    """The maps of a plan, and all that their price depends on, kept as they change.
+
+    The rates of `things` must be whole numbers whose costs fit `BITS` bits.
+    """
+
+    def __init__(self, things: Things, maps: Maps, prices: FilteringPrices) -> None:
+        n_sessions, n_groups = len(maps.group), int(maps.group.max()) + 1
+        n_receivers = things.n_receivers
+        self.things = things
+        self.prices = prices
+        self._session, self._group = maps.session.copy(), maps.group.copy()
+        self._session_audience, self._session_total = np.zeros((2, n_sessions))
+        self._group_audience, self._group_total = np.zeros((2, n_groups))
+        self._state = (
+            things.offsets,
+            things.members,
+            things.weight.astype(np.float64),
+            self._session,
+            self._group,
+            np.zeros((n_receivers, n_sessions), np.int32),
+            np.zeros((n_receivers, n_sessions), np.uint8),
+            self._session_audience,
+            self._session_total,
+            np.zeros((n_receivers, n_groups), np.int32),
+            np.zeros((n_receivers, n_groups), np.uint8),
+            self._group_audience,
+            self._group_total,
+        )
+        self._nowhere = np.full(len(things), -1, np.int32)
+        two_level_counts(*self._state)
+
+    @property
+    def maps(self) -> Maps:
+        """The maps as they are now."""
+        return Maps(self._session.copy(), self._group.copy())
+
+    @property
+    def received(self) -> float:
+        """What all receivers get from the groups they join: exact."""
+        return float(self._group_audience @ self._group_total)
+
+    @property
+    def accepted(self) -> float:
+        """What all receivers get from the sessions they subscribe to: exact."""
+        return float(self._session_audience @ self._session_total)
+
+    @property
+    def work(self) -> float:
+        """Cw, in the whole-number rates of the things."""
+        return self.prices.alpha * self.received + self.prices.beta * self.accepted
+
+    def sweep(
+        self,
+        order: IntArray,
+        chance: FloatArray,
+        temperature: float,
+        block: int,
+        pool: Executor | None = None,
+        threads: int = 1,
+    ) -> None:
+        """Redraw every flow's session, a block at a time.
+
+        The flows of a block are drawn side by side from the same state and then moved one by one:
+        however many threads draw, the outcome is the same.
+        """
+        for first in range(0, len(order), block):
+            chosen = order[first : first + block]
+            target = np.empty(len(chosen), np.int32)
+            parts = np.array_split(np.arange(len(chosen)), threads if pool else 1)
+            jobs = [
+                (chosen[part], chance[first + part], target[part[0] : part[-1] + 1], temperature)
+                for part in parts
+                if len(part)
+            ]
+            if pool is None:
+                self._draw(*jobs[0])
+            else:
+                list(pool.map(self._draw, *zip(*jobs, strict=True)))
+            apply_moves(chosen, target, *self._state)
+
+    def regroup(self, chance: FloatArray, temperature: float) -> int:
+        """Redraw every session's group; return how many moved."""
+        return int(regroup(chance, self.prices.alpha, temperature, *self._state))
+
+    def descend(self, toll: float = 0.0, home: IndexArray | None = None) -> None:
+        """Move flows and sessions as long as any single move lowers the cost.
+
+        With a home for each flow, being elsewhere costs a toll and groups stay as they are.
+        """
+        order = np.arange(len(self.things))
+        own = self._nowhere if home is None else home
+        still = np.zeros(len(self._group))
+        while True:
+            moved = descend(order, self.prices.alpha, self.prices.beta, toll, own, *self._state)
+            if home is None:
+                moved += self.regroup(still, 0.0)
+            if not moved:
+                return
+
+    def put(self, flows: IntArray, session: IndexArray) -> None:
+        """Move flows to given sessions."""
+        apply_moves(flows, session, *self._state)
+
+    def gains(self) -> tuple[FloatArray, IndexArray]:
+        """For each flow, what its cheapest session would save now, and which that is."""
+        order = np.arange(len(self.things))
+        target = np.empty(len(order), np.int32)
+        self._draw(order, np.zeros(len(order)), target, 0.0)
+        before = self.work
+        saved = np.zeros(len(order))
+        for flow in np.flatnonzero(target != self._session):
+            one, back = order[flow : flow + 1], self._session[flow : flow + 1].copy()
+            apply_moves(one, target[flow : flow + 1], *self._state)
+            saved[flow] = before - self.work
+            apply_moves(one, back, *self._state)
+        return saved, target
+
+    def _draw(
+        self, chosen: IntArray, chance: FloatArray, target: IndexArray, temperature: float
+    ) -> None:
+        draw_moves(
+            chosen, chance, self.prices.alpha, self.prices.beta, temperature, 0.0, self._nowhere,
+            *self._state, target,
+        )  # fmt: skip

@@ -1,0 +1,259 @@
+"""What the code under test should say, worked out the long way: loops, sets and exact fractions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from itertools import chain, combinations, product
+from typing import NamedTuple
+
+from distributary.model import Demand, Interest, Plan
+
+
+class PlainPlan(NamedTuple):
+    """A plan as sets of pairs and a list."""
+
+    placed: set[tuple[int, int]]
+    subscribed: set[tuple[int, int]]
+    group_of: list[int]
+
+    @property
+    def groups(self) -> range:
+        """The groups' numbers, those that hold nothing included."""
+        return range(max(self.group_of) + 1)
+
+    def joins(self, receiver: int, group: int) -> bool:
+        """Whether the receiver subscribes to any session of the group."""
+        return any(r == receiver and self.group_of[s] == group for r, s in self.subscribed)
+
+    def copies(self, flow: int, group: int) -> int:
+        """How many sessions of the group carry the flow."""
+        return sum(f == flow and self.group_of[s] == group for f, s in self.placed)
+
+
+def plain(plan: Plan) -> PlainPlan:
+    return PlainPlan(
+        set(zip(plan.placement_flow.tolist(), plan.placement_session.tolist(), strict=True)),
+        set(
+            zip(
+                plan.subscription_receiver.tolist(), plan.subscription_session.tolist(), strict=True
+            )
+        ),
+        plan.session_group.tolist(),
+    )
+
+
+def wanted_flows(interest: Interest) -> list[set[int]]:
+    """What each receiver wants."""
+    return [
+        {k for k in range(len(interest.flows)) if j in interest.receivers_of(k)}
+        for j in range(len(interest.receivers))
+    ]
+
+
+def exact_rates(demand: Demand) -> list[Fraction]:
+    return [Fraction(rate) for rate in demand.rate.tolist()]
+
+
+# --- validity ------------------------------------------------------------------------------------
+
+
+def problems(plan: Plan, interest: Interest) -> list[str]:
+    """Every sentence that `plan_problems` should say, in its order."""
+    it = plain(plan)
+    found = []
+    missed = [
+        (receiver, flow)
+        for receiver, wants in enumerate(wanted_flows(interest))
+        for flow in sorted(wants)
+        if not any(f == flow and (receiver, s) in it.subscribed for f, s in it.placed)
+    ]
+    if missed:
+        receiver, flow = missed[0]
+        found.append(
+            f"{len(missed)} wanted pairs are not served, the first: "
+            f"receiver {interest.receivers[receiver]!r} misses flow {interest.flows[flow]!r}"
+        )
+    sessions = range(len(it.group_of))
+    for kind, lack, empty in (
+        ("session", "carries no flow", [s for s in sessions if all(p[1] != s for p in it.placed)]),
+        (
+            "session",
+            "has no subscriber",
+            [s for s in sessions if all(p[1] != s for p in it.subscribed)],
+        ),
+        ("group", "holds no session", [g for g in it.groups if g not in it.group_of]),
+    ):
+        if empty:
+            more = f" (and {len(empty) - 1} more)" if len(empty) > 1 else ""
+            found.append(f"{kind} {empty[0]} {lack}{more}")
+    return found
+
+
+# --- the price lists -----------------------------------------------------------------------------
+
+
+class Filtering(NamedTuple):
+    """Tock's C1 and C2, and the two marks the excess is measured by."""
+
+    session_cost: Fraction
+    flow_cost: Fraction
+    wanted: Fraction
+    flooded: Fraction
+
+
+def filtering(plan: Plan, demand: Demand, alpha: float, beta: float) -> Filtering:
+    """Tock, eq. 1 and 3: each session in the groups joined, each flow in the sessions chosen."""
+    it, rate = plain(plan), exact_rates(demand)
+    session_cost = flow_cost = Fraction(0)
+    for receiver in range(len(plan.receivers)):
+        for flow, session in it.placed:
+            if it.joins(receiver, it.group_of[session]):
+                session_cost += Fraction(alpha) * rate[flow]
+            if (receiver, session) in it.subscribed:
+                flow_cost += Fraction(beta) * rate[flow]
+    price = Fraction(alpha) + Fraction(beta)
+    wants = wanted_flows(demand.interest)
+    return Filtering(
+        session_cost,
+        flow_cost,
+        price * sum(rate[flow] for flow in chain(*wants)),
+        price * sum(rate) * len(wants),
+    )
+
+
+class Channel(NamedTuple):
+    """Adler's C in its two parts, and what lies around it."""
+
+    received: Fraction
+    sent: Fraction
+    lower_bound: Fraction
+    flooding: Fraction
+
+
+def channel(
+    plan: Plan,
+    demand: Demand,
+    received: float = 1,
+    sent: float = 1,
+    coefficient: Callable[[int, int], float] = lambda receiver, flow: 1,
+) -> Channel:
+    """Adler, section 2.2: sums over flows i, receivers j and groups m; copies are charged."""
+    it, rate = plain(plan), exact_rates(demand)
+    w1, w2 = Fraction(received), Fraction(sent)
+    receivers = range(len(plan.receivers))
+
+    def pays(receiver: int, flow: int) -> Fraction:
+        return Fraction(coefficient(receiver, flow)) * rate[flow]
+
+    took = Fraction(0)
+    for flow in range(len(rate)):
+        for receiver in receivers:
+            for group in it.groups:
+                if it.joins(receiver, group):
+                    took += it.copies(flow, group) * pays(receiver, flow)
+    once = w2 * sum(rate)
+    wants = wanted_flows(demand.interest)
+    return Channel(
+        w1 * took,
+        w2 * sum((rate[flow] for flow, _ in it.placed), Fraction(0)),
+        w1 * sum(pays(receiver, flow) for receiver in receivers for flow in wants[receiver]) + once,
+        w1 * sum(pays(receiver, flow) for receiver in receivers for flow in range(len(rate)))
+        + once,
+    )
+
+
+class Operating(NamedTuple):
+    """Milo's MC and DC."""
+
+    maintenance: Fraction
+    dissemination: Fraction
+
+
+def operating(
+    frequency: Sequence[float],
+    direct: Sequence[int],
+    clusters: Sequence[tuple[Sequence[int], int]],
+    maintain: Callable[[int], float],
+    associate: Callable[[int], float],
+    notify: float,
+    disseminate: Callable[[int], float],
+) -> Operating:
+    """Milo, section 2: DC goes over the topics, and for each over the clusters that it is in."""
+    freq = [Fraction(f) for f in frequency]
+    maintenance = sum((Fraction(maintain(size)) for size in direct), Fraction(0))
+    for topics, size in clusters:
+        maintenance += Fraction(maintain(size)) + Fraction(associate(len(topics)))
+    dissemination = Fraction(0)
+    for t, size in enumerate(direct):
+        dissemination += freq[t] * (Fraction(notify) + Fraction(disseminate(size)))
+        for topics, members in clusters:
+            for topic in topics:
+                if topic == t:
+                    dissemination += freq[t] * (Fraction(notify) + Fraction(disseminate(members)))
+    return Operating(maintenance, dissemination)
+
+
+# --- the best there is ---------------------------------------------------------------------------
+
+
+def subsets(items: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    return chain.from_iterable(combinations(items, n) for n in range(len(items) + 1))
+
+
+def cheapest_single(wants: Sequence[set[int]], rate: Sequence[float], n_groups: int) -> float:
+    """OCC by trying every map of flows to groups: received and sent rate."""
+    return sum(rate) + min(
+        sum(
+            sum(r for r, g in zip(rate, group, strict=True) if g in {group[k] for k in wanted})
+            for wanted in wants
+        )
+        for group in product(range(n_groups), repeat=len(rate))
+    )
+
+
+def cheapest_shared(wants: Sequence[set[int]], rate: Sequence[float], n_groups: int) -> float:
+    """OCA by trying all (2^K - 1)^N maps of flows to sets of groups, and all covers in each."""
+    choices = [set(groups) for groups in subsets(range(n_groups)) if groups]
+    joinable = [set(groups) for groups in subsets(range(n_groups))]
+    least = float("inf")
+    for places in product(choices, repeat=len(rate)):
+        carried = [
+            sum(r for r, groups in zip(rate, places, strict=True) if m in groups)
+            for m in range(n_groups)
+        ]
+        cost = sum(carried) + sum(
+            min(
+                sum(carried[m] for m in joined)
+                for joined in joinable
+                if all(joined & places[k] for k in wanted)
+            )
+            for wanted in wants
+        )
+        least = min(least, cost)
+    return least
+
+
+def cover_price(
+    taken: Sequence[int], group_of: Sequence[int], session: Sequence[float], group: Sequence[float]
+) -> float:
+    """What a receiver pays: for each session, and once for each group."""
+    return sum(session[s] for s in taken) + sum(group[g] for g in {group_of[s] for s in taken})
+
+
+def covers(taken: Sequence[int], options: Sequence[Sequence[int]]) -> bool:
+    return all(set(option) & set(taken) for option in options)
+
+
+def cheapest_cover_price(
+    options: Sequence[Sequence[int]],
+    group_of: Sequence[int],
+    session: Sequence[float],
+    group: Sequence[float],
+) -> float:
+    """The subscription problem by trying every set of sessions."""
+    return min(
+        cover_price(taken, group_of, session, group)
+        for taken in subsets(range(len(group_of)))
+        if covers(taken, options)
+    )
