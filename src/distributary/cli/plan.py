@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,9 +24,12 @@ from distributary.cli.options import (
     parse_seconds,
 )
 from distributary.cli.summary import as_json, cost_table, headline, load_table
-from distributary.files import ReadDemand, read_demand, write_plan
+from distributary.files import ReadDemand, read_demand, read_labels, read_previous, write_plan
+from distributary.planning import Move, moves_between
 
 __all__ = ["plan", "plan_metadata", "tell_intake"]
+
+MOVES_SHOWN = 10
 
 
 def plan(
@@ -40,6 +44,10 @@ def plan(
     algorithm: Annotated[str, typer.Option(help=ALGORITHM_HELP)] = planning.DEFAULT_ALGORITHM,
     alpha: Alpha = 1.0,
     beta: Beta = 1.0,
+    column: Annotated[
+        str | None,
+        typer.Option(help="The column of the rates that by-column goes by, such as a market."),
+    ] = None,
     objective: Annotated[
         Literal["filtering", "channel"],
         typer.Option(help="The cost to go by where an algorithm chooses between plans."),
@@ -48,6 +56,12 @@ def plan(
         str,
         typer.Option(help="How long the optimal algorithms may search: 30s, 2m. Others just end."),
     ] = "30s",
+    previous: Annotated[
+        Path | None, typer.Option("--from", help="A plan folder to improve; best only.")
+    ] = None,
+    max_moves: Annotated[
+        int | None, typer.Option(min=0, help="With --from: the most flows that may move.")
+    ] = None,
     seed: Seed = 0,
     table_format: Annotated[
         Format, typer.Option("--format", help="How the plan's tables are written.")
@@ -55,8 +69,23 @@ def plan(
     as_document: Json = False,
 ) -> None:
     """Decide which flow goes where and who joins what."""
-    request = _request(groups, sessions, algorithm, alpha, beta, objective, budget, seed)
+    if (column is None) == (algorithm.lower() == "by-column"):
+        raise typer.BadParameter("--column goes with --algorithm by-column, and only with it")
+    request = _request(
+        groups=groups,
+        sessions=sessions,
+        algorithm=algorithm,
+        objective=objective,
+        prices=filtering_prices(alpha, beta),
+        seed=seed,
+        budget_s=parse_seconds(budget),
+        previous=None if previous is None else read_previous(previous),
+        max_moves=max_moves,
+    )
     inputs = read_demand(interest, rates)
+    if column is not None:
+        labels = read_labels(rates, column, inputs.demand.interest.flows)
+        request = replace(request, labels=labels)
     began = time.perf_counter()
     with shown_progress() as progress:
         solution = planning.plan(inputs.demand, request, progress)
@@ -64,14 +93,20 @@ def plan(
     evaluation = cost.evaluate(solution.plan, inputs.demand, request.prices)
     metadata = plan_metadata(request, inputs.fingerprints, evaluation, solution)
     write_plan(solution.plan, metadata, out, table_format=table_format.value)
+    moves = [] if request.previous is None else moves_between(request.previous, solution.plan)
     if as_document:
-        print_json({**as_json(evaluation), **_solver_json(request, solution), "seconds": seconds})
+        document = {**as_json(evaluation), **_solver_json(request, solution), "seconds": seconds}
+        if request.previous is not None:
+            document["moves"] = [asdict(move) for move in moves]
+        print_json(document)
         return
     tell_intake(inputs)
     results.print(headline(evaluation))
     results.print(cost_table(evaluation))
     results.print(load_table(evaluation))
     _tell_proof(solution)
+    if request.previous is not None:
+        _tell_moves(moves)
     results.print(
         f"{request.solver.label} took {seconds:.2f} s; the plan is in {out}", markup=False
     )
@@ -110,27 +145,9 @@ def tell_intake(inputs: ReadDemand) -> None:
         notes.print(f"rates: {inputs.unwanted_flows:,} flows that nobody wants are left out")
 
 
-def _request(
-    groups: int,
-    sessions: int | None,
-    algorithm: str,
-    alpha: float,
-    beta: float,
-    objective: Literal["filtering", "channel"],
-    budget: str,
-    seed: int,
-) -> planning.Request:
-    prices, budget_s = filtering_prices(alpha, beta), parse_seconds(budget)
+def _request(**asked: Any) -> planning.Request:
     try:
-        return planning.Request(
-            groups=groups,
-            sessions=sessions,
-            algorithm=algorithm,
-            objective=objective,
-            prices=prices,
-            seed=seed,
-            budget_s=budget_s,
-        )
+        return planning.Request(**asked)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 
@@ -150,3 +167,15 @@ def _tell_proof(solution: planning.Solution) -> None:
             f"not proven in time: no plan has a channel cost below "
             f"{solution.channel_lower_bound:,.6g}; give it a longer --budget"
         )
+
+
+def _tell_moves(moves: list[Move]) -> None:
+    """Say what moves: all in numbers, the first few by name."""
+    new = sum(move.before is None for move in moves)
+    results.print(f"{len(moves) - new:,} flows move, {new:,} are new")
+    for move in moves[:MOVES_SHOWN]:
+        before = "new" if move.before is None else "session {}, group {}".format(*move.before)
+        after = "session {}, group {}".format(*move.after)
+        results.print(f"  {move.flow}: {before} -> {after}", markup=False)
+    if len(moves) > MOVES_SHOWN:
+        results.print(f"  and {len(moves) - MOVES_SHOWN:,} more: --json lists them all")

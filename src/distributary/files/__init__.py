@@ -5,12 +5,13 @@ from distributary.files.demand import (
     ReadDemand,
     read_demand,
     read_interest,
+    read_labels,
     read_rates,
     write_interest,
     write_rates,
 )
 from distributary.files.fingerprints import fingerprint
-from distributary.files.plans import StoredPlan, read_plan, write_plan
+from distributary.files.plans import StoredPlan, read_plan, read_previous, write_plan
 from distributary.files.replacing import replaced_file
 
 __all__ = [
@@ -20,7 +21,9 @@ __all__ = [
     "fingerprint",
     "read_demand",
     "read_interest",
+    "read_labels",
     "read_plan",
+    "read_previous",
     "read_rates",
     "replaced_file",
     "write_interest",

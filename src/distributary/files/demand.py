@@ -57,6 +57,17 @@ def read_rates(path: str | os.PathLike[str]) -> Intake[Rates]:
     return Intake(rates, table.rows, table.rows - len(flows))
 
 
+def read_labels(
+    path: str | os.PathLike[str], column: str, flows: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Read what a column of the rates says of each flow, such as its market."""
+    table = read_table(path, (Column("flow", Kind.TEXT), Column(column, Kind.TEXT)))
+    names, codes = table.names("flow")
+    labels, label_codes = table.names(column)
+    label_of = {names[code]: labels[label] for code, label in zip(codes, label_codes, strict=True)}
+    return tuple(label_of[flow] for flow in flows)
+
+
 def write_interest(interest: Interest, path: str | os.PathLike[str]) -> None:
     """Write (receiver, flow) pairs, receiver by receiver."""
     receiver = np.repeat(

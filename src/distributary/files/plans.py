@@ -23,7 +23,7 @@ from distributary.files.tables import (
     first_row,
     read_table,
 )
-from distributary.model import IndexArray, IntArray, Interest, Plan
+from distributary.model import IndexArray, IntArray, Interest, Plan, Previous
 
 FORMAT_VERSION = 1
 MANIFEST = "plan.json"
@@ -100,6 +100,28 @@ def read_plan(folder: str | os.PathLike[str], interest: Interest) -> StoredPlan:
         subscription_session=subscription[1],
     )
     return StoredPlan(plan, metadata)
+
+
+def read_previous(folder: str | os.PathLike[str]) -> Previous:
+    """Read where a plan folder has its flows, whoever wants them now."""
+    folder = Path(folder)
+    _read_manifest(folder)
+    placements = read_table(_find_table(folder, "placements"), PLACEMENTS, may_be_empty=True)
+    sessions = read_table(_find_table(folder, "sessions"), SESSIONS)
+    session_group = _session_groups(sessions)
+    _check_sessions_known(placements, len(session_group), sessions)
+    names, codes = placements.names("flow")
+    session = placements.numbers("session")
+    session_of = {names[code]: int(at) for code, at in zip(codes, session, strict=True)}
+    index = first_row(np.array([session_of[names[c]] for c in codes], np.int64) != session)
+    if index is not None:
+        raise placements.fault(
+            index,
+            f"flow {shown(names[codes[index]])} is in more than one session",
+            value=names[codes[index]],
+            remedy="start from a plan that has each flow once",
+        )
+    return Previous(session_of, session_group)
 
 
 def _tables(plan: Plan) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from distributary.model.demand import Demand
 from distributary.model.interest import FloatArray, IndexArray, IntArray, Interest, distinct
-from distributary.model.plan import Plan, plan_problems
+from distributary.model.plan import Plan, Previous, plan_problems
 from distributary.model.rates import Rates
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "IntArray",
     "Interest",
     "Plan",
+    "Previous",
     "Rates",
     "distinct",
     "plan_problems",

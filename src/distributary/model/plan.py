@@ -8,7 +8,7 @@ import numpy as np
 
 from distributary.model.interest import IndexArray, IntArray, Interest, distinct
 
-__all__ = ["Plan", "plan_problems"]
+__all__ = ["Plan", "Previous", "plan_problems"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,6 +88,21 @@ class Plan:
             f"Plan({len(self.flows):,} flows, {self.n_sessions:,} sessions, "
             f"{self.n_groups:,} groups)"
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Previous:
+    """Where flows were: by name, since flows come and go between two plans.
+
+    `session_of` is each flow's session, `session_group` each session's group.
+    """
+
+    session_of: dict[str, int]
+    session_group: IndexArray
+
+    def __post_init__(self) -> None:
+        if not all(0 <= session < len(self.session_group) for session in self.session_of.values()):
+            raise ValueError("a flow is in a session that has no group")
 
 
 def plan_problems(plan: Plan, interest: Interest) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from distributary.planning.hierarchy import Annealing
 from distributary.planning.progress import Progress, Step, silent
+from distributary.planning.replan import Move, moves_between
 from distributary.planning.solve import (
     ALGORITHMS,
     DEFAULT_ALGORITHM,
@@ -24,12 +25,14 @@ __all__ = [
     "Algorithm",
     "Annealing",
     "Bill",
+    "Move",
     "Progress",
     "Request",
     "Solution",
     "Step",
     "channel_bill",
     "filtering_bill",
+    "moves_between",
     "place",
     "place_single",
     "plan",

@@ -9,9 +9,9 @@ import heapq
 
 import numpy as np
 
-from distributary.model import FloatArray, IndexArray
+from distributary.model import FloatArray, IndexArray, IntArray
 
-__all__ = ["balanced", "scattered"]
+__all__ = ["balanced", "lightest_first", "scattered"]
 
 
 def scattered(n_flows: int, n_groups: int, rng: np.random.Generator) -> IndexArray:
@@ -20,14 +20,19 @@ def scattered(n_flows: int, n_groups: int, rng: np.random.Generator) -> IndexArr
 
 
 def balanced(load: FloatArray, n_groups: int, rng: np.random.Generator) -> IndexArray:
-    """Flows in random order, each to the group with the least load so far; of several, the first.
+    """Flows in random order, each to the group with the least load so far.
 
     With a load of 1 for each flow it is RSE (balanced size), with its rate RRE (balanced rate).
     """
+    return lightest_first(load, rng.permutation(len(load)), n_groups)
+
+
+def lightest_first(load: FloatArray, order: IntArray, n_groups: int) -> IndexArray:
+    """In the given order, each to the group with the least load so far; of several, the first."""
     group = np.empty(len(load), np.int32)
     heap = [(0.0, g) for g in range(n_groups)]
-    for flow in rng.permutation(len(load)):
+    for one in order:
         carried, g = heapq.heappop(heap)
-        group[flow] = g
-        heapq.heappush(heap, (carried + float(load[flow]), g))
+        group[one] = g
+        heapq.heappush(heap, (carried + float(load[one]), g))
     return group

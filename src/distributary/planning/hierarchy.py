@@ -39,6 +39,12 @@ class Maps:
         group, _ = _by_first_use(self.group[used])
         return Maps(session, group)
 
+    def closed_up(self) -> Maps:
+        """The same maps without empty sessions and groups; the others keep their order."""
+        used, session = np.unique(self.session, return_inverse=True)
+        group = np.unique(self.group[used], return_inverse=True)[1]
+        return Maps(session.astype(np.int32), group.astype(np.int32))
+
     def work(self, things: Things, prices: FilteringPrices) -> float:
         """Cw in the whole-number rates of `things`: exact parts, weighed at the end."""
         received = things.intake(self.flow_group, int(self.group.max()) + 1)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 import numpy as np
 
 from distributary.cost import ChannelPrices, FilteringPrices, channel_cost
-from distributary.model import Demand, IndexArray, Plan, distinct
+from distributary.model import Demand, IndexArray, Plan, Previous, distinct
 from distributary.planning.balancing import balanced, scattered
 from distributary.planning.best import best
+from distributary.planning.habits import by_column, by_hash, by_name
 from distributary.planning.hierarchy import (
     Maps,
     annealed,
@@ -24,6 +25,7 @@ from distributary.planning.kmeans import kmeans, random_start
 from distributary.planning.merging import flow_merge, user_merge
 from distributary.planning.optimal import MOST_GROUPS_TO_SHARE, Optimum, optimal, optimal_shared
 from distributary.planning.progress import Progress, Step, silent
+from distributary.planning.replan import replan, settled, start_maps
 from distributary.planning.subscription import channel_bill, place, place_single
 from distributary.planning.things import Things, in_messages
 from distributary.planning.two_level import BITS
@@ -42,7 +44,9 @@ class Request:
     `sessions` is the most sessions there may be, `groups` the most groups; without `sessions`
     every group is one session. `objective` says which cost the algorithms that choose between
     plans go by. `budget_s` is how long `best` may search, and the exact algorithms, which prove
-    their plan if they end in time; the others run to their own end.
+    their plan if they end in time; the others run to their own end. `labels` is what `by-column`
+    goes by: one for each wanted flow. With `previous`, `best` improves that plan, and with
+    `max_moves` it moves no more than so many flows.
     """
 
     groups: int
@@ -52,6 +56,9 @@ class Request:
     prices: FilteringPrices = field(default_factory=FilteringPrices)
     seed: int = 0
     budget_s: float = 30.0
+    labels: Sequence[str] | None = None
+    previous: Previous | None = None
+    max_moves: int | None = None
 
     def __post_init__(self) -> None:
         if self.groups < 1:
@@ -65,6 +72,10 @@ class Request:
             raise ValueError(f"seed must be at least 0, not {self.seed}")
         if not self.budget_s > 0:
             raise ValueError(f"budget must be more than 0 seconds, not {self.budget_s}")
+        if self.max_moves is not None and (self.max_moves < 0 or self.previous is None):
+            raise ValueError("max_moves is a number from 0 on, with a plan to start from")
+        if self.previous is not None and self.algorithm.lower() != "best":
+            raise ValueError(f"only best improves a plan, not {self.algorithm}")
         if self.objective not in get_args(Objective):
             raise ValueError(f"objective must be filtering or channel, not {self.objective!r}")
         if self.algorithm.lower() not in _BY_ANY_NAME:
@@ -119,7 +130,12 @@ def plan(demand: Demand, request: Request, progress: Progress = silent) -> Solut
 
 def _flat(demand: Demand, group: IndexArray) -> Solution:
     """One session per group."""
-    maps = Maps(group, np.arange(int(group.max()) + 1, dtype=np.int32)).compact()
+    return _placed(demand, Maps(group, np.arange(int(group.max()) + 1, dtype=np.int32)))
+
+
+def _placed(demand: Demand, maps: Maps) -> Solution:
+    """The plan of two maps, without their empty sessions and groups."""
+    maps = maps.compact()
     return Solution(place_single(demand, maps.session, maps.group))
 
 
@@ -190,14 +206,39 @@ def _kmeans(demand: Demand, request: Request, progress: Progress) -> Solution:
     return _flat(demand, kmeans(things, start, request.groups))
 
 
+def _by_hash(demand: Demand, request: Request, progress: Progress) -> Solution:
+    _, sessions, groups = _sizes(demand, request)
+    return _placed(demand, by_hash(demand.interest.flows, sessions, groups))
+
+
+def _by_name(demand: Demand, request: Request, progress: Progress) -> Solution:
+    _, sessions, groups = _sizes(demand, request)
+    return _placed(demand, by_name(len(demand.rate), sessions, groups))
+
+
+def _by_column(demand: Demand, request: Request, progress: Progress) -> Solution:
+    if request.labels is None or len(request.labels) != len(demand.rate):
+        raise ValueError("by-column needs a label for each wanted flow: name a column")
+    _, sessions, groups = _sizes(demand, request)
+    return _placed(demand, by_column(request.labels, demand.rate, sessions, groups))
+
+
 def _best(demand: Demand, request: Request, progress: Progress) -> Solution:
     things, sessions, groups = _sizes(demand, request, bits=BITS)
     rng, prices, budget_s = _rng(request), request.weights, request.budget_s
     told = _in_rates(progress, demand, BITS)
-    annealed_maps = best(things, sessions, groups, rng, prices, budget_s, told)
-    maps = annealed_maps.maps.compact()
-    placed = place_single(demand, maps.session, maps.group)
-    return Solution(placed, cut_short=annealed_maps.cut_short)
+    if request.previous is None:
+        found = best(things, sessions, groups, rng, prices, budget_s, told)
+        return replace(_placed(demand, found.maps), cut_short=found.cut_short)
+    start, home = start_maps(request.previous, demand.interest, sessions, groups)
+    if request.max_moves is None:
+        start = settled(things, start, home, prices)
+        found = best(things, sessions, groups, rng, prices, budget_s, told, start)
+        maps = found.maps
+    else:
+        maps = replan(things, start, home, prices, request.max_moves, told)
+    maps = maps.closed_up()
+    return Solution(place_single(demand, maps.session, maps.group))
 
 
 def _two_level(solver: Callable[..., Maps]) -> Callable[[Demand, Request, Progress], Solution]:
@@ -207,8 +248,7 @@ def _two_level(solver: Callable[..., Maps]) -> Callable[[Demand, Request, Progre
         things, sessions, groups = _sizes(demand, request)
         told = _in_rates(progress, demand)
         rng, prices = _rng(request), request.weights
-        maps = solver(things, sessions, groups, rng, prices, told).compact()
-        return Solution(place_single(demand, maps.session, maps.group))
+        return _placed(demand, solver(things, sessions, groups, rng, prices, told))
 
     return solve
 
@@ -245,6 +285,10 @@ def _rng(request: Request) -> np.random.Generator:
 
 _ALL = (
     Algorithm("best", "", _best),
+    # What people do today.
+    Algorithm("hash", "", _by_hash),
+    Algorithm("by-name", "", _by_name),
+    Algorithm("by-column", "", _by_column),
     # Adler et al., section 4 and 5.2.1: one level, so one session per group.
     Algorithm("random", "RAN", _random),
     Algorithm("balanced-size", "RSE", _balanced_size),

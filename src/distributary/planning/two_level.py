@@ -113,19 +113,21 @@ class TwoLevel:
 
         With a home for each flow, being elsewhere costs a toll and groups stay as they are.
         """
-        order = np.arange(len(self.things))
-        own = self._nowhere if home is None else home
+        everybody = np.arange(len(self.things))
         still = np.zeros(len(self._group))
         while True:
-            moved = descend(order, self.prices.alpha, self.prices.beta, toll, own, *self._state)
+            moved = self.descend_once(everybody, toll, home)
             if home is None:
                 moved += self.regroup(still, 0.0)
             if not moved:
                 return
 
-    def put(self, flows: IntArray, session: IndexArray) -> None:
-        """Move flows to given sessions."""
-        apply_moves(flows, session, *self._state)
+    def descend_once(
+        self, flows: IntArray, toll: float = 0.0, home: IndexArray | None = None
+    ) -> int:
+        """Ask each of the flows once for a cheaper session; return how many moved."""
+        own = self._nowhere if home is None else home
+        return int(descend(flows, self.prices.alpha, self.prices.beta, toll, own, *self._state))
 
     def gains(self) -> tuple[FloatArray, IndexArray]:
         """For each flow, what its cheapest session would save now, and which that is."""

@@ -1,0 +1,121 @@
+"""Improve the plan of yesterday without turning it upside down.
+
+Sessions keep their numbers and stay in their groups; only flows move, and no more of them than
+allowed. Flows that yesterday's plan did not know are placed first, and do not count as moves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from distributary.cost import FilteringPrices
+from distributary.model import IndexArray, Interest, Plan, Previous
+from distributary.planning.hierarchy import Maps
+from distributary.planning.progress import Progress, Step, silent
+from distributary.planning.things import Things
+from distributary.planning.two_level import TwoLevel
+
+__all__ = ["Move", "moves_between", "replan", "settled", "start_maps"]
+
+_TOLLS, _CHEAPER = 40, 0.7  # from the mean cost of a flow down to a millionth of it
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A flow that changed its session; `before` is None where it is new."""
+
+    flow: str
+    before: tuple[int, int] | None  # session, group
+    after: tuple[int, int]
+
+
+def start_maps(
+    previous: Previous, interest: Interest, n_sessions: int, n_groups: int
+) -> tuple[Maps, IndexArray]:
+    """Yesterday's maps for today's flows, and each flow's home session or -1 where it has none.
+
+    Sessions beyond yesterday's are added empty, spread over the groups.
+    """
+    known = len(previous.session_group)
+    if known > n_sessions or int(previous.session_group.max()) >= n_groups:
+        raise ValueError(
+            f"the plan to start from has {known} sessions in "
+            f"{int(previous.session_group.max()) + 1} groups, more than the {n_sessions} and "
+            f"{n_groups} asked for"
+        )
+    more = (np.arange(n_sessions - known) % n_groups).astype(np.int32)
+    group = np.concatenate([previous.session_group, more]).astype(np.int32)
+    home = np.array([previous.session_of.get(flow, -1) for flow in interest.flows], np.int32)
+    return Maps(np.maximum(home, 0), group), home
+
+
+def settled(things: Things, start: Maps, home: IndexArray, prices: FilteringPrices) -> Maps:
+    """The start with every flow that has no home in its cheapest session."""
+    state = TwoLevel(things, start, prices)
+    newcomers = np.flatnonzero(home < 0)
+    while state.descend_once(newcomers):
+        pass
+    return state.maps
+
+
+def replan(
+    things: Things,
+    start: Maps,
+    home: IndexArray,
+    prices: FilteringPrices,
+    max_moves: int,
+    progress: Progress = silent,
+) -> Maps:
+    """The best plan found in which at most `max_moves` flows leave their home.
+
+    Being away from home costs a toll. It starts so high that nobody leaves and falls step by step;
+    flows leave, and return, as it pays. Where a step would let too many leave it ends, and the
+    moves still left go to the flows that gain most.
+    """
+    state = TwoLevel(things, settled(things, start, home, prices), prices)
+    best, toll = state.maps, state.work / len(things)
+    least = state.work
+    for step in range(_TOLLS):
+        progress(Step("re-planning", step, _TOLLS, least))
+        state.descend(toll, home)
+        if _away(state.maps, home) > max_moves:
+            break
+        if state.work < least:
+            best, least = state.maps, state.work
+        toll *= _CHEAPER
+    state = TwoLevel(things, best, prices)
+    _spend(state, home, max_moves - _away(best, home))
+    progress(Step("re-planning", _TOLLS, _TOLLS, state.work))
+    return state.maps
+
+
+def _spend(state: TwoLevel, home: IndexArray, moves_left: int) -> None:
+    """Let the flows that gain most move, one by one, while moves are left."""
+    while moves_left > 0:
+        gain, _ = state.gains()
+        at_home = state.maps.session == home
+        gain[~at_home] = 0  # who is away already may move on for free, but gains nothing new
+        candidates = np.argsort(-gain, kind="stable")[:moves_left]
+        moved = [k for k in candidates if gain[k] > 0 and state.descend_once(np.array([k]))]
+        if not moved:
+            return
+        moves_left -= len(moved)
+
+
+def _away(maps: Maps, home: IndexArray) -> int:
+    return int(((maps.session != home) & (home >= 0)).sum())
+
+
+def moves_between(previous: Previous, plan: Plan) -> list[Move]:
+    """Which flows travel elsewhere than before, in order of name."""
+    moves = []
+    for flow, session in zip(plan.placement_flow, plan.placement_session, strict=True):
+        name = plan.flows[flow]
+        after = (int(session), int(plan.session_group[session]))
+        old = previous.session_of.get(name)
+        before = None if old is None else (old, int(previous.session_group[old]))
+        if before != after:
+            moves.append(Move(name, before, after))
+    return moves
