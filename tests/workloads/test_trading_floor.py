@@ -121,6 +121,7 @@ def floors(draw: st.DrawFn) -> TradingFloor:
 
 @given(params=floors())
 @example(params=TradingFloor(symbols=13, markets=13, receivers=2))
+@example(params=TradingFloor(symbols=21, markets=17, receivers=2))
 def test_floors_of_any_size_can_be_drawn(params: TradingFloor) -> None:
     interest, rates = drawn(params, 1)
     sizes = market_sizes(rates)

@@ -23,6 +23,7 @@ RATES = (
     Column("flow", Kind.TEXT),
     Column("rate", Kind.AMOUNT),
     Column("size", Kind.AMOUNT, optional=True),
+    Column("peak", Kind.AMOUNT, optional=True),
 )
 
 
@@ -45,15 +46,18 @@ def read_interest(path: str | os.PathLike[str]) -> Intake[Interest]:
 
 
 def read_rates(path: str | os.PathLike[str]) -> Intake[Rates]:
-    """Read each flow's rate, and size if there is one, from a file or a folder of part files."""
+    """Read each flow's rate, with size and peak if given, from a file or a folder of part files."""
     table = read_table(path, RATES)
     flows, codes = table.names("flow")
     _, first = np.unique(codes, return_index=True)
-    for word in ("rate", "size"):
+    for word in ("rate", "size", "peak"):
         if table.has(word):
             _check_agreement(table, word, codes, first)
-    size = table.amounts("size")[first] if table.has("size") else None
-    rates = Rates(flows, table.amounts("rate")[first], size)
+    rate, size, peak = (
+        table.amounts(word)[first] if table.has(word) else None for word in ("rate", "size", "peak")
+    )
+    assert rate is not None
+    rates = Rates(flows, rate, size, peak)
     return Intake(rates, table.rows, table.rows - len(flows))
 
 
@@ -81,13 +85,14 @@ def write_interest(interest: Interest, path: str | os.PathLike[str]) -> None:
 
 
 def write_rates(rates: Rates, path: str | os.PathLike[str]) -> None:
-    """Write each flow's rate, and size if known."""
+    """Write each flow's rate, and size and peak if known."""
     columns = {
         "flow": encoded("flow", rates.flows, np.arange(len(rates.flows), dtype=np.int32)),
         "rate": pa.array(rates.rate),
     }
-    if rates.size is not None:
-        columns["size"] = pa.array(rates.size)
+    for word, values in (("size", rates.size), ("peak", rates.peak)):
+        if values is not None:
+            columns[word] = pa.array(values)
     write_table(pa.table(columns), path)
 
 

@@ -32,8 +32,9 @@ def _rates(rates: Rates) -> Iterable[bytes]:
     yield b"rates"
     yield from _names(rates.flows)
     yield rates.rate.astype("<f8").tobytes()
-    if rates.size is not None:
-        yield rates.size.astype("<f8").tobytes()
+    for word, values in ((b"size", rates.size), (b"peak", rates.peak)):
+        if values is not None:
+            yield word + values.astype("<f8").tobytes()
 
 
 def _names(names: tuple[str, ...]) -> Iterable[bytes]:

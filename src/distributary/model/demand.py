@@ -18,29 +18,44 @@ __all__ = ["Demand"]
 class Demand:
     """Who wants what, and how fast each wanted flow runs.
 
-    `rate[k]` is the rate of `interest.flows[k]`, in messages per second.
+    `rate[k]` is the rate of `interest.flows[k]`, in messages per second: what costs are counted in.
+    `peak[k]`, where known, is its rate in the busiest window: what caps are held against.
     """
 
     interest: Interest
     rate: FloatArray
+    peak: FloatArray | None = None
 
     def __post_init__(self) -> None:
-        if len(self.rate) != len(self.interest.flows):
-            raise ValueError(f"{len(self.rate)} rates for {len(self.interest.flows)} flows")
-        if not np.all(np.isfinite(self.rate) & (self.rate > 0)):
-            raise ValueError("every rate must be a finite number above 0")
+        for rate in (self.rate, self.load):
+            if len(rate) != len(self.interest.flows):
+                raise ValueError(f"{len(rate)} rates for {len(self.interest.flows)} flows")
+            if not np.all(np.isfinite(rate) & (rate > 0)):
+                raise ValueError("every rate must be a finite number above 0")
         with np.errstate(over="ignore"):
             if not np.isfinite(self.rate.sum() * len(self.interest.receivers)):
                 raise ValueError("the rates add up to more than a number can hold")
 
     @classmethod
-    def of(cls, interest: Interest, rates: Rates) -> Self:
-        """Pick each wanted flow's rate; flows nobody wants are left out."""
+    def of(cls, interest: Interest, rates: Rates, *, on_peak: bool = False) -> Self:
+        """Pick each wanted flow's rate; flows nobody wants are left out.
+
+        With `on_peak`, costs are counted in peak rates too, not only caps.
+        """
+        if on_peak and rates.peak is None:
+            raise ValueError("the rates have no peak to plan on")
         known = {flow: index for index, flow in enumerate(rates.flows)}
         missing = tuple(flow for flow in interest.flows if flow not in known)
         if missing:
             raise MissingRateError(missing)
-        return cls(interest, rates.rate[[known[flow] for flow in interest.flows]])
+        wanted = [known[flow] for flow in interest.flows]
+        peak = None if rates.peak is None else rates.peak[wanted]
+        return cls(interest, peak if on_peak and peak is not None else rates.rate[wanted], peak)
+
+    @property
+    def load(self) -> FloatArray:
+        """What lines must carry: the peak rate where it is known, else the rate."""
+        return self.rate if self.peak is None else self.peak
 
     @property
     def wanted_rate(self) -> FloatArray:

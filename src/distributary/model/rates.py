@@ -16,7 +16,7 @@ __all__ = ["Rates"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rates:
-    """Messages per second of each flow and, where known, bytes per message.
+    """Messages per second of each flow and, where known, bytes per message and the peak rate.
 
     Names are sorted. Flows nobody wants may be listed: a plan leaves them out.
     """
@@ -24,11 +24,12 @@ class Rates:
     flows: tuple[str, ...]
     rate: FloatArray
     size: FloatArray | None = None
+    peak: FloatArray | None = None
 
     def __post_init__(self) -> None:
         if any(a >= b for a, b in pairwise(self.flows)):
             raise ValueError("flow names must be sorted and unique")
-        for word, values in (("rate", self.rate), ("size", self.size)):
+        for word, values in (("rate", self.rate), ("size", self.size), ("peak", self.peak)):
             if values is None:
                 continue
             if len(values) != len(self.flows):
@@ -47,10 +48,18 @@ class Rates:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Rates):
             return NotImplemented
-        if (self.size is None) != (other.size is None):
-            return False
-        same_size = self.size is None or np.array_equal(self.size, other.size)  # type: ignore[arg-type]
-        return self.flows == other.flows and np.array_equal(self.rate, other.rate) and same_size
+        return (
+            self.flows == other.flows
+            and np.array_equal(self.rate, other.rate)
+            and _same(self.size, other.size)
+            and _same(self.peak, other.peak)
+        )
 
     def __repr__(self) -> str:
         return f"Rates({len(self.flows):,} flows, {self.rate.sum():,.6g} messages/s)"
+
+
+def _same(one: FloatArray | None, other: FloatArray | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return np.array_equal(one, other)

@@ -19,7 +19,14 @@ from numba import njit
 
 from distributary.model import FloatArray, IndexArray, IntArray
 
-__all__ = ["apply_moves", "descend", "draw_moves", "regroup", "two_level_counts"]
+__all__ = [
+    "apply_moves",
+    "descend",
+    "draw_moves",
+    "regroup",
+    "sweep_blocks",
+    "two_level_counts",
+]
 
 Counts = np.ndarray[Any, np.dtype[np.int32]]
 Flags = np.ndarray[Any, np.dtype[np.uint8]]
@@ -319,6 +326,46 @@ def regroup(
             n = subscribers[i]
             _join(n, new, group_count, group_present, group_audience, session_count[n, s])
     return moved
+
+
+@njit(cache=True, nogil=True)
+def sweep_blocks(
+    order: IntArray,  # IN
+    chance: FloatArray,  # IN
+    alpha: float,
+    beta: float,
+    temperature: float,
+    block: int,
+    home: IndexArray,  # IN
+    offsets: IntArray,  # IN   from here on: the state, IN and OUT
+    members: IndexArray,
+    weight: FloatArray,
+    session: IndexArray,
+    group: IndexArray,
+    session_count: Counts,
+    session_present: Flags,
+    session_audience: FloatArray,
+    session_total: FloatArray,
+    group_count: Counts,
+    group_present: Flags,
+    group_audience: FloatArray,
+    group_total: FloatArray,
+) -> None:
+    """Draw a block of flows from one state, move them, go on with the next block."""
+    target = np.empty(block, np.int32)
+    for first in range(0, len(order), block):
+        chosen = order[first : first + block]
+        draw_moves(
+            chosen, chance[first : first + block], alpha, beta, temperature, 0.0, home,
+            offsets, members, weight, session, group,
+            session_count, session_present, session_audience, session_total,
+            group_count, group_present, group_audience, group_total, target,
+        )  # fmt: skip
+        apply_moves(
+            chosen, target, offsets, members, weight, session, group,
+            session_count, session_present, session_audience, session_total,
+            group_count, group_present, group_audience, group_total,
+        )  # fmt: skip
 
 
 @njit(cache=True, nogil=True)

@@ -73,11 +73,16 @@ def best(
             begin = groups_first(things, n_sessions, n_groups, rng, prices) if chains else found
             state = TwoLevel(things, begin, prices)
             chains += 1
-            for done, best_now in anneal(state, min(chain, left), rng, pool, n_threads):
-                progress(Step("annealing", total - left + done, total, min(least, best_now)))
+            coolest, lowest = begin, state.work
+            for done, work in anneal(state, min(chain, left), rng, pool, n_threads):
+                if work < lowest:
+                    coolest, lowest = state.maps, work
+                progress(Step("annealing", total - left + done, total, min(least, lowest)))
                 if time.monotonic() > deadline:
                     cut_short = True
                     break
+            if lowest < state.work:
+                state = TwoLevel(things, coolest, prices)
             state.descend()
             if state.work < least:
                 found, least, met, last_better = state.maps, state.work, 0, chains

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Executor
+from itertools import pairwise
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from distributary.planning._anneal_kernels import (
     descend,
     draw_moves,
     regroup,
+    sweep_blocks,
     two_level_counts,
 )
 from distributary.planning.hierarchy import Maps
@@ -89,19 +91,21 @@ class TwoLevel:
         The flows of a block are drawn side by side from the same state and then moved one by one:
         however many threads draw, the outcome is the same.
         """
+        alpha, beta = self.prices.alpha, self.prices.beta
+        if pool is None:
+            sweep_blocks(
+                order, chance, alpha, beta, temperature, block, self._nowhere, *self._state
+            )
+            return
         for first in range(0, len(order), block):
             chosen = order[first : first + block]
             target = np.empty(len(chosen), np.int32)
-            parts = np.array_split(np.arange(len(chosen)), threads if pool else 1)
+            cuts = [len(chosen) * part // threads for part in range(threads + 1)]
             jobs = [
-                (chosen[part], chance[first + part], target[part[0] : part[-1] + 1], temperature)
-                for part in parts
-                if len(part)
+                (chosen[a:b], chance[first + a : first + b], target[a:b], temperature)
+                for a, b in pairwise(cuts)
             ]
-            if pool is None:
-                self._draw(*jobs[0])
-            else:
-                list(pool.map(self._draw, *zip(*jobs, strict=True)))
+            list(pool.map(self._draw, *zip(*jobs, strict=True)))
             apply_moves(chosen, target, *self._state)
 
     def regroup(self, chance: FloatArray, temperature: float) -> int:

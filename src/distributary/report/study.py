@@ -21,7 +21,8 @@ def compare_algorithms(
     demand: Demand, request: Request, progress: Progress = silent
 ) -> list[Compared]:
     """Plan with every other algorithm that scales, on the same demand, numbers and seed."""
-    others = [a for a in ALGORITHMS.values() if a.name not in (*EXACT, request.solver.name)]
+    left_out = {*EXACT, request.solver.name, *(["by-column"] if request.labels is None else [])}
+    others = [a for a in ALGORITHMS.values() if a.name not in left_out]
     rows = []
     for done, algorithm in enumerate(others):
         progress(Step(f"comparing {algorithm.name}", done, len(others)))

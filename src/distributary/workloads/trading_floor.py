@@ -86,7 +86,7 @@ def _market_sizes(symbols: int, weight: FloatArray) -> IntArray:
     short = symbols - int(sizes.sum())
     sizes[by_remainder[: max(short, 0)]] += 1
     while sizes.sum() > symbols:  # where many small markets got their one symbol
-        sizes[np.argmax(sizes)] -= 1
+        sizes[np.flatnonzero(sizes == sizes.max())[-1]] -= 1
     return sizes
 
 
