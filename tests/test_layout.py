@@ -20,7 +20,7 @@ LAYERS = (
     ("cost",),
     ("planning",),
     ("files", "workloads"),
-    ("papers", "report"),
+    ("export", "papers", "report"),
     ("cli",),
 )
 ROOMS = [room for layer in LAYERS for room in layer]

@@ -11,6 +11,7 @@ from distributary.cost import (
 )
 from distributary.errors import (
     DistributaryError,
+    InfeasibleError,
     InputError,
     MissingRateError,
     OutputError,
@@ -25,16 +26,26 @@ from distributary.files import (
     write_plan,
     write_rates,
 )
-from distributary.model import Demand, Interest, Plan, Rates, plan_problems
+from distributary.model import (
+    Constraints,
+    Demand,
+    Interest,
+    Plan,
+    Rates,
+    broken_constraints,
+    plan_problems,
+)
 from distributary.planning import ALGORITHMS, Request, Solution, Step, plan
 
 __all__ = [
     "ALGORITHMS",
     "ChannelPrices",
+    "Constraints",
     "Demand",
     "DistributaryError",
     "Evaluation",
     "FilteringPrices",
+    "InfeasibleError",
     "InputError",
     "Interest",
     "MissingRateError",
@@ -47,6 +58,7 @@ __all__ = [
     "Solution",
     "Step",
     "__version__",
+    "broken_constraints",
     "evaluate",
     "plan",
     "plan_problems",

@@ -4,6 +4,7 @@
     ├── InputError          a file, row or value that cannot be used
     │   └── MissingRateError    a flow somebody wants has no rate
     ├── PlanError           a plan that does not serve everybody
+    ├── InfeasibleError     constraints that no plan holds, or none that was found
     └── OutputError         a place that cannot be written to
 
 Each message says what happened, with which value, and what to do next; the same facts
@@ -13,7 +14,14 @@ stays a plain `ValueError`, raised before any work starts.
 
 from __future__ import annotations
 
-__all__ = ["DistributaryError", "InputError", "MissingRateError", "OutputError", "PlanError"]
+__all__ = [
+    "DistributaryError",
+    "InfeasibleError",
+    "InputError",
+    "MissingRateError",
+    "OutputError",
+    "PlanError",
+]
 
 
 class DistributaryError(Exception):
@@ -66,6 +74,17 @@ class PlanError(DistributaryError):
         self.problems = problems
         self.path = path
         super().__init__(f"{path}: the plan is not valid: {'; '.join(problems)}; plan again")
+
+
+class InfeasibleError(DistributaryError):
+    """No plan holds the constraints; `proven` says whether that is certain or only not found."""
+
+    def __init__(self, reason: str, *, proven: bool, remedy: str = "") -> None:
+        self.reason = reason
+        self.proven = proven
+        self.remedy = remedy
+        what = "infeasible" if proven else "no plan found"
+        super().__init__(f"{what}: {reason}" + (f"; {remedy}" if remedy else ""))
 
 
 class OutputError(DistributaryError):

@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from distributary import __version__
-from distributary.cli import demo, evaluate, generate, paper, plan, report
+from distributary.cli import demo, evaluate, export, generate, paper, plan, report, sweep
 from distributary.cli.console import notes
 from distributary.errors import DistributaryError
 
@@ -31,6 +31,8 @@ app.add_typer(generate.app, name="generate")
 app.command("plan")(plan.plan)
 app.command("evaluate")(evaluate.evaluate)
 app.command("report")(report.report)
+app.command("sweep")(sweep.sweep)
+app.command("export")(export.export)
 app.add_typer(paper.app, name="paper")
 
 

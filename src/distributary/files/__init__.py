@@ -12,7 +12,7 @@ from distributary.files.demand import (
 )
 from distributary.files.fingerprints import fingerprint
 from distributary.files.plans import StoredPlan, read_plan, read_previous, write_plan
-from distributary.files.replacing import replaced_file
+from distributary.files.replacing import replaced_file, replaced_folder
 
 __all__ = [
     "Intake",
@@ -26,6 +26,7 @@ __all__ = [
     "read_previous",
     "read_rates",
     "replaced_file",
+    "replaced_folder",
     "write_interest",
     "write_plan",
     "write_rates",

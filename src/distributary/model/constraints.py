@@ -65,14 +65,19 @@ def broken_constraints(plan: Plan, demand: Demand, constraints: Constraints) -> 
     group_load = np.bincount(plan.session_group, weights=session_load, minlength=plan.n_groups)
     receiver, group = plan.group_joins()
     intake = np.bincount(receiver, weights=group_load[group], minlength=len(plan.receivers))
-    broken = []
-    if constraints.group_rate is not None:
-        for g in np.flatnonzero(group_load > constraints.group_rate * (1 + _ROUNDING)):
-            broken.append(f"group {g} carries {group_load[g]:g}, over {constraints.group_rate:g}")
+    group_cap = np.inf if constraints.group_rate is None else constraints.group_rate
     caps = constraints.receiver_caps(plan.receivers)
-    for n in np.flatnonzero(intake > caps * (1 + _ROUNDING)):
-        broken.append(f"receiver {plan.receivers[n]!r} takes in {intake[n]:g}, over {caps[n]:g}")
-    return (*broken, *_broken_sets(plan, constraints))
+    return (
+        *(
+            f"group {g} carries {group_load[g]:g}, over {group_cap:g}"
+            for g in np.flatnonzero(group_load > group_cap * (1 + _ROUNDING))
+        ),
+        *(
+            f"receiver {plan.receivers[n]!r} takes in {intake[n]:g}, over {caps[n]:g}"
+            for n in np.flatnonzero(intake > caps * (1 + _ROUNDING))
+        ),
+        *_broken_sets(plan, constraints),
+    )
 
 
 def _broken_sets(plan: Plan, constraints: Constraints) -> list[str]:
@@ -85,15 +90,23 @@ def _broken_sets(plan: Plan, constraints: Constraints) -> list[str]:
             return np.zeros(0, np.int32)
         return plan.placement_session[bounds[flow] : bounds[flow + 1]]
 
-    broken = []
-    for name, group in constraints.pinned.items():
-        if any(plan.session_group[s] != group for s in sessions(name)):
-            broken.append(f"flow {name!r} is not in group {group}")
-    for names in constraints.together:
-        if len({tuple(sessions(name)) for name in names if name in flows}) > 1:
-            broken.append(f"flows {', '.join(map(repr, sorted(names)))} are not together")
-    for names in constraints.apart:
+    def named(names: frozenset[str]) -> str:
+        return ", ".join(repr(name) for name in sorted(names))
+
+    def meet(names: frozenset[str]) -> bool:
         groups = [g for name in names for g in set(plan.session_group[sessions(name)].tolist())]
-        if len(groups) != len(set(groups)):
-            broken.append(f"flows {', '.join(map(repr, sorted(names)))} are not apart")
-    return broken
+        return len(groups) != len(set(groups))
+
+    return [
+        *(
+            f"flow {name!r} is not in group {group}"
+            for name, group in constraints.pinned.items()
+            if any(plan.session_group[s] != group for s in sessions(name))
+        ),
+        *(
+            f"flows {named(names)} are not together"
+            for names in constraints.together
+            if len({tuple(sessions(name)) for name in names if name in flows}) > 1
+        ),
+        *(f"flows {named(names)} are not apart" for names in constraints.apart if meet(names)),
+    ]

@@ -18,7 +18,15 @@ from distributary.planning.kmeans import kmeans, random_start
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.things import Things
 
-__all__ = ["Annealing", "Maps", "annealed", "groups_first", "iterative", "sessions_first"]
+__all__ = [
+    "Annealing",
+    "Maps",
+    "annealed",
+    "groups_first",
+    "iterative",
+    "sessions_first",
+    "sessions_in_groups",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,7 +87,7 @@ def groups_first(
     flat = prices.alpha + prices.beta  # what a message costs while a group is one session
     watch = _watch("flows into groups", lambda intake: flat * intake, progress)
     group = kmeans(things, random_start(len(things), n_groups, rng), n_groups, watch)
-    return _sessions_in_groups(things, group, n_sessions, n_groups, rng)
+    return sessions_in_groups(things, group, n_sessions, n_groups, rng)
 
 
 def iterative(
@@ -99,7 +107,7 @@ def iterative(
         current = _sessions_then_groups(things, current, n_groups)
         best.offer(current)
         group = kmeans(things, current.flow_group, n_groups)
-        current = _sessions_in_groups(things, group, n_sessions, n_groups, rng)
+        current = sessions_in_groups(things, group, n_sessions, n_groups, rng)
         best.offer(current)
     progress(Step("alternating", iterations, iterations, best.work))
     return best.maps
@@ -151,7 +159,7 @@ def annealed(
         session[scattered] = random_start(len(scattered), len(current.group), rng)
         start = Maps(session, current.group)
         group = kmeans(things, start.flow_group, n_groups)
-        current = _sessions_in_groups(things, group, n_sessions, n_groups, rng, start)
+        current = sessions_in_groups(things, group, n_sessions, n_groups, rng, start)
         best.offer(current)
     progress(Step("annealing", len(percentages), len(percentages), best.work))
     return best.maps
@@ -187,7 +195,7 @@ def _sessions_then_groups(
     return Maps(session, kmeans(streams, start.group, n_groups))
 
 
-def _sessions_in_groups(
+def sessions_in_groups(
     things: Things,
     group: IndexArray,
     n_sessions: int,

@@ -10,9 +10,10 @@ from typing import Literal, get_args
 import numpy as np
 
 from distributary.cost import ChannelPrices, FilteringPrices, channel_cost
-from distributary.model import Demand, IndexArray, Plan, Previous, distinct
+from distributary.model import Constraints, Demand, IndexArray, Plan, Previous, distinct
 from distributary.planning.balancing import balanced, scattered
 from distributary.planning.best import best
+from distributary.planning.constrained import best_within
 from distributary.planning.habits import by_column, by_hash, by_name
 from distributary.planning.hierarchy import (
     Maps,
@@ -46,7 +47,7 @@ class Request:
     plans go by. `budget_s` is how long `best` may search, and the exact algorithms, which prove
     their plan if they end in time; the others run to their own end. `labels` is what `by-column`
     goes by: one for each wanted flow. With `previous`, `best` improves that plan, and with
-    `max_moves` it moves no more than so many flows.
+    `max_moves` it moves no more than so many flows; it also keeps to `constraints`.
     """
 
     groups: int
@@ -59,6 +60,7 @@ class Request:
     labels: Sequence[str] | None = None
     previous: Previous | None = None
     max_moves: int | None = None
+    constraints: Constraints = field(default_factory=Constraints)
 
     def __post_init__(self) -> None:
         if self.groups < 1:
@@ -76,6 +78,8 @@ class Request:
             raise ValueError("max_moves is a number from 0 on, with a plan to start from")
         if self.previous is not None and self.algorithm.lower() != "best":
             raise ValueError(f"only best improves a plan, not {self.algorithm}")
+        if self.constraints and (self.algorithm.lower() != "best" or self.previous is not None):
+            raise ValueError("only best keeps to constraints, and only in a plan made anew")
         if self.objective not in get_args(Objective):
             raise ValueError(f"objective must be filtering or channel, not {self.objective!r}")
         if self.algorithm.lower() not in _BY_ANY_NAME:
@@ -227,6 +231,12 @@ def _best(demand: Demand, request: Request, progress: Progress) -> Solution:
     things, sessions, groups = _sizes(demand, request, bits=BITS)
     rng, prices, budget_s = _rng(request), request.weights, request.budget_s
     told = _in_rates(progress, demand, BITS)
+    if request.constraints:
+        found = best_within(
+            demand, request.constraints, sessions, groups, rng, prices, budget_s, told
+        )
+        placed = place_single(demand, found.maps.session, found.maps.group)
+        return Solution(placed, cut_short=found.cut_short)
     if request.previous is None:
         found = best(things, sessions, groups, rng, prices, budget_s, told)
         return replace(_placed(demand, found.maps), cut_short=found.cut_short)

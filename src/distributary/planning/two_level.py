@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Executor
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -146,6 +147,11 @@ class TwoLevel:
             saved[flow] = before - self.work
             apply_moves(one, back, *self._state)
         return saved, target
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """The whole state, for kernels that change it in step with something of their own."""
+        return self._state
 
     def _draw(
         self, chosen: IntArray, chance: FloatArray, target: IndexArray, temperature: float

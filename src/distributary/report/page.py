@@ -45,7 +45,7 @@ from distributary.report.tiles import tiles
 from distributary.report.tree import plan_tree
 from distributary.report.wording import headline, number, percent, plural
 
-__all__ = ["render_report"]
+__all__ = ["chart_box", "colour_scheme", "render_report", "resource"]
 
 
 def render_report(report: Report) -> str:
@@ -56,13 +56,13 @@ def render_report(report: Report) -> str:
     wasted = wasted_shares(plan, demand, loads, deliveries)
     tree = plan_tree(plan, demand, loads, deliveries, wasted)
     by_plan = picture_by_plan(plan, demand.interest, deliveries.pair_served)
-    return Template(_resource("page.html")).substitute(
+    return Template(resource("page.html")).substitute(
         version=escape(__version__),
         title=escape(report.title),
-        css=_resource("page.css"),
-        js=_resource("page.js"),
+        css=resource("page.css"),
+        js=resource("page.js"),
         plotly=get_plotlyjs(),
-        colours=_colours(),
+        colours=colour_scheme(),
         headline=headline(evaluation),
         lead=_lead(report, deliveries),
         problems=_problems(report),
@@ -76,13 +76,15 @@ def render_report(report: Report) -> str:
         comparison_table=comparison_table(report),
         cost_terms=cost_terms(report),
         tree_left_out=tree.left_out,
-        tree_chart=_chart("tree", tree.chart, "the plan as a tree of groups, sessions and flows"),
+        tree_chart=chart_box(
+            "tree", tree.chart, "the plan as a tree of groups, sessions and flows"
+        ),
         group_table=group_table(loads, wasted),
         groups_lead=_groups_lead(report),
-        group_chart=_chart("groups", group_chart(loads), "rate and members of each group"),
+        group_chart=chart_box("groups", group_chart(loads), "rate and members of each group"),
         receivers_lead=_receivers_lead(report),
-        spread_chart=_chart("spread", spread_chart(loads), "distribution of receiver loads"),
-        intake_chart=_chart(
+        spread_chart=chart_box("spread", spread_chart(loads), "distribution of receiver loads"),
+        intake_chart=chart_box(
             "intake", intake_chart(loads, deliveries.delivered), "where the intake goes"
         ),
         spread_table=spread_table(loads, deliveries.delivered),
@@ -92,11 +94,13 @@ def render_report(report: Report) -> str:
     )
 
 
-def _resource(file: str) -> str:
+def resource(file: str) -> str:
+    """The text of a file that is shipped beside this module."""
     return files("distributary.report").joinpath(file).read_text("utf-8")
 
 
-def _colours() -> str:
+def colour_scheme() -> str:
+    """The palette as CSS, so that page and charts agree."""
     return (
         f":root {{ --wanted: {palette.WANTED}; --flow-dropped: {palette.FLOW_DROPPED}; "
         f"--session-dropped: {palette.SESSION_DROPPED}; --missed: {palette.MISSED}; }}"
@@ -218,7 +222,9 @@ def _curve(report: Report) -> str:
     )
     return (
         "<p>The excess left at each number of groups; lower is better, and 100 % is flooding.</p>"
-        + _chart("curve", curve_chart(report.curve, chosen), "excess against the number of groups")
+        + chart_box(
+            "curve", curve_chart(report.curve, chosen), "excess against the number of groups"
+        )
     )
 
 
@@ -245,7 +251,7 @@ def _provenance(report: Report) -> str:
     return f'<dl class="provenance">{listed}</dl>{command}'
 
 
-def _chart(name: str, chart: Chart, description: str) -> str:
+def chart_box(name: str, chart: Chart, description: str) -> str:
     """A place for the chart and its data, which page.js brings together."""
     # Inside a script element only "<" can end it; JSON reads \u003c as the same character.
     data = json.dumps(chart, ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c")

@@ -1,0 +1,133 @@
+"""`distributary export`: a plan as configuration for the middleware that carries it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from distributary import __version__
+from distributary.cli.console import notes, print_json, results
+from distributary.cli.options import InterestFile, Json
+from distributary.errors import PlanError
+from distributary.export import DEFAULT_BASE, DEFAULT_PORT, FORMATS, Network, export_files
+from distributary.export.formats import MANY_MAPPINGS
+from distributary.files import StoredPlan, fingerprint, read_interest, read_plan
+from distributary.files.replacing import replaced_folder
+from distributary.model import Interest, Plan, plan_problems
+
+__all__ = ["export"]
+
+MANIFEST = "export.json"
+
+
+def export(
+    plan: Annotated[Path, typer.Argument(help="A plan folder.")],
+    interest: InterestFile,
+    format_name: Annotated[
+        Literal["csv", "cyclonedds", "nats", "aeron"],
+        typer.Option("--format", help="What it is for."),
+    ],
+    out: Annotated[Path, typer.Option(help="The folder to write, or an export to replace.")],
+    base: Annotated[
+        str | None,
+        typer.Option(help=f"The first multicast address, IPv4 or IPv6; {DEFAULT_BASE} without it."),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=65535, help=f"The UDP port of all groups; {DEFAULT_PORT} without it."
+        ),
+    ] = None,
+    pairs: Annotated[
+        bool, typer.Option("--pairs", help="Two lines, A and B, for each group.")
+    ] = False,
+    interface: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Aeron: the interface, such as 10.1.0.0/16; for pairs first A's, then B's."
+        ),
+    ] = None,
+    as_document: Json = False,
+) -> None:
+    """Turn a plan into configuration: tables, Cyclone DDS, NATS or Aeron.
+
+    Fails (exit 1) if the plan is not valid, and writes nothing then.
+    """
+    network = _network(format_name, base, port, pairs, interface)
+    wanted = read_interest(interest).value
+    stored = read_plan(plan, wanted)
+    problems = plan_problems(stored.plan, wanted)
+    if problems:
+        raise PlanError(problems, path=str(plan))
+    files = export_files(stored.plan, format_name, network)
+    manifest = _manifest(stored.plan, format_name, network, sorted(files))
+    _write(files, manifest, out)
+    if as_document:
+        print_json(manifest)
+        return
+    _tell_doubts(stored, wanted, format_name)
+    results.print(
+        f"{len(stored.plan.flows):,} flows in {stored.plan.n_sessions:,} sessions over "
+        f"{stored.plan.n_groups:,} groups, for {FORMATS[format_name].label}: "
+        f"{', '.join(sorted(files))} in {out}",
+        markup=False,
+    )
+
+
+def _network(
+    format_name: str,
+    base: str | None,
+    port: int | None,
+    pairs: bool,
+    interface: list[str] | None,
+) -> Network:
+    """What was asked for, refused where it is wrong or would be ignored."""
+    asked: dict[str, Any] = {
+        "base": base, "port": port, "pairs": pairs or None, "interfaces": tuple(interface or ()),
+    }  # fmt: skip
+    given = {name: value for name, value in asked.items() if value not in (None, ())}
+    for name in given:
+        if name not in FORMATS[format_name].settings:
+            option = "--interface" if name == "interfaces" else f"--{name}"
+            raise typer.BadParameter(f"{option} means nothing to {FORMATS[format_name].label}")
+    try:
+        return Network(**given)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _manifest(plan: Plan, format_name: str, network: Network, names: list[str]) -> dict[str, Any]:
+    """What was exported and how: enough to do it again, and nothing of the moment."""
+    settings = FORMATS[format_name].settings
+    return {
+        "distributary": __version__,
+        "format": format_name,
+        "flows": len(plan.flows),
+        "duplicated_flows": plan.duplicated_flows,
+        "receivers": len(plan.receivers),
+        "sessions": plan.n_sessions,
+        "groups": plan.n_groups,
+        "network": {name: getattr(network, name) for name in sorted(settings)},
+        "files": names,
+    }
+
+
+def _write(files: dict[str, bytes], manifest: dict[str, Any], out: Path) -> None:
+    with replaced_folder(out, lambda folder: (folder / MANIFEST).is_file(), "export") as new:
+        for name, content in files.items():
+            (new / name).write_bytes(content)
+        (new / MANIFEST).write_bytes((json.dumps(manifest, indent=2) + "\n").encode())
+
+
+def _tell_doubts(stored: StoredPlan, interest: Interest, format_name: str) -> None:
+    inputs = stored.metadata.get("inputs")
+    if not isinstance(inputs, dict) or inputs.get("interest") != fingerprint(interest):
+        notes.print("the plan was made from another interest than this, which it serves too")
+    if format_name == "nats" and len(stored.plan.placement_flow) > MANY_MAPPINGS:
+        notes.print(
+            f"nats-server searches mappings one by one: for more than {MANY_MAPPINGS:,} use "
+            "accounts.conf"
+        )

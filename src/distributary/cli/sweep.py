@@ -1,0 +1,291 @@
+"""`distributary sweep`: what one more group buys, over several numbers of groups."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shlex
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from distributary import planning
+from distributary.cli.console import print_json, results, shown_progress
+from distributary.cli.options import (
+    ALGORITHM_HELP,
+    InterestFile,
+    Json,
+    RatesFile,
+    Seed,
+    filtering_prices,
+    parse_seconds,
+)
+from distributary.cli.plan import tell_intake
+from distributary.cost import FilteringPrices
+from distributary.files import read_demand, replaced_file
+from distributary.report.sweep import (
+    ONE_PER_GROUP,
+    SessionLimit,
+    SweepCurve,
+    SweepPoint,
+    SweepResult,
+)
+from distributary.report.sweep import sweep as swept
+from distributary.report.sweep_page import knee_sentence, notes_on, render_sweep
+from distributary.report.wording import NARROW_SPACE, number
+
+__all__ = ["sweep"]
+
+CSV_FILE, PAGE_FILE = "sweep.csv", "sweep.html"
+
+
+def sweep(
+    interest: InterestFile,
+    rates: RatesFile,
+    groups: Annotated[
+        str, typer.Option(metavar="N,N,...", help="The numbers of groups to try: 10,20,50,100.")
+    ],
+    sessions: Annotated[
+        str | None,
+        typer.Option(metavar="N,N,...", help="The most sessions there may be, for each a curve."),
+    ] = None,
+    sessions_per_group: Annotated[
+        str | None,
+        typer.Option(metavar="N,N,...", help="Or the most sessions for each group. 1 without."),
+    ] = None,
+    alpha: Annotated[
+        str, typer.Option(metavar="A,A,...", help="Prices of a message at the session filter.")
+    ] = "1",
+    beta: Annotated[
+        str, typer.Option(metavar="B,B,...", help="At the flow filter: one for each alpha.")
+    ] = "1",
+    algorithm: Annotated[str, typer.Option(help=ALGORITHM_HELP)] = planning.DEFAULT_ALGORITHM,
+    budget: Annotated[
+        str, typer.Option(help="How long one plan may take, where an algorithm goes by the clock.")
+    ] = "5s",
+    seed: Seed = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(file_okay=False, help=f"A folder for {CSV_FILE} and {PAGE_FILE}."),
+    ] = None,
+    as_document: Json = False,
+) -> None:
+    """Say what one more group buys: plan with several numbers of groups and find the knee.
+
+    Each number of sessions and each pair of alpha and beta is a curve of its own.
+    """
+    numbers = _whole_numbers("--groups", groups)
+    limits = _limits(sessions, sessions_per_group)
+    prices = _prices(alpha, beta)
+    request = _request(algorithm, budget, seed)
+    inputs = read_demand(interest, rates)
+    with shown_progress() as progress:
+        result = swept(inputs.demand, request, numbers, limits, prices, progress)
+    if not result.points:
+        raise typer.BadParameter(
+            "every number of sessions is below every number of groups: every group holds a session",
+            param_hint="'--groups' / '--sessions'",
+        )
+    if out is not None:
+        given = {
+            "interest": str(interest),
+            "rates": str(rates),
+            "groups": groups,
+            "sessions": sessions,
+            "sessions-per-group": sessions_per_group,
+            "alpha": alpha,
+            "beta": beta,
+            "algorithm": request.solver.name,
+            "budget": budget,
+            "seed": str(seed),
+        }
+        _write(result, out, {option: value for option, value in given.items() if value})
+    if as_document:
+        print_json(_document(result))
+        return
+    tell_intake(inputs)
+    _tell(result)
+    if out is not None:
+        results.print(f"written: {out / CSV_FILE}, {out / PAGE_FILE}", markup=False)
+
+
+def _whole_numbers(option: str, text: str) -> list[int]:
+    try:
+        numbers = [int(word) for word in text.split(",")]
+    except ValueError:
+        numbers = [0]
+    if min(numbers) < 1:
+        raise typer.BadParameter(
+            f"{text!r} is not a list of whole numbers from 1 on, such as 10,20,50",
+            param_hint=f"'{option}'",
+        )
+    return numbers
+
+
+def _numbers(option: str, text: str) -> list[float]:
+    try:
+        return [float(word) for word in text.split(",")]
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is not a list of numbers, such as 0.1,1,1.6", param_hint=f"'{option}'"
+        ) from None
+
+
+def _limits(sessions: str | None, per_group: str | None) -> list[SessionLimit]:
+    if sessions is not None and per_group is not None:
+        raise typer.BadParameter(
+            "give one of them, not both", param_hint="'--sessions' / '--sessions-per-group'"
+        )
+    if sessions is not None:
+        return [SessionLimit(number) for number in _whole_numbers("--sessions", sessions)]
+    if per_group is not None:
+        numbers = _whole_numbers("--sessions-per-group", per_group)
+        return [SessionLimit(number, per_group=True) for number in numbers]
+    return [ONE_PER_GROUP]
+
+
+def _prices(alpha: str, beta: str) -> list[FilteringPrices]:
+    """Pairs of prices. A single one goes with all of the other list."""
+    alphas, betas = _numbers("--alpha", alpha), _numbers("--beta", beta)
+    if 1 not in (len(alphas), len(betas)) and len(alphas) != len(betas):
+        raise typer.BadParameter(
+            f"{len(alphas)} alphas and {len(betas)} betas cannot be paired",
+            param_hint="'--alpha' / '--beta'",
+        )
+    count = max(len(alphas), len(betas))
+    alphas, betas = (prices * count if len(prices) == 1 else prices for prices in (alphas, betas))
+    return [filtering_prices(*pair) for pair in zip(alphas, betas, strict=True)]
+
+
+def _request(algorithm: str, budget: str, seed: int) -> planning.Request:
+    budget_s = parse_seconds(budget)
+    try:
+        return planning.Request(groups=1, algorithm=algorithm, seed=seed, budget_s=budget_s)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _tell(result: SweepResult) -> None:
+    results.print(
+        f"{result.flows:,} flows to {result.receivers:,} receivers, algorithm "
+        f"{result.algorithm}; saved is of what flooding wastes",
+        markup=False,
+    )
+    several = len({curve.prices for curve in result.curves}) > 1
+    for prices, curves in groupby(result.curves, key=lambda curve: curve.prices):
+        if several:
+            results.print(f"[bold]alpha {prices.alpha:g}, beta {prices.beta:g}[/]")
+        panel = list(curves)
+        # Wide enough for every figure: a narrow terminal wraps lines, but cuts no number short.
+        results.print(_table(panel), width=120)
+        for curve in panel:
+            sentence = knee_sentence(curve).replace(NARROW_SPACE, "")
+            results.print(f"{curve.limit.label}: {sentence}", markup=False)
+        results.print()
+    for note in notes_on(result):
+        results.print(note, markup=False)
+
+
+def _table(curves: list[SweepCurve]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in ("groups", "sessions", "Cx/Cf", "saved", "per added group", "messages/s", ""):
+        table.add_column(column, justify="right" if column else "left", no_wrap=True)
+    for nth, curve in enumerate(curves):
+        if nth:
+            table.add_row()
+        for point in curve.points:
+            knee = curve.knee is not None and point.groups == curve.knee.groups
+            table.add_row(*_cells(point, knee=knee), style="bold" if knee else None)
+    return table
+
+
+def _cells(point: SweepPoint, *, knee: bool) -> list[str]:
+    marks = ["knee"] if knee else []
+    marks += [f"worse than {point.compared_with:,}"] if point.worse else []
+    if point.used_groups < point.groups:
+        marks.append(f"uses {point.used_groups:,}")
+    share, messages = point.saved_share_per_group, number(point.saved_per_group)
+    return [
+        f"{point.groups:,}",
+        f"{point.sessions:,}",
+        f"{point.relative_excess:.4f}",
+        f"{1 - point.relative_excess:.1%}",
+        "" if share is None else f"{number(100 * share)}%",
+        "" if share is None else messages,
+        ", ".join(marks),
+    ]
+
+
+def _document(result: SweepResult) -> dict[str, Any]:
+    return {
+        "algorithm": result.algorithm,
+        "seed": result.seed,
+        "receivers": result.receivers,
+        "flows": result.flows,
+        "asked": result.asked,
+        "capped": result.capped,
+        "repeated": result.repeated,
+        "skipped": result.skipped,
+        "points": _rows(result),
+        "knees": [
+            {
+                **_curve_keys(curve),
+                "groups": curve.knee and curve.knee.groups,
+                "saved_share_per_group_before": curve.knee and curve.knee.share_before,
+                "saved_share_per_group_after": curve.knee and curve.knee.share_after,
+                "explained": knee_sentence(curve).replace(NARROW_SPACE, ""),
+            }
+            for curve in result.curves
+        ],
+    }
+
+
+def _rows(result: SweepResult) -> list[dict[str, Any]]:
+    return [
+        {
+            **asdict(point),
+            **_curve_keys(curve),
+            "knee": curve.knee is not None and point.groups == curve.knee.groups,
+        }
+        for curve in result.curves
+        for point in curve.points
+    ]
+
+
+def _curve_keys(curve: SweepCurve) -> dict[str, Any]:
+    """What tells a curve from the others: its prices, and its sessions in all or per group."""
+    limit = curve.limit
+    return {
+        "alpha": curve.prices.alpha,
+        "beta": curve.prices.beta,
+        "most_sessions": None if limit.per_group else limit.number,
+        "most_sessions_per_group": limit.number if limit.per_group else None,
+    }
+
+
+def _write(result: SweepResult, folder: Path, given: dict[str, str]) -> None:
+    """Write table and page, both or neither."""
+    words = [word for option, value in given.items() for word in (f"--{option}", value)]
+    command = shlex.join(["distributary", "sweep", *words])
+    facts = {name: given[name] for name in ("interest", "rates", "budget")}
+    page = render_sweep(result, given["interest"], facts, command)
+    with (
+        replaced_file(folder / CSV_FILE) as csv_file,
+        replaced_file(folder / PAGE_FILE) as page_file,
+    ):
+        csv_file.write(_csv(_rows(result)).encode())
+        page_file.write(page.encode())
+
+
+def _csv(rows: list[dict[str, Any]]) -> str:
+    """Numbers with all their digits; yes and no as 1 and 0; nothing where there is none."""
+    file = io.StringIO()
+    writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({k: int(v) if isinstance(v, bool) else v for k, v in row.items()})
+    return file.getvalue()

@@ -1,0 +1,168 @@
+"""Multicast addresses for groups, chosen so that switches and Aeron can tell them apart.
+
+A switch filters by Ethernet address, and an IPv4 group's holds only the low 23 bits of its
+address (RFC 1112, section 6.4): 32 groups share each, and joining one lets in all. Hence:
+
+- No two addresses of one plan agree in those bits. Blocks are at most a /10, so they cannot.
+- None has the Ethernet address of a group of 224.0.0.0/24, which switches flood to every port
+  (RFC 4541, section 2.1.2).
+- Addresses stay inside the block that their base lies in: the scopes of RFC 2365 in 239/8; a /24
+  in 224/8, 233/8 and 234/8, as it is assigned there; a /16 elsewhere.
+- Only odd addresses are used. Aeron takes no others: it sends control messages to the next one.
+- With pairs, line A stays in the half of the block that its base lies in and line B has the same
+  address in the other half. One prefix each, so each line can be routed over a network of its own.
+
+IPv6 groups map by their low 32 bits (RFC 2464, section 7). A block is the base's /104; group ids
+below 40000 (hex), where the well-known groups are, and those of solicited-node groups are left out.
+
+Addresses depend on the group's number and the base only: a plan with more groups keeps the
+addresses of the ones before, and asking for pairs leaves line A as it was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from itertools import chain, islice
+
+from distributary.errors import InputError
+
+__all__ = ["DEFAULT_BASE", "GroupAddress", "assign_addresses", "check_base"]
+
+DEFAULT_BASE = "239.192.0.0"  # the organisation-local scope of RFC 2365
+
+_SCOPES = tuple(
+    IPv4Network(scope)
+    for scope in ("239.0.0.0/10", "239.64.0.0/10", "239.128.0.0/10", "239.192.0.0/14")
+)
+_ASSIGNED_BY_24 = (224, 233, 234)
+_REFUSED = (
+    (IPv4Network("224.0.0.0/24"), "routers do not forward it and switches flood it"),
+    (IPv4Network("224.0.1.0/24"), "its addresses are assigned one by one, to NTP, PTP and others"),
+    (IPv4Network("232.0.0.0/8"), "it is for source-specific multicast, and a plan has no sources"),
+)
+_SITE_OR_WIDER = range(3, 15)
+_FLOODED, _WELL_KNOWN_V6, _SOLICITED_NODE = 256, 0x40000, 0xFF000000
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAddress:
+    """Where one line of a group is sent to: an IP address, and what switches see of it."""
+
+    group: int
+    line: str
+    address: str
+    mac: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """The addresses that a plan may use, as numbers from `first`; `size` is a power of two.
+
+    A block is small enough that well-known groups can only share Ethernet addresses with its first
+    ones. As many as that, `reserved`, are left out at the start of both halves.
+    """
+
+    first: int
+    size: int
+    reserved: int
+    version: int
+
+    def free(self, start: int, pairs: bool) -> list[range]:
+        """The odd addresses from `start` on: to the end of its half for pairs, or of the block."""
+        half = self.size // 2
+        begin = start - (start - self.first) % half
+        begins = [begin] if pairs else range(begin, self.first + self.size, half)
+        return [range(max(start, b + self.reserved) | 1, b + half, 2) for b in begins]
+
+    def twin(self, address: int) -> int:
+        """The same place in the other half of the block."""
+        return address ^ (self.size // 2)
+
+
+def check_base(base: str) -> None:
+    """Raise `ValueError` unless groups can be given addresses from here on."""
+    _block(_parsed(base))
+
+
+def assign_addresses(
+    n_groups: int, base: str = DEFAULT_BASE, *, pairs: bool = False
+) -> tuple[GroupAddress, ...]:
+    """An address for each group, or one for each of its lines A and B, from `base` upwards.
+
+    Raises `ValueError` for a base that no groups can be in, and `InputError` where the block has
+    too few addresses from the base on.
+    """
+    if n_groups < 1:
+        raise ValueError(f"a plan has at least one group, not {n_groups}")
+    start = _parsed(base)
+    block = _block(start)
+    free = block.free(int(start), pairs)
+    room = sum(map(len, free))
+    if room < n_groups:
+        raise _too_small(n_groups, room, base, block, pairs)
+    return tuple(
+        _group_address(group, line, number, block.version)
+        for group, address in enumerate(islice(chain(*free), n_groups))
+        for line, number in (("A", address), ("B", block.twin(address)))[: 1 + pairs]
+    )
+
+
+def _parsed(base: str) -> IPv4Address | IPv6Address:
+    try:
+        address = ip_address(base)
+    except ValueError:
+        raise ValueError(f"{base!r} is not an IP address") from None
+    if not address.is_multicast:
+        raise ValueError(f"{base} is not a multicast address; they begin at 224.0.0.0 or ff00::")
+    return address
+
+
+def _block(base: IPv4Address | IPv6Address) -> _Block:
+    if isinstance(base, IPv6Address):
+        return _block_v6(base)
+    for network, reason in _REFUSED:
+        if base in network:
+            raise ValueError(f"groups cannot be in {network}: {reason}; try {DEFAULT_BASE}")
+    bits = 24 if base.packed[0] in _ASSIGNED_BY_24 else 16
+    narrowest = IPv4Network((int(base) >> (32 - bits) << (32 - bits), bits))
+    network = next((scope for scope in _SCOPES if base in scope), narrowest)
+    first = int(network.network_address)
+    return _Block(first, network.num_addresses, 0 if first & 0x7FFFFF else _FLOODED, 4)
+
+
+def _block_v6(base: IPv6Address) -> _Block:
+    flags, scope = divmod(base.packed[1], 16)
+    if base.scope_id or scope not in _SITE_OR_WIDER:
+        raise ValueError(f"{base} does not leave its link; use a wider scope, such as ff15::8000:0")
+    if flags & 3 == 3 and base.packed[2:4] == b"\0\0":
+        raise ValueError(f"{base} is for source-specific multicast, and a plan has no sources")
+    network = IPv6Network((base, 104), strict=False)
+    first = int(network.network_address)
+    if first & _SOLICITED_NODE == _SOLICITED_NODE:
+        raise ValueError(f"{network} looks like neighbour discovery to a switch; use another block")
+    return _Block(first, network.num_addresses, 0 if first & 0xFFFFFFFF else _WELL_KNOWN_V6, 6)
+
+
+def _group_address(group: int, line: str, number: int, version: int) -> GroupAddress:
+    if version == 4:
+        mac = 0x01005E000000 | number & 0x7FFFFF
+        return GroupAddress(group, line, str(IPv4Address(number)), _written(mac))
+    mac = 0x333300000000 | number & 0xFFFFFFFF
+    return GroupAddress(group, line, str(IPv6Address(number)), _written(mac))
+
+
+def _written(mac: int) -> str:
+    return mac.to_bytes(6, "big").hex(":")
+
+
+def _too_small(n_groups: int, room: int, base: str, block: _Block, pairs: bool) -> InputError:
+    network_of = IPv4Network if block.version == 4 else IPv6Network
+    bits = (32 if block.version == 4 else 128) - block.size.bit_length() + 1
+    what = "pairs of addresses" if pairs else "addresses"
+    return InputError(
+        f"the plan has {n_groups:,} groups, but {network_of((block.first, bits))} has only "
+        f"{room:,} {what} from {base} on",
+        value=base,
+        remedy="name a lower base, or one in a larger block such as 239.0.0.0",
+    )

@@ -1,0 +1,51 @@
+"""The two tables that every export has, in the words of its middleware: flows, subscriptions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+
+from distributary.model import IndexArray, Plan
+
+__all__ = ["coded", "csv_bytes", "placement_columns", "subscription_columns"]
+
+
+def csv_bytes(columns: Mapping[str, Any]) -> bytes:
+    """The columns as UTF-8 CSV with a header line."""
+    sink = pa.BufferOutputStream()
+    pyarrow.csv.write_csv(pa.table(dict(columns)), sink)
+    return bytes(sink.getvalue())
+
+
+def coded(values: Sequence[str], codes: Any) -> Any:
+    """A column of strings: for each row, which of the values it holds."""
+    return pa.DictionaryArray.from_arrays(
+        pa.array(np.asarray(codes, np.int32)), pa.array(values, pa.string())
+    )
+
+
+def placement_columns(plan: Plan, copies: int = 1) -> dict[str, Any]:
+    """Flow, session and group of each placement, each row repeated `copies` times."""
+    return {
+        "flow": coded(plan.flows, np.repeat(plan.placement_flow, copies)),
+        **_session_columns(plan, plan.placement_session, copies),
+    }
+
+
+def subscription_columns(plan: Plan, copies: int = 1) -> dict[str, Any]:
+    """Receiver, session and group of each subscription, each row repeated `copies` times."""
+    return {
+        "receiver": coded(plan.receivers, np.repeat(plan.subscription_receiver, copies)),
+        **_session_columns(plan, plan.subscription_session, copies),
+    }
+
+
+def _session_columns(plan: Plan, session: IndexArray, copies: int) -> dict[str, Any]:
+    return {
+        "session": pa.array(np.repeat(session, copies)),
+        "group": pa.array(np.repeat(plan.session_group[session], copies)),
+    }

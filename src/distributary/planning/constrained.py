@@ -1,0 +1,225 @@
+"""Planning under constraints: first a plan that holds them, then better ones that still do."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from distributary.cost import FilteringPrices
+from distributary.errors import InfeasibleError
+from distributary.model import Constraints, Demand, FloatArray, IndexArray
+from distributary.planning._guard_kernels import guarded_sweep, repair_sweep
+from distributary.planning.balancing import lightest_first
+from distributary.planning.best import (
+    COLDEST,
+    HOTTEST,
+    LONGEST_CHAIN,
+    PATIENCE,
+    SHORTEST_CHAIN,
+    Annealed,
+    sweeps_within,
+)
+from distributary.planning.guard import Guard, bundles, check_contradictions
+from distributary.planning.hierarchy import Maps, groups_first, sessions_in_groups
+from distributary.planning.progress import Progress, Step, silent
+from distributary.planning.things import Things
+from distributary.planning.two_level import BITS, TwoLevel
+
+__all__ = ["best_within"]
+
+_ATTEMPTS = 12  # at a plan that holds the constraints, each from another start
+_REPAIRS = 60  # sweeps of each attempt
+_FEW_FLOWS = 16  # up to here an exhaustive search settles whether there is one
+
+
+def best_within(
+    demand: Demand,
+    constraints: Constraints,
+    n_sessions: int,
+    n_groups: int,
+    rng: np.random.Generator,
+    prices: FilteringPrices,
+    budget_s: float,
+    progress: Progress = silent,
+) -> Annealed:
+    """The best plan found that holds the constraints; raises `InfeasibleError` with the reason.
+
+    Flows are annealed as in `best`, one by one; a move that would break a constraint is not made.
+    """
+    check_contradictions(demand, constraints, n_groups)
+    bundle, n_bundles = bundles(demand, constraints)
+    things = Things.flows_of(demand, BITS).merged(bundle, n_bundles)
+    guard = Guard.of(demand, constraints, bundle, n_bundles)
+    n_groups = min(n_groups, max(n_bundles, int(guard.pinned.max()) + 1))
+    n_sessions = max(n_sessions, n_groups)
+
+    group = _held(things, guard, n_groups, rng, prices)
+    start = sessions_in_groups(things, group, n_sessions, n_groups, rng)
+    found = _anneal(things, guard, start, n_groups, rng, prices, budget_s, progress)
+    maps = found.maps
+    _check_numbers(maps, guard, n_groups)
+    return Annealed(Maps(maps.session[bundle], maps.group).closed_up(), found.cut_short)
+
+
+def _anneal(
+    things: Things,
+    guard: Guard,
+    start: Maps,
+    n_groups: int,
+    rng: np.random.Generator,
+    prices: FilteringPrices,
+    budget_s: float,
+    progress: Progress,
+) -> Annealed:
+    deadline = time.monotonic() + PATIENCE * budget_s
+    n_things = len(things)
+    state = TwoLevel(things, start, prices)
+    guard = guard.loaded(things, start.flow_group, n_groups)
+    nowhere = np.full(n_things, -1, np.int32)
+
+    def sweep(order: np.ndarray, chance: FloatArray, temperature: float) -> int:
+        return int(
+            guarded_sweep(
+                order, chance, prices.alpha, prices.beta, temperature, nowhere,
+                *guard.arrays, *state.arrays,
+            )
+        )  # fmt: skip
+
+    best, least, unit = start, state.work, state.work / n_things
+    sweeps = min(
+        sweeps_within(budget_s / 2, things, len(start.group), n_groups),
+        max(SHORTEST_CHAIN, min(LONGEST_CHAIN, n_things)),
+    )
+    cut_short = False
+    for done in range(sweeps):
+        temperature = unit * HOTTEST * (COLDEST / HOTTEST) ** (done / max(1, sweeps - 1))
+        sweep(rng.permutation(n_things), rng.random(n_things), temperature)
+        if state.work < least:
+            best, least = state.maps, state.work
+        progress(Step("annealing within limits", done, sweeps, least))
+        if time.monotonic() > deadline:
+            cut_short = True
+            break
+    while sweep(np.arange(n_things), np.zeros(n_things), 0.0):
+        pass
+    if state.work < least:
+        best = state.maps
+    return Annealed(best, cut_short)
+
+
+def _held(
+    things: Things, guard: Guard, n_groups: int, rng: np.random.Generator, prices: FilteringPrices
+) -> IndexArray:
+    """An assignment to groups that holds the constraints."""
+    for attempt in range(_ATTEMPTS):
+        if attempt == 0:
+            begin = groups_first(things, n_groups, n_groups, rng, prices).flow_group
+        elif attempt == 1:
+            heaviest_first = np.argsort(-guard.load, kind="stable")
+            begin = lightest_first(guard.load, heaviest_first, n_groups)
+        else:
+            begin = rng.integers(n_groups, size=len(things), dtype=np.int32)
+        group = _repaired(things, guard, begin, n_groups, rng, prices)
+        if group is not None:
+            return group
+    if len(things) > _FEW_FLOWS:
+        raise InfeasibleError(
+            f"{_ATTEMPTS} attempts met no plan with {n_groups} groups that holds all constraints",
+            proven=False,
+            remedy="loosen a cap, or allow more groups",
+        )
+    group = _searched(things, guard, n_groups)
+    if group is None:
+        raise InfeasibleError(
+            f"no assignment of {len(things)} flows to {n_groups} groups holds all constraints "
+            "(every one was tried)",
+            proven=True,
+            remedy="loosen a cap, or allow more groups",
+        )
+    return group
+
+
+def _repaired(
+    things: Things,
+    guard: Guard,
+    begin: IndexArray,
+    n_groups: int,
+    rng: np.random.Generator,
+    prices: FilteringPrices,
+) -> IndexArray | None:
+    """Move flows to where the violation shrinks most, until nothing is violated."""
+    one_each = np.arange(n_groups, dtype=np.int32)
+    begin = np.where(guard.pinned >= 0, guard.pinned, begin).astype(np.int32)
+    state = TwoLevel(things, Maps(begin, one_each), prices)
+    guard = guard.loaded(things, begin, n_groups)
+    for _ in range(_REPAIRS):
+        group = state.maps.session
+        if not guard.violated(group):
+            return group
+        order = rng.permutation(len(things))
+        if not repair_sweep(order, one_each, *guard.arrays, *state.arrays):
+            return None
+    return None
+
+
+def _searched(things: Things, guard: Guard, n_groups: int) -> IndexArray | None:
+    """Try every assignment that can still hold; None if there is none."""
+    order = np.lexsort((np.arange(len(things)), -guard.load, guard.pinned < 0))
+    receivers = [
+        set(things.members[things.offsets[k] : things.offsets[k + 1]].tolist())
+        for k in range(len(things))
+    ]
+    foes = [
+        set(guard.foes[guard.foe_offsets[k] : guard.foe_offsets[k + 1]].tolist())
+        for k in range(len(things))
+    ]
+    capped = np.flatnonzero(np.isfinite(guard.receiver_cap)).tolist()
+    loads, members = [0.0] * n_groups, [set[int]() for _ in range(n_groups)]
+    inside: list[set[int]] = [set() for _ in range(n_groups)]
+    group = np.full(len(things), -1, np.int32)
+
+    def holds() -> bool:
+        return all(
+            sum(loads[g] for g in range(n_groups) if n in members[g]) <= guard.receiver_cap[n]
+            for n in capped
+        )
+
+    def place(depth: int) -> bool:
+        if depth == len(order):
+            return True
+        k = int(order[depth])
+        tried_empty = False
+        for g in range(n_groups) if guard.pinned[k] < 0 else [int(guard.pinned[k])]:
+            if inside[g] & foes[k] or loads[g] + guard.load[k] > guard.group_cap:
+                continue
+            if not inside[g] and guard.pinned[k] < 0:
+                if tried_empty:
+                    continue  # pinned flows come first, so all empty groups are alike
+                tried_empty = True
+            before = members[g]
+            loads[g] += float(guard.load[k])
+            members[g] = before | receivers[k]
+            inside[g].add(k)
+            group[k] = g
+            if holds() and place(depth + 1):
+                return True
+            inside[g].remove(k)
+            members[g] = before
+            loads[g] -= float(guard.load[k])
+        return False
+
+    return group if place(0) else None
+
+
+def _check_numbers(maps: Maps, guard: Guard, n_groups: int) -> None:
+    """A pinned group keeps its number only if every group before it is used."""
+    last = int(guard.pinned.max())
+    used = np.bincount(maps.flow_group, minlength=n_groups) > 0
+    if last >= 0 and not used[: last + 1].all():
+        gap = int(np.argmin(used[: last + 1]))
+        raise InfeasibleError(
+            f"a flow is pinned to group {last}, and nothing is left for group {gap} before it",
+            proven=False,
+            remedy="pin to smaller numbers, or allow fewer groups",
+        )

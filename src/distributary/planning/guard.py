@@ -1,0 +1,178 @@
+"""Constraints in the form that solvers use: whole-number loads and caps, by thing and group.
+
+Flows that must be together are one thing from here on, so that this constraint holds by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from distributary.errors import InfeasibleError
+from distributary.model import Constraints, Demand, FloatArray, IndexArray, IntArray
+from distributary.planning.things import Things, whole_rates
+
+__all__ = ["Guard", "bundles", "check_contradictions"]
+
+_ROUNDING = 5e-10  # relative: within what the check of a finished plan allows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Guard:
+    """What the constraints ask of bundles of flows.
+
+    `load` is each bundle's, in the same whole numbers as the caps; `foes` of bundle b, which must
+    not share its group, are `foes[foe_offsets[b]:foe_offsets[b + 1]]`.
+    """
+
+    load: FloatArray
+    group_cap: float
+    receiver_cap: FloatArray
+    pinned: IndexArray
+    foe_offsets: IntArray
+    foes: IndexArray
+    group_load: FloatArray = field(default_factory=lambda: np.zeros(0))
+    intake: FloatArray = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """Everything, in the order the kernels take it."""
+        return (
+            self.load,
+            self.group_load,
+            self.intake,
+            self.group_cap,
+            self.receiver_cap,
+            self.pinned,
+            self.foe_offsets,
+            self.foes,
+        )
+
+    def loaded(self, things: Things, group_of: IndexArray, n_groups: int) -> Guard:
+        """The same guard with the loads that an assignment to groups makes."""
+        group_load = np.bincount(group_of, weights=self.load, minlength=n_groups)
+        owner = np.repeat(group_of.astype(np.int64), np.diff(things.offsets))
+        joined = np.zeros((things.n_receivers, n_groups), np.bool_)
+        joined[things.members, owner] = True
+        return Guard(
+            self.load,
+            self.group_cap,
+            self.receiver_cap,
+            self.pinned,
+            self.foe_offsets,
+            self.foes,
+            group_load.astype(np.float64),
+            (joined @ group_load).astype(np.float64),
+        )
+
+    def violated(self, group_of: IndexArray) -> bool:
+        """Whether an assignment, whose loads these are, breaks anything."""
+        foe_of = np.repeat(np.arange(len(self.load)), np.diff(self.foe_offsets))
+        return bool(
+            (self.group_load > self.group_cap).any()
+            or (self.intake > self.receiver_cap).any()
+            or ((self.pinned >= 0) & (self.pinned != group_of)).any()
+            or (group_of[foe_of] == group_of[self.foes]).any()
+        )
+
+    @classmethod
+    def of(
+        cls, demand: Demand, constraints: Constraints, bundle: IndexArray, n_bundles: int
+    ) -> Guard:
+        """The constraints for bundles of flows; `bundle` says which one each flow is in."""
+        n_receivers = len(demand.interest.receivers)
+        whole = whole_rates(demand.load, n_receivers, bits=52)
+        per_message = float(whole.sum() / demand.load.sum()) * (1 + _ROUNDING)
+        load = np.bincount(bundle, weights=whole, minlength=n_bundles).astype(np.float64)
+        index = {name: k for k, name in enumerate(demand.interest.flows)}
+        pinned = np.full(n_bundles, -1, np.int32)
+        for name, group in constraints.pinned.items():
+            if name in index:
+                pinned[bundle[index[name]]] = group
+        foes: list[set[int]] = [set() for _ in range(n_bundles)]
+        for names in constraints.apart:
+            apart = {int(bundle[index[name]]) for name in names if name in index}
+            for b in apart:
+                foes[b] |= apart - {b}
+        cap = constraints.group_rate
+        return cls(
+            load=load,
+            group_cap=np.inf if cap is None else cap * per_message,
+            receiver_cap=constraints.receiver_caps(demand.interest.receivers) * per_message,
+            pinned=pinned,
+            foe_offsets=np.concatenate(([0], np.cumsum([len(f) for f in foes]))).astype(np.int64),
+            foes=np.array([foe for f in foes for foe in sorted(f)], np.int32),
+        )
+
+
+def bundles(demand: Demand, constraints: Constraints) -> tuple[IndexArray, int]:
+    """Number the flows so that those that must be together share a number."""
+    index = {name: k for k, name in enumerate(demand.interest.flows)}
+    root = np.arange(len(index), dtype=np.int32)
+    for names in constraints.together:
+        flows = [index[name] for name in names if name in index]
+        if flows:
+            roots = root[flows]
+            root[np.isin(root, roots)] = roots.min()
+    used, bundle = np.unique(root, return_inverse=True)
+    return bundle.astype(np.int32), len(used)
+
+
+def check_contradictions(demand: Demand, constraints: Constraints, n_groups: int) -> None:
+    """Raise if the constraints cannot hold whatever the plan, with the reason."""
+    bundle, _ = bundles(demand, constraints)
+    index = {name: k for k, name in enumerate(demand.interest.flows)}
+    flows, load = demand.interest.flows, demand.load
+    cap = constraints.group_rate
+    slack = 1 + _ROUNDING
+    if cap is not None:
+        together = np.bincount(bundle, weights=load)
+        worst = int(np.argmax(together))
+        if together[worst] > cap * slack:
+            heavy = [flows[k] for k in np.flatnonzero(bundle == worst)]
+            many = f"flows {', '.join(map(repr, heavy))} together carry"
+            one = f"flow {heavy[0]!r} alone carries"
+            _refuse(
+                f"{many if len(heavy) > 1 else one} {together[worst]:g}, "
+                f"over the {cap:g} that a group may"
+            )
+        if load.sum() > n_groups * cap * slack:
+            _refuse(
+                f"all flows carry {load.sum():g}, over the {n_groups * cap:g} that "
+                f"{n_groups} groups may"
+            )
+    interest = demand.interest
+    wanted = np.add.reduceat(load[interest.receiver_flows], interest.receiver_offsets[:-1])
+    caps = constraints.receiver_caps(interest.receivers)
+    for n in np.flatnonzero(wanted > caps * slack):
+        _refuse(
+            f"receiver {interest.receivers[n]!r} wants {wanted[n]:g}, over the {caps[n]:g} that it "
+            "may take in"
+        )
+    pinned: dict[int, tuple[str, int]] = {}
+    for name, group in constraints.pinned.items():
+        if group >= n_groups:
+            _refuse(f"flow {name!r} is pinned to group {group}, and there are only {n_groups}")
+        if name in index:
+            other = pinned.setdefault(int(bundle[index[name]]), (name, group))
+            if other[1] != group:
+                _refuse(
+                    f"flows {other[0]!r} and {name!r} must be together, and are pinned to groups "
+                    f"{other[1]} and {group}"
+                )
+    for names in constraints.apart:
+        apart = [index[name] for name in sorted(names) if name in index]
+        who = f"flows {', '.join(map(repr, sorted(names)))} must be apart"
+        if len(set(bundle[apart].tolist())) < len(apart):
+            _refuse(f"{who}, and some of them together")
+        if len(apart) > n_groups:
+            _refuse(f"{who}, and there are only {n_groups} groups")
+        groups = [pinned[int(bundle[k])][1] for k in apart if int(bundle[k]) in pinned]
+        if len(groups) != len(set(groups)):
+            _refuse(f"{who}, and some of them are pinned to the same group")
+
+
+def _refuse(reason: str) -> None:
+    raise InfeasibleError(reason, proven=True, remedy="loosen one of these constraints")

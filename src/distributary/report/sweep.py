@@ -1,0 +1,243 @@
+"""What one more group buys: plans with several numbers of groups, side by side."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+from typing import NamedTuple
+
+from distributary.cost import FilteringPrices, filtering_cost
+from distributary.model import Demand
+from distributary.planning import Progress, Request, Step, plan, silent
+from distributary.report.knee import ROUNDING, Knee, find_knee
+
+__all__ = [
+    "ONE_PER_GROUP",
+    "SessionLimit",
+    "SweepCurve",
+    "SweepPoint",
+    "SweepResult",
+    "sweep",
+]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SessionLimit:
+    """How many sessions a plan may have: `number` in all, or `number` for each group."""
+
+    number: int
+    per_group: bool = False
+
+    def __post_init__(self) -> None:
+        if self.number < 1:
+            raise ValueError(f"sessions must be at least 1, not {self.number}")
+
+    def at(self, groups: int) -> int:
+        """The most sessions with this many groups."""
+        return self.number * groups if self.per_group else self.number
+
+    @property
+    def label(self) -> str:
+        """The limit in words: '500 sessions', '10 sessions per group'."""
+        sessions = "session" if self.number == 1 else "sessions"
+        return f"{self.number:,} {sessions}" + (" per group" if self.per_group else "")
+
+
+ONE_PER_GROUP = SessionLimit(1, per_group=True)
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPoint:
+    """One plan: its limits, its filtering cost, and what its last groups bought.
+
+    `groups` and `sessions` are the most there may be, `used_groups` and `used_sessions` what the
+    plan has; `cut_short` says that the clock ended the search for it.
+
+    `compared_with` is the number of groups of the point before on the same curve that is not
+    `worse` itself; since then each added group saved `saved_per_group` (messages/s at their
+    prices), or `saved_share_per_group` of flooding's excess. All three are None for the first.
+
+    A plan for fewer groups would serve with more groups just as well. So a point that is `worse`
+    than one before it tells about the solver, not about groups; its savings are below 0.
+    """
+
+    groups: int
+    sessions: int
+    alpha: float
+    beta: float
+    relative_excess: float
+    excess: float
+    work: float
+    seconds: float
+    flooding_excess: float
+    used_groups: int
+    used_sessions: int
+    cut_short: bool
+    compared_with: int | None = None
+    saved_per_group: float | None = None
+    saved_share_per_group: float | None = None
+    worse: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SweepCurve:
+    """The points of one limit of sessions and one pair of prices, by groups, and their knee."""
+
+    limit: SessionLimit
+    prices: FilteringPrices
+    points: tuple[SweepPoint, ...]
+    knee: Knee | None
+
+
+@dataclass(frozen=True, slots=True)
+class SweepResult:
+    """Every curve, by prices and then sessions, and what became of the combinations asked for.
+
+    Of `asked` combinations of groups, sessions and prices, `repeated` are the same as another,
+    `skipped` have fewer sessions than groups, and all others are points. `capped` asked for more
+    groups or sessions than there are flows and were cut to that many.
+    """
+
+    algorithm: str
+    seed: int
+    receivers: int
+    flows: int
+    curves: tuple[SweepCurve, ...]
+    asked: int
+    capped: int
+    repeated: int
+    skipped: int
+
+    @property
+    def points(self) -> tuple[SweepPoint, ...]:
+        """The points of all curves, one curve after the other."""
+        return tuple(point for curve in self.curves for point in curve.points)
+
+
+class _Size(NamedTuple):
+    """What a plan is made for, as fields of a request; two limits may come to the same."""
+
+    prices: FilteringPrices
+    groups: int
+    sessions: int
+
+
+# A combination asked for: whose curve it is on, and what it comes to.
+_Setting = tuple[SessionLimit, _Size]
+
+
+def sweep(
+    demand: Demand,
+    request: Request,
+    groups: Sequence[int],
+    sessions: Sequence[SessionLimit] = (ONE_PER_GROUP,),
+    prices: Sequence[FilteringPrices] | None = None,
+    progress: Progress = silent,
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+) -> SweepResult:
+    """Plan with every combination of groups, sessions and prices, all else as in the request.
+
+    Without `prices` the request's are taken. Combinations with fewer sessions than groups are
+    skipped; where nothing is left, the result has no points.
+    """
+    prices = (request.prices,) if prices is None else prices
+    flows = len(demand.rate)
+    asked = list(product(prices, sorted(sessions), sorted(groups)))
+    settings = list(dict.fromkeys(_setting(flows, *combination) for combination in asked))
+    feasible = [(limit, size) for limit, size in settings if size.groups <= size.sessions]
+    requests = {size: replace(request, **size._asdict()) for _, size in feasible}
+    points = dict(zip(requests, _planned(demand, requests, progress, clock), strict=True))
+    return SweepResult(
+        algorithm=request.solver.name,
+        seed=request.seed,
+        receivers=len(demand.interest.receivers),
+        flows=flows,
+        curves=tuple(_curves(feasible, points)),
+        asked=len(asked),
+        capped=sum(n > flows or limit.at(n) > flows for _, limit, n in asked),
+        repeated=len(asked) - len(settings),
+        skipped=len(settings) - len(feasible),
+    )
+
+
+def _setting(flows: int, prices: FilteringPrices, limit: SessionLimit, groups: int) -> _Setting:
+    """No more groups or sessions than there are flows to put into them."""
+    groups = min(groups, flows)
+    size = _Size(prices, groups, min(limit.at(groups), flows))
+    return (limit if limit.per_group else SessionLimit(size.sessions)), size
+
+
+def _planned(
+    demand: Demand,
+    requests: Mapping[_Size, Request],
+    progress: Progress,
+    clock: Callable[[], float],
+) -> Iterator[SweepPoint]:
+    for done, request in enumerate(requests.values()):
+        size = f"{request.groups:,} groups, {request.sessions:,} sessions"
+        progress(step := Step(size, done, len(requests)))
+        yield _point(demand, request, partial(_pass_on_best, progress, step), clock)
+    progress(Step("planned", len(requests), len(requests)))
+
+
+def _pass_on_best(progress: Progress, step: Step, inner: Step) -> None:
+    """Tell of a solver's best cost without moving the sweep's own bar."""
+    progress(replace(step, best=inner.best))
+
+
+def _point(
+    demand: Demand, request: Request, progress: Progress, clock: Callable[[], float]
+) -> SweepPoint:
+    began = clock()
+    solution = plan(demand, request, progress)
+    seconds = clock() - began
+    cost = filtering_cost(solution.plan, demand, request.prices)
+    return SweepPoint(
+        groups=request.groups,
+        sessions=request.sessions or request.groups,
+        alpha=request.prices.alpha,
+        beta=request.prices.beta,
+        relative_excess=cost.relative_excess,
+        excess=cost.excess,
+        work=cost.work,
+        seconds=seconds,
+        flooding_excess=cost.flooding_excess,
+        used_groups=solution.plan.n_groups,
+        used_sessions=solution.plan.n_sessions,
+        cut_short=solution.cut_short,
+    )
+
+
+def _curves(
+    settings: Sequence[_Setting], points: Mapping[_Size, SweepPoint]
+) -> Iterator[SweepCurve]:
+    by_curve: dict[tuple[SessionLimit, FilteringPrices], list[SweepPoint]] = {}
+    for limit, size in settings:
+        by_curve.setdefault((limit, size.prices), []).append(points[size])
+    for (limit, prices), line in by_curve.items():
+        knee = find_knee([p.groups for p in line], [p.relative_excess for p in line])
+        yield SweepCurve(limit, prices, tuple(_with_savings(line)), knee)
+
+
+def _with_savings(points: Sequence[SweepPoint]) -> Iterator[SweepPoint]:
+    """Hold each point against the best one with fewer groups."""
+    yield (best := points[0])
+    for point in points[1:]:
+        share = best.relative_excess - point.relative_excess
+        saved = best.excess - point.excess
+        if abs(share) <= ROUNDING:
+            share = saved = 0.0
+        added = point.groups - best.groups
+        compared = replace(
+            point,
+            compared_with=best.groups,
+            saved_per_group=saved / added,
+            saved_share_per_group=share / added,
+            worse=share < 0,
+        )
+        yield compared
+        best = best if compared.worse else compared

@@ -1,0 +1,281 @@
+"""A sweep in words, as charts, and as one self-contained page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from itertools import groupby
+from string import Template
+from typing import Any
+
+from plotly.offline import get_plotlyjs
+
+from distributary import __version__
+from distributary.cost import FilteringPrices
+from distributary.report.charts import Chart, rounded
+from distributary.report.page import chart_box, colour_scheme, resource
+from distributary.report.palette import ACCENTS, MISSED, SESSION_DROPPED
+from distributary.report.sweep import SweepCurve, SweepPoint, SweepResult
+from distributary.report.wording import NARROW_SPACE, number, percent, plural, table
+
+__all__ = ["knee_sentence", "notes_on", "render_sweep", "sweep_chart"]
+
+
+def render_sweep(
+    result: SweepResult, title: str, parameters: Mapping[str, str], command: str
+) -> str:
+    """One HTML page about a sweep that has points: the same result gives the same text.
+
+    Measured seconds are left out, so that a repeated run gives the same page.
+    """
+    return Template(resource("sweep.html")).substitute(
+        version=escape(__version__),
+        title=escape(title),
+        css=resource("page.css"),
+        js=resource("page.js"),
+        plotly=get_plotlyjs(),
+        colours=colour_scheme(),
+        headline=_headline(result.curves),
+        lead=_lead(result),
+        charts=_charts(result.curves),
+        knees="\n".join(
+            f"<li><strong>{_name(result, curve)}</strong>: {escape(knee_sentence(curve))}.</li>"
+            for curve in result.curves
+        ),
+        tables="\n".join(
+            f"<h3>{_name(result, curve)}</h3>{_table(curve)}" for curve in result.curves
+        ),
+        notes="\n".join(f"<li>{escape(note)}.</li>" for note in notes_on(result)),
+        provenance=_provenance(result, parameters),
+        command=escape(command),
+    )
+
+
+def knee_sentence(curve: SweepCurve) -> str:
+    """Where the knee of a curve is and what that means, or why it has none."""
+    first, last, knee = curve.points[0], curve.points[-1], curve.knee
+    if len(curve.points) < 3:
+        return "no knee, as it takes at least 3 numbers of groups to see one"
+    if knee is None:
+        saved = first.relative_excess - min(point.relative_excess for point in curve.points)
+        return (
+            f"no knee, as all groups from {first.groups:,} to {last.groups:,} together save "
+            f"{_share(saved)} of what flooding wastes, and the first of them hardly more than the "
+            "last"
+        )
+    step = 10 if last.groups - knee.groups >= 10 else 1
+    more = "ten more groups save" if step == 10 else "one more group saves"
+    messages = number(step * knee.share_after * first.flooding_excess)
+    saving = (
+        f"at most {_share(step * knee.share_after)} of what flooding wastes ({messages} messages/s)"
+        if knee.share_after > 0
+        else "nothing"
+    )
+    return (
+        f"from {knee.groups:,} groups on, {more} {saving}; up to there "
+        f"{'ten' if step == 10 else 'one'} saved {_share(step * knee.share_before)}"
+    )
+
+
+def notes_on(result: SweepResult) -> list[str]:
+    """What was not planned as asked, and which points are the solver's doing."""
+    worse = sum(point.worse for point in result.points)
+    idle = sum(point.used_sessions < point.sessions for point in result.points)
+    cut_short = sum(point.cut_short for point in result.points)
+    cases = (
+        (result.capped, f"with more groups or sessions than the {result.flows:,} flows: cut to it"),
+        (result.repeated, "that repeat another: planned once"),
+        (result.skipped, "with fewer sessions than groups: skipped"),
+    )
+    notes = [f"{count:,} of {result.asked:,} combinations {what}" for count, what in cases if count]
+    if worse:
+        are = "1 point is" if worse == 1 else f"{worse:,} points are"
+        notes.append(
+            f"{are} worse than one with fewer groups: the algorithm's doing, as the plan for "
+            "fewer groups would serve just as well"
+        )
+    if idle:
+        notes.append(f"at {plural(idle, 'point')} the plan has fewer sessions than it may")
+    if cut_short:
+        notes.append(
+            f"the clock ended the search at {plural(cut_short, 'point')}: a longer budget may save "
+            "more, and a faster machine may plan otherwise"
+        )
+    return notes
+
+
+def sweep_chart(curves: Sequence[SweepCurve], highest: float) -> Chart:
+    """The curves of one pair of prices, up to the same height as those of the others."""
+    data: list[dict[str, Any]] = [_line(nth, curve) for nth, curve in enumerate(curves)]
+    knees = [
+        point
+        for curve in curves
+        for point in curve.points
+        if curve.knee and point.groups == curve.knee.groups
+    ]
+    worse = [point for curve in curves for point in curve.points if point.worse]
+    data.append(_marks("knee", knees, {"symbol": "diamond", "size": 14, "color": MISSED}))
+    cross = {"symbol": "x", "size": 11, "color": SESSION_DROPPED}
+    data.append(_marks("worse than fewer groups", worse, cross))
+    groups = sorted({point.groups for curve in curves for point in curve.points})
+    # The knee is one of plain numbers: by their logarithm it may not look like one.
+    wide = groups[-1] > 50 * groups[0]
+    layout = {
+        "height": 420,
+        "margin": {"l": 64, "r": 16, "t": 16, "b": 48},
+        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
+        "xaxis": {
+            "title": {"text": "groups"},
+            "type": "log" if wide else "linear",
+            "tickvals": groups if wide and len(groups) <= 12 else None,
+            "automargin": True,
+        },
+        "yaxis": {
+            "title": {"text": "excess, of flooding’s (Cx/Cf)"},
+            "tickformat": ".0%",
+            "range": [0, rounded(1.06 * highest) or 1],
+            "automargin": True,
+        },
+    }
+    return {"data": data, "layout": layout}
+
+
+def _line(nth: int, curve: SweepCurve) -> dict[str, Any]:
+    dash = ("solid", "dash", "dot")[nth // len(ACCENTS) % 3]
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": curve.limit.label,
+        "line": {"color": ACCENTS[nth % len(ACCENTS)], "width": 2.5, "dash": dash},
+        "marker": {"size": 7},
+        **_places(curve.points),
+    }
+
+
+def _marks(name: str, points: Sequence[SweepPoint], marker: dict[str, Any]) -> dict[str, Any]:
+    """Points to look at; the text says what their marks mean."""
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "showlegend": False,
+        "marker": marker,
+        **_places(points),
+    }
+
+
+def _places(points: Sequence[SweepPoint]) -> dict[str, Any]:
+    return {
+        "x": [point.groups for point in points],
+        "y": [rounded(point.relative_excess) for point in points],
+        "text": [f"{point.sessions:,} sessions" for point in points],
+        "hovertemplate": "%{x:,} groups, %{text}<br>Cx/Cf %{y:.4f}<extra></extra>",
+    }
+
+
+def _charts(curves: Sequence[SweepCurve]) -> str:
+    highest = max(point.relative_excess for curve in curves for point in curve.points)
+    figures = []
+    for nth, (prices, panel) in enumerate(groupby(curves, key=lambda curve: curve.prices)):
+        place = chart_box(
+            f"prices{nth}", sweep_chart([*panel], highest), "excess against the number of groups"
+        )
+        figures.append(f"<figure><h3>{_prices(prices)}</h3>{place}</figure>")
+    wide = "480px" if len(figures) in (2, 4) else "340px"
+    return f'<div class="panels" style="--least:{wide}">{"".join(figures)}</div>'
+
+
+def _table(curve: SweepCurve) -> str:
+    columns = [
+        "groups",
+        "sessions",
+        "excess, of flooding’s<br>Cx/Cf",
+        "saved, of flooding’s",
+        "excess, messages/s<br>at their prices",
+        "each added group saved<br>messages/s at their prices",
+        "<br>of flooding’s",
+    ]
+    return table(columns, [_row(curve, point) for point in curve.points])
+
+
+def _row(curve: SweepCurve, point: SweepPoint) -> list[str]:
+    groups = f"{point.groups:,}"
+    if curve.knee and point.groups == curve.knee.groups:
+        groups += ' <span class="mark">knee</span>'
+    if point.worse:
+        groups += f' <span class="note">worse than {point.compared_with:,}</span>'
+    if point.used_groups < point.groups:
+        groups += f' <span class="note">uses {point.used_groups:,}</span>'
+    width = 100 * min(max(point.relative_excess, 0.0), 1.0)
+    share = point.saved_share_per_group
+    return [
+        groups,
+        f"{point.sessions:,}",
+        f'<span class="bar"><i style="width:{width:.1f}%"></i></span>{point.relative_excess:.4f}',
+        percent(1 - point.relative_excess),
+        number(point.excess),
+        number(point.saved_per_group),
+        "–" if share is None else _share(share),
+    ]
+
+
+def _headline(curves: Sequence[SweepCurve]) -> str:
+    knees = sorted({curve.knee.groups for curve in curves if curve.knee})
+    groups = sorted({point.groups for curve in curves for point in curve.points})
+    if len(knees) > 1:
+        return (
+            f"The knee lies between {knees[0]:,} and {knees[-1]:,} groups, by sessions and prices"
+        )
+    if knees:
+        return f"The knee is at {knees[0]:,} groups: beyond, one more buys less than average"
+    if len(groups) == 1:
+        return f"Only {plural(groups[0], 'group')}: nothing to hold it against"
+    return f"No knee between {groups[0]:,} and {groups[-1]:,} groups"
+
+
+def _lead(result: SweepResult) -> str:
+    points = result.points
+    lead = (
+        f"{plural(result.flows, 'flow')} to {plural(result.receivers, 'receiver')}, planned "
+        f"{plural(len(points), 'time')} by the algorithm {escape(result.algorithm)}."
+    )
+    if _several_prices(result):
+        return lead
+    best = min(points, key=lambda point: (point.relative_excess, point.groups, point.sessions))
+    return (
+        f"{lead} At best, with {plural(best.groups, 'group')} and "
+        f"{plural(best.sessions, 'session')}, receivers waste {percent(best.relative_excess)} of "
+        "what they would with flooding."
+    )
+
+
+def _name(result: SweepResult, curve: SweepCurve) -> str:
+    prices = f", {_prices(curve.prices)}" if _several_prices(result) else ""
+    return f"{curve.limit.label}{prices}"
+
+
+def _several_prices(result: SweepResult) -> bool:
+    return len({curve.prices for curve in result.curves}) > 1
+
+
+def _prices(prices: FilteringPrices) -> str:
+    return f"α = {prices.alpha:g}, β = {prices.beta:g}"
+
+
+def _share(share: float) -> str:
+    """A share of flooding's excess, as a percentage with the digits that a single group needs."""
+    return f"{number(100 * share)}{NARROW_SPACE}%"
+
+
+def _provenance(result: SweepResult, parameters: Mapping[str, str]) -> str:
+    facts = {
+        "distributary": __version__,
+        "algorithm": result.algorithm,
+        "seed": str(result.seed),
+        "receivers": f"{result.receivers:,}",
+        "flows": f"{result.flows:,}",
+        **parameters,
+    }
+    return "\n".join(
+        f"<div><dt>{escape(key)}</dt><dd>{escape(value)}</dd></div>" for key, value in facts.items()
+    )
