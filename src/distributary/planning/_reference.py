@@ -1,4 +1,4 @@
-"""The plain twins of `_kernels.py`: the same functions, slow and obvious."""
+"""The plain twins of the kernels: the same functions, slow and obvious."""
 
 from __future__ import annotations
 
@@ -9,8 +9,14 @@ __all__ = [
     "cheapest_partition",
     "cheapest_sharing",
     "clustering_cost",
+    "descend",
+    "draw_moves",
     "kmeans_pass",
     "merge_closest",
+    "pick",
+    "prices_of_moving",
+    "regroup",
+    "two_level_cost",
 ]
 
 
@@ -115,3 +121,111 @@ def cheapest_sharing(
 def _subsets(n: int) -> Iterator[frozenset[int]]:
     for bits in range(1 << n):
         yield frozenset(g for g in range(n) if bits >> g & 1)
+
+
+def two_level_cost(
+    receivers: Sequence[set[int]],
+    weight: Sequence[int],
+    session: Sequence[int],
+    group: Sequence[int],
+    alpha: int,
+    beta: int,
+) -> int:
+    """Cw: what comes in from the groups joined, and what from the sessions subscribed to."""
+    received = clustering_cost(receivers, weight, [group[s] for s in session])
+    accepted = clustering_cost(receivers, weight, session)
+    return alpha * received + beta * accepted
+
+
+def prices_of_moving(
+    flow: int,
+    receivers: Sequence[set[int]],
+    weight: Sequence[int],
+    session: Sequence[int],
+    group: Sequence[int],
+    alpha: int,
+    beta: int,
+) -> list[int]:
+    """Cw with the flow in each of the sessions, everybody else staying where they are."""
+    prices = []
+    for s in range(len(group)):
+        moved = [s if k == flow else old for k, old in enumerate(session)]
+        prices.append(two_level_cost(receivers, weight, moved, group, alpha, beta))
+    return prices
+
+
+def pick(price: Sequence[float], stay: int, temperature: float, chance: float) -> int:
+    """One choice: at temperature 0 the cheapest, else where the chance falls in all odds."""
+    if temperature == 0:
+        return stay if price[stay] == min(price) else min(range(len(price)), key=lambda c: price[c])
+    odds = [max(0.0, 1 - (p - min(price)) / (64 * temperature)) ** 64 for p in price]
+    reached = 0.0
+    for c in range(len(price)):
+        reached += odds[c] / sum(odds)
+        if chance < reached:
+            return c
+    return stay
+
+
+def draw_moves(
+    chosen: Sequence[int],
+    receivers: Sequence[set[int]],
+    weight: Sequence[int],
+    session: Sequence[int],
+    group: Sequence[int],
+    alpha: int,
+    beta: int,
+    toll: int = 0,
+    home: Sequence[int] = (),
+) -> list[int]:
+    """Where each flow would go at temperature 0, were it alone; away from home it pays a toll."""
+    targets = []
+    for k in chosen:
+        price = prices_of_moving(k, receivers, weight, session, group, alpha, beta)
+        if home and home[k] >= 0:
+            price = [p if s == home[k] else p + toll for s, p in enumerate(price)]
+        targets.append(pick(price, session[k], 0, 0))
+    return targets
+
+
+def descend(
+    order: Sequence[int],
+    receivers: Sequence[set[int]],
+    weight: Sequence[int],
+    session: Sequence[int],
+    group: Sequence[int],
+    alpha: int,
+    beta: int,
+    toll: int = 0,
+    home: Sequence[int] = (),
+    block: int = 1,
+) -> list[int]:
+    """Move block after block of flows to where they would go; return each flow's session."""
+    session = list(session)
+    for first in range(0, len(order), block):
+        chosen = order[first : first + block]
+        targets = draw_moves(chosen, receivers, weight, session, group, alpha, beta, toll, home)
+        for k, target in zip(chosen, targets, strict=True):
+            session[k] = target
+    return session
+
+
+def regroup(
+    receivers: Sequence[set[int]],
+    weight: Sequence[int],
+    session: Sequence[int],
+    group: Sequence[int],
+    n_groups: int,
+    alpha: int,
+) -> list[int]:
+    """Move session after session to its cheapest group; return each session's group."""
+    group = list(group)
+    for s in range(len(group)):
+        if s not in session:
+            continue
+        price = []
+        for m in range(n_groups):
+            moved = [m if other == s else g for other, g in enumerate(group)]
+            price.append(two_level_cost(receivers, weight, session, moved, alpha, 0))
+        group[s] = pick(price, group[s], 0, 0)
+    return group

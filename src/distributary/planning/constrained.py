@@ -18,18 +18,21 @@ from distributary.planning.best import (
     PATIENCE,
     SHORTEST_CHAIN,
     Annealed,
+    anneal,
     sweeps_within,
 )
 from distributary.planning.guard import Guard, bundles, check_contradictions
-from distributary.planning.hierarchy import Maps, groups_first, sessions_in_groups
+from distributary.planning.hierarchy import Maps, sessions_in_groups
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.things import Things
 from distributary.planning.two_level import BITS, TwoLevel
 
 __all__ = ["best_within"]
 
-_ATTEMPTS = 12  # at a plan that holds the constraints, each from another start
-_REPAIRS = 60  # sweeps of each attempt
+_ATTEMPTS = 40  # at a plan that holds the constraints
+_SWEEPS = 80  # of annealing in each attempt
+_REPAIRS = 8  # sweeps of repair after it
+_ORDINARY = 2  # how much a receiver counts; one over its cap counts for one more each time
 _FEW_FLOWS = 16  # up to here an exhaustive search settles whether there is one
 
 
@@ -54,7 +57,7 @@ def best_within(
     n_groups = min(n_groups, max(n_bundles, int(guard.pinned.max()) + 1))
     n_sessions = max(n_sessions, n_groups)
 
-    group = _held(things, guard, n_groups, rng, prices)
+    group = _held(things, guard, n_groups, rng, budget_s / 2)
     start = sessions_in_groups(things, group, n_sessions, n_groups, rng)
     found = _anneal(things, guard, start, n_groups, rng, prices, budget_s, progress)
     maps = found.maps
@@ -109,35 +112,56 @@ def _anneal(
 
 
 def _held(
-    things: Things, guard: Guard, n_groups: int, rng: np.random.Generator, prices: FilteringPrices
+    things: Things,
+    guard: Guard,
+    n_groups: int,
+    rng: np.random.Generator,
+    budget_s: float,
 ) -> IndexArray:
-    """An assignment to groups that holds the constraints."""
-    for attempt in range(_ATTEMPTS):
-        if attempt == 0:
-            begin = groups_first(things, n_groups, n_groups, rng, prices).flow_group
-        elif attempt == 1:
-            heaviest_first = np.argsort(-guard.load, kind="stable")
-            begin = lightest_first(guard.load, heaviest_first, n_groups)
-        else:
-            begin = rng.integers(n_groups, size=len(things), dtype=np.int32)
-        group = _repaired(things, guard, begin, n_groups, rng, prices)
-        if group is not None:
+    """An assignment to groups that holds the constraints.
+
+    Each attempt anneals the flows over groups for what receivers take in, then repairs what is
+    violated. A receiver that ends up over its cap counts for more in the next attempt.
+    """
+    deadline = time.monotonic() + budget_s
+    importance = np.full(things.n_receivers, _ORDINARY)
+    begin = lightest_first(guard.load, np.argsort(-guard.load, kind="stable"), n_groups)
+    one_each = np.arange(n_groups, dtype=np.int32)
+    attempts = 0
+    while attempts < _ATTEMPTS and time.monotonic() < deadline:
+        attempts += 1
+        group, after = _repaired(things, guard, begin, n_groups, rng)
+        if not after.violated(group):
             return group
+        weighed = things.weighed(importance)
+        state = TwoLevel(weighed, Maps(group, one_each), FilteringPrices())
+        for _ in anneal(state, _SWEEPS, rng):
+            pass
+        begin = state.maps.session
+        taken = guard.loaded(things, begin, n_groups)
+        importance += taken.intake > taken.receiver_cap
     if len(things) > _FEW_FLOWS:
         raise InfeasibleError(
-            f"{_ATTEMPTS} attempts met no plan with {n_groups} groups that holds all constraints",
+            f"{attempts} attempts met no plan with {n_groups} groups that holds all constraints"
+            + _worst(after),
             proven=False,
-            remedy="loosen a cap, or allow more groups",
+            remedy="loosen a cap, allow more groups or a longer budget",
         )
-    group = _searched(things, guard, n_groups)
-    if group is None:
+    found = _searched(things, guard, n_groups)
+    if found is None:
         raise InfeasibleError(
             f"no assignment of {len(things)} flows to {n_groups} groups holds all constraints "
             "(every one was tried)",
             proven=True,
             remedy="loosen a cap, or allow more groups",
         )
-    return group
+    return found
+
+
+def _worst(guard: Guard) -> str:
+    over_groups = int((guard.group_load > guard.group_cap).sum())
+    over_receivers = int((guard.intake > guard.receiver_cap).sum())
+    return f" (in the last, {over_groups} groups and {over_receivers} receivers were over)"
 
 
 def _repaired(
@@ -146,21 +170,19 @@ def _repaired(
     begin: IndexArray,
     n_groups: int,
     rng: np.random.Generator,
-    prices: FilteringPrices,
-) -> IndexArray | None:
-    """Move flows to where the violation shrinks most, until nothing is violated."""
+) -> tuple[IndexArray, Guard]:
+    """Move flows to where the violation shrinks most, as long as it does."""
     one_each = np.arange(n_groups, dtype=np.int32)
     begin = np.where(guard.pinned >= 0, guard.pinned, begin).astype(np.int32)
-    state = TwoLevel(things, Maps(begin, one_each), prices)
+    state = TwoLevel(things, Maps(begin, one_each), FilteringPrices())
     guard = guard.loaded(things, begin, n_groups)
     for _ in range(_REPAIRS):
-        group = state.maps.session
-        if not guard.violated(group):
-            return group
+        if not guard.violated(state.maps.session):
+            break
         order = rng.permutation(len(things))
         if not repair_sweep(order, one_each, *guard.arrays, *state.arrays):
-            return None
-    return None
+            break
+    return state.maps.session, guard
 
 
 def _searched(things: Things, guard: Guard, n_groups: int) -> IndexArray | None:

@@ -45,6 +45,17 @@ class Things:
         at = np.repeat(self.offsets[chosen] - offsets[:-1], sizes) + np.arange(offsets[-1])
         return Things(self.n_receivers, offsets, self.members[at], self.weight[chosen])
 
+    def weighed(self, importance: IntArray) -> Things:
+        """Receivers counted as often as they are important: each copy is a receiver of its own."""
+        copies = importance[self.members]
+        first = np.cumsum(importance) - importance
+        owner = np.repeat(np.arange(len(self)), np.diff(self.offsets))
+        sizes = np.bincount(owner, weights=copies, minlength=len(self)).astype(np.int64)
+        at = np.arange(copies.sum()) - np.repeat(np.cumsum(copies) - copies, copies)
+        members = (np.repeat(first[self.members], copies) + at).astype(np.int32)
+        offsets = np.concatenate(([0], np.cumsum(sizes)))
+        return Things(int(importance.sum()), offsets, members, self.weight)
+
     def merged(self, cluster: IndexArray, n_clusters: int) -> Things:
         """Each cluster as one thing: its receivers are all of theirs, its rate their sum."""
         owner = np.repeat(cluster.astype(np.int64), np.diff(self.offsets))
