@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -24,12 +25,23 @@ from distributary.cli.options import (
     parse_seconds,
 )
 from distributary.cli.summary import as_json, cost_table, headline, load_table
-from distributary.files import ReadDemand, read_demand, read_labels, read_previous, write_plan
+from distributary.files import (
+    ReadDemand,
+    read_demand,
+    read_flow_sets,
+    read_labels,
+    read_pins,
+    read_previous,
+    read_receiver_caps,
+    write_plan,
+)
+from distributary.model import Constraints
 from distributary.planning import Move, moves_between
 
 __all__ = ["plan", "plan_metadata", "tell_intake"]
 
 MOVES_SHOWN = 10
+T = TypeVar("T")
 
 
 def plan(
@@ -62,6 +74,29 @@ def plan(
     max_moves: Annotated[
         int | None, typer.Option(min=0, help="With --from: the most flows that may move.")
     ] = None,
+    plan_on: Annotated[
+        Literal["mean", "peak"],
+        typer.Option("--plan-on", help="Count costs in mean rates or in the rates' peak column."),
+    ] = "mean",
+    group_cap: Annotated[
+        float | None,
+        typer.Option(help="The most a group may carry (messages/s; at the peak where known)."),
+    ] = None,
+    receiver_cap: Annotated[
+        float | None, typer.Option(help="The most any receiver may take in (messages/s).")
+    ] = None,
+    receiver_caps: Annotated[
+        Path | None, typer.Option(help="A table of receiver, rate: caps of their own.")
+    ] = None,
+    pins: Annotated[
+        Path | None, typer.Option(help="A table of flow, group: where flows must be.")
+    ] = None,
+    together: Annotated[
+        Path | None, typer.Option(help="A table of set, flow: each set shares a session.")
+    ] = None,
+    apart: Annotated[
+        Path | None, typer.Option(help="A table of set, flow: no two of a set share a group.")
+    ] = None,
     seed: Seed = 0,
     table_format: Annotated[
         Format, typer.Option("--format", help="How the plan's tables are written.")
@@ -71,7 +106,8 @@ def plan(
     """Decide which flow goes where and who joins what."""
     if (column is None) == (algorithm.lower() == "by-column"):
         raise typer.BadParameter("--column goes with --algorithm by-column, and only with it")
-    request = _request(
+    request = _asked(
+        planning.Request,
         groups=groups,
         sessions=sessions,
         algorithm=algorithm,
@@ -82,7 +118,20 @@ def plan(
         previous=None if previous is None else read_previous(previous),
         max_moves=max_moves,
     )
-    inputs = read_demand(interest, rates)
+    inputs = read_demand(interest, rates, on_peak=plan_on == "peak")
+    caps = dict.fromkeys(inputs.demand.interest.receivers, receiver_cap) if receiver_cap else {}
+    request = _asked(
+        replace,
+        request,
+        constraints=_asked(
+            Constraints,
+            group_rate=group_cap,
+            receiver_rate={**caps, **(read_receiver_caps(receiver_caps) if receiver_caps else {})},
+            pinned=read_pins(pins) if pins else {},
+            together=read_flow_sets(together) if together else (),
+            apart=read_flow_sets(apart) if apart else (),
+        ),
+    )
     if column is not None:
         labels = read_labels(rates, column, inputs.demand.interest.flows)
         request = replace(request, labels=labels)
@@ -145,9 +194,10 @@ def tell_intake(inputs: ReadDemand) -> None:
         notes.print(f"rates: {inputs.unwanted_flows:,} flows that nobody wants are left out")
 
 
-def _request(**asked: Any) -> planning.Request:
+def _asked(make: Callable[..., T], *values: Any, **asked: Any) -> T:
+    """Make a noun from options; what it does not allow is wrong usage."""
     try:
-        return planning.Request(**asked)
+        return make(*values, **asked)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 

@@ -1,5 +1,6 @@
 """Readers and writers of the tables and of plan folders."""
 
+from distributary.files.constraints import read_flow_sets, read_pins, read_receiver_caps
 from distributary.files.demand import (
     Intake,
     ReadDemand,
@@ -20,11 +21,14 @@ __all__ = [
     "StoredPlan",
     "fingerprint",
     "read_demand",
+    "read_flow_sets",
     "read_interest",
     "read_labels",
+    "read_pins",
     "read_plan",
     "read_previous",
     "read_rates",
+    "read_receiver_caps",
     "replaced_file",
     "replaced_folder",
     "write_interest",

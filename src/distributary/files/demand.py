@@ -139,12 +139,19 @@ class ReadDemand:
 
 
 def read_demand(
-    interest_path: str | os.PathLike[str], rates_path: str | os.PathLike[str]
+    interest_path: str | os.PathLike[str],
+    rates_path: str | os.PathLike[str],
+    *,
+    on_peak: bool = False,
 ) -> ReadDemand:
-    """Read both tables and put each wanted flow's rate beside it."""
+    """Read both tables and put each wanted flow's rate, or its peak rate, beside it."""
     interest, rates = read_interest(interest_path), read_rates(rates_path)
+    if on_peak and rates.value.peak is None:
+        raise input_fault(
+            rates_path, "has no column 'peak' to plan on", remedy="add one, or plan on the mean"
+        )
     try:
-        demand = Demand.of(interest.value, rates.value)
+        demand = Demand.of(interest.value, rates.value, on_peak=on_peak)
     except MissingRateError as error:
         raise MissingRateError(error.flows, path=os.fspath(rates_path)) from None
     except ValueError as error:

@@ -31,7 +31,7 @@ __all__ = ["best_within"]
 
 _ATTEMPTS = 40  # at a plan that holds the constraints
 _SWEEPS = 80  # of annealing in each attempt
-_REPAIRS = 8  # sweeps of repair after it
+_REPAIRS = 20  # sweeps of repair after it
 _ORDINARY = 2  # how much a receiver counts; one over its cap counts for one more each time
 _FEW_FLOWS = 16  # up to here an exhaustive search settles whether there is one
 

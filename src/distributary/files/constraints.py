@@ -1,0 +1,66 @@
+"""Tables of constraints: caps of receivers, pins, and sets of flows."""
+
+from __future__ import annotations
+
+import os
+from typing import TypeVar
+
+import numpy as np
+
+from distributary.files.columns import Column, Kind
+from distributary.files.faults import shown
+from distributary.files.tables import Table, read_table
+
+V = TypeVar("V")
+
+CAPS = (Column("receiver", Kind.TEXT), Column("rate", Kind.AMOUNT))
+PINS = (Column("flow", Kind.TEXT), Column("group", Kind.NUMBER))
+SETS = (Column("set", Kind.TEXT), Column("flow", Kind.TEXT))
+
+
+def read_receiver_caps(path: str | os.PathLike[str]) -> dict[str, float]:
+    """Read (receiver, rate): the most each receiver may take in, in messages per second."""
+    table = read_table(path, CAPS)
+    return _by_name(table, "receiver", table.amounts("rate").tolist())
+
+
+def read_pins(path: str | os.PathLike[str]) -> dict[str, int]:
+    """Read (flow, group): the group a flow must be in."""
+    table = read_table(path, PINS)
+    groups = table.numbers("group")
+    negative = np.flatnonzero(groups < 0)
+    if len(negative):
+        index = int(negative[0])
+        raise table.fault(
+            index,
+            f"group {groups[index]} is below 0",
+            value=int(groups[index]),
+            remedy="number the groups from 0",
+        )
+    return _by_name(table, "flow", groups.tolist())
+
+
+def read_flow_sets(path: str | os.PathLike[str]) -> tuple[frozenset[str], ...]:
+    """Read (set, flow): flows that belong together, or apart, by the name of their set."""
+    table = read_table(path, SETS)
+    set_names, set_codes = table.names("set")
+    flow_names, flow_codes = table.names("flow")
+    members: list[set[str]] = [set() for _ in set_names]
+    for code, flow in zip(set_codes, flow_codes, strict=True):
+        members[code].add(flow_names[flow])
+    return tuple(frozenset(names) for names in members)
+
+
+def _by_name(table: Table, column: str, values: list[V]) -> dict[str, V]:
+    names, codes = table.names(column)
+    found: dict[str, V] = {}
+    for index, (code, value) in enumerate(zip(codes, values, strict=True)):
+        name = names[code]
+        if found.setdefault(name, value) != value:
+            raise table.fault(
+                index,
+                f"{column} {shown(name)} has {value} here and {found[name]} before",
+                value=name,
+                remedy="give it once",
+            )
+    return found
