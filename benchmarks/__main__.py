@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import quality, speed
+from benchmarks import planner, quality, speed
 from benchmarks.measure import PAGE, provenance
 
 SECTIONS = {
@@ -12,6 +12,7 @@ SECTIONS = {
     "fig2": quality.fig2,
     "kernels": speed.kernels,
     "algorithms": speed.algorithms,
+    **planner.SECTIONS,
 }
 
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import chain, combinations, product
 from typing import NamedTuple
 
-from distributary.model import Demand, Interest, Plan
+from distributary.model import Constraints, Demand, Interest, Plan
 
 
 class PlainPlan(NamedTuple):
@@ -88,6 +88,50 @@ def problems(plan: Plan, interest: Interest) -> list[str]:
             more = f" (and {len(empty) - 1} more)" if len(empty) > 1 else ""
             found.append(f"{kind} {empty[0]} {lack}{more}")
     return found
+
+
+def broken(plan: Plan, demand: Demand, constraints: Constraints) -> list[str]:
+    """Every sentence that `broken_constraints` should say, in its order."""
+    it = plain(plan)
+    load = [Fraction(one) for one in demand.load.tolist()]
+    carried = [
+        sum(load[flow] for flow, session in it.placed if it.group_of[session] == group)
+        for group in it.groups
+    ]
+    index = {name: flow for flow, name in enumerate(plan.flows)}
+    cap = constraints.group_rate
+    found = [
+        f"group {group} carries {float(carried[group]):g}, over {cap:g}"
+        for group in it.groups
+        if cap is not None and carried[group] > cap
+    ]
+    for receiver, name in enumerate(plan.receivers):
+        takes = sum(carried[group] for group in it.groups if it.joins(receiver, group))
+        cap = constraints.receiver_rate.get(name)
+        if cap is not None and takes > cap:
+            found.append(f"receiver {name!r} takes in {float(takes):g}, over {cap:g}")
+
+    def sessions(name: str) -> set[int]:
+        return {s for f, s in it.placed if f == index.get(name)}
+
+    def groups(name: str) -> set[int]:
+        return {it.group_of[s] for s in sessions(name)}
+
+    def listed(names: frozenset[str]) -> str:
+        return ", ".join(map(repr, sorted(names)))
+
+    for name, group in constraints.pinned.items():
+        if groups(name) - {group}:
+            found.append(f"flow {name!r} is not in group {group}")
+    for names in constraints.together:
+        known = [name for name in names if name in index]
+        if any(sessions(a) != sessions(b) for a, b in combinations(known, 2)):
+            found.append(f"flows {listed(names)} are not together")
+    return found + [
+        f"flows {listed(names)} are not apart"
+        for names in constraints.apart
+        if any(groups(a) & groups(b) for a, b in combinations(names, 2))
+    ]
 
 
 # --- the price lists -----------------------------------------------------------------------------
@@ -257,3 +301,60 @@ def cheapest_cover_price(
         for taken in subsets(range(len(group_of)))
         if covers(taken, options)
     )
+
+
+def cheapest_two_level(
+    wants: Sequence[set[int]],
+    rate: Sequence[float],
+    n_sessions: int,
+    n_groups: int,
+    alpha: float,
+    beta: float,
+) -> float:
+    """Cw by trying every map of flows to sessions and every map of those to groups."""
+    least = float("inf")
+    for session in product(range(n_sessions), repeat=len(rate)):
+        carried = [
+            sum(rate[k] for k, s in enumerate(session) if s == own) for own in range(n_sessions)
+        ]
+        taken = [{session[k] for k in wanted} for wanted in wants]
+        accepted = sum(carried[s] for sessions in taken for s in sessions)
+        for group in product(range(n_groups), repeat=n_sessions):
+            joined = [{group[s] for s in sessions} for sessions in taken]
+            received = sum(
+                carried[s] for groups in joined for s in range(n_sessions) if group[s] in groups
+            )
+            least = min(least, alpha * received + beta * accepted)
+    return least
+
+
+def feasible_groups(
+    demand: Demand, constraints: Constraints, n_groups: int
+) -> Iterator[tuple[int, ...]]:
+    """Every map of flows to groups that holds the constraints and leaves no number unused.
+
+    The flows of a set in `together` share a group: then they can share a session in it.
+    """
+    flows, load = demand.interest.flows, demand.load.tolist()
+    index = {name: flow for flow, name in enumerate(flows)}
+    wants = wanted_flows(demand.interest)
+    caps = [constraints.receiver_rate.get(name, float("inf")) for name in demand.interest.receivers]
+    group_cap = float("inf") if constraints.group_rate is None else constraints.group_rate
+    for group in product(range(n_groups), repeat=len(flows)):
+        carried = [0.0] * n_groups
+        for flow, g in enumerate(group):
+            carried[g] += load[flow]
+        if (
+            set(group) == set(range(max(group) + 1))
+            and all(one <= group_cap for one in carried)
+            and all(group[index[name]] == g for name, g in constraints.pinned.items())
+            and all(len({group[index[n]] for n in names}) == 1 for names in constraints.together)
+            and all(
+                len({group[index[n]] for n in names}) == len(names) for names in constraints.apart
+            )
+            and all(
+                sum(carried[g] for g in {group[k] for k in wanted}) <= cap
+                for wanted, cap in zip(wants, caps, strict=True)
+            )
+        ):
+            yield group

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from distributary.model import Demand, IndexArray, Interest, Plan, Rates
+from distributary.model import Constraints, Demand, IndexArray, Interest, Plan, Rates
+from distributary.planning.hierarchy import Maps
 from distributary.planning.things import Things
 
 # What file formats trip over most: quotes, separators, line ends, marks and look-alikes.
@@ -49,10 +50,10 @@ def interests(draw: st.DrawFn, *, max_receivers: int = 5, max_flows: int = 6) ->
 
 @st.composite
 def rates(draw: st.DrawFn, *, max_flows: int = 6) -> Rates:
-    """Flows with any rates there are, half of the time with sizes."""
+    """Flows with any rates there are, half of the time with sizes, half of it with peaks."""
     flows = tuple(sorted(draw(st.lists(names(), min_size=1, max_size=max_flows, unique=True))))
     column = st.lists(positive_numbers(), min_size=len(flows), max_size=len(flows)).map(np.array)
-    return Rates(flows, draw(column), draw(st.none() | column))
+    return Rates(flows, draw(column), draw(st.none() | column), draw(st.none() | column))
 
 
 @st.composite
@@ -168,6 +169,85 @@ def clusterings(
         draw(st.lists(weights, min_size=n_things, max_size=n_things)),
         n_clusters,
         draw(st.lists(st.integers(0, n_clusters - 1), min_size=n_things, max_size=n_things)),
+    )
+
+
+class Hierarchy(NamedTuple):
+    """Flows in sessions in groups, in plain Python; some sessions may be empty."""
+
+    n_receivers: int
+    receivers: list[set[int]]
+    weight: list[int]
+    session: list[int]
+    n_groups: int
+    group: list[int]
+
+    @property
+    def things(self) -> Things:
+        """The flows as the kernels want them."""
+        flat = Clustering(self.n_receivers, self.receivers, self.weight, 1, [])
+        return flat.things
+
+    @property
+    def maps(self) -> Maps:
+        """The two maps as the kernels want them."""
+        return Maps(np.array(self.session, np.int32), np.array(self.group, np.int32))
+
+
+@st.composite
+def hierarchies(
+    draw: st.DrawFn,
+    *,
+    max_receivers: int = 6,
+    max_flows: int = 8,
+    max_sessions: int = 5,
+    max_groups: int = 3,
+) -> Hierarchy:
+    """Any two-level plan there is; costs, at prices up to 3, fit the bits a double holds."""
+    n_receivers = draw(st.integers(1, max_receivers))
+    members = st.sets(st.integers(0, n_receivers - 1), min_size=1)
+    receivers = draw(st.lists(members, min_size=1, max_size=max_flows))
+    n_flows = len(receivers)
+    weights = st.integers(1, 3) | st.integers(1, 2**48 // (n_receivers * n_flows))
+    n_groups = draw(st.integers(1, max_groups))
+    n_sessions = draw(st.integers(n_groups, max_sessions))
+    more = draw(
+        st.lists(
+            st.integers(0, n_groups - 1),
+            min_size=n_sessions - n_groups,
+            max_size=n_sessions - n_groups,
+        )
+    )
+    return Hierarchy(
+        n_receivers,
+        receivers,
+        draw(st.lists(weights, min_size=n_flows, max_size=n_flows)),
+        draw(st.lists(st.integers(0, n_sessions - 1), min_size=n_flows, max_size=n_flows)),
+        n_groups,
+        draw(st.permutations([*range(n_groups), *more])),
+    )
+
+
+@st.composite
+def constraints(draw: st.DrawFn, demand: Demand, *, n_groups: int) -> Constraints:
+    """Caps around what it takes to hold them, and a few flows told where or with whom to be."""
+    flows, receivers = demand.interest.flows, demand.interest.receivers
+    total = int(demand.load.sum())
+    cap = st.integers(max(1, total // n_groups - 2), total).map(float)
+    intake = st.integers(max(1, total // 2), total).map(float)
+    some = st.sets(st.sampled_from(flows), min_size=2, max_size=3).map(frozenset)
+    sets = st.just(()) | st.lists(some, max_size=2).map(tuple) if len(flows) > 1 else st.just(())
+    return Constraints(
+        group_rate=draw(st.none() | cap),
+        receiver_rate=draw(
+            st.just({}) | st.dictionaries(st.sampled_from(receivers), intake, max_size=2)
+        ),
+        pinned=draw(
+            st.just({})
+            | st.dictionaries(st.sampled_from(flows), st.integers(0, n_groups - 1), max_size=3)
+        ),
+        together=draw(sets),
+        apart=draw(sets),
     )
 
 

@@ -13,11 +13,11 @@ from distributary.planning import Annealing, Step, place_single
 from distributary.planning.hierarchy import (
     Maps,
     _equal_shares,
-    _sessions_in_groups,
     annealed,
     groups_first,
     iterative,
     sessions_first,
+    sessions_in_groups,
 )
 from distributary.planning.things import Things
 from distributary.workloads import TwoClass, two_class
@@ -90,7 +90,7 @@ def test_gf_starts_again_from_its_own_sessions_and_finds_nothing_to_do(
 ) -> None:
     things, n_sessions, n_groups = job
     maps = groups_first(*job, np.random.default_rng(seed), FilteringPrices())
-    again = _sessions_in_groups(
+    again = sessions_in_groups(
         things, maps.flow_group, n_sessions, n_groups, np.random.default_rng(seed + 1), maps
     )
     assert again.session.tolist() == maps.session.tolist()

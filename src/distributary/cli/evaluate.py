@@ -17,7 +17,7 @@ from distributary.cli.options import (
     RatesFile,
     filtering_prices,
 )
-from distributary.cli.plan import tell_intake
+from distributary.cli.plan import tell_intake, tell_unicast
 from distributary.cli.summary import as_json, cost_table, details_as_json, headline, load_table
 from distributary.errors import PlanError
 from distributary.files import read_demand, read_plan
@@ -54,5 +54,6 @@ def evaluate(
         results.print(headline(evaluation))
         results.print(cost_table(evaluation))
         results.print(load_table(evaluation))
+        tell_unicast(evaluation)
     if not evaluation.valid:
         raise PlanError(evaluation.problems, path=str(plan))

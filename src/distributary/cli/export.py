@@ -70,9 +70,9 @@ def export(
         return
     _tell_doubts(stored, wanted, format_name)
     results.print(
-        f"{len(stored.plan.flows):,} flows in {stored.plan.n_sessions:,} sessions over "
-        f"{stored.plan.n_groups:,} groups, for {FORMATS[format_name].label}: "
-        f"{', '.join(sorted(files))} in {out}",
+        f"{len(stored.plan.flows) - stored.plan.unicast_flows:,} flows in "
+        f"{stored.plan.n_sessions:,} sessions over {stored.plan.n_groups:,} groups, "
+        f"for {FORMATS[format_name].label}: {', '.join(sorted(files))} in {out}",
         markup=False,
     )
 
@@ -126,6 +126,10 @@ def _tell_doubts(stored: StoredPlan, interest: Interest, format_name: str) -> No
     inputs = stored.metadata.get("inputs")
     if not isinstance(inputs, dict) or inputs.get("interest") != fingerprint(interest):
         notes.print("the plan was made from another interest than this, which it serves too")
+    if stored.plan.unicast_flows:
+        notes.print(
+            f"{stored.plan.unicast_flows:,} of the flows go by unicast: they are left to the sender"
+        )
     if format_name == "nats" and len(stored.plan.placement_flow) > MANY_MAPPINGS:
         notes.print(
             f"nats-server searches mappings one by one: for more than {MANY_MAPPINGS:,} use "

@@ -24,7 +24,7 @@ from distributary.cli.options import (
     filtering_prices,
     parse_seconds,
 )
-from distributary.cli.summary import as_json, cost_table, headline, load_table
+from distributary.cli.summary import as_json, cost_table, headline, load_table, unicast_sentence
 from distributary.files import (
     ReadDemand,
     read_demand,
@@ -38,7 +38,7 @@ from distributary.files import (
 from distributary.model import Constraints
 from distributary.planning import Move, moves_between
 
-__all__ = ["plan", "plan_metadata", "tell_intake"]
+__all__ = ["plan", "plan_metadata", "tell_intake", "tell_unicast"]
 
 MOVES_SHOWN = 10
 T = TypeVar("T")
@@ -97,6 +97,18 @@ def plan(
     apart: Annotated[
         Path | None, typer.Option(help="A table of set, flow: no two of a set share a group.")
     ] = None,
+    unicast_receivers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Flows with so many receivers or fewer may go by unicast."),
+    ] = None,
+    unicast_links: Annotated[
+        int | None,
+        typer.Option(min=0, help="The most (receiver, flow) pairs to send by unicast."),
+    ] = None,
+    unicast_rate: Annotated[
+        float | None,
+        typer.Option(min=0, help="The most messages/s to send beyond one copy of each flow."),
+    ] = None,
     seed: Seed = 0,
     table_format: Annotated[
         Format, typer.Option("--format", help="How the plan's tables are written.")
@@ -117,9 +129,11 @@ def plan(
         budget_s=parse_seconds(budget),
         previous=None if previous is None else read_previous(previous),
         max_moves=max_moves,
+        unicast=_unicast_limits(unicast_receivers, unicast_links, unicast_rate),
     )
     inputs = read_demand(interest, rates, on_peak=plan_on == "peak")
-    caps = dict.fromkeys(inputs.demand.interest.receivers, receiver_cap) if receiver_cap else {}
+    everybody = () if receiver_cap is None else inputs.demand.interest.receivers
+    caps = dict.fromkeys(everybody, receiver_cap)
     request = _asked(
         replace,
         request,
@@ -137,12 +151,16 @@ def plan(
         request = replace(request, labels=labels)
     began = time.perf_counter()
     with shown_progress() as progress:
-        solution = planning.plan(inputs.demand, request, progress)
+        solution = _asked(planning.plan, inputs.demand, request, progress)
     seconds = time.perf_counter() - began
     evaluation = cost.evaluate(solution.plan, inputs.demand, request.prices)
     metadata = plan_metadata(request, inputs.fingerprints, evaluation, solution)
     write_plan(solution.plan, metadata, out, table_format=table_format.value)
-    moves = [] if request.previous is None else moves_between(request.previous, solution.plan)
+    moves = (
+        []
+        if request.previous is None
+        else moves_between(request.previous, solution.plan, solution.session_origin)
+    )
     if as_document:
         document = {**as_json(evaluation), **_solver_json(request, solution), "seconds": seconds}
         if request.previous is not None:
@@ -153,6 +171,7 @@ def plan(
     results.print(headline(evaluation))
     results.print(cost_table(evaluation))
     results.print(load_table(evaluation))
+    tell_unicast(evaluation)
     _tell_proof(solution)
     if request.previous is not None:
         _tell_moves(moves)
@@ -168,6 +187,9 @@ def plan_metadata(
     solution: planning.Solution,
 ) -> dict[str, Any]:
     """What `plan.json` says: enough to make the same plan again, and nothing of the moment."""
+    costs = as_json(evaluation)
+    if not evaluation.unicast_flows:
+        del costs["unicast"]
     return {
         "distributary": __version__,
         **_solver_json(request, solution),
@@ -177,9 +199,10 @@ def plan_metadata(
             "objective": request.objective,
             "alpha": request.prices.alpha,
             "beta": request.prices.beta,
+            **({} if request.unicast is None else {"unicast": asdict(request.unicast)}),
         },
         "inputs": fingerprints,
-        "costs": as_json(evaluation),
+        "costs": costs,
     }
 
 
@@ -192,6 +215,22 @@ def tell_intake(inputs: ReadDemand) -> None:
             )
     if inputs.unwanted_flows:
         notes.print(f"rates: {inputs.unwanted_flows:,} flows that nobody wants are left out")
+
+
+def tell_unicast(evaluation: cost.Evaluation) -> None:
+    """Say what goes by unicast, if anything does."""
+    if evaluation.unicast_flows:
+        results.print(unicast_sentence(evaluation))
+
+
+def _unicast_limits(
+    receivers: int | None, links: int | None, rate: float | None
+) -> planning.UnicastLimits | None:
+    if receivers is not None:
+        return _asked(planning.UnicastLimits, receivers, links, rate)
+    if links is not None or rate is not None:
+        raise typer.BadParameter("--unicast-links and --unicast-rate need --unicast-receivers")
+    return None
 
 
 def _asked(make: Callable[..., T], *values: Any, **asked: Any) -> T:

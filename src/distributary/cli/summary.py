@@ -10,7 +10,14 @@ from rich.table import Table
 from distributary.cost import Evaluation
 from distributary.model import FloatArray, IntArray
 
-__all__ = ["as_json", "cost_table", "details_as_json", "headline", "load_table"]
+__all__ = [
+    "as_json",
+    "cost_table",
+    "details_as_json",
+    "headline",
+    "load_table",
+    "unicast_sentence",
+]
 
 
 def as_json(evaluation: Evaluation) -> dict[str, Any]:
@@ -49,6 +56,13 @@ def as_json(evaluation: Evaluation) -> dict[str, Any]:
         "unicast_copies": evaluation.unicast_copies,
         "goodput": evaluation.goodput,
         "flooding_goodput": evaluation.flooding_goodput,
+        "unicast": {
+            "flows": evaluation.unicast_flows,
+            "links": evaluation.unicast_links,
+            "rate": evaluation.loads.unicast_rate,
+            "extra_rate": evaluation.loads.unicast_extra_rate,
+            "saving": evaluation.unicast_saving,
+        },
     }
 
 
@@ -91,6 +105,17 @@ def headline(evaluation: Evaluation) -> str:
         f"{evaluation.flows:,} flows to {evaluation.receivers:,} receivers in "
         f"{evaluation.sessions:,} sessions over {evaluation.groups:,} groups: "
         f"[bold]{saved:.1%} less wasted work than flooding[/]"
+    )
+
+
+def unicast_sentence(evaluation: Evaluation) -> str:
+    """What goes by unicast, what that costs the sender, and what it saves the receivers."""
+    loads = evaluation.loads
+    return (
+        f"{evaluation.unicast_flows:,} flows go by unicast over {evaluation.unicast_links:,} links "
+        f"at {_number(loads.unicast_rate)} messages/s, {_number(loads.unicast_extra_rate)} more "
+        f"than one copy each; in sessions, one by one, they would add "
+        f"{_number(evaluation.unicast_saving)} to Cx"
     )
 
 

@@ -11,6 +11,7 @@ from distributary.cost.operating import (
     operating_cost,
     plan_operating_cost,
 )
+from distributary.cost.unicast import least_added_excess, unicast_saving
 
 __all__ = [
     "ChannelCost",
@@ -25,7 +26,9 @@ __all__ = [
     "channel_cost",
     "evaluate",
     "filtering_cost",
+    "least_added_excess",
     "operating_cost",
     "plan_loads",
     "plan_operating_cost",
+    "unicast_saving",
 ]

@@ -18,7 +18,7 @@ __all__ = ["ChannelCost", "ChannelPrices", "channel_cost"]
 
 @dataclass(frozen=True, slots=True)
 class ChannelPrices:
-    """`received` (w1) per message a receiver takes in, `sent` (w2) per message sent to a group.
+    """`received` (w1) per message a receiver takes in, `sent` (w2) per message sent, each copy.
 
     Both are 1 by default, as in section 5.1: the paper's w1 = w2, times two.
     """
@@ -58,14 +58,13 @@ def channel_cost(
     prices: ChannelPrices,
     coefficients: FloatArray | None = None,
 ) -> ChannelCost:
-    """Price a plan by what is sent to its groups and received from them.
+    """Price a plan by what is sent and received: by group, and each copy sent by unicast.
 
     `coefficients[j, i]` (receivers x flows) scales what receiver j pays for flow i, as a path's
     length would; without it every receiver pays the same.
     """
-    interest, rate = demand.interest, demand.rate
+    interest, rate, loads = demand.interest, demand.rate, plan_loads(plan, demand)
     if coefficients is None:
-        loads = plan_loads(plan, demand)
         received = float(loads.received.sum())
         wanted = float(loads.wanted.sum())
         flooded = float(rate.sum()) * len(interest.receivers)
@@ -79,7 +78,7 @@ def channel_cost(
     sent_once = prices.sent * float(rate.sum())
     return ChannelCost(
         received=prices.received * received,
-        sent=prices.sent * float(rate[plan.placement_flow].sum()),
+        sent=prices.sent * (float(rate[plan.placement_flow].sum()) + loads.unicast_rate),
         lower_bound=prices.received * wanted + sent_once,
         flooding=prices.received * flooded + sent_once,
     )
@@ -89,4 +88,5 @@ def _received_with_coefficients(plan: Plan, priced: FloatArray) -> float:
     by_group = np.zeros((len(plan.receivers), plan.n_groups))
     placement_group = plan.session_group[plan.placement_session]
     np.add.at(by_group.T, placement_group, priced.T[plan.placement_flow])
-    return float(by_group[plan.group_joins()].sum())
+    unicast = priced[plan.unicast_receiver, plan.unicast_flow]
+    return float(by_group[plan.group_joins()].sum() + unicast.sum())

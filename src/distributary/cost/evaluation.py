@@ -8,6 +8,7 @@ from distributary.cost.channel import ChannelCost, ChannelPrices, channel_cost
 from distributary.cost.filtering import FilteringCost, FilteringPrices, filtering_cost
 from distributary.cost.loads import Loads, plan_loads
 from distributary.cost.operating import OperatingCost, OperatingPrices, plan_operating_cost
+from distributary.cost.unicast import unicast_saving
 from distributary.model import Demand, Plan, plan_problems
 
 __all__ = ["Evaluation", "evaluate"]
@@ -19,7 +20,9 @@ class Evaluation:
 
     `unicast_copies` is how often a sender without multicast would send each message, on average;
     `goodput` the share of what receivers take in that they asked for, under this plan and when
-    everybody receives everything.
+    everybody receives everything. `unicast_flows` are sent by unicast over `unicast_links`;
+    `unicast_saving` is what they would add to the filtering excess in sessions of this plan, each
+    priced by itself (see `cost.unicast`).
     """
 
     receivers: int
@@ -35,6 +38,9 @@ class Evaluation:
     unicast_copies: float
     goodput: float
     flooding_goodput: float
+    unicast_flows: int
+    unicast_links: int
+    unicast_saving: float
 
     @property
     def valid(self) -> bool:
@@ -50,6 +56,7 @@ def evaluate(
     operating: OperatingPrices | None = None,
 ) -> Evaluation:
     """Check a plan and price it under the three price lists."""
+    filtering = filtering or FilteringPrices()
     loads = plan_loads(plan, demand)
     wanted, sent = float(loads.wanted.sum()), float(demand.rate.sum())
     received = float(loads.received.sum())
@@ -60,11 +67,14 @@ def evaluate(
         groups=plan.n_groups,
         duplicated_flows=plan.duplicated_flows,
         problems=plan_problems(plan, demand.interest),
-        filtering=filtering_cost(plan, demand, filtering or FilteringPrices()),
+        filtering=filtering_cost(plan, demand, filtering),
         channel=channel_cost(plan, demand, channel or ChannelPrices()),
         operating=plan_operating_cost(plan, demand, operating or OperatingPrices()),
         loads=loads,
         unicast_copies=wanted / sent,
         goodput=wanted / received if received else 0.0,
         flooding_goodput=wanted / (sent * len(plan.receivers)),
+        unicast_flows=plan.unicast_flows,
+        unicast_links=loads.unicast_links,
+        unicast_saving=unicast_saving(plan, demand, filtering),
     )

@@ -17,7 +17,11 @@ class Loads:
 
     Arrays are indexed by session, group or receiver. A receiver *receives* all that its groups
     carry, *accepts* the sessions it subscribes to and *wants* what it asked for: received less
-    accepted falls to the first filter, accepted less wanted to the second.
+    accepted falls to the first filter, accepted less wanted to the second. What comes by unicast
+    is received and accepted, and passes no group and no session.
+
+    `unicast_rate` is what the sender sends by unicast, each copy counted, over `unicast_links`
+    pairs; `unicast_extra_rate` is how much of it one copy of each flow would save.
     """
 
     session_rate: FloatArray
@@ -32,6 +36,9 @@ class Loads:
     received: FloatArray
     accepted: FloatArray
     wanted: FloatArray
+    unicast_rate: float
+    unicast_extra_rate: float
+    unicast_links: int
 
 
 def plan_loads(plan: Plan, demand: Demand) -> Loads:
@@ -44,6 +51,8 @@ def plan_loads(plan: Plan, demand: Demand) -> Loads:
     session_flows = np.bincount(plan.placement_session, minlength=n_sessions)
     group_rate = _sums(plan.session_group, session_rate, n_groups)
     join_receiver, join_group = plan.group_joins()
+    unicast = _sums(plan.unicast_receiver, demand.rate[plan.unicast_flow], n_receivers)
+    copies = np.bincount(plan.unicast_flow, minlength=len(plan.flows))
     return Loads(
         session_rate=session_rate,
         session_flows=session_flows,
@@ -54,11 +63,15 @@ def plan_loads(plan: Plan, demand: Demand) -> Loads:
         group_members=np.bincount(join_group, minlength=n_groups),
         receiver_groups=np.bincount(join_receiver, minlength=n_receivers),
         receiver_sessions=np.bincount(plan.subscription_receiver, minlength=n_receivers),
-        received=_sums(join_receiver, group_rate[join_group], n_receivers),
+        received=_sums(join_receiver, group_rate[join_group], n_receivers) + unicast,
         accepted=_sums(
             plan.subscription_receiver, session_rate[plan.subscription_session], n_receivers
-        ),
+        )
+        + unicast,
         wanted=demand.wanted_rate,
+        unicast_rate=float(copies @ demand.rate),
+        unicast_extra_rate=float(np.maximum(copies - 1, 0) @ demand.rate),
+        unicast_links=len(plan.unicast_flow),
     )
 
 

@@ -89,7 +89,8 @@ def operating_cost(
 def plan_operating_cost(plan: Plan, demand: Demand, prices: OperatingPrices) -> OperatingCost:
     """Price a plan as a topic broker would: each group a cluster that all its members subscribe to.
 
-    Every topic keeps a channel without direct subscribers, which hands its events to the clusters.
+    Every topic keeps a channel of its own. It hands the events to the clusters, and to direct
+    subscribers only where the plan sends the flow by unicast.
     """
     group = plan.session_group[plan.placement_session]
     # A flow in two sessions of one group is sent there twice, and so stands in the cluster twice.
@@ -100,7 +101,7 @@ def plan_operating_cost(plan: Plan, demand: Demand, prices: OperatingPrices) -> 
     members = plan_loads(plan, demand).group_members
     return operating_cost(
         demand.rate,
-        np.zeros(len(demand.rate), np.int64),
+        np.bincount(plan.unicast_flow, minlength=len(demand.rate)),
         [
             Cluster(tuple(int(t) for t in flows), int(size))
             for flows, size in zip(topics, members, strict=True)

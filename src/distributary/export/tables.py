@@ -11,7 +11,7 @@ import pyarrow.csv
 
 from distributary.model import IndexArray, Plan
 
-__all__ = ["coded", "csv_bytes", "placement_columns", "subscription_columns"]
+__all__ = ["coded", "csv_bytes", "placement_columns", "subscription_columns", "unicast_columns"]
 
 
 def csv_bytes(columns: Mapping[str, Any]) -> bytes:
@@ -41,6 +41,14 @@ def subscription_columns(plan: Plan, copies: int = 1) -> dict[str, Any]:
     return {
         "receiver": coded(plan.receivers, np.repeat(plan.subscription_receiver, copies)),
         **_session_columns(plan, plan.subscription_session, copies),
+    }
+
+
+def unicast_columns(plan: Plan) -> dict[str, Any]:
+    """Receiver and flow of each pair sent by unicast."""
+    return {
+        "receiver": coded(plan.receivers, plan.unicast_receiver),
+        "flow": coded(plan.flows, plan.unicast_flow),
     }
 
 

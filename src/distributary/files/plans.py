@@ -1,4 +1,4 @@
-"""Plan folders: three tables and a `plan.json` that says where they came from."""
+"""Plan folders: three tables, a fourth if flows go by unicast, and `plan.json`: their origin."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from distributary.files.tables import (
     first_row,
     read_table,
 )
-from distributary.model import IndexArray, IntArray, Interest, Plan, Previous
+from distributary.model import IndexArray, IntArray, Interest, Plan, Previous, distinct
 
 FORMAT_VERSION = 1
 MANIFEST = "plan.json"
@@ -33,6 +33,7 @@ MOST_GROUPS = 1 << 24
 PLACEMENTS = (Column("flow", Kind.TEXT), Column("session", Kind.NUMBER))
 SESSIONS = (Column("session", Kind.NUMBER), Column("group", Kind.NUMBER))
 SUBSCRIPTIONS = (Column("receiver", Kind.TEXT), *SESSIONS)
+UNICAST = (Column("receiver", Kind.TEXT), Column("flow", Kind.TEXT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,7 @@ def read_plan(folder: str | os.PathLike[str], interest: Interest) -> StoredPlan:
     _check_groups_agree(subscriptions, session_group)
     placement = _pairs(placements, "flow", interest.flows, n_sessions)
     subscription = _pairs(subscriptions, "receiver", interest.receivers, n_sessions)
+    unicast = _read_unicast(folder, interest)
     plan = Plan(
         receivers=interest.receivers,
         flows=interest.flows,
@@ -98,6 +100,8 @@ def read_plan(folder: str | os.PathLike[str], interest: Interest) -> StoredPlan:
         session_group=session_group,
         subscription_receiver=subscription[0],
         subscription_session=subscription[1],
+        unicast_receiver=unicast[0],
+        unicast_flow=unicast[1],
     )
     return StoredPlan(plan, metadata)
 
@@ -126,7 +130,7 @@ def read_previous(folder: str | os.PathLike[str]) -> Previous:
 
 def _tables(plan: Plan) -> dict[str, Any]:
     subscription_group = plan.session_group[plan.subscription_session]
-    return {
+    tables = {
         "placements": pa.table(
             {
                 "flow": encoded("flow", plan.flows, plan.placement_flow),
@@ -147,6 +151,14 @@ def _tables(plan: Plan) -> dict[str, Any]:
             }
         ),
     }
+    if len(plan.unicast_flow):
+        tables["unicast"] = pa.table(
+            {
+                "receiver": encoded("receiver", plan.receivers, plan.unicast_receiver),
+                "flow": encoded("flow", plan.flows, plan.unicast_flow),
+            }
+        )
+    return tables
 
 
 def _plain_number(value: object) -> object:
@@ -205,11 +217,24 @@ def _find_table(folder: Path, name: str) -> Path:
     return found[0]
 
 
+def _read_unicast(folder: Path, interest: Interest) -> tuple[IndexArray, IndexArray]:
+    """(receiver, flow) of each row of the table, if there is one, ascending, without repeats."""
+    if not any(os.path.lexists(folder / f"unicast{ext}") for ext in EXTENSIONS):
+        return np.empty(0, np.int32), np.empty(0, np.int32)
+    table = read_table(_find_table(folder, "unicast"), UNICAST, may_be_empty=True)
+    receiver = _aligned(table, "receiver", interest.receivers)
+    keys = distinct(receiver * len(interest.flows) + _aligned(table, "flow", interest.flows))
+    return (
+        (keys // len(interest.flows)).astype(np.int32),
+        (keys % len(interest.flows)).astype(np.int32),
+    )
+
+
 def _session_groups(sessions: Table) -> IndexArray:
     """The group of each session, once they are known to be numbered 0, 1, 2, ..."""
     session, group = sessions.numbers("session"), sessions.numbers("group")
-    distinct, first = np.unique(session, return_index=True)
-    n_sessions = len(distinct)
+    numbered, first = np.unique(session, return_index=True)
+    n_sessions = len(numbered)
     index = first_row((session < 0) | (session >= n_sessions))
     if index is not None:
         raise sessions.fault(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -11,14 +11,19 @@ from distributary.model.interest import IndexArray, IntArray, Interest, distinct
 __all__ = ["Plan", "Previous", "plan_problems"]
 
 
+def _nothing() -> IndexArray:
+    return np.empty(0, np.int32)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """A mapping of flows to sessions, sessions to groups and receivers to sessions.
 
     Flows and receivers are indices into `flows` and `receivers`. Placements and subscriptions
     are pairs in ascending order. A flow may be in several sessions; a receiver joins the groups
-    of the sessions it subscribes to. Whether the plan serves everybody is `plan_problems`' to say:
-    a plan read from a file may be wrong and still has a cost.
+    of the sessions it subscribes to. The pairs of `unicast_receiver` and `unicast_flow`, ascending
+    too, are flows sent to one receiver at a time instead of in a session. Whether the plan serves
+    everybody is `plan_problems`' to say: a plan read from a file may be wrong and still has a cost.
     """
 
     receivers: tuple[str, ...]
@@ -28,6 +33,8 @@ class Plan:
     session_group: IndexArray
     subscription_receiver: IndexArray
     subscription_session: IndexArray
+    unicast_receiver: IndexArray = field(default_factory=_nothing)
+    unicast_flow: IndexArray = field(default_factory=_nothing)
 
     def __post_init__(self) -> None:
         n_sessions = len(self.session_group)
@@ -40,6 +47,13 @@ class Plan:
             self.subscription_session,
             len(self.receivers),
             n_sessions,
+        )
+        _check_pairs(
+            "unicast pair",
+            self.unicast_receiver,
+            self.unicast_flow,
+            len(self.receivers),
+            len(self.flows),
         )
         if n_sessions == 0:
             raise ValueError("a plan needs at least one session")
@@ -61,6 +75,11 @@ class Plan:
         """How many flows travel in more than one session."""
         return int((np.bincount(self.placement_flow, minlength=len(self.flows)) > 1).sum())
 
+    @property
+    def unicast_flows(self) -> int:
+        """How many flows are sent by unicast."""
+        return int((np.bincount(self.unicast_flow, minlength=len(self.flows)) > 0).sum())
+
     def group_joins(self) -> tuple[IndexArray, IndexArray]:
         """(receiver, group) pairs, ascending: who joins which group."""
         keys = distinct(
@@ -80,6 +99,8 @@ class Plan:
                 "session_group",
                 "subscription_receiver",
                 "subscription_session",
+                "unicast_receiver",
+                "unicast_flow",
             )
         )
 
@@ -108,8 +129,9 @@ class Previous:
 def plan_problems(plan: Plan, interest: Interest) -> tuple[str, ...]:
     """What is wrong with the plan, one sentence each; empty when it is valid.
 
-    A valid plan serves every wanted pair (no false exclusion), and has no session without a flow,
-    none without a subscriber, and no group without a session.
+    A valid plan serves every wanted pair (no false exclusion), sends nothing by unicast that is in
+    a session too or that nobody asked for, and has no session without a flow, none without a
+    subscriber, and no group without a session.
     """
     if plan.receivers != interest.receivers or plan.flows != interest.flows:
         raise ValueError("the plan and the interest must name the same receivers and flows")
@@ -133,11 +155,32 @@ def plan_problems(plan: Plan, interest: Interest) -> tuple[str, ...]:
         if len(empty):
             more = f" (and {len(empty) - 1:,} more)" if len(empty) > 1 else ""
             problems.append(f"{kind} {empty[0]} {lack}{more}")
-    return tuple(problems)
+    return (*problems, *_unicast_problems(plan, interest))
+
+
+def _unicast_problems(plan: Plan, interest: Interest) -> list[str]:
+    """Flows sent in both ways, and pairs that nobody asked for."""
+    if not len(plan.unicast_flow):
+        return []
+    problems = []
+    both = np.intersect1d(plan.placement_flow, plan.unicast_flow)
+    if len(both):
+        more = f" (and {len(both) - 1:,} more)" if len(both) > 1 else ""
+        problems.append(
+            f"flow {interest.flows[both[0]]!r} is both in a session and sent by unicast{more}"
+        )
+    unwanted = np.setdiff1d(_unicast_keys(plan), _wanted_keys(interest), assume_unique=True)
+    if len(unwanted):
+        receiver, flow = divmod(int(unwanted[0]), len(interest.flows))
+        problems.append(
+            f"{len(unwanted):,} pairs sent by unicast are not wanted, the first: flow "
+            f"{interest.flows[flow]!r} to receiver {interest.receivers[receiver]!r}"
+        )
+    return problems
 
 
 def _missed_pairs(plan: Plan, interest: Interest) -> IntArray:
-    """receiver * flows + flow of each wanted pair that no subscribed session carries, ascending."""
+    """receiver * flows + flow of each wanted pair that is not served, ascending."""
     flow = interest.receiver_flows.astype(np.int64)
     receiver = np.repeat(np.arange(len(interest.receivers)), np.diff(interest.receiver_offsets))
     copies = np.bincount(plan.placement_flow, minlength=len(interest.flows))
@@ -151,7 +194,19 @@ def _missed_pairs(plan: Plan, interest: Interest) -> IntArray:
     )
     heard = np.isin(receiver[pair] * plan.n_sessions + session, subscribed)
     served = np.bincount(pair[heard], minlength=interest.pairs) > 0
-    return (receiver * len(interest.flows) + flow)[~served]
+    wanted = _wanted_keys(interest)
+    return wanted[~served & ~np.isin(wanted, _unicast_keys(plan))]
+
+
+def _wanted_keys(interest: Interest) -> IntArray:
+    """receiver * flows + flow of each wanted pair, ascending."""
+    receiver = np.repeat(np.arange(len(interest.receivers)), np.diff(interest.receiver_offsets))
+    return receiver * len(interest.flows) + interest.receiver_flows
+
+
+def _unicast_keys(plan: Plan) -> IntArray:
+    """receiver * flows + flow of each pair sent by unicast, ascending."""
+    return plan.unicast_receiver.astype(np.int64) * len(plan.flows) + plan.unicast_flow
 
 
 def _check_pairs(kind: str, left: IndexArray, right: IndexArray, n_left: int, n_right: int) -> None:

@@ -1,6 +1,7 @@
 """Interest and rates in, a plan out: every solver."""
 
 from distributary.planning.hierarchy import Annealing
+from distributary.planning.hybrid import UnicastLimits, choose_unicast
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.replan import Move, moves_between
 from distributary.planning.solve import (
@@ -30,7 +31,9 @@ __all__ = [
     "Request",
     "Solution",
     "Step",
+    "UnicastLimits",
     "channel_bill",
+    "choose_unicast",
     "filtering_bill",
     "moves_between",
     "place",

@@ -132,6 +132,7 @@ def _pick(price: FloatArray, stay: int, temperature: float, chance: float, odds:
                 left -= stretch[c]
                 if left < 0:
                     return first + c
+            return first + len(stretch) - 1  # rounding: the sum was a hair more than its parts
         left -= here
     return stay
 

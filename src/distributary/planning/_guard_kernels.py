@@ -2,7 +2,8 @@
 
 The *guard* is what the constraints look at: `load` of each flow, `group_load` and `intake` (what
 each receiver takes in) as whole numbers in doubles, the two kinds of caps (infinite where there is
-none), the group a flow is pinned to (-1 where it is not) and whom it must not meet. A *violation*
+none), the group a flow is pinned to (-1 where it is not) and whom it must not meet. Groups below
+`needed` must not become empty, or a pinned one would lose its number. A *violation*
 is how far loads are over their caps, added up; a forbidden group counts as infinitely far.
 """
 
@@ -40,6 +41,7 @@ def _added_violation(
     group_cap: float,
     receiver_cap: FloatArray,
     pinned: IndexArray,
+    needed: int,
     foe_offsets: IntArray,
     foes: IndexArray,
     session: IndexArray,
@@ -57,6 +59,8 @@ def _added_violation(
     if new == old:
         return 0.0
     rate = load[k]
+    if old < needed and group_load[old] == rate:
+        return np.inf  # it would leave an empty group below a pinned one
     added = (
         _over(group_load[new] + rate, group_cap)
         - _over(group_load[new], group_cap)
@@ -118,6 +122,7 @@ def guarded_sweep(
     group_cap: float,
     receiver_cap: FloatArray,
     pinned: IndexArray,
+    needed: int,
     foe_offsets: IntArray,
     foes: IndexArray,
     offsets: IntArray,  # IN   from here on: the state, IN and OUT
@@ -154,7 +159,7 @@ def guarded_sweep(
             wants[members[at]] = 1
         added = _added_violation(
             k, new, wants, load, group_load, intake, group_cap, receiver_cap, pinned,
-            foe_offsets, foes, session, group, group_count, group_present,
+            needed, foe_offsets, foes, session, group, group_count, group_present,
         )  # fmt: skip
         if added <= 0.0:
             if new != group[session[k]]:
@@ -182,6 +187,7 @@ def repair_sweep(
     group_cap: float,
     receiver_cap: FloatArray,
     pinned: IndexArray,
+    needed: int,
     foe_offsets: IntArray,
     foes: IndexArray,
     offsets: IntArray,  # IN   from here on: the state, IN and OUT
@@ -211,7 +217,7 @@ def repair_sweep(
         # A flow where it must not be has to leave, whatever that adds elsewhere.
         if _added_violation(
             k, old, wants, load, group_load, intake, group_cap, receiver_cap, pinned,
-            foe_offsets, foes, session, group, group_count, group_present,
+            needed, foe_offsets, foes, session, group, group_count, group_present,
         ) == np.inf:  # fmt: skip
             least = np.inf
         # Where there are many groups, each sweep asks only some of them, other ones every time.
@@ -219,7 +225,7 @@ def repair_sweep(
         for m in range(i % step, len(group_load), step):
             added = _added_violation(
                 k, m, wants, load, group_load, intake, group_cap, receiver_cap, pinned,
-                foe_offsets, foes, session, group, group_count, group_present,
+                needed, foe_offsets, foes, session, group, group_count, group_present,
             )  # fmt: skip
             if added < least:
                 least, best = added, m

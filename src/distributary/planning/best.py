@@ -36,6 +36,8 @@ SAME_BEST_TO_STOP = 4  # chains that end at the same best cost: nothing more to 
 CHAINS_IN_VAIN = 10  # without a better plan, and half of all chains: nothing more to expect
 BLOCKS = 16  # of a sweep: the flows of a block are drawn side by side
 FEW_FLOWS = 2_000  # below this, threads cost more than they bring
+_FEWEST_PASSES, _SWEEPS_PER_PASS = 4, 8  # of the descent that ends a chain
+_PLENTY = 200  # sweeps; with fewer, annealing starts cooler
 PATIENCE = 1.5  # budgets after which the clock stops a run
 
 
@@ -83,7 +85,7 @@ def best(
                     break
             if lowest < state.work:
                 state = TwoLevel(things, coolest, prices)
-            state.descend()
+            state.descend(passes=max(_FEWEST_PASSES, chain // _SWEEPS_PER_PASS))
             if state.work < least:
                 found, least, met, last_better = state.maps, state.work, 0, chains
             met += state.work == least
@@ -102,9 +104,10 @@ def anneal(
     n_flows = len(state.things)
     unit = state.work / n_flows
     block = max(1, n_flows // BLOCKS)
+    hottest = HOTTEST * min(1.0, sweeps / _PLENTY) ** 0.5
     for sweep in range(sweeps):
         cooled = sweep / max(1, sweeps - 1)
-        temperature = unit * HOTTEST * (COLDEST / HOTTEST) ** cooled
+        temperature = unit * hottest * (COLDEST / hottest) ** cooled
         order, chance = rng.permutation(n_flows), rng.random(n_flows)
         state.sweep(order, chance, temperature, block, pool, threads)
         if sweep % SWEEPS_PER_REGROUP == 0:
@@ -116,7 +119,7 @@ def sweeps_within(budget_s: float, things: Things, n_sessions: int, n_groups: in
     """How many sweeps a plain machine (one core of a few years ago) does in the budget."""
     columns = n_sessions + n_groups
     nanoseconds = 50_000 + (
-        len(things) * (300 + 2.5 * columns) + len(things.members) * 0.25 * columns
+        len(things) * (100 + 2.6 * columns) + len(things.members) * 0.1 * columns
     )
     return max(1, int(min(budget_s, 1e9) * 1e9 / nanoseconds))
 

@@ -33,6 +33,7 @@ _ATTEMPTS = 40  # at a plan that holds the constraints
 _SWEEPS = 80  # of annealing in each attempt
 _REPAIRS = 20  # sweeps of repair after it
 _ORDINARY = 2  # how much a receiver counts; one over its cap counts for one more each time
+_TRIED_TO_FILL = 50  # flows, for each empty group that must not be
 _FEW_FLOWS = 16  # up to here an exhaustive search settles whether there is one
 
 
@@ -61,8 +62,8 @@ def best_within(
     start = sessions_in_groups(things, group, n_sessions, n_groups, rng)
     found = _anneal(things, guard, start, n_groups, rng, prices, budget_s, progress)
     maps = found.maps
-    _check_numbers(maps, guard, n_groups)
-    return Annealed(Maps(maps.session[bundle], maps.group).closed_up(), found.cut_short)
+    closed, _ = Maps(maps.session[bundle], maps.group).closed_up()
+    return Annealed(closed, found.cut_short)
 
 
 def _anneal(
@@ -128,9 +129,10 @@ def _held(
     begin = lightest_first(guard.load, np.argsort(-guard.load, kind="stable"), n_groups)
     one_each = np.arange(n_groups, dtype=np.int32)
     attempts = 0
-    while attempts < _ATTEMPTS and time.monotonic() < deadline:
+    while attempts == 0 or (attempts < _ATTEMPTS and time.monotonic() < deadline):
         attempts += 1
         group, after = _repaired(things, guard, begin, n_groups, rng)
+        group, after = _filled(things, after, group, n_groups)
         if not after.violated(group):
             return group
         weighed = things.weighed(importance)
@@ -185,6 +187,23 @@ def _repaired(
     return state.maps.session, guard
 
 
+def _filled(
+    things: Things, guard: Guard, group: IndexArray, n_groups: int
+) -> tuple[IndexArray, Guard]:
+    """Put a flow into each empty group below a pinned one, where one can go there harmlessly."""
+    for empty in np.flatnonzero(guard.group_load[: guard.needed] == 0):
+        crowd = np.bincount(group, minlength=n_groups)
+        free = np.flatnonzero((guard.pinned < 0) & (crowd[group] > 1))
+        for k in free[np.argsort(guard.load[free], kind="stable")][:_TRIED_TO_FILL]:
+            moved = group.copy()
+            moved[k] = empty
+            after = guard.loaded(things, moved, n_groups)
+            if (after.intake <= np.maximum(after.receiver_cap, guard.intake)).all():
+                group, guard = moved, after
+                break
+    return group, guard
+
+
 def _searched(things: Things, guard: Guard, n_groups: int) -> IndexArray | None:
     """Try every assignment that can still hold; None if there is none."""
     order = np.lexsort((np.arange(len(things)), -guard.load, guard.pinned < 0))
@@ -209,15 +228,15 @@ def _searched(things: Things, guard: Guard, n_groups: int) -> IndexArray | None:
 
     def place(depth: int) -> bool:
         if depth == len(order):
-            return True
+            return all(inside[g] for g in range(guard.needed))
         k = int(order[depth])
         tried_empty = False
         for g in range(n_groups) if guard.pinned[k] < 0 else [int(guard.pinned[k])]:
             if inside[g] & foes[k] or loads[g] + guard.load[k] > guard.group_cap:
                 continue
-            if not inside[g] and guard.pinned[k] < 0:
+            if not inside[g] and guard.pinned[k] < 0 and g >= guard.needed:
                 if tried_empty:
-                    continue  # pinned flows come first, so all empty groups are alike
+                    continue  # nobody is pinned to these, so all empty ones are alike
                 tried_empty = True
             before = members[g]
             loads[g] += float(guard.load[k])
@@ -232,16 +251,3 @@ def _searched(things: Things, guard: Guard, n_groups: int) -> IndexArray | None:
         return False
 
     return group if place(0) else None
-
-
-def _check_numbers(maps: Maps, guard: Guard, n_groups: int) -> None:
-    """A pinned group keeps its number only if every group before it is used."""
-    last = int(guard.pinned.max())
-    used = np.bincount(maps.flow_group, minlength=n_groups) > 0
-    if last >= 0 and not used[: last + 1].all():
-        gap = int(np.argmin(used[: last + 1]))
-        raise InfeasibleError(
-            f"a flow is pinned to group {last}, and nothing is left for group {gap} before it",
-            proven=False,
-            remedy="pin to smaller numbers, or allow fewer groups",
-        )

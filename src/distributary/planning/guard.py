@@ -46,9 +46,15 @@ class Guard:
             self.group_cap,
             self.receiver_cap,
             self.pinned,
+            self.needed,
             self.foe_offsets,
             self.foes,
         )
+
+    @property
+    def needed(self) -> int:
+        """How many groups must be in use so that the pinned ones keep their numbers."""
+        return int(self.pinned.max()) + 1
 
     def loaded(self, things: Things, group_of: IndexArray, n_groups: int) -> Guard:
         """The same guard with the loads that an assignment to groups makes."""
@@ -75,6 +81,7 @@ class Guard:
             or (self.intake > self.receiver_cap).any()
             or ((self.pinned >= 0) & (self.pinned != group_of)).any()
             or (group_of[foe_of] == group_of[self.foes]).any()
+            or (self.group_load[: self.needed] == 0).any()
         )
 
     @classmethod
@@ -162,6 +169,14 @@ def check_contradictions(demand: Demand, constraints: Constraints, n_groups: int
                     f"flows {other[0]!r} and {name!r} must be together, and are pinned to groups "
                     f"{other[1]} and {group}"
                 )
+    if pinned:
+        name, last = max(pinned.values(), key=lambda pin: pin[1])
+        groups_filled = len({group for _, group in pinned.values()})
+        if groups_filled + len(np.unique(bundle)) - len(pinned) <= last:
+            _refuse(
+                f"flow {name!r} is pinned to group {last}, and there are too few other flows to "
+                f"fill the groups before group {last}"
+            )
     for names in constraints.apart:
         apart = [index[name] for name in sorted(names) if name in index]
         who = f"flows {', '.join(map(repr, sorted(names)))} must be apart"

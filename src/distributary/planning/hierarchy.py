@@ -47,11 +47,14 @@ class Maps:
         group, _ = _by_first_use(self.group[used])
         return Maps(session, group)
 
-    def closed_up(self) -> Maps:
-        """The same maps without empty sessions and groups; the others keep their order."""
-        used, session = np.unique(self.session, return_inverse=True)
-        group = np.unique(self.group[used], return_inverse=True)[1]
-        return Maps(session.astype(np.int32), group.astype(np.int32))
+    def closed_up(self) -> tuple[Maps, IntArray]:
+        """The same maps without empty sessions and groups; the last ones move into the gaps.
+
+        Also returns the number that each session had before.
+        """
+        session, before = _gaps_filled(self.session, len(self.group))
+        group, _ = _gaps_filled(self.group[before], int(self.group.max()) + 1)
+        return Maps(session, group), before
 
     def work(self, things: Things, prices: FilteringPrices) -> float:
         """Cw in the whole-number rates of `things`: exact parts, weighed at the end."""
@@ -243,6 +246,17 @@ def _equal_shares(n_sessions: int, flows: IntArray) -> IntArray:
     more = np.flatnonzero(flows > level)[: total - int(share.sum())]
     share[more] += 1
     return share
+
+
+def _gaps_filled(labels: IndexArray, n_labels: int) -> tuple[IndexArray, IntArray]:
+    """Renumber labels without gaps, changing few; also return the old label of each new one."""
+    used = np.bincount(labels, minlength=n_labels) > 0
+    n_used = int(used.sum())
+    old = np.arange(n_used)
+    old[~used[:n_used]] = np.flatnonzero(used[n_used:]) + n_used
+    renumbered = np.zeros(n_labels, np.int32)
+    renumbered[old] = np.arange(n_used, dtype=np.int32)
+    return renumbered[labels], old
 
 
 def _by_first_use(labels: IndexArray) -> tuple[IndexArray, IntArray]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from distributary.cost import FilteringPrices
-from distributary.model import IndexArray, Interest, Plan, Previous
+from distributary.model import IndexArray, IntArray, Interest, Plan, Previous
 from distributary.planning.hierarchy import Maps
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.things import Things
@@ -88,7 +88,7 @@ def replan(
     state = TwoLevel(things, best, prices)
     _spend(state, home, max_moves - _away(best, home))
     progress(Step("re-planning", _TOLLS, _TOLLS, state.work))
-    return state.maps
+    return _nobody_moved_out(state.maps, home, things)
 
 
 def _spend(state: TwoLevel, home: IndexArray, moves_left: int) -> None:
@@ -108,14 +108,34 @@ def _away(maps: Maps, home: IndexArray) -> int:
     return int(((maps.session != home) & (home >= 0)).sum())
 
 
-def moves_between(previous: Previous, plan: Plan) -> list[Move]:
-    """Which flows travel elsewhere than before, in order of name."""
+def _nobody_moved_out(maps: Maps, home: IndexArray, things: Things) -> Maps:
+    """The maps with a flow called back to each session that all of its flows had left.
+
+    An empty session would have to go, and another take its number.
+    """
+    session = maps.session.copy()
+    left = np.setdiff1d(home[home >= 0], session)
+    for empty in left:
+        own = np.flatnonzero(home == empty)
+        session[own[np.argmin(things.weight[own])]] = empty
+    return Maps(session, maps.group)
+
+
+def moves_between(
+    previous: Previous, plan: Plan, session_origin: IntArray | None = None
+) -> list[Move]:
+    """Which flows are new or travel elsewhere than before, in order of name.
+
+    `session_origin` says which session of before each one is, where one that vanished with its
+    last flow left its number to another: that is no move.
+    """
     moves = []
     for flow, session in zip(plan.placement_flow, plan.placement_session, strict=True):
         name = plan.flows[flow]
-        after = (int(session), int(plan.session_group[session]))
         old = previous.session_of.get(name)
         before = None if old is None else (old, int(previous.session_group[old]))
-        if before != after:
+        after = (int(session), int(plan.session_group[session]))
+        stayed = before == after if session_origin is None else old == session_origin[session]
+        if not stayed:
             moves.append(Move(name, before, after))
     return moves

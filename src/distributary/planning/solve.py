@@ -9,8 +9,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from distributary.cost import ChannelPrices, FilteringPrices, channel_cost
-from distributary.model import Constraints, Demand, IndexArray, Plan, Previous, distinct
+from distributary.cost import ChannelPrices, FilteringPrices, channel_cost, filtering_cost
+from distributary.model import Constraints, Demand, IndexArray, IntArray, Plan, Previous, distinct
 from distributary.planning.balancing import balanced, scattered
 from distributary.planning.best import best
 from distributary.planning.constrained import best_within
@@ -22,6 +22,7 @@ from distributary.planning.hierarchy import (
     iterative,
     sessions_first,
 )
+from distributary.planning.hybrid import UnicastLimits, hybrid
 from distributary.planning.kmeans import kmeans, random_start
 from distributary.planning.merging import flow_merge, user_merge
 from distributary.planning.optimal import MOST_GROUPS_TO_SHARE, Optimum, optimal, optimal_shared
@@ -47,7 +48,8 @@ class Request:
     plans go by. `budget_s` is how long `best` may search, and the exact algorithms, which prove
     their plan if they end in time; the others run to their own end. `labels` is what `by-column`
     goes by: one for each wanted flow. With `previous`, `best` improves that plan, and with
-    `max_moves` it moves no more than so many flows; it also keeps to `constraints`.
+    `max_moves` it moves no more than so many flows; it also keeps to `constraints`. With `unicast`,
+    flows with few receivers may go by unicast: the algorithm then runs twice.
     """
 
     groups: int
@@ -61,6 +63,7 @@ class Request:
     previous: Previous | None = None
     max_moves: int | None = None
     constraints: Constraints = field(default_factory=Constraints)
+    unicast: UnicastLimits | None = None
 
     def __post_init__(self) -> None:
         if self.groups < 1:
@@ -86,6 +89,13 @@ class Request:
             raise ValueError(
                 f"no algorithm is called {self.algorithm!r}; there are {', '.join(ALGORITHMS)}"
             )
+        if self.unicast is not None:
+            if self.constraints or self.previous is not None:
+                raise ValueError("unicast goes neither with constraints nor with a plan to improve")
+            if self.solver.name in _DUPLICATING:
+                raise ValueError(
+                    f"unicast needs each flow in one session: not so with {self.solver.name}"
+                )
 
     @property
     def weights(self) -> FilteringPrices:
@@ -104,13 +114,15 @@ class Solution:
 
     `channel_lower_bound` is a bound on the channel cost of any plan of the same kind; `proven`
     says that the plan reaches it. `cut_short` says that the clock ended the search: on a faster
-    machine the same seed would give another plan.
+    machine the same seed would give another plan. `session_origin` is the number that each session
+    had in the plan that was improved.
     """
 
     plan: Plan
     channel_lower_bound: float | None = None
     proven: bool = False
     cut_short: bool = False
+    session_origin: IntArray | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +141,38 @@ class Algorithm:
 
 def plan(demand: Demand, request: Request, progress: Progress = silent) -> Solution:
     """Decide which flow travels where and who subscribes to what."""
+    if request.unicast is not None:
+        return _hybrid(demand, request, request.unicast, progress)
     return request.solver.solve(demand, request, progress)
+
+
+def _hybrid(
+    demand: Demand, request: Request, limits: UnicastLimits, progress: Progress
+) -> Solution:
+    """Some flows by unicast; the proofs of exact algorithms do not cover that and are dropped."""
+    solutions: list[Solution] = []
+
+    def solve(rest: Demand) -> Plan:
+        asked = replace(request, labels=_labels_of(rest, demand, request.labels))
+        solutions.append(request.solver.solve(rest, asked, progress))
+        return solutions[-1].plan
+
+    def price(plan: Plan) -> float:
+        if request.objective == "filtering":
+            return filtering_cost(plan, demand, request.prices).work
+        return channel_cost(plan, demand, ChannelPrices()).cost
+
+    sent_price = 0.0 if request.objective == "filtering" else ChannelPrices().sent
+    found = hybrid(demand, limits, solve, price, request.weights, sent_price)
+    return Solution(found, cut_short=any(solution.cut_short for solution in solutions))
+
+
+def _labels_of(rest: Demand, demand: Demand, labels: Sequence[str] | None) -> Sequence[str] | None:
+    """The labels of the flows that are left."""
+    if labels is None or len(labels) != len(demand.rate):
+        return labels
+    label = dict(zip(demand.interest.flows, labels, strict=True))
+    return [label[flow] for flow in rest.interest.flows]
 
 
 def _flat(demand: Demand, group: IndexArray) -> Solution:
@@ -240,6 +283,9 @@ def _best(demand: Demand, request: Request, progress: Progress) -> Solution:
     if request.previous is None:
         found = best(things, sessions, groups, rng, prices, budget_s, told)
         return replace(_placed(demand, found.maps), cut_short=found.cut_short)
+    known = len(request.previous.session_group), int(request.previous.session_group.max()) + 1
+    sessions = min(request.sessions or request.groups, max(len(things), known[0]))
+    groups = min(request.groups, sessions)
     start, home = start_maps(request.previous, demand.interest, sessions, groups)
     if request.max_moves is None:
         start = settled(things, start, home, prices)
@@ -247,8 +293,9 @@ def _best(demand: Demand, request: Request, progress: Progress) -> Solution:
         maps = found.maps
     else:
         maps = replan(things, start, home, prices, request.max_moves, told)
-    maps = maps.closed_up()
-    return Solution(place_single(demand, maps.session, maps.group))
+    maps, origin = maps.closed_up()
+    placed = place_single(demand, maps.session, maps.group)
+    return Solution(placed, session_origin=origin)
 
 
 def _two_level(solver: Callable[..., Maps]) -> Callable[[Demand, Request, Progress], Solution]:
@@ -314,6 +361,8 @@ _ALL = (
     Algorithm("iterative", "IT", _two_level(iterative)),
     Algorithm("annealed", "RRA", _two_level(annealed)),
 )
+
+_DUPLICATING = ("user-merge", "optimal-shared")  # they may put a flow in several sessions
 
 ALGORITHMS: Mapping[str, Algorithm] = {algorithm.name: algorithm for algorithm in _ALL}
 _BY_ANY_NAME = {**ALGORITHMS, **{a.acronym.lower(): a for a in _ALL if a.acronym}}

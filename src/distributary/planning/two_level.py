@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Executor
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
 import numpy as np
@@ -113,14 +113,16 @@ class TwoLevel:
         """Redraw every session's group; return how many moved."""
         return int(regroup(chance, self.prices.alpha, temperature, *self._state))
 
-    def descend(self, toll: float = 0.0, home: IndexArray | None = None) -> None:
-        """Move flows and sessions as long as any single move lowers the cost.
+    def descend(
+        self, toll: float = 0.0, home: IndexArray | None = None, passes: int | None = None
+    ) -> None:
+        """Move flows and sessions as long as any single move lowers the cost, or so many passes.
 
         With a home for each flow, being elsewhere costs a toll and groups stay as they are.
         """
         everybody = np.arange(len(self.things))
         still = np.zeros(len(self._group))
-        while True:
+        for _ in count() if passes is None else range(passes):
             moved = self.descend_once(everybody, toll, home)
             if home is None:
                 moved += self.regroup(still, 0.0)

@@ -15,7 +15,7 @@ __all__ = ["Deliveries", "Wasted", "delivered_share", "plan_deliveries", "wasted
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Deliveries:
-    """Which wanted pairs are served, and by which sessions.
+    """Which wanted pairs are served, in sessions or by unicast, and by which sessions.
 
     `pair_served[p]` says whether the p-th pair of `interest.flow_receivers` is served;
     `placement_audience[p]` how many subscribers of a placement's session want its flow;
@@ -42,7 +42,7 @@ class Wasted:
 
 
 def plan_deliveries(plan: Plan, demand: Demand) -> Deliveries:
-    """Follow each wanted pair to the sessions that can serve it."""
+    """Follow each wanted pair to the sessions that can serve it, or to its unicast link."""
     interest = demand.interest
     flow, receiver = interest.pair_flows(), interest.flow_receivers
     copies = np.bincount(plan.placement_flow, minlength=len(interest.flows))
@@ -53,6 +53,10 @@ def plan_deliveries(plan: Plan, demand: Demand) -> Deliveries:
     placement = first[flow[pair]] + nth
     heard = _subscribed(plan, receiver[pair], plan.placement_session[placement])
     served = np.bincount(pair[heard], minlength=interest.pairs) > 0
+    served |= np.isin(
+        receiver.astype(np.int64) * len(plan.flows) + flow,
+        plan.unicast_receiver.astype(np.int64) * len(plan.flows) + plan.unicast_flow,
+    )
     return Deliveries(
         pair_served=served,
         placement_audience=np.bincount(placement[heard], minlength=len(plan.placement_flow)),

@@ -109,8 +109,11 @@ def colour_scheme() -> str:
 
 def _lead(report: Report, deliveries: Deliveries) -> str:
     evaluation = report.evaluation
+    by_unicast = evaluation.unicast_flows
+    unicast = f"sends {plural(by_unicast, 'flow')} by unicast and " if by_unicast else ""
+    others = "the others" if by_unicast else "the flows"
     return (
-        f"The {escape(report.algorithm)} plan puts the flows into "
+        f"The {escape(report.algorithm)} plan {unicast}puts {others} into "
         f"{plural(evaluation.sessions, 'session')} and those into "
         f"{plural(evaluation.groups, 'group')}. "
         f"Of what receivers take in, {percent(delivered_share(evaluation.loads, deliveries))} is "

@@ -47,7 +47,7 @@ class Compared:
             relative_excess=evaluation.filtering.relative_excess,
             work=evaluation.filtering.work,
             channel_cost=evaluation.channel.cost,
-            sent_rate=float(evaluation.loads.session_rate.sum()),
+            sent_rate=float(evaluation.loads.session_rate.sum()) + evaluation.loads.unicast_rate,
             seconds=seconds,
             chosen=chosen,
         )

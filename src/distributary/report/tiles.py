@@ -14,6 +14,7 @@ def tiles(report: Report, deliveries: Deliveries) -> str:
     evaluation, demand = report.evaluation, report.demand
     loads, filtering = evaluation.loads, evaluation.filtering
     sent_once = float(demand.rate.sum())
+    sent = float(loads.session_rate.sum()) + loads.unicast_rate
     worst = int(loads.received.argmax())
     problems = len(evaluation.problems)
     complete = bool(deliveries.pair_served.all())
@@ -33,7 +34,7 @@ def tiles(report: Report, deliveries: Deliveries) -> str:
             ),
             _tile(
                 "Sender’s copies",
-                number(float(loads.session_rate.sum()) / sent_once),
+                number(sent / sent_once),
                 f"of each message; {number(evaluation.unicast_copies)} with unicast",
             ),
             _tile(

@@ -14,6 +14,7 @@ from distributary.export.tables import (
     csv_bytes,
     placement_columns,
     subscription_columns,
+    unicast_columns,
 )
 from distributary.model import IndexArray, Plan
 
@@ -21,18 +22,29 @@ __all__ = ["csv_files"]
 
 
 def csv_files(plan: Plan, network: Network) -> dict[str, bytes]:
-    """`flows.csv`, `subscriptions.csv` and `groups.csv`: one row per line (A, or A and B)."""
+    """`flows.csv`, `subscriptions.csv` and `groups.csv`: one row per line (A, or A and B).
+
+    Where flows go by unicast, `unicast.csv` has their receivers: it is for the sender to reach
+    them.
+    """
     n_lines, addresses = len(network.lines), network.addresses(plan.n_groups)
     ends = {
         "flows": (placement_columns(plan, n_lines), plan.placement_session),
         "subscriptions": (subscription_columns(plan, n_lines), plan.subscription_session),
     }
-    return {
-        f"{name}.csv": csv_bytes(
-            {**columns, **_place_columns(plan.session_group[session], addresses, network)}
-        )
-        for name, (columns, session) in ends.items()
-    } | {"groups.csv": _groups(addresses, network)}
+    unicast = {}
+    if len(plan.unicast_flow):
+        unicast["unicast.csv"] = csv_bytes(unicast_columns(plan))
+    return (
+        unicast
+        | {
+            f"{name}.csv": csv_bytes(
+                {**columns, **_place_columns(plan.session_group[session], addresses, network)}
+            )
+            for name, (columns, session) in ends.items()
+        }
+        | {"groups.csv": _groups(addresses, network)}
+    )
 
 
 def _place_columns(

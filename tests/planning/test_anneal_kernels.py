@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+from itertools import accumulate
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from distributary.cost import FilteringPrices
+from distributary.planning import _reference as reference
+from distributary.planning._anneal_kernels import (
+    _pick,
+    apply_moves,
+    descend,
+    draw_moves,
+    regroup,
+    sweep_blocks,
+)
+from distributary.planning.two_level import TwoLevel
+from tests.strategies import Hierarchy, hierarchies
+
+PRICES = st.integers(0, 3)
+TOLLS = st.integers(0, 9) | st.integers(0, 2**40)
+
+
+def state_of(drawn: Hierarchy) -> TwoLevel:
+    return TwoLevel(drawn.things, drawn.maps, FilteringPrices())
+
+
+def flows_of(data: st.DataObject, drawn: Hierarchy) -> list[int]:
+    """Some of the flows in any order, perhaps one of them twice."""
+    return data.draw(st.lists(st.integers(0, len(drawn.weight) - 1), max_size=12))
+
+
+def homes_of(data: st.DataObject, drawn: Hierarchy) -> list[int]:
+    n = len(drawn.weight)
+    return data.draw(st.lists(st.integers(-1, len(drawn.group) - 1), min_size=n, max_size=n))
+
+
+def plain(drawn: Hierarchy) -> tuple[list[set[int]], list[int], list[int], list[int]]:
+    return drawn.receivers, drawn.weight, drawn.session, drawn.group
+
+
+def sessions(state: TwoLevel) -> list[int]:
+    return state.maps.session.tolist()
+
+
+@given(data=st.data(), drawn=hierarchies(), alpha=PRICES, beta=PRICES, toll=TOLLS)
+def test_a_draw_at_temperature_0_takes_what_recomputing_says_is_cheapest(
+    data: st.DataObject, drawn: Hierarchy, alpha: int, beta: int, toll: int
+) -> None:
+    chosen, home = flows_of(data, drawn), homes_of(data, drawn)
+    state = state_of(drawn)
+    target = np.full(len(chosen), -7, np.int32)
+    draw_moves(
+        np.array(chosen, np.int64), np.zeros(len(chosen)), float(alpha), float(beta), 0.0,
+        float(toll), np.array(home, np.int32), *state.arrays, target,
+    )  # fmt: skip
+    assert target.tolist() == reference.draw_moves(chosen, *plain(drawn), alpha, beta, toll, home)
+    assert sessions(state) == drawn.session
+
+
+@given(data=st.data(), drawn=hierarchies(), alpha=PRICES, beta=PRICES, toll=TOLLS)
+def test_a_descent_does_what_its_plain_twin_does(
+    data: st.DataObject, drawn: Hierarchy, alpha: int, beta: int, toll: int
+) -> None:
+    order, home = flows_of(data, drawn), homes_of(data, drawn)
+    state = state_of(drawn)
+    moved = descend(
+        np.array(order, np.int64), float(alpha), float(beta), float(toll),
+        np.array(home, np.int32), *state.arrays,
+    )  # fmt: skip
+    after = reference.descend(order, *plain(drawn), alpha, beta, toll, home)
+    assert sessions(state) == after
+    assert moved >= sum(a != b for a, b in zip(after, drawn.session, strict=True))
+
+
+@given(data=st.data(), drawn=hierarchies(), alpha=PRICES, beta=PRICES, block=st.integers(1, 9))
+def test_a_sweep_at_temperature_0_moves_block_after_block_like_its_plain_twin(
+    data: st.DataObject, drawn: Hierarchy, alpha: int, beta: int, block: int
+) -> None:
+    order = data.draw(st.permutations(range(len(drawn.weight))))
+    state = state_of(drawn)
+    nowhere = np.full(len(order), -1, np.int32)
+    sweep_blocks(
+        np.array(order, np.int64), np.zeros(len(order)), float(alpha), float(beta), 0.0, block,
+        nowhere, *state.arrays,
+    )  # fmt: skip
+    assert sessions(state) == reference.descend(order, *plain(drawn), alpha, beta, block=block)
+
+
+@given(drawn=hierarchies(), alpha=PRICES)
+def test_regrouping_at_temperature_0_does_what_its_plain_twin_does(
+    drawn: Hierarchy, alpha: int
+) -> None:
+    state = state_of(drawn)
+    moved = regroup(np.zeros(len(drawn.group)), float(alpha), 0.0, *state.arrays)
+    after = reference.regroup(*plain(drawn), drawn.n_groups, alpha)
+    assert state.maps.group.tolist() == after
+    assert moved == sum(a != b for a, b in zip(after, drawn.group, strict=True))
+
+
+@given(data=st.data(), drawn=hierarchies())
+def test_moves_put_every_flow_at_its_target_and_are_counted(
+    data: st.DataObject, drawn: Hierarchy
+) -> None:
+    chosen = flows_of(data, drawn)
+    target = data.draw(
+        st.lists(st.integers(0, len(drawn.group) - 1), min_size=len(chosen), max_size=len(chosen))
+    )
+    state = state_of(drawn)
+    moved = apply_moves(np.array(chosen, np.int64), np.array(target, np.int32), *state.arrays)
+    expected, changes = list(drawn.session), 0
+    for k, s in zip(chosen, target, strict=True):
+        changes += expected[k] != s
+        expected[k] = s
+    assert (sessions(state), moved) == (expected, changes)
+
+
+# --- the odds ------------------------------------------------------------------------------------
+
+CHANCES = st.floats(0, 1, exclude_max=True)
+
+
+def pick(price: list[float], stay: int, temperature: float, chance: float) -> int:
+    prices = np.array(price, np.float64)
+    return int(_pick(prices, stay, temperature, chance, np.zeros(len(price))))
+
+
+@st.composite
+def choices(draw: st.DrawFn) -> tuple[list[float], int]:
+    """Prices, few or more than are added up at once, and the present choice."""
+    n = draw(st.integers(1, 6) | st.sampled_from([63, 64, 65, 130]))
+    price = draw(st.lists(st.integers(0, 40).map(float), min_size=n, max_size=n))
+    return price, draw(st.integers(0, n - 1))
+
+
+@given(drawn=choices(), temperature=st.floats(0.05, 100), chance=CHANCES)
+def test_a_choice_follows_the_cumulative_odds(
+    drawn: tuple[list[float], int], temperature: float, chance: float
+) -> None:
+    price, stay = drawn
+    least = min(price)
+    odds = [max(0.0, 1 - (p - least) / (64 * temperature)) ** 64 for p in price]
+    bounds = [reached / sum(odds) for reached in accumulate(odds)]
+    assume(all(abs(chance - bound) > 1e-9 for bound in bounds))
+    assert pick(price, stay, temperature, chance) == reference.pick(
+        price, stay, temperature, chance
+    )
+
+
+@given(drawn=choices(), temperature=st.floats(1e-6, 100))
+def test_the_odds_come_close_to_the_exponential(
+    drawn: tuple[list[float], int], temperature: float
+) -> None:
+    price, stay = drawn
+    least = min(price)
+    odds = np.exp((least - np.array(price)) / temperature)
+    chances = (np.arange(200) + 0.5) / 200
+    found = [pick(price, stay, temperature, chance) for chance in chances]
+    expected = np.searchsorted(np.cumsum(odds) / odds.sum(), chances, side="right")
+    # (1 - x/64)^64 is below exp(-x) by 0.5 % of the cheapest's odds at most.
+    dearest = float(np.array(price)[found].max()) - least
+    assert dearest <= 64 * temperature
+    if len(price) <= 6:
+        for c in range(len(price)):
+            here, there = found.count(c) / 200, float((expected == c).mean())
+            assert here == pytest.approx(there, abs=0.03)
+
+
+@given(drawn=choices())
+def test_when_it_is_hot_every_choice_is_possible(drawn: tuple[list[float], int]) -> None:
+    price, stay = drawn
+    n = len(price)
+    assert [pick(price, stay, 1e9, (c + 0.5) / n) for c in range(n)] == list(range(n))
+
+
+@given(drawn=choices(), chance=CHANCES)
+def test_at_temperature_0_the_cheapest_is_taken_whatever_the_chance(
+    drawn: tuple[list[float], int], chance: float
+) -> None:
+    price, stay = drawn
+    picked = pick(price, stay, 0.0, chance)
+    assert price[picked] == min(price)
+    if price[stay] == min(price):
+        assert picked == stay
+    else:
+        assert picked == price.index(min(price))
+
+
+@given(drawn=choices(), chance=CHANCES)
+def test_when_it_is_all_but_cold_only_the_cheapest_are_possible(
+    drawn: tuple[list[float], int], chance: float
+) -> None:
+    price, stay = drawn
+    assert price[pick(price, stay, 1e-3, chance)] == min(price)

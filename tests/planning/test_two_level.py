@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distributary.cost import FilteringPrices
+from distributary.planning import _reference as reference
+from distributary.planning._anneal_kernels import apply_moves, two_level_counts
+from distributary.planning.hierarchy import Maps
+from distributary.planning.two_level import TwoLevel
+from tests.strategies import Hierarchy, hierarchies
+
+prices_of_any_kind = st.builds(
+    FilteringPrices,
+    st.integers(0, 3).map(float) | st.floats(0.01, 50),
+    st.integers(1, 3).map(float) | st.floats(0.01, 50),
+)
+Change = Callable[[TwoLevel], object]
+
+
+def counts(things: object, maps: Maps, n_groups: int) -> list[np.ndarray]:
+    """The arrays of a state, counted from scratch into arrays full of rubbish."""
+    n_receivers, n_sessions = things.n_receivers, len(maps.group)  # type: ignore[attr-defined]
+    arrays = [
+        np.full((n_receivers, n_sessions), 77, np.int32),
+        np.full((n_receivers, n_sessions), 77, np.uint8),
+        np.full(n_sessions, 77.0),
+        np.full(n_sessions, 77.0),
+        np.full((n_receivers, n_groups), 77, np.int32),
+        np.full((n_receivers, n_groups), 77, np.uint8),
+        np.full(n_groups, 77.0),
+        np.full(n_groups, 77.0),
+    ]
+    two_level_counts(
+        things.offsets, things.members, things.weight.astype(float),  # type: ignore[attr-defined]
+        maps.session, maps.group, *arrays,
+    )  # fmt: skip
+    return arrays
+
+
+def assert_in_step(state: TwoLevel, n_groups: int) -> None:
+    kept = state.arrays[5:]
+    for one, recounted in zip(kept, counts(state.things, state.maps, n_groups), strict=True):
+        assert one.tolist() == recounted.tolist()
+    assert state.work == state.maps.work(state.things, state.prices)
+
+
+@given(drawn=hierarchies())
+def test_counts_from_scratch_are_those_of_plain_sets(drawn: Hierarchy) -> None:
+    arrays = counts(drawn.things, drawn.maps, drawn.n_groups)
+    flow_group = [drawn.group[s] for s in drawn.session]
+    for at, owner, n in (
+        (0, drawn.session, len(drawn.group)),
+        (4, flow_group, drawn.n_groups),
+    ):
+        count, present, audience, total = arrays[at : at + 4]
+        for c in range(n):
+            flows = [k for k, own in enumerate(owner) if own == c]
+            copies = [sum(j in drawn.receivers[k] for k in flows) for j in range(drawn.n_receivers)]
+            assert count[:, c].tolist() == copies
+            assert present[:, c].tolist() == [int(copy > 0) for copy in copies]
+            assert audience[c] == sum(copy > 0 for copy in copies)
+            assert total[c] == sum(drawn.weight[k] for k in flows)
+
+
+@st.composite
+def changes(draw: st.DrawFn, drawn: Hierarchy) -> Change:
+    """One way to change a state, as a function of it."""
+    n_flows, n_sessions = len(drawn.weight), len(drawn.group)
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    heat = draw(st.sampled_from([0.0, 1e-3, 1.0, 1e12]))
+    flows = np.array(draw(st.lists(st.integers(0, n_flows - 1), max_size=8)), np.int64)
+    home = rng.integers(-1, n_sessions, n_flows).astype(np.int32)
+    toll = draw(st.sampled_from([0.0, 1.0, 1e6]))
+    kind = draw(st.sampled_from(["sweep", "pool", "move", "regroup", "descend", "home", "once"]))
+    if kind == "sweep":
+        order, block = rng.permutation(n_flows), draw(st.integers(1, n_flows + 1))
+        return lambda state: state.sweep(order, rng.random(n_flows), heat, block)
+    if kind == "pool":
+        order, block = rng.permutation(n_flows), draw(st.integers(1, n_flows + 1))
+        return lambda state: state.sweep(order, rng.random(n_flows), heat, block, POOL, 3)
+    if kind == "move":
+        target = rng.integers(n_sessions, size=len(flows)).astype(np.int32)
+        return lambda state: apply_moves(flows, target, *state.arrays)
+    if kind == "regroup":
+        return lambda state: state.regroup(rng.random(n_sessions), heat)
+    if kind == "descend":
+        return lambda state: state.descend()
+    if kind == "home":
+        return lambda state: state.descend(toll, home)
+    return lambda state: state.descend_once(flows, toll, home)
+
+
+POOL = ThreadPoolExecutor(2)
+
+
+@given(data=st.data(), drawn=hierarchies(), prices=prices_of_any_kind)
+def test_after_any_changes_the_state_kept_is_the_state_from_scratch(
+    data: st.DataObject, drawn: Hierarchy, prices: FilteringPrices
+) -> None:
+    state = TwoLevel(drawn.things, drawn.maps, prices)
+    assert_in_step(state, drawn.n_groups)
+    for change in data.draw(st.lists(changes(drawn), max_size=6)):
+        change(state)
+        assert_in_step(state, drawn.n_groups)
+
+
+@given(drawn=hierarchies(), prices=prices_of_any_kind)
+def test_a_state_does_not_change_the_maps_it_was_made_from_or_has_given(
+    drawn: Hierarchy, prices: FilteringPrices
+) -> None:
+    begin = drawn.maps
+    state = TwoLevel(drawn.things, begin, prices)
+    before = state.maps
+    state.descend()
+    for maps in (begin, before):
+        assert maps.session.tolist() == drawn.session
+        assert maps.group.tolist() == drawn.group
+
+
+@given(drawn=hierarchies(), alpha=st.integers(0, 3), beta=st.integers(1, 3))
+def test_after_a_descent_no_single_move_of_a_flow_or_a_session_helps(
+    drawn: Hierarchy, alpha: int, beta: int
+) -> None:
+    state = TwoLevel(drawn.things, drawn.maps, FilteringPrices(alpha, beta))
+    before = state.work
+    state.descend()
+    assert state.work <= before
+    session, group = state.maps.session.tolist(), state.maps.group.tolist()
+    plain = drawn.receivers, drawn.weight, session, group
+    for k in range(len(session)):
+        assert min(reference.prices_of_moving(k, *plain, alpha, beta)) == state.work
+    assert reference.regroup(*plain, drawn.n_groups, alpha) == group
+
+
+@given(drawn=hierarchies(), alpha=st.integers(0, 3), beta=st.integers(1, 3))
+def test_the_gain_of_a_flow_is_what_its_cheapest_session_would_save(
+    drawn: Hierarchy, alpha: int, beta: int
+) -> None:
+    state = TwoLevel(drawn.things, drawn.maps, FilteringPrices(alpha, beta))
+    saved, target = state.gains()
+    plain = drawn.receivers, drawn.weight, drawn.session, drawn.group
+    cost = reference.two_level_cost(*plain, alpha, beta)
+    for k in range(len(drawn.weight)):
+        price = reference.prices_of_moving(k, *plain, alpha, beta)
+        assert saved[k] == cost - min(price)
+        assert price[target[k]] == min(price)
+    assert_in_step(state, drawn.n_groups)
+    assert state.maps.session.tolist() == drawn.session
+
+
+@given(
+    drawn=hierarchies(),
+    seed=st.integers(0, 999),
+    temperature=st.sampled_from([0.0, 1.0, 100.0, 1e9]),
+    block=st.integers(1, 9),
+    threads=st.integers(1, 4),
+)
+def test_however_many_threads_draw_the_sweep_is_the_same(
+    drawn: Hierarchy, seed: int, temperature: float, block: int, threads: int
+) -> None:
+    found = []
+    for pool in (None, POOL):
+        rng = np.random.default_rng(seed)
+        order, chance = rng.permutation(len(drawn.weight)), rng.random(len(drawn.weight))
+        state = TwoLevel(drawn.things, drawn.maps, FilteringPrices())
+        state.sweep(order, chance, temperature, block, pool, threads)
+        found.append(state.maps.session.tolist())
+    assert found[0] == found[1]
