@@ -97,6 +97,12 @@ def plan(
     apart: Annotated[
         Path | None, typer.Option(help="A table of set, flow: no two of a set share a group.")
     ] = None,
+    max_sent: Annotated[
+        float | None,
+        typer.Option(
+            min=1, help="Let flows travel in several sessions: the most to send, as a multiple."
+        ),
+    ] = None,
     unicast_receivers: Annotated[
         int | None,
         typer.Option(min=1, help="Flows with so many receivers or fewer may go by unicast."),
@@ -129,6 +135,7 @@ def plan(
         budget_s=parse_seconds(budget),
         previous=None if previous is None else read_previous(previous),
         max_moves=max_moves,
+        max_sent=max_sent,
         unicast=_unicast_limits(unicast_receivers, unicast_links, unicast_rate),
     )
     inputs = read_demand(interest, rates, on_peak=plan_on == "peak")

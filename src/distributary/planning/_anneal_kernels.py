@@ -22,6 +22,7 @@ from distributary.model import FloatArray, IndexArray, IntArray
 __all__ = [
     "apply_moves",
     "descend",
+    "draw_move",
     "draw_moves",
     "regroup",
     "sweep_blocks",
@@ -153,6 +154,81 @@ def _sum(values: FloatArray) -> float:
 
 
 @njit(cache=True, nogil=True)
+def draw_move(
+    k: int,
+    chance: float,
+    alpha: float,
+    beta: float,
+    temperature: float,
+    toll: float,
+    home: IndexArray,
+    offsets: IntArray,  # IN   from here on: the state
+    members: IndexArray,
+    weight: FloatArray,
+    session: IndexArray,
+    group: IndexArray,
+    session_count: Counts,
+    session_present: Flags,
+    session_audience: FloatArray,
+    session_total: FloatArray,
+    group_count: Counts,
+    group_present: Flags,
+    group_audience: FloatArray,
+    group_total: FloatArray,
+    in_session: Counts,  # from here on: room to work in, a number per session or group
+    in_group: Counts,
+    price: FloatArray,
+    group_price: FloatArray,
+    odds: FloatArray,
+) -> int:
+    """Draw a session for one flow, by the exact change of cost."""
+    n_sessions, n_groups = len(session_total), len(group_total)
+    rate = weight[k]
+    old = session[k]
+    old_group = group[old]
+    size = float(offsets[k + 1] - offsets[k])
+    in_session[:] = 0
+    in_group[:] = 0
+    only_in_session = only_in_group = 0.0  # receivers who are there for this flow alone
+    for at in range(offsets[k], offsets[k + 1]):
+        n = members[at]
+        row = session_present[n]
+        for c in range(n_sessions):
+            in_session[c] += row[c]
+        row = group_present[n]
+        for c in range(n_groups):
+            in_group[c] += row[c]
+        only_in_session += session_count[n, old] == 1
+        only_in_group += group_count[n, old_group] == 1
+
+    for c in range(n_groups):
+        group_price[c] = alpha * (
+            rate * (group_audience[c] - in_group[c]) + group_total[c] * (size - in_group[c])
+        )
+    # Where the flow is now, it is taken out first. Who stays without it is not among those
+    # counted twice, so the first term is the same with it and without it.
+    others = in_group[old_group] - only_in_group
+    group_price[old_group] = alpha * (
+        rate * (group_audience[old_group] - in_group[old_group])
+        + (group_total[old_group] - rate) * (size - others)
+    )
+    for c in range(n_sessions):
+        price[c] = beta * (
+            rate * (session_audience[c] - in_session[c]) + session_total[c] * (size - in_session[c])
+        )
+    others = in_session[old] - only_in_session
+    price[old] = beta * (
+        rate * (session_audience[old] - in_session[old])
+        + (session_total[old] - rate) * (size - others)
+    )
+    for c in range(n_sessions):
+        price[c] += group_price[group[c]]
+    if home[k] >= 0:
+        price[home[k]] -= toll
+    return _pick(price, old, temperature, chance, odds)
+
+
+@njit(cache=True, nogil=True)
 def draw_moves(
     chosen: IntArray,  # IN   the flows to ask
     chance: FloatArray,  # IN   a number in [0, 1) for each of them
@@ -178,57 +254,16 @@ def draw_moves(
 ) -> None:
     """Draw a session for each flow, by the exact change of cost; the state is only read."""
     n_sessions, n_groups = len(session_total), len(group_total)
-    in_session = np.zeros(n_sessions, np.int32)
-    in_group = np.zeros(n_groups, np.int32)
-    price = np.zeros(n_sessions, np.float64)
-    group_price = np.zeros(n_groups, np.float64)
-    odds = np.zeros(n_sessions, np.float64)
+    in_session, in_group = np.zeros(n_sessions, np.int32), np.zeros(n_groups, np.int32)
+    price, group_price, odds = np.zeros(n_sessions), np.zeros(n_groups), np.zeros(n_sessions)
     for i in range(len(chosen)):
-        k = chosen[i]
-        rate = weight[k]
-        old = session[k]
-        old_group = group[old]
-        size = float(offsets[k + 1] - offsets[k])
-        in_session[:] = 0
-        in_group[:] = 0
-        only_in_session = only_in_group = 0.0  # receivers who are there for this flow alone
-        for at in range(offsets[k], offsets[k + 1]):
-            n = members[at]
-            row = session_present[n]
-            for c in range(n_sessions):
-                in_session[c] += row[c]
-            row = group_present[n]
-            for c in range(n_groups):
-                in_group[c] += row[c]
-            only_in_session += session_count[n, old] == 1
-            only_in_group += group_count[n, old_group] == 1
-
-        for c in range(n_groups):
-            group_price[c] = alpha * (
-                rate * (group_audience[c] - in_group[c]) + group_total[c] * (size - in_group[c])
-            )
-        # Where the flow is now, it is taken out first. Who stays without it is not among those
-        # counted twice, so the first term is the same with it and without it.
-        others = in_group[old_group] - only_in_group
-        group_price[old_group] = alpha * (
-            rate * (group_audience[old_group] - in_group[old_group])
-            + (group_total[old_group] - rate) * (size - others)
-        )
-        for c in range(n_sessions):
-            price[c] = beta * (
-                rate * (session_audience[c] - in_session[c])
-                + session_total[c] * (size - in_session[c])
-            )
-        others = in_session[old] - only_in_session
-        price[old] = beta * (
-            rate * (session_audience[old] - in_session[old])
-            + (session_total[old] - rate) * (size - others)
-        )
-        for c in range(n_sessions):
-            price[c] += group_price[group[c]]
-        if home[k] >= 0:
-            price[home[k]] -= toll
-        target[i] = _pick(price, old, temperature, chance[i], odds)
+        target[i] = draw_move(
+            chosen[i], chance[i], alpha, beta, temperature, toll, home,
+            offsets, members, weight, session, group,
+            session_count, session_present, session_audience, session_total,
+            group_count, group_present, group_audience, group_total,
+            in_session, in_group, price, group_price, odds,
+        )  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
@@ -391,18 +426,20 @@ def descend(
     group_total: FloatArray,
 ) -> int:
     """Move each flow to its cheapest session, seeing all moves before it; return how many moved."""
+    n_sessions, n_groups = len(session_total), len(group_total)
+    in_session, in_group = np.zeros(n_sessions, np.int32), np.zeros(n_groups, np.int32)
+    price, group_price, odds = np.zeros(n_sessions), np.zeros(n_groups), np.zeros(n_sessions)
     target = np.empty(1, np.int32)
-    never = np.zeros(1, np.float64)
     moved = 0
     for i in range(len(order)):
-        one = order[i : i + 1]
-        draw_moves(
-            one, never, alpha, beta, 0.0, toll, home, offsets, members, weight, session, group,
+        target[0] = draw_move(
+            order[i], 0.0, alpha, beta, 0.0, toll, home, offsets, members, weight, session, group,
             session_count, session_present, session_audience, session_total,
-            group_count, group_present, group_audience, group_total, target,
+            group_count, group_present, group_audience, group_total,
+            in_session, in_group, price, group_price, odds,
         )  # fmt: skip
         moved += apply_moves(
-            one, target, offsets, members, weight, session, group,
+            order[i : i + 1], target, offsets, members, weight, session, group,
             session_count, session_present, session_audience, session_total,
             group_count, group_present, group_audience, group_total,
         )  # fmt: skip

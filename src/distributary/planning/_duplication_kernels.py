@@ -9,8 +9,6 @@ counted where it is taken from.
 The price of a place is the exact change of cost, plus `fee` times the rate where that place is a
 copy more. Numbers are whole numbers kept in doubles, as in `_anneal_kernels`.
 """
-# mypy: disallow-untyped-decorators=False
-# mypy: disable-error-code="arg-type, assignment, call-arg, no-any-return, return-value"
 
 from __future__ import annotations
 

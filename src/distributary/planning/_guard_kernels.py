@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 
 from distributary.model import FloatArray, IndexArray, IntArray
-from distributary.planning._anneal_kernels import apply_moves, draw_moves
+from distributary.planning._anneal_kernels import apply_moves, draw_move
 
 __all__ = ["guarded_sweep", "repair_sweep"]
 
@@ -140,17 +140,21 @@ def guarded_sweep(
     group_total: FloatArray,
 ) -> int:
     """Redraw each flow's session; a move that would add to the violation is not made."""
+    n_sessions, n_groups = len(session_total), len(group_total)
+    in_session, in_group = np.zeros(n_sessions, np.int32), np.zeros(n_groups, np.int32)
+    price, group_price, odds = np.zeros(n_sessions), np.zeros(n_groups), np.zeros(n_sessions)
     target = np.empty(1, np.int32)
     wants = np.zeros(len(intake), np.uint8)
     moved = 0
     for i in range(len(order)):
         one = order[i : i + 1]
         k = order[i]
-        draw_moves(
-            one, chance[i : i + 1], alpha, beta, temperature, 0.0, home,
+        target[0] = draw_move(
+            k, chance[i], alpha, beta, temperature, 0.0, home,
             offsets, members, weight, session, group,
             session_count, session_present, session_audience, session_total,
-            group_count, group_present, group_audience, group_total, target,
+            group_count, group_present, group_audience, group_total,
+            in_session, in_group, price, group_price, odds,
         )  # fmt: skip
         new = group[target[0]]
         if target[0] == session[k]:

@@ -38,6 +38,7 @@ BLOCKS = 16  # of a sweep: the flows of a block are drawn side by side
 FEW_FLOWS = 2_000  # below this, threads cost more than they bring
 _FEWEST_PASSES, _SWEEPS_PER_PASS = 4, 8  # of the descent that ends a chain
 _PLENTY = 200  # sweeps; with fewer, annealing starts cooler
+_NEAR = 2**21  # bytes of state that a core has at hand; beyond, reading it takes longer
 PATIENCE = 1.5  # budgets after which the clock stops a run
 
 
@@ -118,8 +119,9 @@ def anneal(
 def sweeps_within(budget_s: float, things: Things, n_sessions: int, n_groups: int) -> int:
     """How many sweeps a plain machine (one core of a few years ago) does in the budget."""
     columns = n_sessions + n_groups
+    per_byte = 0.1 if things.n_receivers * columns < _NEAR else 0.28
     nanoseconds = 50_000 + (
-        len(things) * (100 + 2.6 * columns) + len(things.members) * 0.1 * columns
+        len(things) * (100 + 2.6 * columns) + len(things.members) * per_byte * columns
     )
     return max(1, int(min(budget_s, 1e9) * 1e9 / nanoseconds))
 

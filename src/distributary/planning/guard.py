@@ -169,14 +169,6 @@ def check_contradictions(demand: Demand, constraints: Constraints, n_groups: int
                     f"flows {other[0]!r} and {name!r} must be together, and are pinned to groups "
                     f"{other[1]} and {group}"
                 )
-    if pinned:
-        name, last = max(pinned.values(), key=lambda pin: pin[1])
-        groups_filled = len({group for _, group in pinned.values()})
-        if groups_filled + len(np.unique(bundle)) - len(pinned) <= last:
-            _refuse(
-                f"flow {name!r} is pinned to group {last}, and there are too few other flows to "
-                f"fill the groups before group {last}"
-            )
     for names in constraints.apart:
         apart = [index[name] for name in sorted(names) if name in index]
         who = f"flows {', '.join(map(repr, sorted(names)))} must be apart"
@@ -187,6 +179,14 @@ def check_contradictions(demand: Demand, constraints: Constraints, n_groups: int
         groups = [pinned[int(bundle[k])][1] for k in apart if int(bundle[k]) in pinned]
         if len(groups) != len(set(groups)):
             _refuse(f"{who}, and some of them are pinned to the same group")
+    if pinned:
+        name, last = max(pinned.values(), key=lambda pin: pin[1])
+        groups_filled = len({group for _, group in pinned.values()})
+        if groups_filled + len(np.unique(bundle)) - len(pinned) <= last:
+            _refuse(
+                f"flow {name!r} is pinned to group {last}, and there are too few other flows to "
+                f"fill the groups before group {last}"
+            )
 
 
 def _refuse(reason: str) -> None:

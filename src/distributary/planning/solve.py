@@ -14,6 +14,7 @@ from distributary.model import Constraints, Demand, IndexArray, IntArray, Plan, 
 from distributary.planning.balancing import balanced, scattered
 from distributary.planning.best import best
 from distributary.planning.constrained import best_within
+from distributary.planning.duplication import duplicate, place_parts
 from distributary.planning.habits import by_column, by_hash, by_name
 from distributary.planning.hierarchy import (
     Maps,
@@ -49,7 +50,8 @@ class Request:
     their plan if they end in time; the others run to their own end. `labels` is what `by-column`
     goes by: one for each wanted flow. With `previous`, `best` improves that plan, and with
     `max_moves` it moves no more than so many flows; it also keeps to `constraints`. With `unicast`,
-    flows with few receivers may go by unicast: the algorithm then runs twice.
+    flows with few receivers may go by unicast: the algorithm then runs twice. With `max_sent` flows
+    may travel in several sessions, as long as no more than so many times the rate is sent.
     """
 
     groups: int
@@ -62,6 +64,7 @@ class Request:
     labels: Sequence[str] | None = None
     previous: Previous | None = None
     max_moves: int | None = None
+    max_sent: float | None = None
     constraints: Constraints = field(default_factory=Constraints)
     unicast: UnicastLimits | None = None
 
@@ -83,6 +86,15 @@ class Request:
             raise ValueError(f"only best improves a plan, not {self.algorithm}")
         if self.constraints and (self.algorithm.lower() != "best" or self.previous is not None):
             raise ValueError("only best keeps to constraints, and only in a plan made anew")
+        if self.max_sent is not None:
+            if not 1 <= self.max_sent < math.inf:
+                raise ValueError(f"max_sent must be a number from 1 on, not {self.max_sent}")
+            alone = self.previous is None and not self.constraints and self.unicast is None
+            if self.algorithm.lower() != "best" or not alone:
+                raise ValueError(
+                    "only best sends flows more than once, and only in a plan made anew without "
+                    "constraints or unicast"
+                )
         if self.objective not in get_args(Objective):
             raise ValueError(f"objective must be filtering or channel, not {self.objective!r}")
         if self.algorithm.lower() not in _BY_ANY_NAME:
@@ -280,6 +292,13 @@ def _best(demand: Demand, request: Request, progress: Progress) -> Solution:
         )
         placed = place_single(demand, found.maps.session, found.maps.group)
         return Solution(placed, cut_short=found.cut_short)
+    if request.max_sent is not None:
+        found = best(things, sessions, groups, rng, prices, budget_s / 2, told)
+        homes = user_merge(demand, groups)
+        parts = duplicate(
+            things, found.maps, prices, request.max_sent, rng, told, homes, budget_s / 2
+        )
+        return Solution(place_parts(demand, parts), cut_short=found.cut_short)
     if request.previous is None:
         found = best(things, sessions, groups, rng, prices, budget_s, told)
         return replace(_placed(demand, found.maps), cut_short=found.cut_short)

@@ -1,0 +1,246 @@
+"""Flows that travel in several sessions, each receiver taking them from one: for a sender's price.
+
+Tock et al. (2005) and Adler et al. (2001) name duplication; their heuristics but user-merge leave
+it out. Here every *part* of a flow (a session and those who take the flow from there) is a thing of
+its own, so the two-level cost stays exact. Annealing redraws whole parts and single receivers;
+parts of a flow that meet in a session are one. What is sent never passes the limit, and while it
+is near, every copy costs a fee, so that the copies worth most remain.
+
+Copies pay in two ways. A plan for whole flows gains a little where a receiver is somewhere for a
+minor flow alone. A group of their own for receivers who want much the same gains a lot and costs
+much more: it takes a limit of a few times what is sent once before such *homes* win.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from distributary.cost import FilteringPrices
+from distributary.model import Demand, IndexArray, IntArray, Plan, distinct
+from distributary.planning._duplication_kernels import redraw_sources
+from distributary.planning.hierarchy import Maps, sessions_in_groups
+from distributary.planning.kmeans import kmeans, random_start
+from distributary.planning.progress import Progress, Step, silent
+from distributary.planning.things import Things
+from distributary.planning.two_level import TwoLevel
+
+__all__ = ["Duplicated", "duplicate", "place_parts"]
+
+HOTTEST, COLDEST = 0.05, 0.01  # temperatures, in units of the mean cost of a flow
+SWEEPS_PER_REGROUP = 5
+MOST_SWEEPS = 400
+MOST_DESCENTS = 50  # passes; prices that are no whole numbers might go round in circles
+FIRST_FEE, DEAREST_FEE = 0.1, 10.0  # in units of the mean cost of a message sent
+FEE_STEP = 1.1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Duplicated:
+    """Flows in parts: `flow` is the flow of each thing, `maps` where each thing travels.
+
+    The parts of a flow are in different sessions, and share out its receivers.
+    """
+
+    flow: IntArray
+    things: Things
+    maps: Maps
+
+    @property
+    def sent(self) -> int:
+        """The rate of all copies, in whole-number rates."""
+        return int(self.things.weight.sum())
+
+    def work(self, prices: FilteringPrices) -> float:
+        """Cw, in whole-number rates: exact."""
+        return self.maps.work(self.things, prices)
+
+
+def duplicate(
+    things: Things,
+    maps: Maps,
+    prices: FilteringPrices,
+    max_sent: float,
+    rng: np.random.Generator,
+    progress: Progress = silent,
+    homes: IndexArray | None = None,
+    budget_s: float = 10.0,
+) -> Duplicated:
+    """Send flows again where that saves receivers most; never worse than the maps of whole flows.
+
+    `max_sent` is what may be sent, as a multiple of sending every flow once. `homes` (receiver ->
+    cluster, no more clusters than groups) says who could share a group of their own.
+    The budget is turned into work by the speed of a plain machine, as for `best`.
+    """
+    if not 1 <= max_sent < math.inf:
+        raise ValueError(f"max_sent must be a finite number of at least 1, not {max_sent}")
+    if homes is not None and homes.max() > maps.group.max():
+        raise ValueError(f"{homes.max() + 1} homes for {maps.group.max() + 1} groups")
+    limit = float(math.floor(max_sent * int(things.weight.sum())))
+    source = np.repeat(maps.session, np.diff(things.offsets))
+    found = _Sources(things, source, maps.group, prices, limit)
+    begin = found.duplicated
+    found.descend()
+    if homes is not None:
+        settled = _with_homes(things, maps, prices, limit, homes, rng)
+        settled.descend()
+        found = min(found, settled, key=lambda state: state.work)
+    best, least = found.duplicated, found.work
+    sweeps = _sweeps_within(budget_s, things, len(maps.group))
+    for sweep in range(sweeps):
+        found.cool(sweep / max(1, sweeps - 1), sweep % SWEEPS_PER_REGROUP == 0, rng)
+        progress(Step("duplicating", sweep + 1, sweeps, least))
+    found.descend()
+    if found.work < least:
+        best = found.duplicated
+    return best if best.work(prices) < begin.work(prices) else begin
+
+
+def place_parts(demand: Demand, duplicated: Duplicated) -> Plan:
+    """The plan in which each receiver subscribes to the sessions of the parts it is in."""
+    interest = demand.interest
+    maps, parts = duplicated.maps.compact(), duplicated.things
+    n_sessions = len(maps.group)
+    placed = np.sort(duplicated.flow * n_sessions + maps.session)
+    subscribed = distinct(
+        parts.members.astype(np.int64) * n_sessions
+        + np.repeat(maps.session, np.diff(parts.offsets))
+    )
+    return Plan(
+        receivers=interest.receivers,
+        flows=interest.flows,
+        placement_flow=(placed // n_sessions).astype(np.int32),
+        placement_session=(placed % n_sessions).astype(np.int32),
+        session_group=maps.group,
+        subscription_receiver=(subscribed // n_sessions).astype(np.int32),
+        subscription_session=(subscribed % n_sessions).astype(np.int32),
+    )
+
+
+class _Sources:
+    """Where each receiver takes each of its flows from, and all that the price of it depends on."""
+
+    def __init__(
+        self,
+        things: Things,
+        source: IndexArray,
+        group: IndexArray,
+        prices: FilteringPrices,
+        limit: float,
+    ) -> None:
+        self._things, self._prices, self._limit = things, prices, limit
+        self._weight = things.weight.astype(np.float64)
+        self._source = source.astype(np.int32)
+        _, parts, session = _parts(things, self._source, len(group))
+        self._state = TwoLevel(parts, Maps(session, group), prices)
+        self._group: IndexArray = self._state.arrays[4]
+        self._sent = np.array([float(parts.weight.sum())])
+        self._unit = self._state.work / len(things)
+        self._message = self._state.work / float(self._sent[0])
+        self._fee = FIRST_FEE * self._message
+
+    @property
+    def work(self) -> float:
+        """Cw, in the whole-number rates of the things."""
+        return self._state.work
+
+    @property
+    def duplicated(self) -> Duplicated:
+        """The parts as they are now."""
+        flow, parts, session = _parts(self._things, self._source, len(self._group))
+        return Duplicated(flow, parts, Maps(session, self._group.copy()))
+
+    def cool(self, cooled: float, with_groups: bool, rng: np.random.Generator) -> None:
+        """Redraw every part and every receiver once, `cooled` being 0 at first and 1 at last."""
+        temperature = self._unit * HOTTEST * (COLDEST / HOTTEST) ** cooled
+        order, chance = rng.permutation(len(self._things)), rng.random(2 * len(self._source))
+        self._redraw(order, chance, self._fee, temperature)
+        if with_groups:
+            self._state.regroup(rng.random(len(self._group)), temperature)
+        full = float(self._sent[0]) + self._weight.mean() > self._limit
+        fee = self._fee * FEE_STEP if full else self._fee / FEE_STEP
+        self._fee = min(fee, DEAREST_FEE * self._message)
+
+    def descend(self) -> None:
+        """Move parts and receivers as long as any single move lowers the cost."""
+        order, never = np.arange(len(self._things)), np.zeros(2 * len(self._source))
+        still = np.zeros(len(self._group))
+        for _ in range(MOST_DESCENTS):
+            moved = self._redraw(order, never, 0.0, 0.0)
+            if not moved + self._state.regroup(still, 0.0):
+                return
+
+    def _redraw(self, order: IntArray, chance: Any, fee: float, temperature: float) -> int:
+        things, prices = self._things, self._prices
+        return int(
+            redraw_sources(
+                order, chance, prices.alpha, prices.beta, fee, self._limit, temperature,
+                things.offsets, things.members, self._weight, self._source, self._sent,
+                *self._state.arrays[4:],
+            )
+        )  # fmt: skip
+
+
+def _parts(things: Things, label: IndexArray, n_labels: int) -> tuple[IntArray, Things, IndexArray]:
+    """Each flow's pairs by label: the flow, the thing and the label of each part."""
+    owner = np.repeat(np.arange(len(things)), np.diff(things.offsets))
+    key = owner * n_labels + label
+    order = np.argsort(key, kind="stable")
+    parts, sizes = np.unique(key, return_counts=True)
+    flow = parts // n_labels
+    offsets = np.concatenate(([0], np.cumsum(sizes)))
+    split = Things(things.n_receivers, offsets, things.members[order], things.weight[flow])
+    return flow, split, (parts % n_labels).astype(np.int32)
+
+
+def _with_homes(
+    things: Things,
+    maps: Maps,
+    prices: FilteringPrices,
+    limit: float,
+    homes: IndexArray,
+    rng: np.random.Generator,
+) -> _Sources:
+    """Groups of their own for the clusters that gain most by it; the others share what is left."""
+    n_groups = int(maps.group.max()) + 1
+    label = _homes_within(things, maps, prices, limit, homes)
+    n_homes = int(label.max())  # 0 is for receivers without a home
+    flow, parts, owner = _parts(things, label[things.members], n_homes + 1)
+    group = (n_groups - owner).astype(np.int32)
+    rest = np.flatnonzero(owner == 0)
+    if len(rest):
+        n_shared = min(n_groups - n_homes, len(rest))
+        group[rest] = kmeans(parts.subset(rest), random_start(len(rest), n_shared, rng), n_shared)
+    settled = sessions_in_groups(parts, group, len(maps.group), n_groups, rng)
+    pairs = np.repeat(flow, np.diff(parts.offsets)) * things.n_receivers + parts.members
+    source = np.repeat(settled.session, np.diff(parts.offsets))[np.argsort(pairs)]
+    return _Sources(things, source, settled.group, prices, limit)
+
+
+def _homes_within(
+    things: Things, maps: Maps, prices: FilteringPrices, limit: float, homes: IndexArray
+) -> IndexArray:
+    """Receiver -> home from 1 on, or 0: the most saved per rate sent again, while there is room."""
+    n_clusters = int(homes.max()) + 1
+    _, present, _, total, _, joined, _, carried = TwoLevel(things, maps, prices).arrays[5:]
+    paid = np.bincount(homes, prices.beta * (present @ total) + prices.alpha * (joined @ carried))
+    flow, parts, cluster = _parts(things, homes[things.members], n_clusters)
+    alone = np.bincount(flow)[flow] == 1
+    rate = np.bincount(cluster, parts.weight, n_clusters)
+    again = rate - np.bincount(cluster, parts.weight * alone, n_clusters)
+    saved = paid - (prices.alpha + prices.beta) * np.bincount(homes) * rate
+    label = np.zeros(n_clusters, np.int32)
+    room = limit - float(things.weight.sum())
+    for c in np.argsort(-saved / np.maximum(again, 1.0), kind="stable"):
+        if again[c] <= room:
+            room -= again[c]
+            label[c] = label.max() + 1
+    return label[homes]
+
+
+def _sweeps_within(budget_s: float, things: Things, n_sessions: int) -> int:
+    nanoseconds = 50_000 + len(things.members) * (400 + 3.0 * n_sessions)
+    return max(1, min(MOST_SWEEPS, int(min(budget_s, 1e9) * 1e9 / nanoseconds)))
