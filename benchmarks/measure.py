@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import statistics
 import subprocess
 import time
@@ -18,6 +19,11 @@ import numpy as np
 T = TypeVar("T")
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+HEAD = """# Benchmarks
+
+Written by `make bench`, or section by section by `python -m benchmarks NAME`. Times are medians of
+several runs in one process unless said otherwise. Compare the ratios: machines differ.
+"""
 
 
 @dataclass(frozen=True)
@@ -57,18 +63,26 @@ def shown_seconds(seconds: float) -> str:
     return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
 
 
-def provenance() -> str:
-    """The commit, the machine and the versions that a run belongs to."""
+def update_page(name: str, section: Section, order: list[str]) -> None:
+    """Put a section in its place on the page, with the commit it was run at; others stay."""
+    page = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    parts = dict(re.findall(r"<!-- begin (\w+) -->\n(.*?)<!-- end \1 -->", page, re.DOTALL))
+    parts[name] = f"{section.markdown()}\n{_provenance()}\n"
+    body = "\n".join(
+        f"<!-- begin {one} -->\n{parts[one]}<!-- end {one} -->\n" for one in order if one in parts
+    )
+    PAGE.write_text(f"{HEAD}\n{body}", encoding="utf-8")
 
+
+def _provenance() -> str:
     def git(*words: str) -> str:
         return subprocess.run(
             ["git", *words], cwd=PAGE.parent, capture_output=True, text=True, check=True
         ).stdout.strip()
 
-    changed = " with uncommitted changes" if git("status", "--porcelain", "--", "src") else ""
+    changed = ", with uncommitted changes" if git("status", "--porcelain", "--", "../src") else ""
     return (
-        f"Commit `{git('rev-parse', '--short=12', 'HEAD')}`{changed}, {os.cpu_count()} cores "
+        f"*Commit {git('rev-parse', '--short=12', 'HEAD')}{changed}; {os.cpu_count()} cores "
         f"({platform.machine()}), Python {platform.python_version()}, NumPy {np.__version__}, "
-        f"Numba {numba.__version__}. Times are medians of several runs in one process; compare "
-        "the ratios, machines differ."
+        f"Numba {numba.__version__}.*"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from benchmarks.exhaustive import least_work
 from benchmarks.instances import floor_demand, two_class_demand
@@ -142,6 +145,66 @@ def scale(flows: tuple[int, ...] = (10_000, 30_000, 100_000, 300_000)) -> Sectio
         f"flows^{np.polyfit(sizes, memory, 1)[0]:.2f} (the budget bounds the search, so time grows "
         "with reading and writing only).",
     )
+
+
+REAL = (
+    # folder, interest table, groups, sessions, whether flow-merge is within reach
+    ("cran-mirror-log", "interest", 50, 500, True),
+    ("julia-registry", "interest", 50, 500, True),
+    ("debian", "interest_hosts_model", 50, 500, True),
+    ("debian", "interest_maintainers", 50, 500, True),
+)
+
+
+def real(seconds: float = 30.0) -> Section:
+    """Real interest tables from a folder named by the environment variable DISTRIBUTARY_DATA."""
+    folder = os.environ.get("DISTRIBUTARY_DATA")
+    if not folder:
+        sys.exit("set DISTRIBUTARY_DATA to a folder with the data sets, or name other benchmarks")
+    names = ("hash", "by-name", "FBM", "GF", "IT", "best")
+    rows = []
+    for data, table, groups, sessions, merge in REAL:
+        demand = _real_demand(Path(folder) / data, table)
+        base = Request(groups=groups, sessions=sessions, budget_s=seconds)
+        excess = {}
+        for name in names:
+            if name != "FBM" or merge:
+                found = plan(demand, replace(base, algorithm=name)).plan
+                excess[name] = _excess(demand, found)
+        shape = f"{len(demand.interest.receivers):,} x {len(demand.interest.flows):,}"
+        rows.append(
+            [
+                f"{data}/{table} ({shape})",
+                *(f"{excess[name]:.4f}" if name in excess else "-" for name in names),
+                f"{excess['best'] / excess['GF']:.3f}",
+            ]
+        )
+    return Section(
+        "Real interest tables",
+        f"50 groups, 500 sessions, alpha = beta = 1, Cx/Cf; `best` with a budget of {seconds:g} s, "
+        "FBM with one session per group. Flows without a rate above 0 are left out. "
+        "`interest_hosts_model` is a model of hosts on a real dependency graph, the others are real.",
+        ["data", *names, "best / GF"],
+        rows,
+    )
+
+
+def _real_demand(folder: Path, table: str) -> Demand:
+    rates = pq.read_table(folder / "rates.parquet", columns=["flow", "rate"])
+    rates = rates.filter(pc.greater(rates["rate"], 0))
+    interest = pq.read_table(folder / f"{table}.parquet", columns=["receiver", "flow"])
+    interest = interest.filter(pc.is_in(interest["flow"], rates["flow"].combine_chunks()))
+    with tempfile.TemporaryDirectory() as scratch:
+        pq.write_table(rates, Path(scratch) / "rates.parquet")
+        pq.write_table(interest, Path(scratch) / "interest.parquet")
+        return read_demand(
+            Path(scratch) / "interest.parquet", Path(scratch) / "rates.parquet"
+        ).demand
+
+
+def quality_long() -> Section:
+    """The same at 60 s, on one seed."""
+    return quality(60.0, seeds=1, sessions=(100, 1000))
 
 
 def change() -> Section:
@@ -280,8 +343,10 @@ def _changed(demand: Demand, share: float, rng: np.random.Generator) -> Demand:
 
 SECTIONS: dict[str, Callable[[], Section]] = {
     "quality": quality,
+    "quality_long": quality_long,
     "optimum": optimum,
     "scale": scale,
+    "real": real,
     "change": change,
     "threads": threads,
 }
