@@ -183,7 +183,7 @@ def real(seconds: float = 30.0) -> Section:
         "Real interest tables",
         f"50 groups, 500 sessions, alpha = beta = 1, Cx/Cf; `best` with a budget of {seconds:g} s, "
         "FBM with one session per group. Flows without a rate above 0 are left out. "
-        "`interest_hosts_model` is a model of hosts on a real dependency graph, the others are real.",
+        "`interest_hosts_model` is a model on a real dependency graph, the others are real.",
         ["data", *names, "best / GF"],
         rows,
     )

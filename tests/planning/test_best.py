@@ -14,7 +14,7 @@ from distributary.cost import FilteringPrices
 from distributary.model import Demand, plan_problems
 from distributary.planning import Request, Step, plan
 from distributary.planning import _reference as reference
-from distributary.planning.best import FEW_FLOWS, best, sweeps_within
+from distributary.planning.best import best, sweeps_within
 from distributary.planning.hierarchy import groups_first
 from distributary.workloads import TwoClass, two_class
 from tests import oracles
@@ -87,7 +87,7 @@ def test_best_is_never_worse_than_the_start_it_is_given(
 def test_one_thread_and_two_find_the_same_plan(drawn: Hierarchy, seed: int) -> None:
     things, sizes = drawn.things, (len(drawn.group), drawn.n_groups)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "FEW_FLOWS", 0)
+        patch.setattr(module, "SHORT_BLOCK_S", 0.0)
         one, two = (
             best(
                 things, *sizes, np.random.default_rng(seed), FilteringPrices(), SHORT,
@@ -97,16 +97,6 @@ def test_one_thread_and_two_find_the_same_plan(drawn: Hierarchy, seed: int) -> N
         )  # fmt: skip
     assert one.maps.session.tolist() == two.maps.session.tolist()
     assert one.maps.group.tolist() == two.maps.group.tolist()
-
-
-def test_threads_draw_many_flows_and_find_what_one_thread_finds() -> None:
-    things = random_things(3, FEW_FLOWS + 1, 20).things
-    found = [
-        best(things, 8, 3, np.random.default_rng(5), FilteringPrices(), 0.05, threads=threads).maps
-        for threads in (1, 2)
-    ]
-    assert found[0].session.tolist() == found[1].session.tolist()
-    assert found[0].group.tolist() == found[1].group.tolist()
 
 
 def test_more_budget_is_more_sweeps_and_a_larger_demand_fewer() -> None:

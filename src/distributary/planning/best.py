@@ -35,7 +35,7 @@ SHORTEST_CHAIN = 200
 SAME_BEST_TO_STOP = 4  # chains that end at the same best cost: nothing more to expect
 CHAINS_IN_VAIN = 10  # without a better plan, and half of all chains: nothing more to expect
 BLOCKS = 16  # of a sweep: the flows of a block are drawn side by side
-FEW_FLOWS = 2_000  # below this, threads cost more than they bring
+SHORT_BLOCK_S = 0.0006  # to draw; below this, threads cost more than they bring
 _FEWEST_PASSES, _SWEEPS_PER_PASS = 4, 8  # of the descent that ends a chain
 _PLENTY = 200  # sweeps; with fewer, annealing starts cooler
 _NEAR = 2**21  # bytes of state that a core has at hand; beyond, reading it takes longer
@@ -69,7 +69,8 @@ def best(
     total, met, chains, last_better = left, 0, 0, 0
     chain = min(left, max(SHORTEST_CHAIN, min(LONGEST_CHAIN, len(things))))
     cut_short = False
-    with _pool(things, threads) as (pool, n_threads):
+    block_s = _sweep_seconds(things, n_sessions + n_groups) / BLOCKS
+    with _pool(block_s, threads) as (pool, n_threads):
         while left > 0 and not cut_short and met < SAME_BEST_TO_STOP:
             if chains - last_better >= max(CHAINS_IN_VAIN, chains // 2):
                 break
@@ -118,19 +119,21 @@ def anneal(
 
 def sweeps_within(budget_s: float, things: Things, n_sessions: int, n_groups: int) -> int:
     """How many sweeps a plain machine (one core of a few years ago) does in the budget."""
-    columns = n_sessions + n_groups
+    return max(1, int(min(budget_s, 1e9) / _sweep_seconds(things, n_sessions + n_groups)))
+
+
+def _sweep_seconds(things: Things, columns: int) -> float:
     per_byte = 0.1 if things.n_receivers * columns < _NEAR else 0.28
-    nanoseconds = 50_000 + (
+    return 5e-5 + 1e-9 * (
         len(things) * (100 + 2.6 * columns) + len(things.members) * per_byte * columns
     )
-    return max(1, int(min(budget_s, 1e9) * 1e9 / nanoseconds))
 
 
 @contextmanager
-def _pool(things: Things, threads: int | None) -> Iterator[tuple[ThreadPoolExecutor | None, int]]:
+def _pool(block_s: float, threads: int | None) -> Iterator[tuple[ThreadPoolExecutor | None, int]]:
     """Threads to draw with, unless there is too little to draw or only one core."""
     n_threads = threads or len(os.sched_getaffinity(0))
-    if n_threads == 1 or len(things) < FEW_FLOWS:
+    if n_threads == 1 or block_s < SHORT_BLOCK_S:
         yield None, 1
         return
     with ThreadPoolExecutor(n_threads) as pool:
