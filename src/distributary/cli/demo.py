@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import Annotated
@@ -71,7 +72,7 @@ def demo(
     results.print(f"report: {out / 'report.html'}", markup=False)
     results.print(f"saved:  {1 - evaluation.filtering.relative_excess:.1%} of flooding's waste")
     results.print(
-        f"next:   distributary plan --interest {interest_path} --rates {rates_path} "
+        f"next:   {sys.argv[0]} plan --interest {interest_path} --rates {rates_path} "
         f"--groups {groups} --sessions {2 * sessions} --out {out / 'plan'}",
         markup=False,
     )
