@@ -180,6 +180,8 @@ def plan(
     results.print(load_table(evaluation))
     tell_unicast(evaluation)
     _tell_proof(solution)
+    if solution.cut_short:
+        notes.print("the clock ended the search: a faster machine would find another plan")
     if request.previous is not None:
         _tell_moves(moves)
     results.print(
@@ -206,7 +208,15 @@ def plan_metadata(
             "objective": request.objective,
             "alpha": request.prices.alpha,
             "beta": request.prices.beta,
+            "budget_s": request.budget_s,
+            **({} if request.max_sent is None else {"max_sent": request.max_sent}),
+            **({} if request.max_moves is None else {"max_moves": request.max_moves}),
             **({} if request.unicast is None else {"unicast": asdict(request.unicast)}),
+            **(
+                {"constraints": _constraints_json(request.constraints)}
+                if request.constraints
+                else {}
+            ),
         },
         "inputs": fingerprints,
         "costs": costs,
@@ -252,7 +262,19 @@ def _solver_json(request: planning.Request, solution: planning.Solution) -> dict
     facts: dict[str, Any] = {"algorithm": request.solver.name, "seed": request.seed}
     if solution.channel_lower_bound is not None:
         facts |= {"proven": solution.proven, "proven_lower_bound": solution.channel_lower_bound}
+    if solution.cut_short:
+        facts["cut_short"] = True
     return facts
+
+
+def _constraints_json(constraints: Constraints) -> dict[str, Any]:
+    return {
+        "group_rate": constraints.group_rate,
+        "receiver_rate": dict(constraints.receiver_rate),
+        "pinned": dict(constraints.pinned),
+        "together": sorted(sorted(names) for names in constraints.together),
+        "apart": sorted(sorted(names) for names in constraints.apart),
+    }
 
 
 def _tell_proof(solution: planning.Solution) -> None:

@@ -129,10 +129,17 @@ def _sweep_seconds(things: Things, columns: int) -> float:
     )
 
 
+def _cores() -> int:
+    """The cores this process may use, where the system can say; else all there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 @contextmanager
 def _pool(block_s: float, threads: int | None) -> Iterator[tuple[ThreadPoolExecutor | None, int]]:
     """Threads to draw with, unless there is too little to draw or only one core."""
-    n_threads = threads or len(os.sched_getaffinity(0))
+    n_threads = threads or _cores()
     if n_threads == 1 or block_s < SHORT_BLOCK_S:
         yield None, 1
         return
