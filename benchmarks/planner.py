@@ -35,7 +35,7 @@ PRICES = FilteringPrices()
 
 def quality(
     seconds: float = 10.0,
-    seeds: int = 3,
+    seeds: int = 5,
     sessions: tuple[int, ...] = (100, 200, 500, 1000),
     published: tuple[str, ...] = PUBLISHED,
 ) -> Section:

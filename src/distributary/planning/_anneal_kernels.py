@@ -25,6 +25,7 @@ __all__ = [
     "draw_move",
     "draw_moves",
     "regroup",
+    "settle_moves",
     "sweep_blocks",
     "two_level_counts",
 ]
@@ -365,6 +366,60 @@ def regroup(
 
 
 @njit(cache=True, nogil=True)
+def settle_moves(
+    chosen: IntArray,  # IN
+    chance: FloatArray,  # IN
+    alpha: float,
+    beta: float,
+    temperature: float,
+    home: IndexArray,  # IN
+    target: IndexArray,  # IN   as `draw_moves` left it
+    offsets: IntArray,  # IN   from here on: the state, IN and OUT
+    members: IndexArray,
+    weight: FloatArray,
+    session: IndexArray,
+    group: IndexArray,
+    session_count: Counts,
+    session_present: Flags,
+    session_audience: FloatArray,
+    session_total: FloatArray,
+    group_count: Counts,
+    group_present: Flags,
+    group_audience: FloatArray,
+    group_total: FloatArray,
+) -> None:
+    """Move a block of flows that were drawn side by side, one by one.
+
+    Where a flow's own session or its target was changed by a move before it in the block, it is
+    drawn again from the state as it is: else all would rush into the same cheap session.
+    """
+    n_sessions, n_groups = len(session_total), len(group_total)
+    in_session, in_group = np.zeros(n_sessions, np.int32), np.zeros(n_groups, np.int32)
+    price, group_price, odds = np.zeros(n_sessions), np.zeros(n_groups), np.zeros(n_sessions)
+    changed = np.zeros(n_sessions, np.bool_)
+    one = np.empty(1, np.int32)
+    for i in range(len(chosen)):
+        k = chosen[i]
+        old = session[k]
+        one[0] = target[i]
+        if changed[old] or changed[target[i]]:
+            one[0] = draw_move(
+                k, chance[i], alpha, beta, temperature, 0.0, home,
+                offsets, members, weight, session, group,
+                session_count, session_present, session_audience, session_total,
+                group_count, group_present, group_audience, group_total,
+                in_session, in_group, price, group_price, odds,
+            )  # fmt: skip
+        if one[0] != old:
+            changed[old] = changed[one[0]] = True
+            apply_moves(
+                chosen[i : i + 1], one, offsets, members, weight, session, group,
+                session_count, session_present, session_audience, session_total,
+                group_count, group_present, group_audience, group_total,
+            )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
 def sweep_blocks(
     order: IntArray,  # IN
     chance: FloatArray,  # IN
@@ -391,14 +446,16 @@ def sweep_blocks(
     target = np.empty(block, np.int32)
     for first in range(0, len(order), block):
         chosen = order[first : first + block]
+        some = chance[first : first + block]
         draw_moves(
-            chosen, chance[first : first + block], alpha, beta, temperature, 0.0, home,
+            chosen, some, alpha, beta, temperature, 0.0, home,
             offsets, members, weight, session, group,
             session_count, session_present, session_audience, session_total,
             group_count, group_present, group_audience, group_total, target,
         )  # fmt: skip
-        apply_moves(
-            chosen, target, offsets, members, weight, session, group,
+        settle_moves(
+            chosen, some, alpha, beta, temperature, home, target,
+            offsets, members, weight, session, group,
             session_count, session_present, session_audience, session_total,
             group_count, group_present, group_audience, group_total,
         )  # fmt: skip

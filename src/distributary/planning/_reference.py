@@ -200,13 +200,24 @@ def descend(
     home: Sequence[int] = (),
     block: int = 1,
 ) -> list[int]:
-    """Move block after block of flows to where they would go; return each flow's session."""
+    """Move block after block of flows to where they would go; return each flow's session.
+
+    The flows of a block are asked from one state; whose own or target session was changed by a
+    move before it in the block is asked again.
+    """
     session = list(session)
+
+    def ask(flows: Sequence[int]) -> list[int]:
+        return draw_moves(flows, receivers, weight, session, group, alpha, beta, toll, home)
+
     for first in range(0, len(order), block):
         chosen = order[first : first + block]
-        targets = draw_moves(chosen, receivers, weight, session, group, alpha, beta, toll, home)
-        for k, target in zip(chosen, targets, strict=True):
-            session[k] = target
+        changed: set[int] = set()
+        for k, asked in zip(chosen, ask(chosen), strict=True):
+            target = ask([k])[0] if changed & {asked, session[k]} else asked
+            if target != session[k]:
+                changed |= {target, session[k]}
+                session[k] = target
     return session
 
 

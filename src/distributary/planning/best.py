@@ -28,13 +28,13 @@ from distributary.planning.two_level import TwoLevel
 
 __all__ = ["Annealed", "anneal", "best", "sweeps_within"]
 
-HOTTEST, COLDEST = 0.5, 0.02  # temperatures, in units of the mean cost of a flow
+HOTTEST, COLDEST = 1.0, 0.01  # temperatures, in units of the mean cost of a flow
 SWEEPS_PER_REGROUP = 5
 LONGEST_CHAIN = 8_000  # sweeps; what is left of the budget goes into another chain
 SHORTEST_CHAIN = 200
 SAME_BEST_TO_STOP = 4  # chains that end at the same best cost: nothing more to expect
 CHAINS_IN_VAIN = 10  # without a better plan, and half of all chains: nothing more to expect
-BLOCKS = 16  # of a sweep: the flows of a block are drawn side by side
+BLOCKS = 32  # of a sweep: the flows of a block are drawn side by side
 SHORT_BLOCK_S = 0.0006  # to draw; below this, threads cost more than they bring
 _FEWEST_PASSES, _SWEEPS_PER_PASS = 4, 8  # of the descent that ends a chain
 _PLENTY = 200  # sweeps; with fewer, annealing starts cooler

@@ -15,6 +15,7 @@ from distributary.planning._anneal_kernels import (
     descend,
     draw_moves,
     regroup,
+    settle_moves,
     sweep_blocks,
     two_level_counts,
 )
@@ -89,8 +90,8 @@ class TwoLevel:
     ) -> None:
         """Redraw every flow's session, a block at a time.
 
-        The flows of a block are drawn side by side from the same state and then moved one by one:
-        however many threads draw, the outcome is the same.
+        The flows of a block are drawn side by side from the same state and then moved one by one,
+        some of them drawn again: however many threads draw, the outcome is the same.
         """
         alpha, beta = self.prices.alpha, self.prices.beta
         if pool is None:
@@ -107,7 +108,10 @@ class TwoLevel:
                 for a, b in pairwise(cuts)
             ]
             list(pool.map(self._draw, *zip(*jobs, strict=True)))
-            apply_moves(chosen, target, *self._state)
+            some = chance[first : first + block]
+            settle_moves(
+                chosen, some, alpha, beta, temperature, self._nowhere, target, *self._state
+            )
 
     def regroup(self, chance: FloatArray, temperature: float) -> int:
         """Redraw every session's group; return how many moved."""
