@@ -34,7 +34,7 @@ LONGEST_CHAIN = 8_000  # sweeps; what is left of the budget goes into another ch
 SHORTEST_CHAIN = 200
 SAME_BEST_TO_STOP = 4  # chains that end at the same best cost: nothing more to expect
 CHAINS_IN_VAIN = 10  # without a better plan, and half of all chains: nothing more to expect
-BLOCKS = 32  # of a sweep: the flows of a block are drawn side by side
+SESSIONS_PER_FLOW = 16  # of a block, whose flows are drawn side by side: few meet in a session
 SHORT_BLOCK_S = 0.0006  # to draw; below this, threads cost more than they bring
 _FEWEST_PASSES, _SWEEPS_PER_PASS = 4, 8  # of the descent that ends a chain
 _PLENTY = 200  # sweeps; with fewer, annealing starts cooler
@@ -69,7 +69,8 @@ def best(
     total, met, chains, last_better = left, 0, 0, 0
     chain = min(left, max(SHORTEST_CHAIN, min(LONGEST_CHAIN, len(things))))
     cut_short = False
-    block_s = _sweep_seconds(things, n_sessions + n_groups) / BLOCKS
+    share = min(1.0, _block(n_sessions) / len(things))
+    block_s = share * _sweep_seconds(things, n_sessions + n_groups)
     with _pool(block_s, threads) as (pool, n_threads):
         while left > 0 and not cut_short and met < SAME_BEST_TO_STOP:
             if chains - last_better >= max(CHAINS_IN_VAIN, chains // 2):
@@ -105,7 +106,7 @@ def anneal(
     """Cool the state down over so many sweeps; yields after each one how many and the cost."""
     n_flows = len(state.things)
     unit = state.work / n_flows
-    block = max(1, n_flows // BLOCKS)
+    block = _block(state.n_sessions)
     hottest = HOTTEST * min(1.0, sweeps / _PLENTY) ** 0.5
     for sweep in range(sweeps):
         cooled = sweep / max(1, sweeps - 1)
@@ -113,8 +114,12 @@ def anneal(
         order, chance = rng.permutation(n_flows), rng.random(n_flows)
         state.sweep(order, chance, temperature, block, pool, threads)
         if sweep % SWEEPS_PER_REGROUP == 0:
-            state.regroup(rng.random(len(state.maps.group)), temperature)
+            state.regroup(rng.random(state.n_sessions), temperature)
         yield sweep + 1, state.work
+
+
+def _block(n_sessions: int) -> int:
+    return max(1, n_sessions // SESSIONS_PER_FLOW)
 
 
 def sweeps_within(budget_s: float, things: Things, n_sessions: int, n_groups: int) -> int:
@@ -123,9 +128,9 @@ def sweeps_within(budget_s: float, things: Things, n_sessions: int, n_groups: in
 
 
 def _sweep_seconds(things: Things, columns: int) -> float:
-    per_byte = 0.1 if things.n_receivers * columns < _NEAR else 0.28
+    per_byte = 0.12 if things.n_receivers * columns < _NEAR else 0.3
     return 5e-5 + 1e-9 * (
-        len(things) * (100 + 2.6 * columns) + len(things.members) * per_byte * columns
+        len(things) * (250 + 3.0 * columns) + len(things.members) * per_byte * columns
     )
 
 

@@ -65,6 +65,11 @@ class TwoLevel:
         return Maps(self._session.copy(), self._group.copy())
 
     @property
+    def n_sessions(self) -> int:
+        """How many sessions there are, empty ones included."""
+        return len(self._group)
+
+    @property
     def received(self) -> float:
         """What all receivers get from the groups they join: exact."""
         return float(self._group_audience @ self._group_total)
