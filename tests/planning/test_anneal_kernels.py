@@ -15,7 +15,7 @@ from distributary.planning._anneal_kernels import (
     descend,
     draw_moves,
     regroup,
-    sweep_blocks,
+    sweep,
 )
 from distributary.planning.two_level import TwoLevel
 from tests.strategies import Hierarchy, hierarchies
@@ -76,18 +76,18 @@ def test_a_descent_does_what_its_plain_twin_does(
     assert moved >= sum(a != b for a, b in zip(after, drawn.session, strict=True))
 
 
-@given(data=st.data(), drawn=hierarchies(), alpha=PRICES, beta=PRICES, block=st.integers(1, 9))
-def test_a_sweep_at_temperature_0_moves_block_after_block_like_its_plain_twin(
-    data: st.DataObject, drawn: Hierarchy, alpha: int, beta: int, block: int
+@given(data=st.data(), drawn=hierarchies(), alpha=PRICES, beta=PRICES, chance=st.floats(0, 0.999))
+def test_a_cold_sweep_moves_each_flow_to_a_session_that_recomputing_says_is_cheapest(
+    data: st.DataObject, drawn: Hierarchy, alpha: int, beta: int, chance: float
 ) -> None:
-    order = data.draw(st.permutations(range(len(drawn.weight))))
-    state = state_of(drawn)
-    nowhere = np.full(len(order), -1, np.int32)
-    sweep_blocks(
-        np.array(order, np.int64), np.zeros(len(order)), float(alpha), float(beta), 0.0, block,
-        nowhere, *state.arrays,
-    )  # fmt: skip
-    assert sessions(state) == reference.descend(order, *plain(drawn), alpha, beta, block=block)
+    state, now = state_of(drawn), list(drawn.session)
+    for k in data.draw(st.permutations(range(len(now)))):
+        price = reference.prices_of_moving(
+            k, drawn.receivers, drawn.weight, now, drawn.group, alpha, beta
+        )
+        sweep(np.array([k]), np.array([chance]), float(alpha), float(beta), 1e-5, *state.arrays)
+        now = sessions(state)
+        assert price[now[k]] == min(price)
 
 
 @given(drawn=hierarchies(), alpha=PRICES)

@@ -14,7 +14,7 @@ from distributary.cost import FilteringPrices
 from distributary.model import Demand, plan_problems
 from distributary.planning import Request, Step, plan
 from distributary.planning import _reference as reference
-from distributary.planning.best import best, sweeps_within
+from distributary.planning.best import SWEEPS_PER_ROUND, anneal, best, effort
 from distributary.planning.hierarchy import groups_first
 from distributary.workloads import TwoClass, two_class
 from tests import oracles
@@ -82,27 +82,47 @@ def test_best_is_never_worse_than_the_start_it_is_given(
     assert start.session.tolist() == drawn.session
 
 
-@settings(max_examples=10)
-@given(drawn=hierarchies(), seed=st.integers(0, 99))
-def test_one_thread_and_two_find_the_same_plan(drawn: Hierarchy, seed: int) -> None:
-    things, sizes = drawn.things, (len(drawn.group), drawn.n_groups)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "SHORT_BLOCK_S", 0.0)
+@pytest.fixture
+def _threads_for_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LONG_CHAIN_S", 0.0)
+
+
+@pytest.mark.usefixtures("_threads_for_little")
+@pytest.mark.parametrize("seed", range(3))
+def test_one_thread_and_two_find_the_same_plan(seed: int) -> None:
+    """With chains side by side (many sweeps) and with classes side by side (few)."""
+    things = random_things(seed, 300, 40).things
+    for budget, classes in ((0.5, 1), (0.02, 2)):
+        assert effort(budget, things, 60, 24).classes == classes
         one, two = (
-            best(
-                things, *sizes, np.random.default_rng(seed), FilteringPrices(), SHORT,
-                threads=threads,
-            )
+            best(things, 60, 24, np.random.default_rng(seed), FilteringPrices(), budget,
+                 threads=threads)
             for threads in (1, 2)
         )  # fmt: skip
-    assert one.maps.session.tolist() == two.maps.session.tolist()
-    assert one.maps.group.tolist() == two.maps.group.tolist()
+        assert one.maps.session.tolist() == two.maps.session.tolist()
+        assert one.maps.group.tolist() == two.maps.group.tolist()
+
+
+@settings(max_examples=20)
+@given(drawn=hierarchies(), seed=st.integers(0, 99), classes=st.integers(2, 4))
+def test_annealing_in_classes_tells_the_cost_of_the_maps_it_gives(
+    drawn: Hierarchy, seed: int, classes: int
+) -> None:
+    things, prices = drawn.things, FilteringPrices(1, 2)
+    rng = np.random.default_rng(seed)
+    classes = min(classes, drawn.n_groups)
+    rounds = anneal(things, drawn.maps, drawn.n_groups, 12, rng, prices, max(2, classes))
+    for done, work, maps in rounds:
+        assert 0 < done <= 12
+        assert work == maps.work(things, prices)
+        assert int(maps.group.max()) < drawn.n_groups
+    assert done == 12
 
 
 def test_more_budget_is_more_sweeps_and_a_larger_demand_fewer() -> None:
     def sweeps(budget: float = 10, flows: int = 50, sessions: int = 9, groups: int = 3) -> int:
         things = random_things(1, flows, 10).things
-        return sweeps_within(budget, things, sessions, groups)
+        return effort(budget, things, sessions, groups).sweeps
 
     assert sweeps(1e-12) == 1
     assert sweeps(1) < sweeps(10) < sweeps(100)
@@ -111,6 +131,15 @@ def test_more_budget_is_more_sweeps_and_a_larger_demand_fewer() -> None:
     assert sweeps(sessions=90) < sweeps(sessions=9)
     assert sweeps(groups=9) < sweeps(groups=3)
     assert sweeps(float("inf")) >= sweeps(1e9)
+
+
+def test_classes_are_for_budgets_that_are_short_for_the_demand() -> None:
+    things = random_things(1, 400, 50).things
+    classes = [effort(budget, things, 200, 100).classes for budget in (10, 0.1, 0.01, 1e-6)]
+    assert classes == sorted(classes)
+    assert classes[0] == 1
+    assert classes[-1] == 8  # of at least 12 groups each
+    assert effort(1e-6, things, 200, 23).classes == 1
 
 
 def clock_that_jumps(patch: pytest.MonkeyPatch, jump: float, looks: int) -> None:
@@ -133,7 +162,7 @@ def test_a_run_that_the_clock_ends_says_so_and_is_still_no_worse(
     steps: list[Step] = []
     found = best(things, 6, 3, np.random.default_rng(2), prices, 10, steps.append)
     assert found.cut_short
-    assert len(steps) == looks + 1
+    assert len(steps) <= looks + 1
     first = groups_first(things, 6, 3, np.random.default_rng(2), prices)
     assert found.maps.work(things, prices) <= first.work(things, prices)
 
@@ -146,7 +175,8 @@ def test_a_run_that_the_clock_does_not_end_does_not_say_so(
     steps: list[Step] = []
     found = best(things, 6, 3, np.random.default_rng(2), FilteringPrices(), 0.02, steps.append)
     assert not found.cut_short
-    assert len(steps) == sweeps_within(0.02, things, 6, 3)
+    kinds, _ = things.kinds()
+    assert len(steps) == -(-effort(0.02, kinds, 6, 3).sweeps // SWEEPS_PER_ROUND)
     told = [step.best for step in steps]
     assert told == sorted(told, reverse=True, key=float)  # type: ignore[arg-type]
     assert all(step.done <= (step.total or 0) for step in steps)

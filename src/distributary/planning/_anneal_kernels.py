@@ -25,8 +25,7 @@ __all__ = [
     "draw_move",
     "draw_moves",
     "regroup",
-    "settle_moves",
-    "sweep_blocks",
+    "sweep",
     "two_level_counts",
 ]
 
@@ -34,6 +33,7 @@ Counts = np.ndarray[Any, np.dtype[np.int32]]
 Flags = np.ndarray[Any, np.dtype[np.uint8]]
 
 _STRETCH = 64  # choices whose odds are added up at once
+_LARGEST = 1e34  # what odds in single precision may add up to; 3.5 ** 64 is 6e34
 
 
 @njit(cache=True, nogil=True)
@@ -366,14 +366,12 @@ def regroup(
 
 
 @njit(cache=True, nogil=True)
-def settle_moves(
-    chosen: IntArray,  # IN
-    chance: FloatArray,  # IN
+def sweep(
+    order: IntArray,  # IN   the flows to draw, one after the other
+    chance: FloatArray,  # IN   a number in [0, 1) for each of them
     alpha: float,
     beta: float,
-    temperature: float,
-    home: IndexArray,  # IN
-    target: IndexArray,  # IN   as `draw_moves` left it
+    temperature: float,  # above 0
     offsets: IntArray,  # IN   from here on: the state, IN and OUT
     members: IndexArray,
     weight: FloatArray,
@@ -388,77 +386,185 @@ def settle_moves(
     group_audience: FloatArray,
     group_total: FloatArray,
 ) -> None:
-    """Move a block of flows that were drawn side by side, one by one.
+    """Draw a session for each flow and move it there, each seeing all moves before it.
 
-    Where a flow's own session or its target was changed by a move before it in the block, it is
-    drawn again from the state as it is: else all would rush into the same cheap session.
+    The state is exact; what a flow is drawn by is rounded to single precision, twice as fast and
+    far finer than any temperature.
     """
     n_sessions, n_groups = len(session_total), len(group_total)
+    few_in_session, few_in_group = np.zeros(n_sessions, np.uint8), np.zeros(n_groups, np.uint8)
     in_session, in_group = np.zeros(n_sessions, np.int32), np.zeros(n_groups, np.int32)
-    price, group_price, odds = np.zeros(n_sessions), np.zeros(n_groups), np.zeros(n_sessions)
-    changed = np.zeros(n_sessions, np.bool_)
+    price, group_price = np.zeros(n_sessions, np.float32), np.zeros(n_groups, np.float32)
+    odds = np.zeros(n_sessions, np.float32)
+    sums = np.zeros((n_sessions + _STRETCH - 1) // _STRETCH, np.float32)
+    session_about = np.empty((2, n_sessions), np.float32)  # audience and total, rounded
+    group_about = np.empty((2, n_groups), np.float32)
+    session_about[0], session_about[1] = session_audience, session_total
+    group_about[0], group_about[1] = group_audience, group_total
+    which = group.astype(np.uint32)  # unsigned: no check for negative ones in the inner loop
     one = np.empty(1, np.int32)
-    for i in range(len(chosen)):
-        k = chosen[i]
+    for i in range(len(order)):
+        k = order[i]
         old = session[k]
-        one[0] = target[i]
-        if changed[old] or changed[target[i]]:
-            one[0] = draw_move(
-                k, chance[i], alpha, beta, temperature, 0.0, home,
-                offsets, members, weight, session, group,
-                session_count, session_present, session_audience, session_total,
-                group_count, group_present, group_audience, group_total,
-                in_session, in_group, price, group_price, odds,
+        if offsets[k + 1] - offsets[k] < 256:
+            new = _drawn(
+                k, chance[i], np.float32(alpha), np.float32(beta), temperature,
+                offsets, members, weight, session, which, session_count, session_present,
+                session_about, group_count, group_present, group_about,
+                few_in_session, few_in_group, price, group_price, odds, sums,
             )  # fmt: skip
-        if one[0] != old:
-            changed[old] = changed[one[0]] = True
-            apply_moves(
-                chosen[i : i + 1], one, offsets, members, weight, session, group,
-                session_count, session_present, session_audience, session_total,
-                group_count, group_present, group_audience, group_total,
+        else:
+            new = _drawn(
+                k, chance[i], np.float32(alpha), np.float32(beta), temperature,
+                offsets, members, weight, session, which, session_count, session_present,
+                session_about, group_count, group_present, group_about,
+                in_session, in_group, price, group_price, odds, sums,
             )  # fmt: skip
-
-
-@njit(cache=True, nogil=True)
-def sweep_blocks(
-    order: IntArray,  # IN
-    chance: FloatArray,  # IN
-    alpha: float,
-    beta: float,
-    temperature: float,
-    block: int,
-    home: IndexArray,  # IN
-    offsets: IntArray,  # IN   from here on: the state, IN and OUT
-    members: IndexArray,
-    weight: FloatArray,
-    session: IndexArray,
-    group: IndexArray,
-    session_count: Counts,
-    session_present: Flags,
-    session_audience: FloatArray,
-    session_total: FloatArray,
-    group_count: Counts,
-    group_present: Flags,
-    group_audience: FloatArray,
-    group_total: FloatArray,
-) -> None:
-    """Draw a block of flows from one state, move them, go on with the next block."""
-    target = np.empty(block, np.int32)
-    for first in range(0, len(order), block):
-        chosen = order[first : first + block]
-        some = chance[first : first + block]
-        draw_moves(
-            chosen, some, alpha, beta, temperature, 0.0, home,
-            offsets, members, weight, session, group,
-            session_count, session_present, session_audience, session_total,
-            group_count, group_present, group_audience, group_total, target,
-        )  # fmt: skip
-        settle_moves(
-            chosen, some, alpha, beta, temperature, home, target,
-            offsets, members, weight, session, group,
+        if new == old:
+            continue
+        one[0] = new
+        apply_moves(
+            order[i : i + 1], one, offsets, members, weight, session, group,
             session_count, session_present, session_audience, session_total,
             group_count, group_present, group_audience, group_total,
         )  # fmt: skip
+        for c in (np.int64(old), np.int64(new)):
+            session_about[0, c], session_about[1, c] = session_audience[c], session_total[c]
+            m = group[c]
+            group_about[0, m], group_about[1, m] = group_audience[m], group_total[m]
+
+
+@njit(cache=True, nogil=True)
+def _drawn(
+    k: int,
+    chance: float,
+    alpha: float,
+    beta: float,
+    temperature: float,
+    offsets: IntArray,
+    members: IndexArray,
+    weight: FloatArray,
+    session: IndexArray,
+    group: Any,
+    session_count: Counts,
+    session_present: Flags,
+    session_about: Any,
+    group_count: Counts,
+    group_present: Flags,
+    group_about: Any,
+    in_session: Any,  # from here on: room to work in
+    in_group: Any,
+    price: Any,
+    group_price: Any,
+    odds: Any,
+    sums: Any,
+) -> int:
+    """`draw_move` in single precision: the same prices, rounded."""
+    one = np.float32(1)
+    rate = np.float32(weight[k])
+    old = session[k]
+    old_group = group[old]
+    size = np.float32(offsets[k + 1] - offsets[k])
+    in_session[:] = 0
+    in_group[:] = 0
+    only_in_session = only_in_group = np.float32(0)
+    for at in range(offsets[k], offsets[k + 1]):
+        n = members[at]
+        row = session_present[n]
+        for c in range(len(price)):
+            in_session[c] += row[c]
+        row = group_present[n]
+        for c in range(len(group_price)):
+            in_group[c] += row[c]
+        if session_count[n, old] == 1:
+            only_in_session += one
+        if group_count[n, old_group] == 1:
+            only_in_group += one
+    audience, total = group_about[0], group_about[1]
+    for c in range(len(group_price)):
+        group_price[c] = alpha * (
+            rate * (audience[c] - in_group[c]) + total[c] * (size - in_group[c])
+        )
+    group_price[old_group] = alpha * (
+        rate * (audience[old_group] - in_group[old_group])
+        + (total[old_group] - rate) * (size - (in_group[old_group] - only_in_group))
+    )
+    audience, total = session_about[0], session_about[1]
+    for c in range(len(price)):
+        price[c] = beta * (rate * (audience[c] - in_session[c]) + total[c] * (size - in_session[c]))
+    price[old] = beta * (
+        rate * (audience[old] - in_session[old])
+        + (total[old] - rate) * (size - (in_session[old] - only_in_session))
+    )
+    for c in range(len(price)):
+        price[c] += group_price[group[c]]
+    return _pick_near(price, old, temperature, chance, odds, sums)
+
+
+@njit(cache=True, nogil=True)
+def _pick_near(
+    price: Any, stay: int, temperature: float, chance: float, odds: Any, sums: Any
+) -> int:
+    """As `_pick`, but prices are set against that of staying, which need not be searched for.
+
+    Only where something is far cheaper than staying, so that the powers would overflow, they are
+    set against the cheapest.
+    """
+    scale = np.float32(1.0 / (64.0 * temperature))
+    total = _powers(price, price[stay], scale, odds, sums)
+    if total > _LARGEST:
+        total = _powers(price, _least(price), scale, odds, sums)
+    left = np.float32(chance) * total
+    for s in range(len(sums)):
+        if left < sums[s]:
+            stretch = odds[s * _STRETCH : (s + 1) * _STRETCH]
+            for c in range(len(stretch)):
+                left -= stretch[c]
+                if left < 0:
+                    return s * _STRETCH + c
+            return s * _STRETCH + len(stretch) - 1  # rounding
+        left -= sums[s]
+    return stay
+
+
+@njit(cache=True, nogil=True)
+def _powers(price: Any, against: float, scale: float, odds: Any, sums: Any) -> float:
+    """Fill the odds and their sums by stretches; return the sum of all."""
+    zero, one, most = np.float32(0), np.float32(1), np.float32(3.5)
+    for c in range(len(price)):
+        x = one + (against - price[c]) * scale
+        x = x if x > zero else zero
+        x = x if x < most else most
+        x *= x
+        x *= x
+        x *= x
+        x *= x
+        x *= x
+        odds[c] = x * x
+    total = zero
+    for s in range(len(sums)):
+        sums[s] = _sum_near(odds[s * _STRETCH : (s + 1) * _STRETCH])
+        total += sums[s]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _sum_near(values: Any) -> float:
+    """Eight sums side by side, always in the same order."""
+    a = b = c = d = e = f = g = h = np.float32(0)
+    whole = len(values) // 8 * 8
+    for i in range(0, whole, 8):
+        a += values[i]
+        b += values[i + 1]
+        c += values[i + 2]
+        d += values[i + 3]
+        e += values[i + 4]
+        f += values[i + 5]
+        g += values[i + 6]
+        h += values[i + 7]
+    for i in range(whole, len(values)):
+        a += values[i]
+    return ((a + b) + (c + d)) + ((e + f) + (g + h))
 
 
 @njit(cache=True, nogil=True)

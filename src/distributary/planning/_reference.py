@@ -198,26 +198,12 @@ def descend(
     beta: int,
     toll: int = 0,
     home: Sequence[int] = (),
-    block: int = 1,
 ) -> list[int]:
-    """Move block after block of flows to where they would go; return each flow's session.
-
-    The flows of a block are asked from one state; whose own or target session was changed by a
-    move before it in the block is asked again.
-    """
+    """Move flow after flow to where it would go; return each flow's session."""
     session = list(session)
-
-    def ask(flows: Sequence[int]) -> list[int]:
-        return draw_moves(flows, receivers, weight, session, group, alpha, beta, toll, home)
-
-    for first in range(0, len(order), block):
-        chosen = order[first : first + block]
-        changed: set[int] = set()
-        for k, asked in zip(chosen, ask(chosen), strict=True):
-            target = ask([k])[0] if changed & {asked, session[k]} else asked
-            if target != session[k]:
-                changed |= {target, session[k]}
-                session[k] = target
+    for k in order:
+        plan = receivers, weight, session, group
+        session[k] = draw_moves([k], *plan, alpha, beta, toll, home)[0]
     return session
 
 

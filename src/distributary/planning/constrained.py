@@ -14,12 +14,10 @@ from distributary.planning.balancing import lightest_first
 from distributary.planning.best import (
     COLDEST,
     HOTTEST,
-    LONGEST_CHAIN,
     PATIENCE,
     SHORTEST_CHAIN,
     Annealed,
     anneal,
-    sweeps_within,
 )
 from distributary.planning.guard import Guard, bundles, check_contradictions
 from distributary.planning.hierarchy import Maps, sessions_in_groups
@@ -30,6 +28,7 @@ from distributary.planning.two_level import BITS, TwoLevel
 __all__ = ["best_within"]
 
 _ATTEMPTS = 40  # at a plan that holds the constraints
+_LONGEST_CHAIN = 8_000  # sweeps
 _SWEEPS = 80  # of annealing in each attempt
 _REPAIRS = 20  # sweeps of repair after it
 _ORDINARY = 2  # how much a receiver counts; one over its cap counts for one more each time
@@ -92,8 +91,8 @@ def _anneal(
 
     best, least, unit = start, state.work, state.work / n_things
     sweeps = min(
-        sweeps_within(budget_s / 2, things, len(start.group), n_groups),
-        max(SHORTEST_CHAIN, min(LONGEST_CHAIN, n_things)),
+        _sweeps_within(budget_s / 2, things, len(start.group) + n_groups),
+        max(SHORTEST_CHAIN, min(_LONGEST_CHAIN, n_things)),
     )
     cut_short = False
     for done in range(sweeps):
@@ -110,6 +109,14 @@ def _anneal(
     if state.work < least:
         best = state.maps
     return Annealed(best, cut_short)
+
+
+def _sweeps_within(budget_s: float, things: Things, columns: int) -> int:
+    """How many sweeps one core of a plain machine does in the budget."""
+    sweep_s = 5e-5 + 1e-9 * (
+        len(things) * (250 + 3.0 * columns) + len(things.members) * 0.12 * columns
+    )
+    return max(1, int(min(budget_s, 1e9) / sweep_s))
 
 
 def _held(
@@ -136,10 +143,8 @@ def _held(
         if not after.violated(group):
             return group
         weighed = things.weighed(importance)
-        state = TwoLevel(weighed, Maps(group, one_each), FilteringPrices())
-        for _ in anneal(state, _SWEEPS, rng):
-            pass
-        begin = state.maps.session
+        cooling = anneal(weighed, Maps(group, one_each), n_groups, _SWEEPS, rng, FilteringPrices())
+        begin = [maps.session for _, _, maps in cooling][-1]
         taken = guard.loaded(things, begin, n_groups)
         importance += taken.intake > taken.receiver_cap
     if len(things) > _FEW_FLOWS:

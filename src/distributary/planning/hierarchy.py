@@ -56,6 +56,13 @@ class Maps:
         group, _ = _gaps_filled(self.group[before], int(self.group.max()) + 1)
         return Maps(session, group), before
 
+    def of_heaviest(self, things: Things, kind: IndexArray) -> Maps:
+        """Each kind of things where its heaviest one is."""
+        order = np.argsort(things.weight, kind="stable")
+        session = np.zeros(int(kind.max()) + 1, np.int32)
+        session[kind[order]] = self.session[order]
+        return Maps(session, self.group)
+
     def work(self, things: Things, prices: FilteringPrices) -> float:
         """Cw in the whole-number rates of `things`: exact parts, weighed at the end."""
         received = things.intake(self.flow_group, int(self.group.max()) + 1)

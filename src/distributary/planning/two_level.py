@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Executor
-from itertools import count, pairwise
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,7 @@ from distributary.planning._anneal_kernels import (
     descend,
     draw_moves,
     regroup,
-    settle_moves,
-    sweep_blocks,
+    sweep,
     two_level_counts,
 )
 from distributary.planning.hierarchy import Maps
@@ -33,8 +31,11 @@ class TwoLevel:
     The rates of `things` must be whole numbers whose costs fit `BITS` bits.
     """
 
-    def __init__(self, things: Things, maps: Maps, prices: FilteringPrices) -> None:
-        n_sessions, n_groups = len(maps.group), int(maps.group.max()) + 1
+    def __init__(
+        self, things: Things, maps: Maps, prices: FilteringPrices, n_groups: int | None = None
+    ) -> None:
+        n_sessions = len(maps.group)
+        n_groups = n_groups or int(maps.group.max()) + 1
         n_receivers = things.n_receivers
         self.things = things
         self.prices = prices
@@ -84,39 +85,9 @@ class TwoLevel:
         """Cw, in the whole-number rates of the things."""
         return self.prices.alpha * self.received + self.prices.beta * self.accepted
 
-    def sweep(
-        self,
-        order: IntArray,
-        chance: FloatArray,
-        temperature: float,
-        block: int,
-        pool: Executor | None = None,
-        threads: int = 1,
-    ) -> None:
-        """Redraw every flow's session, a block at a time.
-
-        The flows of a block are drawn side by side from the same state and then moved one by one,
-        some of them drawn again: however many threads draw, the outcome is the same.
-        """
-        alpha, beta = self.prices.alpha, self.prices.beta
-        if pool is None:
-            sweep_blocks(
-                order, chance, alpha, beta, temperature, block, self._nowhere, *self._state
-            )
-            return
-        for first in range(0, len(order), block):
-            chosen = order[first : first + block]
-            target = np.empty(len(chosen), np.int32)
-            cuts = [len(chosen) * part // threads for part in range(threads + 1)]
-            jobs = [
-                (chosen[a:b], chance[first + a : first + b], target[a:b], temperature)
-                for a, b in pairwise(cuts)
-            ]
-            list(pool.map(self._draw, *zip(*jobs, strict=True)))
-            some = chance[first : first + block]
-            settle_moves(
-                chosen, some, alpha, beta, temperature, self._nowhere, target, *self._state
-            )
+    def sweep(self, order: IntArray, chance: FloatArray, temperature: float) -> None:
+        """Redraw the session of every flow, one after the other."""
+        sweep(order, chance, self.prices.alpha, self.prices.beta, temperature, *self._state)
 
     def regroup(self, chance: FloatArray, temperature: float) -> int:
         """Redraw every session's group; return how many moved."""
