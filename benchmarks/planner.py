@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -68,7 +69,7 @@ def quality(
         f"`best` against the published algorithms, {seconds:g} s each",
         f"Trading floor (20,000 symbols, 500 receivers), 50 groups, alpha = beta = 1, Cx/Cf, mean "
         f"of {seeds} seed(s). The published algorithms start again with new seeds until their time "
-        "is over and keep their best; `best` has the same budget and may end before.",
+        "is over, on two threads, and keep their best; `best` has the same budget and may end before.",
         ["sessions", *published, "best", "under the best of them", "best took"],
         rows,
     )
@@ -207,7 +208,7 @@ def _real_demand(folder: Path, table: str) -> Demand:
 
 def quality_long() -> Section:
     """The same at 60 s on one seed, for the two that are best of the published ones."""
-    return quality(60.0, seeds=1, sessions=(100, 1000), published=("IT", "RRA"))
+    return quality(60.0, seeds=1, sessions=(100, 500, 1000), published=("IT", "RRA"))
 
 
 def change() -> Section:
@@ -274,14 +275,19 @@ def threads() -> Section:
 
 
 def _restarted(demand: Demand, request: Request, seconds: float) -> float:
-    """The best of as many runs, each with a seed of its own, as fit into the time."""
+    """The best of as many runs, each with a seed of its own, as fit into the time on two threads."""
     deadline = time.perf_counter() + seconds
-    least, run = 1.0, 0
-    while time.perf_counter() < deadline:
-        one = replace(request, seed=request.seed + 1000 * run)
-        least = min(least, _excess(demand, plan(demand, one).plan))
-        run += 1
-    return least
+
+    def keep_trying(first: int) -> float:
+        least, run = 1.0, first
+        while time.perf_counter() < deadline:
+            one = replace(request, seed=request.seed + 1000 * run)
+            least = min(least, _excess(demand, plan(demand, one).plan))
+            run += 2
+        return least
+
+    with ThreadPoolExecutor(2) as pool:
+        return min(pool.map(keep_trying, (0, 1)))
 
 
 def _excess(demand: Demand, found: object) -> float:

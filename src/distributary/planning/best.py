@@ -50,6 +50,7 @@ PATIENCE = 2.5  # budgets after which the clock stops a run
 _FEWEST_PASSES, _SWEEPS_PER_PASS = 2, 40  # of the descent that ends a chain
 _PLENTY = 200  # sweeps; with fewer, annealing starts cooler
 _CORES = 2  # of the plain machine
+_NEAR = 600_000  # receivers x columns whose state a core has at hand
 _LONG_CHAIN_S = 0.01  # shorter ones are not worth a thread
 
 Mapped = Callable[..., Iterator[Any]]
@@ -78,12 +79,11 @@ def effort(budget_s: float, things: Things, n_sessions: int, n_groups: int) -> E
     budget_s = min(budget_s, 1e9)
     size = things, n_sessions, n_groups
     classes = 1
-    while budget_s * classes < MANY_SWEEPS * _sweep_seconds(*size, classes):
-        if n_groups // (2 * classes) < GROUPS_PER_CLASS:
-            break
+    sweeps = int(budget_s / _sweep_seconds(*size, classes))
+    while sweeps < MANY_SWEEPS and n_groups // (2 * classes) >= GROUPS_PER_CLASS:
         classes *= 2
-    cores = 1 if classes == 1 else _CORES
-    sweeps = max(1, int(cores * budget_s / _sweep_seconds(*size, classes)))
+        sweeps = int(_CORES * budget_s / _sweep_seconds(*size, classes))
+    sweeps = max(1, sweeps)
     chain = min(sweeps, max(SHORTEST_CHAIN, SWEEPS_PER_FLOW * len(things)))
     threads = chain * _sweep_seconds(*size, classes) > _LONG_CHAIN_S
     return Effort(sweeps, chain, classes, threads)
@@ -200,9 +200,9 @@ def _cool(state: TwoLevel, heat: FloatArray, regroups: bool, rng: np.random.Gene
 def _sweep_seconds(things: Things, n_sessions: int, n_groups: int, classes: int) -> float:
     """How long one core takes for a sweep in so many classes."""
     columns = (n_sessions + n_groups) / classes
-    return 5e-5 + 1e-9 * (
-        len(things) * (250 + 1.5 * columns) + len(things.members) * (10 + 0.05 * columns)
-    )
+    is_near = things.n_receivers * columns < _NEAR
+    per_pair = 10 + 0.05 * columns if is_near else 45 + 0.33 * columns
+    return 5e-5 + 1e-9 * (len(things) * (220 + 1.5 * columns) + len(things.members) * per_pair)
 
 
 def _cores() -> int:
