@@ -20,6 +20,7 @@ LAYERS = (
     ("cost",),
     ("planning",),
     ("files", "workloads"),
+    ("pipeline",),
     ("export", "papers", "report"),
     ("cli",),
 )

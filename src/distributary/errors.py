@@ -5,7 +5,11 @@
     │   └── MissingRateError    a flow somebody wants has no rate
     ├── PlanError           a plan that does not serve everybody
     ├── InfeasibleError     constraints that no plan holds, or none that was found
-    └── OutputError         a place that cannot be written to
+    ├── OutputError         a place that cannot be written to
+    ├── BadRowsError        more of a log cannot be used than the caller allows  (pipeline.ingest)
+    ├── CountError          rows of a log do not add up                          (pipeline.ingest)
+    ├── JavaError           there is no Java that Spark can run on               (pipeline.spark)
+    └── SparkStartError     Spark does not start                                 (pipeline.spark)
 
 Each message says what happened, with which value, and what to do next; the same facts
 are attributes. A caller's own mistake (a negative number of groups, an unknown algorithm)

@@ -10,7 +10,17 @@ import typer
 from rich.markup import escape
 
 from distributary import __version__
-from distributary.cli import demo, evaluate, export, generate, paper, plan, report, sweep
+from distributary.cli import (
+    demo,
+    evaluate,
+    export,
+    generate,
+    paper,
+    pipeline,
+    plan,
+    report,
+    sweep,
+)
 from distributary.cli.console import notes
 from distributary.errors import DistributaryError
 
@@ -33,6 +43,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("report")(report.report)
 app.command("sweep")(sweep.sweep)
 app.command("export")(export.export)
+app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(paper.app, name="paper")
 
 

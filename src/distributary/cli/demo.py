@@ -14,10 +14,9 @@ from distributary import cost, planning
 from distributary.cli.console import notes, results, shown_progress
 from distributary.cli.generate import write_workload
 from distributary.cli.options import Format, Seed
-from distributary.cli.plan import plan_metadata
 from distributary.cli.report import CURVE_GROUPS, write_report
 from distributary.cli.summary import cost_table, headline
-from distributary.files import read_demand, write_plan
+from distributary.files import plan_document, read_demand, write_plan
 from distributary.report import Report, compare_algorithms, cost_curve
 from distributary.workloads import TradingFloor, trading_floor
 
@@ -48,7 +47,7 @@ def demo(
         solution = planning.plan(demand, request, progress)
         seconds = time.perf_counter() - began
         evaluation = cost.evaluate(solution.plan, demand, request.prices)
-        metadata = plan_metadata(request, inputs.fingerprints, evaluation, solution)
+        metadata = plan_document(request, inputs.fingerprints, evaluation, solution)
         write_plan(solution.plan, metadata, out / "plan")
         page = Report(
             title="A trading floor",

@@ -18,9 +18,9 @@ from distributary.cli.options import (
     filtering_prices,
 )
 from distributary.cli.plan import tell_intake, tell_unicast
-from distributary.cli.summary import as_json, cost_table, details_as_json, headline, load_table
+from distributary.cli.summary import cost_table, details_as_json, headline, load_table
 from distributary.errors import PlanError
-from distributary.files import read_demand, read_plan
+from distributary.files import evaluation_document, read_demand, read_plan
 
 __all__ = ["evaluate"]
 
@@ -46,7 +46,9 @@ def evaluate(
         details = details_as_json(
             evaluation, stored.plan.receivers, stored.plan.session_group.astype("int64")
         )
-        print_json({**as_json(evaluation), "made_from_these_inputs": same_inputs, **details})
+        print_json(
+            {**evaluation_document(evaluation), "made_from_these_inputs": same_inputs, **details}
+        )
     else:
         tell_intake(inputs)
         if not same_inputs:

@@ -11,17 +11,27 @@ import typer
 from distributary.cli.console import results
 from distributary.cli.options import Format, Seed
 from distributary.files import write_interest, write_rates
+from distributary.files.tables import write_table
 from distributary.model import Interest, Rates
-from distributary.workloads import TradingFloor, TwoClass, trading_floor, two_class
+from distributary.workloads import (
+    Day,
+    TradingFloor,
+    TwoClass,
+    publication_log,
+    spoiled,
+    subscription_log,
+    trading_floor,
+    two_class,
+)
 
-__all__ = ["app", "write_workload"]
+__all__ = ["app", "write_day", "write_workload"]
 
 app = typer.Typer(no_args_is_help=True, help="Write a workload: interest and rates.")
 
 Out = Annotated[Path, typer.Option(help="The folder to write interest and rates into.")]
 TableFormat = Annotated[Format, typer.Option("--format", help="How the tables are written.")]
 Probability = Annotated[float, typer.Option(min=0, max=1)]
-_FLOOR, _CLASSES = TradingFloor(), TwoClass()
+_FLOOR, _CLASSES, _DAY = TradingFloor(), TwoClass(), Day()
 
 
 @app.command("trading-floor")
@@ -67,6 +77,44 @@ def generate_two_class(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     write_workload(*drawn, out, table_format)
+
+
+@app.command("day")
+def generate_day(
+    out: Annotated[Path, typer.Option(help="The folder to write the two logs into.")],
+    symbols: Annotated[int, typer.Option(min=1)] = _FLOOR.symbols,
+    receivers: Annotated[int, typer.Option(min=1)] = _FLOOR.receivers,
+    messages: Annotated[int, typer.Option(min=1)] = _DAY.messages,
+    churn: Annotated[float, typer.Option(min=0)] = _DAY.churn,
+    bad: Annotated[float, typer.Option(min=0, max=1, help="Share of unusable rows.")] = 0.0,
+    seed: Seed = 0,
+    table_format: TableFormat = Format.PARQUET,
+) -> None:
+    """A day of logs of a trading floor: who subscribed when, what was published when."""
+    try:
+        floor = TradingFloor(symbols=symbols, receivers=receivers)
+        day = Day(messages=messages, churn=churn)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    write_day(floor, day, bad, seed, out, table_format)
+
+
+def write_day(
+    floor: TradingFloor, day: Day, bad: float, seed: int, out: Path, table_format: Format
+) -> tuple[Path, Path]:
+    """Write both logs, say what they hold, and return where they are."""
+    rng = np.random.default_rng(seed)
+    interest, rates = trading_floor(floor, rng)
+    paths = (out / f"subscriptions.{table_format}", out / f"publications.{table_format}")
+    logs = (subscription_log(interest, day, rng), publication_log(rates, day, rng))
+    for path, log in zip(paths, logs, strict=True):
+        write_table(spoiled(log, bad, rng) if bad else log, path)
+    results.print(
+        f"{len(logs[0]):,} subscription rows and {len(logs[1]):,} messages of "
+        f"{floor.receivers:,} receivers and {floor.symbols:,} symbols: {paths[0]}, {paths[1]}",
+        markup=False,
+    )
+    return paths
 
 
 def write_workload(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -55,10 +56,40 @@ def filtering_prices(alpha: float, beta: float) -> FilteringPrices:
         raise typer.BadParameter(str(error), param_hint="'--alpha' / '--beta'") from None
 
 
+def parse_share(text: str) -> float:
+    """A share from `1%` or `0.01`."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%)?", text.strip())
+    share = float(match[1]) / (100 if match[2] else 1) if match else -1.0
+    if not 0 <= share <= 1:
+        raise typer.BadParameter(f"{text!r} is not a share, such as 1% or 0.01")
+    return share
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes from `4GiB`, `500MB` or `1000`."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])(i?)B?|B)?", text.strip(), re.IGNORECASE)
+    if not match:
+        raise typer.BadParameter(f"{text!r} is not a size, such as 4GiB")
+    power = " KMGT".index((match[2] or " ").upper())
+    return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
+
+
+def parse_moment(text: str) -> datetime:
+    """A moment in ISO 8601; UTC where it names no zone."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is not a moment in ISO 8601, such as 2025-03-03T09:30:00Z"
+        ) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
 def parse_seconds(text: str) -> float:
-    """Seconds from `30`, `30s`, `500ms`, `2m` or `1h`."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)?", text.strip())
-    seconds = float(match[1]) * {"ms": 0.001, "m": 60, "h": 3600}.get(match[2], 1) if match else 0
+    """Seconds from `30`, `30s`, `500ms`, `2m`, `1h` or `7d`."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?", text.strip())
+    unit = {"ms": 0.001, "m": 60, "h": 3600, "d": 86400}
+    seconds = float(match[1]) * unit.get(match[2], 1) if match else 0
     if not seconds > 0:
         raise typer.BadParameter(f"{text!r} is not a time above 0, such as 30s or 2m")
     return seconds

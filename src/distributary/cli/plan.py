@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 
-from distributary import __version__, cost, planning
+from distributary import cost, planning
 from distributary.cli.console import notes, print_json, results, shown_progress
 from distributary.cli.options import (
     ALGORITHM_HELP,
@@ -24,21 +24,24 @@ from distributary.cli.options import (
     filtering_prices,
     parse_seconds,
 )
-from distributary.cli.summary import as_json, cost_table, headline, load_table, unicast_sentence
+from distributary.cli.summary import cost_table, headline, load_table, unicast_sentence
 from distributary.files import (
     ReadDemand,
+    evaluation_document,
+    plan_document,
     read_demand,
     read_flow_sets,
     read_labels,
     read_pins,
     read_previous,
     read_receiver_caps,
+    solver_document,
     write_plan,
 )
 from distributary.model import Constraints
 from distributary.planning import Move, moves_between
 
-__all__ = ["plan", "plan_metadata", "tell_intake", "tell_unicast"]
+__all__ = ["plan", "tell_intake", "tell_unicast"]
 
 MOVES_SHOWN = 10
 T = TypeVar("T")
@@ -161,7 +164,7 @@ def plan(
         solution = _asked(planning.plan, inputs.demand, request, progress)
     seconds = time.perf_counter() - began
     evaluation = cost.evaluate(solution.plan, inputs.demand, request.prices)
-    metadata = plan_metadata(request, inputs.fingerprints, evaluation, solution)
+    metadata = plan_document(request, inputs.fingerprints, evaluation, solution)
     write_plan(solution.plan, metadata, out, table_format=table_format.value)
     moves = (
         []
@@ -169,7 +172,11 @@ def plan(
         else moves_between(request.previous, solution.plan, solution.session_origin)
     )
     if as_document:
-        document = {**as_json(evaluation), **_solver_json(request, solution), "seconds": seconds}
+        document = {
+            **evaluation_document(evaluation),
+            **solver_document(request, solution),
+            "seconds": seconds,
+        }
         if request.previous is not None:
             document["moves"] = [asdict(move) for move in moves]
         print_json(document)
@@ -187,40 +194,6 @@ def plan(
     results.print(
         f"{request.solver.label} took {seconds:.2f} s; the plan is in {out}", markup=False
     )
-
-
-def plan_metadata(
-    request: planning.Request,
-    fingerprints: dict[str, str],
-    evaluation: cost.Evaluation,
-    solution: planning.Solution,
-) -> dict[str, Any]:
-    """What `plan.json` says: enough to make the same plan again, and nothing of the moment."""
-    costs = as_json(evaluation)
-    if not evaluation.unicast_flows:
-        del costs["unicast"]
-    return {
-        "distributary": __version__,
-        **_solver_json(request, solution),
-        "parameters": {
-            "groups": request.groups,
-            "sessions": request.sessions,
-            "objective": request.objective,
-            "alpha": request.prices.alpha,
-            "beta": request.prices.beta,
-            "budget_s": request.budget_s,
-            **({} if request.max_sent is None else {"max_sent": request.max_sent}),
-            **({} if request.max_moves is None else {"max_moves": request.max_moves}),
-            **({} if request.unicast is None else {"unicast": asdict(request.unicast)}),
-            **(
-                {"constraints": _constraints_json(request.constraints)}
-                if request.constraints
-                else {}
-            ),
-        },
-        "inputs": fingerprints,
-        "costs": costs,
-    }
 
 
 def tell_intake(inputs: ReadDemand) -> None:
@@ -256,25 +229,6 @@ def _asked(make: Callable[..., T], *values: Any, **asked: Any) -> T:
         return make(*values, **asked)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-
-
-def _solver_json(request: planning.Request, solution: planning.Solution) -> dict[str, Any]:
-    facts: dict[str, Any] = {"algorithm": request.solver.name, "seed": request.seed}
-    if solution.channel_lower_bound is not None:
-        facts |= {"proven": solution.proven, "proven_lower_bound": solution.channel_lower_bound}
-    if solution.cut_short:
-        facts["cut_short"] = True
-    return facts
-
-
-def _constraints_json(constraints: Constraints) -> dict[str, Any]:
-    return {
-        "group_rate": constraints.group_rate,
-        "receiver_rate": dict(constraints.receiver_rate),
-        "pinned": dict(constraints.pinned),
-        "together": sorted(sorted(names) for names in constraints.together),
-        "apart": sorted(sorted(names) for names in constraints.apart),
-    }
 
 
 def _tell_proof(solution: planning.Solution) -> None:

@@ -11,59 +11,12 @@ from distributary.cost import Evaluation
 from distributary.model import FloatArray, IntArray
 
 __all__ = [
-    "as_json",
     "cost_table",
     "details_as_json",
     "headline",
     "load_table",
     "unicast_sentence",
 ]
-
-
-def as_json(evaluation: Evaluation) -> dict[str, Any]:
-    """The keys that other programs read. Keys stay; more may be added."""
-    filtering, channel, operating = evaluation.filtering, evaluation.channel, evaluation.operating
-    return {
-        "valid": evaluation.valid,
-        "problems": list(evaluation.problems),
-        "receivers": evaluation.receivers,
-        "flows": evaluation.flows,
-        "sessions": evaluation.sessions,
-        "groups": evaluation.groups,
-        "duplicated_flows": evaluation.duplicated_flows,
-        "filtering": {
-            "session_cost": filtering.session_cost,
-            "flow_cost": filtering.flow_cost,
-            "work": filtering.work,
-            "wanted_work": filtering.wanted_work,
-            "excess": filtering.excess,
-            "flooding_excess": filtering.flooding_excess,
-            "relative_excess": filtering.relative_excess,
-        },
-        "channel": {
-            "cost": channel.cost,
-            "received": channel.received,
-            "sent": channel.sent,
-            "lower_bound": channel.lower_bound,
-            "flooding": channel.flooding,
-        },
-        "operating": {
-            "cost": operating.cost,
-            "maintenance": operating.maintenance,
-            "dissemination": operating.dissemination,
-            "unclustered": operating.unclustered,
-        },
-        "unicast_copies": evaluation.unicast_copies,
-        "goodput": evaluation.goodput,
-        "flooding_goodput": evaluation.flooding_goodput,
-        "unicast": {
-            "flows": evaluation.unicast_flows,
-            "links": evaluation.unicast_links,
-            "rate": evaluation.loads.unicast_rate,
-            "extra_rate": evaluation.loads.unicast_extra_rate,
-            "saving": evaluation.unicast_saving,
-        },
-    }
 
 
 def details_as_json(

@@ -11,6 +11,11 @@ from distributary.files.demand import (
     write_interest,
     write_rates,
 )
+from distributary.files.documents import (
+    evaluation_document,
+    plan_document,
+    solver_document,
+)
 from distributary.files.fingerprints import fingerprint
 from distributary.files.plans import StoredPlan, read_plan, read_previous, write_plan
 from distributary.files.replacing import replaced_file, replaced_folder
@@ -19,7 +24,9 @@ __all__ = [
     "Intake",
     "ReadDemand",
     "StoredPlan",
+    "evaluation_document",
     "fingerprint",
+    "plan_document",
     "read_demand",
     "read_flow_sets",
     "read_interest",
@@ -31,6 +38,7 @@ __all__ = [
     "read_receiver_caps",
     "replaced_file",
     "replaced_folder",
+    "solver_document",
     "write_interest",
     "write_plan",
     "write_rates",

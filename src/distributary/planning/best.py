@@ -37,7 +37,7 @@ from distributary.planning.two_level import TwoLevel
 
 __all__ = ["Annealed", "Effort", "anneal", "anneal_part", "best", "effort"]
 
-HOTTEST, COLDEST = 0.5, 0.008  # temperatures, in units of the mean cost of a flow
+HOTTEST, COLDEST = 0.4, 0.008  # temperatures, in units of the mean cost of a flow
 SWEEPS_PER_ROUND = 5
 ROUNDS_PER_REGROUP = 4
 MANY_SWEEPS = 400  # with fewer over the whole, it is annealed in classes
@@ -99,9 +99,13 @@ def best(
     progress: Progress = silent,
     start: Maps | None = None,
     threads: int | None = None,
+    patience: float = PATIENCE,
 ) -> Annealed:
-    """Anneal chain after chain while the budget lasts; never worse than its start."""
-    deadline = time.monotonic() + PATIENCE * budget_s
+    """Anneal chain after chain while the budget lasts; never worse than its start.
+
+    The clock ends it after so many budgets as there is patience.
+    """
+    deadline = time.monotonic() + patience * budget_s
     found = start or groups_first(things, n_sessions, n_groups, rng, prices)
     least = found.work(things, prices)
     kinds, kind = things.kinds()
@@ -202,7 +206,7 @@ def _sweep_seconds(things: Things, n_sessions: int, n_groups: int, classes: int)
     columns = (n_sessions + n_groups) / classes
     is_near = things.n_receivers * columns < _NEAR
     per_pair = 10 + 0.05 * columns if is_near else 45 + 0.33 * columns
-    return 5e-5 + 1e-9 * (len(things) * (220 + 1.5 * columns) + len(things.members) * per_pair)
+    return 5e-5 + 1e-9 * (len(things) * (170 + 1.5 * columns) + len(things.members) * per_pair)
 
 
 def _cores() -> int:

@@ -17,7 +17,7 @@ from distributary.model import IndexArray, IntArray
 from distributary.planning.hierarchy import Maps
 from distributary.planning.things import Things
 
-__all__ = ["Part", "cut", "deal", "joined"]
+__all__ = ["Part", "cut", "deal", "joined", "part_of"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,21 +39,27 @@ def deal(n_groups: int, n_classes: int, rng: np.random.Generator) -> IntArray:
 
 def cut(things: Things, maps: Maps, class_of_group: IntArray) -> list[Part]:
     """The classes that have flows, each as a part."""
-    class_of_session = class_of_group[maps.group]
-    class_of_flow = class_of_session[maps.session]
+    class_of_flow = class_of_group[maps.flow_group]
     parts = []
     for c in range(int(class_of_group.max()) + 1):
         flows = np.flatnonzero(class_of_flow == c)
-        if len(flows) == 0:
-            continue
-        sessions = np.flatnonzero(class_of_session == c)
-        groups = np.flatnonzero(class_of_group == c)
-        inner = Maps(
-            _places(sessions, len(maps.group))[maps.session[flows]],
-            _places(groups, len(class_of_group))[maps.group[sessions]],
-        )
-        parts.append(Part(things.subset(flows), inner, flows, sessions, groups))
+        if len(flows):
+            of_flows = Maps(maps.session[flows], maps.group)
+            parts.append(part_of(things.subset(flows), of_flows, class_of_group, c, flows))
     return parts
+
+
+def part_of(
+    things: Things, maps: Maps, class_of_group: IntArray, c: int, flows: IntArray | None = None
+) -> Part:
+    """Class c as a part, out of its own flows and where they are in the whole."""
+    sessions = np.flatnonzero(class_of_group[maps.group] == c)
+    groups = np.flatnonzero(class_of_group == c)
+    inner = Maps(
+        _places(sessions, len(maps.group))[maps.session],
+        _places(groups, len(class_of_group))[maps.group[sessions]],
+    )
+    return Part(things, inner, np.arange(len(things)) if flows is None else flows, sessions, groups)
 
 
 def joined(maps: Maps, parts: list[Part], found: list[Maps]) -> Maps:

@@ -7,6 +7,7 @@ allowed. Flows that yesterday's plan did not know are placed first, and do not c
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
@@ -51,12 +52,22 @@ def start_maps(
     return Maps(np.maximum(home, 0), group), home
 
 
-def settled(things: Things, start: Maps, home: IndexArray, prices: FilteringPrices) -> Maps:
-    """The start with every flow that has no home in its cheapest session."""
+def settled(
+    things: Things,
+    start: Maps,
+    home: IndexArray,
+    prices: FilteringPrices,
+    passes: int | None = None,
+) -> Maps:
+    """The start with every flow that has no home in its cheapest session.
+
+    Newcomers are asked until none would rather be elsewhere, or for so many passes.
+    """
     state = TwoLevel(things, start, prices)
     newcomers = np.flatnonzero(home < 0)
-    while state.descend_once(newcomers):
-        pass
+    for _ in count() if passes is None else range(passes):
+        if not state.descend_once(newcomers):
+            break
     return state.maps
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from distributary.cost import ChannelPrices, FilteringPrices, channel_cost, filtering_cost
 from distributary.model import Constraints, Demand, IndexArray, IntArray, Plan, Previous, distinct
 from distributary.planning.balancing import balanced, scattered
-from distributary.planning.best import best
+from distributary.planning.best import PATIENCE, best
 from distributary.planning.constrained import best_within
 from distributary.planning.duplication import duplicate, place_parts
 from distributary.planning.habits import by_column, by_hash, by_name
@@ -61,6 +61,7 @@ class Request:
     prices: FilteringPrices = field(default_factory=FilteringPrices)
     seed: int = 0
     budget_s: float = 30.0
+    patience: float = PATIENCE  # budgets after which the clock ends `best`
     labels: Sequence[str] | None = None
     previous: Previous | None = None
     max_moves: int | None = None
@@ -293,14 +294,18 @@ def _best(demand: Demand, request: Request, progress: Progress) -> Solution:
         placed = place_single(demand, found.maps.session, found.maps.group)
         return Solution(placed, cut_short=found.cut_short)
     if request.max_sent is not None:
-        found = best(things, sessions, groups, rng, prices, budget_s / 2, told)
+        found = best(
+            things, sessions, groups, rng, prices, budget_s / 2, told, patience=request.patience
+        )
         homes = user_merge(demand, groups)
         parts = duplicate(
             things, found.maps, prices, request.max_sent, rng, told, homes, budget_s / 2
         )
         return Solution(place_parts(demand, parts), cut_short=found.cut_short)
     if request.previous is None:
-        found = best(things, sessions, groups, rng, prices, budget_s, told)
+        found = best(
+            things, sessions, groups, rng, prices, budget_s, told, patience=request.patience
+        )
         return replace(_placed(demand, found.maps), cut_short=found.cut_short)
     known = len(request.previous.session_group), int(request.previous.session_group.max()) + 1
     sessions = min(request.sessions or request.groups, max(len(things), known[0]))
@@ -308,7 +313,9 @@ def _best(demand: Demand, request: Request, progress: Progress) -> Solution:
     start, home = start_maps(request.previous, demand.interest, sessions, groups)
     if request.max_moves is None:
         start = settled(things, start, home, prices)
-        found = best(things, sessions, groups, rng, prices, budget_s, told, start)
+        found = best(
+            things, sessions, groups, rng, prices, budget_s, told, start, patience=request.patience
+        )
         maps = found.maps
     else:
         maps = replan(things, start, home, prices, request.max_moves, told)

@@ -1,0 +1,130 @@
+"""Logs to read, of any length: made in pieces, so that no more than one piece is in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from distributary import Demand, Interest, Rates
+from distributary.workloads import Day, publication_log, spoiled, subscription_log
+
+PIECE = 1_000_000
+RECEIVERS, FLOWS = 5_000, 100_003
+ROWS_PER_PAIR = 2
+BEGIN = 1_741_000_000_000_000  # microseconds
+SECONDS = 6.5 * 3600
+
+
+@dataclass(frozen=True)
+class Logs:
+    """Where the logs are, and how many rows they have."""
+
+    subscriptions: Path
+    publications: Path
+    rows: int
+
+
+def write_logs(folder: Path, rows: int, bad: float = 0.0, flows: int = FLOWS) -> Logs:
+    """Half the rows subscriptions (a quarter of them of the other kind), half publications.
+
+    Each pair of receiver and flow has two actions on average. Popular flows are published most: a
+    flow's messages fall off with its number, the first tenth having 55 % of them.
+    """
+    logs = Logs(folder / "subscriptions", folder / "publications", rows)
+    half = rows // 2
+    for path, piece_of in (
+        (logs.subscriptions, _subscriptions),
+        (logs.publications, _publications),
+    ):
+        path.mkdir(parents=True)
+        for number, first in enumerate(range(0, half, PIECE)):
+            rng = np.random.default_rng([rows, number, len(path.name)])
+            length = min(PIECE, half - first)
+            share = first / half, (first + length) / half
+            table = piece_of(rng, length, share, half, flows)
+            if bad:
+                table = spoiled(table, bad, rng)
+            pq.write_table(table, path / f"{number:05d}.parquet")
+    return logs
+
+
+def write_day(folder: Path, demand: Demand, messages: int, seed: int = 0) -> Logs:
+    """A day of a demand: subscriptions that end in its interest, messages at its rates."""
+    rng = np.random.default_rng(seed)
+    day = Day(messages=messages)
+    logs = Logs(folder / "subscriptions", folder / "publications", 0)
+    logs.subscriptions.mkdir(parents=True)
+    subscribed = subscription_log(demand.interest, day, rng)
+    pq.write_table(subscribed, logs.subscriptions / "00000.parquet", row_group_size=PIECE)
+    write_publications(logs.publications, demand, messages, rng)
+    return Logs(logs.subscriptions, logs.publications, len(subscribed) + messages)
+
+
+def write_publications(path: Path, demand: Demand, messages: int, rng: np.random.Generator) -> None:
+    """Messages at the rates of a demand, each piece of them over a whole day."""
+    path.mkdir(parents=True)
+    rates = Rates(demand.interest.flows, demand.rate)
+    for number, first in enumerate(range(0, messages, PIECE)):
+        length = min(PIECE, messages - first)
+        table = publication_log(rates, Day(messages=length), rng)
+        pq.write_table(table, path / f"{number:05d}.parquet")
+
+
+def interest_table(interest: Interest) -> pa.Table:
+    """receiver, flow: one row per pair."""
+    return pa.table(
+        {
+            "receiver": _named(interest.receivers, interest.flow_receivers),
+            "flow": _named(interest.flows, interest.pair_flows()),
+        }
+    )
+
+
+def _subscriptions(
+    rng: np.random.Generator, n: int, share: tuple[float, float], half: int, flows: int
+) -> pa.Table:
+    pair = rng.integers(max(1, half // ROWS_PER_PAIR), size=n)
+    receiver = pair % RECEIVERS
+    # No pair has two numbers: within a receiver, steps of a prime walk through all flows.
+    flow = (pair // RECEIVERS * 7_919 + receiver * 104_729) % flows
+    return pa.table(
+        {
+            "ts": _moments(rng, n, share),
+            "receiver": _named([f"trader-{r:04d}" for r in range(RECEIVERS)], receiver),
+            "flow": _named(_flow_names(flows), flow),
+            "action": _named(["subscribe", "unsubscribe"], (rng.random(n) < 0.25).astype(int)),
+        }
+    )
+
+
+def _publications(
+    rng: np.random.Generator, n: int, share: tuple[float, float], half: int, flows: int
+) -> pa.Table:
+    # -log(u) / 8 has 55 % of its mass in the first tenth; the far tail starts again at 0.
+    flow = (rng.exponential(1 / 8, n) % 1.0 * flows).astype(np.int64)
+    return pa.table(
+        {
+            "ts": _moments(rng, n, share),
+            "flow": _named(_flow_names(flows), flow),
+            "size": pa.array(rng.integers(50, 400, n).astype(np.int32)),
+        }
+    )
+
+
+def _moments(rng: np.random.Generator, n: int, share: tuple[float, float]) -> pa.Array:
+    """Times in the part of the day that a piece is about, in order."""
+    first, last = (int(SECONDS * 1e6 * one) for one in share)
+    return pa.array(BEGIN + np.sort(rng.integers(first, last, n)), pa.timestamp("us", "UTC"))
+
+
+def _flow_names(flows: int) -> list[str]:
+    return [f"flow-{flow:07d}" for flow in range(flows)]
+
+
+def _named(names: object, codes: np.ndarray) -> pa.Array:
+    words = pa.array(names, pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), words).cast(pa.string())

@@ -1,0 +1,276 @@
+"""`distributary pipeline`: from logs to a plan, its replay and its drift, on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from distributary import planning
+from distributary.cli.console import notes, print_json, results
+from distributary.cli.options import (
+    ALGORITHM_HELP,
+    Alpha,
+    Beta,
+    Json,
+    Seed,
+    filtering_prices,
+    parse_bytes,
+    parse_moment,
+    parse_seconds,
+    parse_share,
+)
+from distributary.cli.stream import pipeline_stream
+from distributary.cli.summary import cost_table, headline
+
+if TYPE_CHECKING:
+    from distributary.pipeline.run import Job, Outcome
+
+__all__ = ["app", "run_job"]
+
+app = typer.Typer(no_args_is_help=True, help="From logs to a plan and its replay, on Spark.")
+app.command("stream")(pipeline_stream)
+
+Publications = Annotated[
+    str, typer.Option(help="The publication log: a file, a folder, or a table Spark knows.")
+]
+Master = Annotated[
+    str | None, typer.Option(help="Where Spark runs; this machine with all its cores without it.")
+]
+Conf = Annotated[
+    list[str] | None, typer.Option("--conf", help="A setting of Spark as key=value; repeatable.")
+]
+
+
+@app.command("run")
+def pipeline_run(
+    publications: Publications,
+    groups: Annotated[int, typer.Option(min=1, help="The most multicast groups there may be.")],
+    out: Annotated[Path, typer.Option(help="The folder to write, or to replace.")],
+    subscriptions: Annotated[
+        str | None, typer.Option(help="The subscription log: a file, a folder, or a table.")
+    ] = None,
+    filters: Annotated[
+        str | None,
+        typer.Option(help="Instead of subscriptions: receivers and SQL conditions on messages."),
+    ] = None,
+    sessions: Annotated[
+        int | None,
+        typer.Option(min=1, help="The most sessions there may be; one per group without it."),
+    ] = None,
+    algorithm: Annotated[str, typer.Option(help=ALGORITHM_HELP)] = planning.DEFAULT_ALGORITHM,
+    alpha: Alpha = 1.0,
+    beta: Beta = 1.0,
+    budget: Annotated[str, typer.Option(help="How long to search for a plan: 30s, 2m.")] = "30s",
+    since: Annotated[
+        str | None, typer.Option(help="Publications before this moment are put aside.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Rows of this moment and later are put aside.")
+    ] = None,
+    rate_half_life: Annotated[
+        str | None, typer.Option(help="Let messages count half as much after each of these.")
+    ] = None,
+    presence_half_life: Annotated[
+        str | None,
+        typer.Option(help="Forget receivers not seen for 3.3 of these (presence below 10%)."),
+    ] = None,
+    floor: Annotated[
+        float | None,
+        typer.Option(help="Messages/s of flows that are wanted but silent; one per window."),
+    ] = None,
+    plan_on_peak: Annotated[
+        str | None, typer.Option(help="Plan on the busiest stretch of this length, such as 1m.")
+    ] = None,
+    max_flows: Annotated[
+        int, typer.Option(min=1, help="With --filters: the most flows to make of them.")
+    ] = 1_000,
+    max_bad: Annotated[
+        str, typer.Option(help="Fail if a larger share of a log cannot be used, such as 1%.")
+    ] = "100%",
+    previous: Annotated[
+        Path | None, typer.Option("--from", help="The plan to compare with; else the one in OUT.")
+    ] = None,
+    max_moves: Annotated[
+        int | None, typer.Option(min=0, help="Start from that plan and move at most so many flows.")
+    ] = None,
+    restarts: Annotated[
+        int, typer.Option(min=1, help="Seeds to try side by side on executors; the best is kept.")
+    ] = 1,
+    driver_limit: Annotated[
+        str, typer.Option(help="Memory up to which the driver plans; beyond, executors do.")
+    ] = "4GiB",
+    master: Master = None,
+    conf: Conf = None,
+    seed: Seed = 0,
+    as_document: Json = False,
+) -> None:
+    """Read the logs, plan, replay the log through the plan, and publish all of it at once."""
+    from distributary.pipeline.ingest import Window
+    from distributary.pipeline.run import Job
+
+    try:
+        job = Job(
+            out=out,
+            publications=publications,
+            subscriptions=subscriptions,
+            filters=filters,
+            request=planning.Request(
+                groups=groups,
+                sessions=sessions,
+                algorithm=algorithm,
+                prices=filtering_prices(alpha, beta),
+                seed=seed,
+                budget_s=parse_seconds(budget),
+            ),
+            window=Window(
+                since=None if since is None else parse_moment(since),
+                until=None if until is None else parse_moment(until),
+            ),
+            rate_half_life=_duration(rate_half_life),
+            presence_half_life=_duration(presence_half_life),
+            floor=floor,
+            peak_window=_duration(plan_on_peak),
+            max_flows=max_flows,
+            max_bad=parse_share(max_bad),
+            previous=previous,
+            max_moves=max_moves,
+            restarts=restarts,
+            driver_limit=parse_bytes(driver_limit),
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    outcome = run_job(job, master, conf)
+    if as_document:
+        print_json(_document(outcome.manifest))
+        return
+    tell_run(outcome, out)
+
+
+@app.command("replay")
+def pipeline_replay(
+    plan: Annotated[Path, typer.Argument(help="A plan folder.")],
+    publications: Publications,
+    interest: Annotated[str, typer.Option(help="Who wants what: receiver, flow.")],
+    out: Annotated[
+        Path | None, typer.Option(help="A folder for the tables per minute and per receiver.")
+    ] = None,
+    since: Annotated[str | None, typer.Option(help="Leave out what is before this.")] = None,
+    until: Annotated[str | None, typer.Option(help="Leave out this moment and later.")] = None,
+    master: Master = None,
+    conf: Conf = None,
+    as_document: Json = False,
+) -> None:
+    """Run a publication log through a plan: what each receiver would have got, and why."""
+    from distributary.cli.stages import shown_stages
+    from distributary.pipeline.ingest import Window
+    from distributary.pipeline.run import replay_plan
+    from distributary.pipeline.spark import running_spark
+
+    window = Window(
+        since=None if since is None else parse_moment(since),
+        until=None if until is None else parse_moment(until),
+    )
+    with running_spark(master, _settings(conf)) as spark, shown_stages(spark):
+        document = replay_plan(spark, plan, publications, interest, window, out)
+    if as_document:
+        print_json(document)
+        return
+    _tell_replay(document["replay"])
+    _tell_log("publications", document["publications"])
+    if out is not None:
+        results.print(f"per minute and per receiver: {out}", markup=False)
+
+
+def run_job(job: Job, master: str | None = None, conf: list[str] | None = None) -> Outcome:
+    """Start Spark, run the job with its progress shown, write its report."""
+    from distributary.cli.stages import shown_stages
+    from distributary.pipeline.run import run
+    from distributary.pipeline.spark import running_spark, ui_address
+    from distributary.report import render_run
+
+    def finish(outcome: Outcome, folder: Path) -> None:
+        title = f"The run into {job.out.name}"
+        page = render_run(outcome.manifest, outcome.minutes, outcome.receivers, title)
+        (folder / "report.html").write_text(page, encoding="utf-8")
+
+    with running_spark(master, _settings(conf)) as spark:
+        address = ui_address(spark)
+        if address and notes.is_terminal:
+            notes.print(f"Spark shows its work at {address}", markup=False)
+        with shown_stages(spark):
+            return run(spark, job, finish)
+
+
+def tell_run(outcome: Outcome, out: Path) -> None:
+    """Say what became of the rows, what the plan costs and what the replay showed."""
+    manifest = outcome.manifest
+    for name in ("subscriptions", "filters", "publications"):
+        if name in manifest:
+            _tell_log(name, manifest[name])
+    rates = manifest["rates"]
+    if rates["silent"]:
+        notes.print(f"{rates['silent']:,} wanted flows were silent: {rates['floor']:.3g} msg/s")
+    if rates["unwanted"]:
+        notes.print(
+            f"{rates['unwanted']:,} flows with {rates['unwanted_messages']:,} messages are wanted "
+            "by nobody and left out"
+        )
+    if outcome.evaluation is not None:
+        results.print(headline(outcome.evaluation))
+        results.print(cost_table(outcome.evaluation))
+    else:
+        excess = manifest["plan"]["filtering"]["relative_excess"]
+        results.print(f"planned on executors: Cx/Cf {excess:.4f}")
+    _tell_replay(manifest["replay"])
+    if manifest["diff"] is not None:
+        diff = manifest["diff"]
+        results.print(
+            f"against the previous plan: {diff['moved']:,} flows move, {diff['new']:,} are new, "
+            f"{diff['gone']:,} gone; {diff['join']:,} joins and {diff['leave']:,} leaves of groups"
+        )
+    results.print(f"plan: {out / 'plan'}   report: {out / 'report.html'}", markup=False)
+
+
+def _tell_log(name: str, told: Mapping[str, Any]) -> None:
+    results.print(
+        f"{name}: {told['read']:,} rows = {told['used']:,} used + {told['duplicates']:,} "
+        f"duplicates + {told['quarantined']:,} quarantined"
+    )
+    for reason, number in told["reasons"].items():
+        results.print(f"  {number:,} x {reason}", markup=False)
+
+
+def _tell_replay(replays: Mapping[str, Mapping[str, Any]]) -> None:
+    for name, totals in replays.items():
+        share = totals["wanted"] / totals["received"] if totals["received"] else 1.0
+        results.print(
+            f"replay, {name}: {totals['received']:,} received, {totals['wanted']:,} wanted "
+            f"({share:.1%}), {totals['dropped_by_session']:,} dropped by session, "
+            f"{totals['dropped_by_flow']:,} by flow; {totals['sent']:,} sent"
+        )
+
+
+def _document(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What other programs read: the logs' counts, what `plan --json` has, and the replay."""
+    rest = {key: value for key, value in manifest.items() if key not in ("plan", "replay")}
+    replays = manifest["replay"]
+    against = {name: totals for name, totals in replays.items() if name != "plan"}
+    return {**rest, **manifest["plan"], "replay": {**replays["plan"], "against": against}}
+
+
+def _duration(text: str | None) -> timedelta | None:
+    return None if text is None else timedelta(seconds=parse_seconds(text))
+
+
+def _settings(conf: list[str] | None) -> dict[str, str]:
+    settings = {}
+    for entry in conf or ():
+        key, equals, value = entry.partition("=")
+        if not (equals and key):
+            raise typer.BadParameter(f"--conf takes key=value, not {entry!r}")
+        settings[key.strip()] = value
+    return settings

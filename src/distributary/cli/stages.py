@@ -1,0 +1,76 @@
+"""Spark's progress as one bar on stderr."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from distributary.cli.console import notes
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["shown_stages"]
+
+_PAUSE_S = 0.2
+
+
+@contextmanager
+def shown_stages(session: SparkSession, console: Console = notes) -> Iterator[None]:
+    """A bar with the current stage's name and its tasks, if on a terminal; gone when done.
+
+    A stage is called by the job description that was set when it was started.
+    """
+    if not console.is_terminal:
+        yield
+        return
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("tasks"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    ) as bar:
+        done = Event()
+        watcher = Thread(
+            target=_watch, args=(session, bar, bar.add_task("starting", total=None), done)
+        )
+        watcher.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watcher.join()
+
+
+def _watch(session: SparkSession, bar: Progress, task: TaskID, done: Event) -> None:
+    from distributary.pipeline.spark import active_stages
+
+    while not done.wait(_PAUSE_S):
+        try:
+            stages = active_stages(session)
+        except Exception:  # a session that stops cannot be asked, and a bar is not worth a failure
+            return
+        if stages:
+            bar.update(
+                task,
+                description=stages[0].name,
+                completed=sum(stage.done for stage in stages),
+                total=sum(stage.total for stage in stages),
+            )

@@ -1,0 +1,113 @@
+"""What is said about a plan to other programs: the keys of `--json` and of `plan.json`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from distributary import __version__
+from distributary.cost import Evaluation
+from distributary.model import Constraints
+from distributary.planning import Request, Solution
+
+__all__ = ["evaluation_document", "plan_document", "solver_document"]
+
+
+def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
+    """The keys that other programs read. Keys stay; more may be added."""
+    filtering, channel, operating = evaluation.filtering, evaluation.channel, evaluation.operating
+    return {
+        "valid": evaluation.valid,
+        "problems": list(evaluation.problems),
+        "receivers": evaluation.receivers,
+        "flows": evaluation.flows,
+        "sessions": evaluation.sessions,
+        "groups": evaluation.groups,
+        "duplicated_flows": evaluation.duplicated_flows,
+        "filtering": {
+            "session_cost": filtering.session_cost,
+            "flow_cost": filtering.flow_cost,
+            "work": filtering.work,
+            "wanted_work": filtering.wanted_work,
+            "excess": filtering.excess,
+            "flooding_excess": filtering.flooding_excess,
+            "relative_excess": filtering.relative_excess,
+        },
+        "channel": {
+            "cost": channel.cost,
+            "received": channel.received,
+            "sent": channel.sent,
+            "lower_bound": channel.lower_bound,
+            "flooding": channel.flooding,
+        },
+        "operating": {
+            "cost": operating.cost,
+            "maintenance": operating.maintenance,
+            "dissemination": operating.dissemination,
+            "unclustered": operating.unclustered,
+        },
+        "unicast_copies": evaluation.unicast_copies,
+        "goodput": evaluation.goodput,
+        "flooding_goodput": evaluation.flooding_goodput,
+        "unicast": {
+            "flows": evaluation.unicast_flows,
+            "links": evaluation.unicast_links,
+            "rate": evaluation.loads.unicast_rate,
+            "extra_rate": evaluation.loads.unicast_extra_rate,
+            "saving": evaluation.unicast_saving,
+        },
+    }
+
+
+def plan_document(
+    request: Request,
+    fingerprints: dict[str, str],
+    evaluation: Evaluation,
+    solution: Solution,
+) -> dict[str, Any]:
+    """What `plan.json` says: enough to make the same plan again, and nothing of the moment."""
+    costs = evaluation_document(evaluation)
+    if not evaluation.unicast_flows:
+        del costs["unicast"]
+    return {
+        "distributary": __version__,
+        **solver_document(request, solution),
+        "parameters": {
+            "groups": request.groups,
+            "sessions": request.sessions,
+            "objective": request.objective,
+            "alpha": request.prices.alpha,
+            "beta": request.prices.beta,
+            "budget_s": request.budget_s,
+            **({} if request.max_sent is None else {"max_sent": request.max_sent}),
+            **({} if request.max_moves is None else {"max_moves": request.max_moves}),
+            **({} if request.unicast is None else {"unicast": asdict(request.unicast)}),
+            **(
+                {"constraints": _constraints_json(request.constraints)}
+                if request.constraints
+                else {}
+            ),
+        },
+        "inputs": fingerprints,
+        "costs": costs,
+    }
+
+
+def solver_document(request: Request, solution: Solution) -> dict[str, Any]:
+    """Which solver made it, and what it could prove."""
+    facts: dict[str, Any] = {"algorithm": request.solver.name, "seed": request.seed}
+    if solution.channel_lower_bound is not None:
+        facts |= {"proven": solution.proven, "proven_lower_bound": solution.channel_lower_bound}
+    if solution.cut_short:
+        facts["cut_short"] = True
+    return facts
+
+
+def _constraints_json(constraints: Constraints) -> dict[str, Any]:
+    return {
+        "group_rate": constraints.group_rate,
+        "receiver_rate": dict(constraints.receiver_rate),
+        "pinned": dict(constraints.pinned),
+        "together": sorted(sorted(names) for names in constraints.together),
+        "apart": sorted(sorted(names) for names in constraints.apart),
+    }

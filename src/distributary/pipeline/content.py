@@ -1,0 +1,378 @@
+"""Filters and a log with attributes made into flows and interest, so that content has channels too.
+
+Events are grouped by the *set of filters* that they match: each such set is a flow, wanted by the
+owners of its filters, and an event that matches nothing is `unwanted` and left out. There may be
+as many sets as events, so only the most frequent are flows by themselves (`max_flows` of them, none
+with fewer than `rare` messages); every other set is folded into one of these: into the nearest
+larger one, a superset of its filters, and where there is none into the nearest of all, which
+then takes its filters in. *Nearest* adds least receivers x messages; receivers are counted filter
+by filter, so one that owns two filters of a set counts twice there. No event loses a receiver by
+that: a flow is wanted by the owners of every filter that any of its events match.
+
+**Where the work is done.** Spark evaluates the distinct texts with its own expressions, on the
+distinct combinations of the attributes that filters use: attributes with few values make that
+cheap, and one that differs from event to event (a price in full, a time) makes it as dear as the
+log is long. Sets are counted by Spark; the flows, a bounded number, are chosen on the driver, and
+each remaining set is folded against those alone, on executors. Whatever the partitions, the
+result is the same.
+
+**Names.** A flow is called after the set it grew from, `c-` and a hash of its filters' texts: it
+keeps its name from run to run, whatever else is folded into it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
+from pyspark.sql.types import BooleanType
+
+from distributary.errors import InputError
+from distributary.model import IntArray
+from distributary.pipeline.filters import attribute_kinds, used_attributes
+from distributary.pipeline.schemas import QUARANTINE
+from distributary.pipeline.spark import spark_words
+
+__all__ = ["Content", "UsableFilters", "content_flows", "usable_filters"]
+
+# Each text is an expression that Spark plans and compiles: a few milliseconds on the driver.
+MOST_FILTERS = 20_000
+_CHUNK = 200
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UsableFilters:
+    """What can be evaluated: distinct texts in order of text, and the columns that they test.
+
+    `owners` (receiver, filter) has the rows whose filter is usable; `quarantine` the others.
+    """
+
+    texts: tuple[str, ...]
+    attributes: tuple[str, ...]
+    owners: DataFrame
+    quarantine: DataFrame
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Content:
+    """A content-based log as flows.
+
+    `publications` (ts, flow, size, and position where it was there) and `interest` (receiver, flow)
+    are what the other steps read. `flows` says what each flow means: flow, filter, and `own` where
+    the filter is of the set the flow is named after, not of one folded into it. `sets` lists every
+    set of filters: flow, filters (texts), messages and `own` again. `matched` and `folded` are what
+    these are made from.
+    """
+
+    publications: DataFrame
+    interest: DataFrame
+    flows: DataFrame
+    sets: DataFrame
+    quarantine: DataFrame
+    matched: DataFrame
+    folded: DataFrame
+
+    def counts(self) -> dict[str, int]:
+        """`messages` of the log, those `unwanted`, `folded` into another set's flow, and `sets`."""
+        events = self.matched.agg(
+            F.coalesce(F.sum("_messages"), F.lit(0)).alias("messages"),
+            F.coalesce(F.sum(F.when(F.size("_filters") == 0, F.col("_messages"))), F.lit(0)).alias(
+                "unwanted"
+            ),
+        ).first()
+        sets = self.folded.agg(
+            F.count(F.lit(1)).alias("sets"),
+            F.coalesce(F.sum(F.when(~F.col("own"), F.col("messages"))), F.lit(0)).alias("folded"),
+        ).first()
+        return {**(events.asDict() if events else {}), **(sets.asDict() if sets else {})}
+
+    def release(self) -> None:
+        """Give back the memory that the matched events and the folded sets take."""
+        self.matched.unpersist()
+        self.folded.unpersist()
+
+
+def content_flows(
+    publications: DataFrame, filters: DataFrame, *, max_flows: int = 1000, rare: int = 1
+) -> Content:
+    """Turn filters and a log with attributes into at most `max_flows` flows and their interest.
+
+    The matched events and the folded sets are kept until `release`: all tables are made from them.
+    """
+    if max_flows < 1 or rare < 1:
+        raise ValueError(f"max_flows ({max_flows}) and rare ({rare}) must be at least 1")
+    usable = usable_filters(filters, publications)
+    matched = _matched(publications, usable).persist()
+    sets = (
+        matched.where(F.size("_filters") > 0)
+        .groupBy(F.col("_filters").alias("filters"))
+        .agg(F.sum("_messages").alias("messages"))
+    )
+    cores = _cores(sets, usable, max_flows, rare)
+    folded = (
+        sets.withColumn("core", _nearest(cores)("filters", "messages"))
+        .join(F.broadcast(_named(cores, usable)), "core")
+        .withColumn("own", F.col("filters") == F.col("core_filters"))
+        .select("flow", "filters", "messages", "own")
+        .persist()
+    )
+    texts = _frame(
+        sets, {"id": pa.array(range(len(usable.texts)), pa.int32()), "filter": list(usable.texts)}
+    )
+    flows = (
+        folded.select("flow", "own", F.explode("filters").alias("id"))
+        .groupBy("flow", "id")
+        .agg(F.bool_or("own").alias("own"))
+        .join(F.broadcast(texts), "id")
+        .select("flow", "filter", "own")
+    )
+    return Content(
+        publications=_relabelled(publications, matched, folded, usable.attributes),
+        interest=flows.join(usable.owners, "filter").select("receiver", "flow").distinct(),
+        flows=flows,
+        sets=_with_texts(folded, texts),
+        quarantine=usable.quarantine,
+        matched=matched,
+        folded=folded,
+    )
+
+
+# --- filters -------------------------------------------------------------------------------------
+
+
+def usable_filters(filters: DataFrame, publications: DataFrame) -> UsableFilters:
+    """Tell the filters that can be evaluated on the log from those that cannot, and why not."""
+    known = filters.where(F.col("filter").isNotNull() & F.col("receiver").isNotNull())
+    rows = known.select("filter").distinct().limit(MOST_FILTERS + 1).toArrow()
+    if len(rows) > MOST_FILTERS:
+        raise InputError(
+            f"there are more than {MOST_FILTERS:,} different filters",
+            value=len(rows),
+            remedy="write equal filters with the same text, or take some out",
+        )
+    kinds = attribute_kinds(publications.schema)
+    reasons: dict[str, str] = {}
+    used: dict[str, frozenset[str]] = {}
+    for text in sorted(rows["filter"].to_pylist()):
+        try:
+            used[text] = used_attributes(text, kinds)
+        except InputError as error:
+            reasons[text] = error.reason
+    for text, reason in _refused_by_spark(publications, list(used)).items():
+        reasons[text] = reason
+        del used[text]
+    tested = frozenset[str]().union(*used.values())
+    told = _frame(filters, {"filter": list(reasons), "reason": list(reasons.values())})
+    return UsableFilters(
+        tuple(used),
+        tuple(name for name in publications.columns if name.lower() in tested),
+        known.join(F.broadcast(told), "filter", "left_anti").select("receiver", "filter"),
+        _quarantined(filters, told),
+    )
+
+
+def _quarantined(filters: DataFrame, told: DataFrame) -> DataFrame:
+    reason = (
+        F.when(F.col("receiver").isNull(), "receiver is null")
+        .when(F.col("filter").isNull(), "filter is null")
+        .otherwise(F.concat(F.lit("filter: "), F.col("reason")))
+    )
+    file = F.col("position.file") if "position" in filters.columns else F.lit(None).cast("string")
+    joined = filters.join(F.broadcast(told), "filter", "left").withColumn("reason", reason)
+    return (
+        joined.where(F.col("reason").isNotNull())
+        .select(
+            F.lit("filters").alias("log"),
+            file.alias("file"),
+            F.coalesce("reason", F.lit("")).alias("reason"),  # tells Spark that it is never null
+            F.to_json(F.struct("receiver", "filter"), {"ignoreNullFields": "false"}).alias("raw"),
+        )
+        .to(QUARANTINE)
+    )
+
+
+def _refused_by_spark(events: DataFrame, texts: Sequence[str]) -> dict[str, str]:
+    """Why Spark will not have some of the texts: asked of all at once, halved where it objects."""
+    if not texts:
+        return {}
+    if len(texts) <= _CHUNK:
+        try:
+            found = events.select(*(F.expr(f).alias(f"_{i}") for i, f in enumerate(texts))).schema
+        except AnalysisException as error:
+            if len(texts) == 1:
+                return {texts[0]: spark_words(error)}
+        else:
+            return {
+                text: "is not true or false"
+                for text, field in zip(texts, found.fields, strict=True)
+                if not isinstance(field.dataType, BooleanType)
+            }
+    middle = len(texts) // 2
+    return _refused_by_spark(events, texts[:middle]) | _refused_by_spark(events, texts[middle:])
+
+
+# --- events --------------------------------------------------------------------------------------
+
+
+def _matched(publications: DataFrame, usable: UsableFilters) -> DataFrame:
+    """The distinct combinations of attributes, how often each came, and the filters it matches."""
+    combinations = publications.groupBy(*map(_column, usable.attributes)).agg(
+        F.count(F.lit(1)).alias("_messages")
+    )
+    chunks = [
+        F.array_compact(
+            F.array(
+                *(
+                    F.when(F.expr(text), F.lit(first + nth))
+                    for nth, text in enumerate(usable.texts[first : first + _CHUNK])
+                )
+            )
+        )
+        for first in range(0, len(usable.texts), _CHUNK)
+    ]
+    nothing = F.array().cast("array<int>")
+    return combinations.where(F.col("_messages") > 0).withColumn(
+        "_filters", F.concat(nothing, *chunks)
+    )
+
+
+def _relabelled(
+    publications: DataFrame, matched: DataFrame, folded: DataFrame, attributes: Sequence[str]
+) -> DataFrame:
+    """The log with each event's flow in place of its attributes."""
+    flow_of = folded.select(F.col("filters").alias("_filters"), F.col("flow").alias("_flow"))
+    labels = matched.join(flow_of, "_filters").select(
+        *(_column(name).alias(f"_{nth}") for nth, name in enumerate(attributes)), "_flow"
+    )
+    same = F.lit(True)
+    for nth, name in enumerate(attributes):
+        same = same & _column(name).eqNullSafe(F.col(f"_{nth}"))
+    columns = publications.columns
+    size = F.col("size") if "size" in columns else F.lit(None)
+    return publications.join(labels, same).select(
+        "ts",
+        F.col("_flow").alias("flow"),
+        size.cast("int").alias("size"),
+        *(["position"] if "position" in columns else []),
+    )
+
+
+def _column(name: str) -> Column:
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+# --- folding -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Cores:
+    """The sets that become flows, the most frequent first, and what it takes to be near one.
+
+    `reach` and `weight` have the receivers of each set and of each filter.
+    `holders[offsets[f]:offsets[f + 1]]` are the sets that hold filter f.
+    """
+
+    sets: tuple[IntArray, ...]
+    messages: IntArray
+    reach: IntArray
+    weight: IntArray
+    offsets: IntArray
+    holders: IntArray
+
+    def fold(self, sets: pa.Array, messages: pa.Array) -> pa.Array:
+        """Where each of many sets goes."""
+        listed = zip(sets.to_pylist(), messages.to_pylist(), strict=True)
+        found = [self.nearest(np.array(filters, np.int64), count) for filters, count in listed]
+        return pa.array(found, pa.int32())
+
+    def nearest(self, filters: IntArray, messages: int) -> int:
+        """The set into which one with these filters and so many messages is folded."""
+        held = [self.holders[self.offsets[f] : self.offsets[f + 1]] for f in filters]
+        weight = np.repeat(self.weight[filters], [len(sets) for sets in held])
+        common = np.zeros(len(self.sets), np.int64)
+        np.add.at(common, np.concatenate(held), weight)
+        lacking = int(self.weight[filters].sum()) - common
+        beyond = self.reach - common
+        larger = lacking == 0
+        price = messages * beyond + self.messages * lacking
+        if larger.any():
+            price = np.where(larger, price, np.iinfo(np.int64).max)
+        return int(price.argmin())
+
+
+def _cores(sets: DataFrame, usable: UsableFilters, max_flows: int, rare: int) -> _Cores:
+    """The most frequent sets; in a tie, those whose filters come first in order of text."""
+    first = sets.orderBy(F.desc("messages"), "filters").limit(max_flows).toArrow()
+    messages = first["messages"].to_numpy().astype(np.int64)
+    kept = max(int((messages >= rare).sum()), min(1, len(messages)))
+    cores = tuple(np.array(ids, np.int64) for ids in first["filters"].to_pylist()[:kept])
+    held = np.concatenate(cores) if cores else np.empty(0, np.int64)
+    by_filter = np.argsort(held, kind="stable")
+    holders = np.repeat(np.arange(len(cores)), [len(core) for core in cores])[by_filter]
+    counts = np.bincount(held, minlength=len(usable.texts))
+    weight = _receivers(usable)
+    return _Cores(
+        cores,
+        messages[:kept],
+        np.array([weight[core].sum() for core in cores], np.int64),
+        weight,
+        np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
+        holders.astype(np.int64),
+    )
+
+
+def _receivers(usable: UsableFilters) -> IntArray:
+    """How many receivers each filter has."""
+    owned = usable.owners.groupBy("filter").agg(F.count_distinct("receiver").alias("n")).toArrow()
+    counts = dict(zip(owned["filter"].to_pylist(), owned["n"].to_pylist(), strict=True))
+    return np.array([counts[text] for text in usable.texts], np.int64)
+
+
+def _nearest(cores: _Cores) -> Callable[..., Column]:
+    """filters, messages -> the index of the flow that a set goes to, on Arrow batches."""
+    # A function without types: to look at types, PySpark would want pandas.
+    made: Callable[..., Column] = arrow_udf(lambda sets, counts: cores.fold(sets, counts), "int")
+    return made
+
+
+def _named(cores: _Cores, usable: UsableFilters) -> DataFrame:
+    """core (index), core_filters, flow (name) of each set that is one."""
+    names = [_name([usable.texts[f] for f in core]) for core in cores.sets]
+    columns = {
+        "core": pa.array(range(len(names)), pa.int32()),
+        "core_filters": pa.array([core.tolist() for core in cores.sets], pa.list_(pa.int32())),
+        "flow": names,
+    }
+    return _frame(usable.owners, columns)
+
+
+def _name(texts: Sequence[str]) -> str:
+    return "c-" + hashlib.sha256(json.dumps(sorted(texts)).encode()).hexdigest()[:12]
+
+
+def _with_texts(folded: DataFrame, texts: DataFrame) -> DataFrame:
+    """flow, filters (texts, in order), messages, own: what went where."""
+    return (
+        folded.withColumn("id", F.explode("filters"))
+        .join(F.broadcast(texts), "id")
+        .groupBy("filters", "flow", "messages", "own")
+        .agg(F.array_sort(F.collect_list("filter")).alias("texts"))
+        .select("flow", F.col("texts").alias("filters"), "messages", "own")
+    )
+
+
+def _frame(like: DataFrame, columns: Mapping[str, Sequence[str] | pa.Array]) -> DataFrame:
+    """A small table of the driver's in the session of another."""
+    arrays = {
+        name: values if isinstance(values, pa.Array) else pa.array(values, pa.string())
+        for name, values in columns.items()
+    }
+    return like.sparkSession.createDataFrame(pa.table(arrays))

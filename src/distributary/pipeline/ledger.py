@@ -1,0 +1,252 @@
+"""What a stream has done so far: one small file that is replaced whole, and what it names.
+
+**Commit.** A batch makes all its tables in a folder of its own below `state/`, under a name that
+nobody used before. Then `state.json` is replaced, in one rename. What it does not name does not
+exist: a batch that was ended before the commit left nothing but a folder to sweep away, and Spark
+runs it again; a batch that is run again after the commit finds itself in the file and does nothing.
+
+**Settle.** What others read is put in its place only after the commit, out of the batch's folder:
+bad rows below `quarantine/`, the plan below `plans/` and as `plan`, the line in `drift.jsonl`. Each
+step can be repeated, and all are, at every start: a kill in between is made good.
+
+One process at a time: a lock on the folder, which the system takes back from a killed one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import filecmp
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from distributary.errors import DistributaryError, OutputError
+from distributary.files import replaced_file, replaced_folder
+
+__all__ = ["Ledger", "LedgerError", "State"]
+
+FORMAT_VERSION = 1
+STATE = "state.json"
+HISTORY = "drift.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All that a restart needs to know, after a batch.
+
+    `tables` are the state's tables, by name, as paths below `state/`. Times are in microseconds
+    since 1970: the `first` and `latest` message used, and the `newest` change of a file. `version`
+    is the running plan's (0: none yet), `reference` its excess when flows were last moved.
+    `history` is how long `drift.jsonl` was before this batch's line, `entry`.
+    """
+
+    query: str = ""
+    batch: int = -1
+    folder: str = ""
+    tables: Mapping[str, str] = field(default_factory=dict)
+    kept: tuple[str, ...] = ()
+    counts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    slot_us: int = 0
+    first: int | None = None
+    latest: int | None = None
+    newest: int | None = None
+    version: int = 0
+    reference: float | None = None
+    history: int = 0
+    entry: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def line(self) -> bytes:
+        """This batch's line of the history."""
+        return (json.dumps(dict(self.entry), ensure_ascii=False) + "\n").encode()
+
+    @property
+    def folders(self) -> set[str]:
+        """The folders below `state/` that this batch's tables are in."""
+        return {self.folder, *(path.split("/")[0] for path in self.tables.values())} - {""}
+
+
+class LedgerError(DistributaryError):
+    """What lies in the folder of a stream does not fit together, or is in use."""
+
+    def __init__(self, out: Path, reason: str, remedy: str) -> None:
+        self.out = out
+        super().__init__(f"{out}: {reason}; {remedy}")
+
+
+class Ledger:
+    """The folder of one stream. Use `opened`, which locks it and settles the last commit."""
+
+    def __init__(self, out: Path, step: Callable[[str], None] = lambda name: None) -> None:
+        self.out = out
+        self._step = step
+        self.state = State()
+
+    @contextmanager
+    def opened(self) -> Iterator[Ledger]:
+        """Hold the folder; what the last commit names is in its place."""
+        _check_ours(self.out)
+        self.out.mkdir(parents=True, exist_ok=True)
+        with (self.out / ".lock").open("ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise LedgerError(
+                    self.out, "another stream writes here", "end it, or name another folder"
+                ) from None
+            self.state = self._stored()
+            self._check_checkpoint()
+            self.settle()
+            yield self
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where Spark notes which files belong to which batch."""
+        return self.out / "checkpoint"
+
+    @property
+    def running_plan(self) -> Path | None:
+        """The folder of the plan that is in force."""
+        if not self.state.version:
+            return None
+        return self._version(self.state.version)
+
+    def table(self, name: str) -> Path | None:
+        """Where a table of the state is, if there is one yet."""
+        path = self.state.tables.get(name)
+        return None if path is None else self.out / "state" / path
+
+    def new_folder(self, batch: int) -> Path:
+        """An empty folder for a batch's tables."""
+        folder = self.out / "state" / f"{batch:06d}-{uuid.uuid4().hex[:8]}"
+        folder.mkdir(parents=True)
+        return folder
+
+    def is_running(self, plan: Path) -> bool:
+        """Whether a plan is, table by table, the one that is in force."""
+        running = self.running_plan
+        return running is not None and _same_files(plan, running, but="plan.json")
+
+    def commit(self, state: State) -> None:
+        """Make a batch count, then put in place what it made."""
+        before = self.state
+        state = replace(
+            state,
+            query=self._query() or "",
+            kept=tuple(sorted(before.folders)),
+            history=before.history + (len(before.line) if before.entry else 0),
+        )
+        self._step("committing")
+        document = json.dumps({"format": FORMAT_VERSION, **asdict(state)}, indent=2)
+        with replaced_file(self.out / STATE) as file:
+            file.write(document.encode() + b"\n")
+        self.state = state
+        self._step("committed")
+        self.settle()
+
+    def settle(self) -> None:
+        """Put in place what the last commit names. May be done any number of times."""
+        state, out = self.state, self.out
+        folder = out / "state" / state.folder
+        if state.folder:
+            _moved(folder / "quarantine", out / "quarantine" / f"batch={state.batch}")
+            self._step("quarantine in place")
+            _moved(folder / "plan", self._version(state.version))
+            self._step("version in place")
+        running = self.running_plan
+        if running is not None and not _same_files(running, out / "plan"):
+            with replaced_folder(out / "plan", _is_plan, "plan") as new:
+                shutil.copytree(running, new, dirs_exist_ok=True)
+        self._step("plan in place")
+        if state.entry:
+            with (out / HISTORY).open("ab") as history:
+                history.truncate(state.history)
+                history.write(state.line)
+        self._step("history in place")
+        self._sweep()
+        self._step("settled")
+
+    def _version(self, number: int) -> Path:
+        return self.out / "plans" / f"{number:06d}"
+
+    def _sweep(self) -> None:
+        """Remove what no state needs: all but the tables of this one and the one before."""
+        needed = {*self.state.folders, *self.state.kept}
+        for folder in (self.out / "state").glob("*"):
+            if folder.name not in needed:
+                shutil.rmtree(folder, ignore_errors=True)
+        for left in self.out.glob(".*.tmp"):
+            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink()
+
+    def _stored(self) -> State:
+        path = self.out / STATE
+        if not path.exists():
+            return State()
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            known = document.pop("format") == FORMAT_VERSION
+            state = State(**{**document, "kept": tuple(document["kept"])})
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            known = False
+        if not known:
+            raise LedgerError(
+                self.out, f"{STATE} is not one of this version", "name another folder for --out"
+            )
+        return state
+
+    def _query(self) -> str | None:
+        path = self.checkpoint / "metadata"
+        return json.loads(path.read_text())["id"] if path.exists() else None
+
+    def _check_checkpoint(self) -> None:
+        """Spark's notes and ours must be of one stream, or files would be lost or read twice."""
+        commits = self.checkpoint / "commits"
+        done = [int(path.name) for path in commits.glob("*") if path.name.isdigit()]
+        ours = self.state.batch < 0 or self._query() == self.state.query
+        if not ours or max(done, default=-1) > self.state.batch:
+            raise LedgerError(
+                self.out,
+                f"{STATE} and checkpoint are not of one stream",
+                "restore both, or name another folder for --out and start over",
+            )
+
+
+def _check_ours(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise OutputError("is a file", path=str(out), remedy="name a folder for the stream")
+    if not out.is_dir() or not any(out.iterdir()):
+        return
+    if not any((out / name).exists() for name in (STATE, "checkpoint", ".lock")):
+        raise OutputError(
+            "is a folder with other things in it, not a stream's",
+            path=str(out),
+            remedy="name a new or empty folder",
+        )
+
+
+def _moved(made: Path, place: Path) -> None:
+    if made.exists():
+        shutil.rmtree(place, ignore_errors=True)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        made.rename(place)
+
+
+def _same_files(one: Path, other: Path, but: str = "") -> bool:
+    """Whether two folders hold the same files, byte by byte, leaving one name out."""
+    if not (one.is_dir() and other.is_dir()):
+        return False
+    names = {name for name in os.listdir(one) if name != but}
+    if names != {name for name in os.listdir(other) if name != but}:
+        return False
+    same, _, _ = filecmp.cmpfiles(one, other, sorted(names), shallow=False)
+    return len(same) == len(names)
+
+
+def _is_plan(folder: Path) -> bool:
+    return (folder / "plan.json").is_file()

@@ -1,0 +1,121 @@
+"""A plan as Spark reads it: the tables of its folder, each one a DataFrame.
+
+Flooding and unicast, which a plan is measured against, are plans too: whatever looks at a plan
+looks at them in the same way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructType
+
+from distributary.errors import InputError
+from distributary.model import Plan
+from distributary.pipeline.schemas import PLACEMENTS, PLAN_SUBSCRIPTIONS, SESSIONS, UNICAST
+
+__all__ = ["PlanTables", "flooding", "plan_tables", "stored_plan_tables", "unicast"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlanTables:
+    """The tables of one plan, none of them with a repeated row.
+
+    The group of a subscription is its session's, and every session is in `sessions`: that is for
+    whoever makes or reads a plan to check. Where flows go by unicast `unicast` says which, to whom.
+    """
+
+    placements: DataFrame
+    sessions: DataFrame
+    subscriptions: DataFrame
+    unicast: DataFrame
+
+    @property
+    def placed(self) -> DataFrame:
+        """Where each flow travels: flow, session, group."""
+        return self.placements.join(self.sessions, "session").select("flow", "session", "group")
+
+    @property
+    def memberships(self) -> DataFrame:
+        """Who joins which group: receiver, group."""
+        joined = self.subscriptions.select("receiver", "session").join(self.sessions, "session")
+        return joined.select("receiver", "group").distinct()
+
+
+def plan_tables(spark: SparkSession, plan: Plan) -> PlanTables:
+    """The tables of a plan that lies in memory."""
+    receivers, flows = pa.array(plan.receivers, pa.string()), pa.array(plan.flows, pa.string())
+    session = pa.array(range(plan.n_sessions), pa.int32())
+    group = pa.array(plan.session_group, pa.int32())
+    heard = pa.array(plan.subscription_session, pa.int32())
+    placements = {
+        "flow": flows.take(pa.array(plan.placement_flow)),
+        "session": pa.array(plan.placement_session, pa.int32()),
+    }
+    subscriptions = {
+        "receiver": receivers.take(pa.array(plan.subscription_receiver)),
+        "session": heard,
+        "group": group.take(heard),
+    }
+    pairs = {
+        "receiver": receivers.take(pa.array(plan.unicast_receiver)),
+        "flow": flows.take(pa.array(plan.unicast_flow)),
+    }
+    return PlanTables(
+        spark.createDataFrame(pa.table(placements), PLACEMENTS),
+        spark.createDataFrame(pa.table({"session": session, "group": group}), SESSIONS),
+        spark.createDataFrame(pa.table(subscriptions), PLAN_SUBSCRIPTIONS),
+        spark.createDataFrame(pa.table(pairs), UNICAST),
+    )
+
+
+def flooding(interest: DataFrame) -> PlanTables:
+    """The plan that brings every wanted flow to everybody: one session, one group."""
+    spark = interest.sparkSession
+    only = F.lit(0)
+    return PlanTables(
+        interest.select("flow").distinct().withColumn("session", only),
+        spark.createDataFrame([(0, 0)], SESSIONS),
+        interest.select("receiver").distinct().withColumns({"session": only, "group": only}),
+        spark.createDataFrame([], UNICAST),
+    )
+
+
+def unicast(interest: DataFrame) -> PlanTables:
+    """The plan that sends each receiver just what it wants, by itself."""
+    spark = interest.sparkSession
+    return PlanTables(
+        spark.createDataFrame([], PLACEMENTS),
+        spark.createDataFrame([], SESSIONS),
+        spark.createDataFrame([], PLAN_SUBSCRIPTIONS),
+        interest.select("receiver", "flow"),
+    )
+
+
+def stored_plan_tables(spark: SparkSession, folder: Path) -> PlanTables:
+    """The tables of a plan folder, in whichever format they are; flows by unicast if it has any."""
+    return PlanTables(
+        _stored(spark, folder, "placements", PLACEMENTS),
+        _stored(spark, folder, "sessions", SESSIONS),
+        _stored(spark, folder, "subscriptions", PLAN_SUBSCRIPTIONS),
+        _stored(spark, folder, "unicast", UNICAST, may_lack=True),
+    )
+
+
+def _stored(
+    spark: SparkSession, folder: Path, name: str, schema: StructType, *, may_lack: bool = False
+) -> DataFrame:
+    columns = [F.col(field.name).cast(field.dataType) for field in schema.fields]
+    for path in sorted(folder.glob(f"{name}.*")):
+        if path.suffix == ".parquet":
+            return spark.read.parquet(str(path)).select(*columns)
+        if path.suffix == ".csv":
+            return spark.read.csv(str(path), header=True).select(*columns)
+        return spark.read.json(str(path)).select(*columns)
+    if may_lack:
+        return spark.createDataFrame([], schema)
+    raise InputError(f"the plan has no {name}", path=str(folder), remedy="plan again")

@@ -1,0 +1,307 @@
+"""The publication log run through a plan: what each receiver would have received, and why.
+
+A receiver *receives* all messages of the groups that it joins and what is sent to it by unicast.
+What is in a session it does not subscribe to is *dropped by session*, the first filter. Of the rest
+the *wanted* messages stay, each counted once, and the others are *dropped by flow*, the second
+filter: flows it did not ask for, and further copies of one it did. So
+
+    received = wanted + dropped_by_session + dropped_by_flow
+
+for every receiver and every minute. These are the quantities of `cost.loads`: at rates of
+messages over seconds, the totals are `evaluate`'s, to the message.
+
+Nothing is lost without a word. What a receiver asked for and the plan does not bring to it is
+`unserved`, beside the sum above; messages of flows in no session that go to nobody by unicast are
+`unplaced`. The receivers' table holds those of the plan and those of the interest and says of
+each in which of them it is, and the flows' table does the same for the flows of the log.
+
+Receivers never meet messages. In a minute, a message of a flow reaches as many receivers as join
+the groups of its sessions, whatever the minute: five numbers per flow (`reach`) turn the counts per
+minute and flow into the sums over all receivers. A receiver's totals are sums over its groups, its
+sessions and its flows of what each carried. Only `receiver_minutes` has a row per receiver and
+minute, and costs a row of work per wanted pair and minute in which the flow spoke: it is computed
+where somebody asks for it.
+
+Bytes are summed over the messages whose size is known, and are null where none is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from distributary.pipeline.plans import PlanTables
+
+__all__ = ["Replay", "activity", "busiest_receivers", "receiver_minutes", "replay"]
+
+_SHARES = ("received", "wanted", "dropped_by_session", "dropped_by_flow", "unserved")
+_SUMS = ("messages", "sent", "unplaced", *_SHARES)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replay:
+    """What a log would have done under a plan; each table's columns twice, `_bytes` for the second.
+
+    `receivers`: receiver, planned, interested, received, wanted, dropped_by_session,
+    dropped_by_flow, unserved. `minutes`: minute, messages, sent, unplaced and the same five, over
+    all receivers. `flows`: flow, published, placed, wanted_by, unserved_by (receivers), messages,
+    sent and unserved.
+    """
+
+    receivers: DataFrame
+    minutes: DataFrame
+    flows: DataFrame
+
+    def totals(self) -> dict[str, int | None]:
+        """Everything summed over the minutes; 0 where nothing was published."""
+        return _summed(self.minutes, _SUMS)
+
+    def receiver_totals(self) -> dict[str, int | None]:
+        """Summed over the receivers, another way to the same numbers; and how many there are."""
+        counts = {
+            "receivers": F.count(F.lit(1)),
+            "receivers_without_plan": F.count_if(~F.col("planned")),
+            "receivers_without_interest": F.count_if(~F.col("interested")),
+        }
+        return _summed(self.receivers, _SHARES, counts)
+
+
+def activity(publications: DataFrame) -> DataFrame:
+    """minute (UTC), flow, messages, bytes: all that a replay needs of the log.
+
+    Worth keeping by whoever replays more than one plan.
+    """
+    return publications.groupBy(F.date_trunc("minute", "ts").alias("minute"), "flow").agg(
+        F.count(F.lit(1)).alias("messages"), F.sum("size").cast("bigint").alias("bytes")
+    )
+
+
+def replay(
+    log: DataFrame,
+    plan: PlanTables,
+    interest: DataFrame,
+    keep: Callable[[DataFrame], DataFrame] = lambda frame: frame,
+) -> Replay:
+    """Run a log's `activity` through a plan, for receivers with this interest.
+
+    All three tables are made from the wanted pairs, marked with whether the plan serves them:
+    `keep`, say `DataFrame.persist`, is asked to keep these.
+    """
+    served = keep(_served_pairs(plan, interest))
+    by_flow = log.groupBy("flow").agg(*_sums())
+    reached = _reach(plan, served)
+    return Replay(
+        _receivers(by_flow, plan, served), _minutes(log, reached), _flows(by_flow, reached)
+    )
+
+
+def receiver_minutes(log: DataFrame, plan: PlanTables, interest: DataFrame) -> DataFrame:
+    """receiver, minute and what it received, wanted, dropped and missed; no row where nothing."""
+    served = _served_pairs(plan, interest)
+    return _shares(_intake(log, plan, served, "minute"), "receiver", "minute")
+
+
+def busiest_receivers(log: DataFrame, plan: PlanTables) -> DataFrame:
+    """minute, receiver, received: who takes in most in each minute, the first by name in a tie."""
+    taken = reduce(DataFrame.unionByName, _received(log, plan, "minute"))
+    sums = taken.groupBy("minute", "receiver").agg(F.sum("messages").alias("received"))
+    first = F.struct((-F.col("received")).alias("less"), "receiver")
+    return (
+        sums.groupBy("minute")
+        .agg(F.min(first).alias("first"))
+        .select("minute", "first.receiver", (-F.col("first.less")).alias("received"))
+    )
+
+
+def _served_pairs(plan: PlanTables, interest: DataFrame) -> DataFrame:
+    """receiver, flow, served: every wanted pair, and whether the plan brings it."""
+    heard = plan.subscriptions.select("receiver", "session")
+    in_sessions = interest.join(plan.placements, "flow").join(heard, ["receiver", "session"])
+    brought = in_sessions.select("receiver", "flow").unionByName(
+        interest.select("receiver", "flow").join(plan.unicast, ["receiver", "flow"], "left_semi")
+    )
+    marked = brought.distinct().withColumn("served", F.lit(True))
+    return (
+        interest.select("receiver", "flow")
+        .join(marked, ["receiver", "flow"], "left")
+        .withColumn("served", F.coalesce("served", F.lit(False)))
+    )
+
+
+def _reach(plan: PlanTables, served: DataFrame) -> DataFrame:
+    """For each flow, what one message of it amounts to over all receivers.
+
+    `copies` are sent, `received` and `accepted` of them come to receivers and pass their first
+    filter; `wanted` receivers asked for it and get it, `unserved` ones asked and do not.
+    """
+    listeners = plan.subscriptions.groupBy("session").agg(F.count(F.lit(1)).alias("listeners"))
+    members = plan.memberships.groupBy("group").agg(F.count(F.lit(1)).alias("members"))
+    one, none = F.lit(1).cast("bigint"), F.lit(0).cast("bigint")
+    by_session = (
+        plan.placed.join(listeners, "session", "left")
+        .join(members, "group", "left")
+        .select(
+            "flow",
+            one.alias("copies"),
+            F.coalesce("members", none).alias("received"),
+            F.coalesce("listeners", none).alias("accepted"),
+            none.alias("wanted"),
+            none.alias("unserved"),
+        )
+    )
+    by_unicast = plan.unicast.select(
+        "flow",
+        one.alias("copies"),
+        one.alias("received"),
+        one.alias("accepted"),
+        none.alias("wanted"),
+        none.alias("unserved"),
+    )
+    asked = served.select(
+        "flow",
+        none.alias("copies"),
+        none.alias("received"),
+        none.alias("accepted"),
+        F.col("served").cast("bigint").alias("wanted"),
+        (~F.col("served")).cast("bigint").alias("unserved"),
+    )
+    parts = by_session.unionByName(by_unicast).unionByName(asked)
+    sums = ("copies", "received", "accepted", "wanted", "unserved")
+    return parts.groupBy("flow").agg(*(F.sum(name).alias(name) for name in sums))
+
+
+def _minutes(log: DataFrame, reached: DataFrame) -> DataFrame:
+    weights: dict[str, Column] = {
+        "messages": F.lit(1),
+        "sent": F.coalesce("copies", F.lit(0)),
+        "unplaced": F.when(F.coalesce("copies", F.lit(0)) == 0, 1).otherwise(0),
+        "received": F.coalesce("received", F.lit(0)),
+        "wanted": F.coalesce("wanted", F.lit(0)),
+        "dropped_by_session": F.coalesce(F.col("received") - F.col("accepted"), F.lit(0)),
+        "dropped_by_flow": F.coalesce(F.col("accepted") - F.col("wanted"), F.lit(0)),
+        "unserved": F.coalesce("unserved", F.lit(0)),
+    }
+    return (
+        log.join(reached, "flow", "left")
+        .groupBy("minute")
+        .agg(
+            *(F.sum(F.col("messages") * weights[name]).alias(name) for name in _SUMS),
+            *(F.sum(F.col("bytes") * weights[name]).alias(f"{name}_bytes") for name in _SUMS),
+        )
+    )
+
+
+def _flows(by_flow: DataFrame, reached: DataFrame) -> DataFrame:
+    """Flows of the log, of the plan and of the interest, and which of them each one is in."""
+    none = F.lit(0).cast("bigint")
+    both = by_flow.join(reached, "flow", "full")
+    return both.select(
+        "flow",
+        F.col("messages").isNotNull().alias("published"),
+        (F.coalesce("copies", none) > 0).alias("placed"),
+        (F.coalesce("wanted", none) + F.coalesce("unserved", none)).alias("wanted_by"),
+        F.coalesce("unserved", none).alias("unserved_by"),
+        F.coalesce("messages", none).alias("messages"),
+        "bytes",
+        (F.coalesce("messages", none) * F.coalesce("copies", none)).alias("sent"),
+        (F.col("bytes") * F.coalesce("copies", none)).alias("sent_bytes"),
+        (F.coalesce("messages", none) * F.coalesce("unserved", none)).alias("unserved"),
+        (F.col("bytes") * F.coalesce("unserved", none)).alias("unserved_bytes"),
+    )
+
+
+def _receivers(by_flow: DataFrame, plan: PlanTables, served: DataFrame) -> DataFrame:
+    heard = plan.subscriptions.select("receiver").unionByName(plan.unicast.select("receiver"))
+    planned = heard.distinct().withColumn("planned", F.lit(True))
+    interested = served.select("receiver").distinct().withColumn("interested", F.lit(True))
+    shares = _shares(_intake(by_flow, plan, served), "receiver")
+    everybody = planned.join(interested, "receiver", "full").join(shares, "receiver", "left")
+    return everybody.select(
+        "receiver",
+        F.coalesce("planned", F.lit(False)).alias("planned"),
+        F.coalesce("interested", F.lit(False)).alias("interested"),
+        *(F.coalesce(name, F.lit(0).cast("bigint")).alias(name) for name in _SHARES),
+        *(f"{name}_bytes" for name in _SHARES),
+    )
+
+
+def _intake(counts: DataFrame, plan: PlanTables, served: DataFrame, *by: str) -> DataFrame:
+    """receiver, `by`, part, messages, bytes: what came through which filter, not yet summed."""
+    accepted = (
+        counts.join(plan.placements, "flow")
+        .groupBy("session", *by)
+        .agg(*_sums())
+        .join(plan.subscriptions.select("receiver", "session"), "session")
+    )
+    alone = counts.join(plan.unicast, "flow")
+    asked = counts.join(served, "flow")
+    columns = ("receiver", *by, "messages", "bytes")
+    parts = (
+        *((part, "received") for part in _received(counts, plan, *by)),
+        (accepted, "accepted"),
+        (alone, "accepted"),
+        (asked.where("served"), "wanted"),
+        (asked.where("NOT served"), "unserved"),
+    )
+    return reduce(
+        DataFrame.unionByName,
+        (frame.select(*columns, F.lit(part).alias("part")) for frame, part in parts),
+    )
+
+
+def _received(counts: DataFrame, plan: PlanTables, *by: str) -> tuple[DataFrame, DataFrame]:
+    """receiver, `by`, messages, bytes: what came from each group, and by unicast."""
+    groups = counts.join(plan.placed, "flow").groupBy("group", *by).agg(*_sums())
+    columns = ("receiver", *by, "messages", "bytes")
+    return (
+        groups.join(plan.memberships, "group").select(*columns),
+        counts.join(plan.unicast, "flow").select(*columns),
+    )
+
+
+def _shares(intake: DataFrame, *by: str) -> DataFrame:
+    """What passed each filter, made into what each filter dropped."""
+
+    def passed(part: str, unit: str) -> Column:
+        return F.sum(F.when(F.col("part") == part, F.col(unit)))
+
+    parts = ("received", "accepted", "wanted", "unserved")
+    sums = intake.groupBy(*by).agg(
+        *(F.coalesce(passed(part, "messages"), F.lit(0)).alias(part) for part in parts),
+        *(passed(part, "bytes").alias(f"{part}_bytes") for part in parts),
+    )
+    # Bytes are null where no size is known; where one is, the parts without any are 0.
+    sized = F.coalesce(*(f"{part}_bytes" for part in parts)).isNotNull()
+    messages = {part: F.col(part) for part in parts}
+    in_bytes = {part: F.when(sized, F.coalesce(f"{part}_bytes", F.lit(0))) for part in parts}
+    return sums.select(*by, *_told(messages, ""), *_told(in_bytes, "_bytes"))
+
+
+def _told(parts: Mapping[str, Column], unit: str) -> tuple[Column, ...]:
+    return (
+        parts["received"].alias(f"received{unit}"),
+        parts["wanted"].alias(f"wanted{unit}"),
+        (parts["received"] - parts["accepted"]).alias(f"dropped_by_session{unit}"),
+        (parts["accepted"] - parts["wanted"]).alias(f"dropped_by_flow{unit}"),
+        parts["unserved"].alias(f"unserved{unit}"),
+    )
+
+
+def _sums() -> tuple[Column, Column]:
+    return F.sum("messages").alias("messages"), F.sum("bytes").alias("bytes")
+
+
+def _summed(
+    frame: DataFrame, names: tuple[str, ...], more: dict[str, Column] | None = None
+) -> dict[str, int | None]:
+    """One row of sums: bytes are None where no size is known."""
+    row = frame.agg(
+        *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in names),
+        *(F.sum(f"{name}_bytes").alias(f"{name}_bytes") for name in names),
+        *(count.alias(name) for name, count in (more or {}).items()),
+    ).first()
+    return {} if row is None else row.asDict()

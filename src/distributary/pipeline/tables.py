@@ -1,0 +1,141 @@
+"""A plan's tables for readers: what one receiver has to listen to, what one group carries.
+
+Both are Parquet folders in which one receiver's or one group's rows are found by reading little.
+Groups are folders of their own. Receivers are spread over buckets by a hash of their name that
+anybody can compute (CRC-32), and sorted within, so that the statistics of row groups skip the rest.
+A bucket's folder says how many there are: `bucket=003-of-016`. The same plan gives the same rows in
+the same order in each folder.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from distributary.errors import InputError
+from distributary.pipeline.plans import PlanTables
+
+__all__ = [
+    "bucket_count",
+    "group_rows",
+    "group_table",
+    "receiver_rows",
+    "receiver_table",
+    "write_group_table",
+    "write_receiver_table",
+]
+
+_RATES = ("rate", "session_rate", "group_rate")
+_ROWS_PER_BUCKET = 250_000
+_MOST_BUCKETS = 999
+
+
+def receiver_table(plan: PlanTables, interest: DataFrame, rates: DataFrame) -> DataFrame:
+    """One row per receiver and session that it subscribes to, and one for what comes by unicast.
+
+    receiver, session, group (null for unicast), flows and rate that it wants of what is there, and
+    the whole session's and group's rate.
+    """
+    placed = plan.placed.join(rates.select("flow", "rate"), "flow")
+    sessions = placed.groupBy("session").agg(F.sum("rate").alias("session_rate"))
+    groups = placed.groupBy("group").agg(F.sum("rate").alias("group_rate"))
+    heard = plan.subscriptions.select("receiver", "session")
+    wanted = (
+        interest.join(placed, "flow")
+        .join(heard, ["receiver", "session"])
+        .groupBy("receiver", "session")
+        .agg(F.count(F.lit(1)).alias("flows"), F.sum("rate").alias("rate"))
+    )
+    listed = (
+        heard.join(plan.sessions, "session")
+        .join(wanted, ["receiver", "session"], "left")
+        .join(sessions, "session", "left")
+        .join(groups, "group", "left")
+    )
+    alone = (
+        plan.unicast.join(rates.select("flow", "rate"), "flow")
+        .groupBy("receiver")
+        .agg(F.count(F.lit(1)).alias("flows"), F.sum("rate").alias("rate"))
+    )
+    nowhere = F.lit(None)
+    return listed.select(
+        "receiver",
+        "session",
+        "group",
+        F.coalesce("flows", F.lit(0).cast("bigint")).alias("flows"),
+        *(F.coalesce(name, F.lit(0.0)).alias(name) for name in _RATES),
+    ).unionByName(
+        alone.select(
+            "receiver",
+            nowhere.cast("int").alias("session"),
+            nowhere.cast("int").alias("group"),
+            "flows",
+            "rate",
+            F.col("rate").alias("session_rate"),
+            F.col("rate").alias("group_rate"),
+        )
+    )
+
+
+def group_table(plan: PlanTables, interest: DataFrame, rates: DataFrame) -> DataFrame:
+    """group, session, flow, rate, receivers (who want the flow): what each group carries."""
+    wanted = interest.groupBy("flow").agg(F.count(F.lit(1)).alias("receivers"))
+    return (
+        plan.placed.join(rates.select("flow", "rate"), "flow", "left")
+        .join(wanted, "flow", "left")
+        .select(
+            "group",
+            "session",
+            "flow",
+            "rate",
+            F.coalesce("receivers", F.lit(0).cast("bigint")).alias("receivers"),
+        )
+    )
+
+
+def bucket_count(rows: int) -> int:
+    """Into how many buckets a receivers' table of so many rows goes."""
+    return min(max(-(-rows // _ROWS_PER_BUCKET), 1), _MOST_BUCKETS)
+
+
+def write_receiver_table(table: DataFrame, path: str | os.PathLike[str], buckets: int = 1) -> None:
+    """Write a receivers' table, in a new folder, in so many buckets."""
+    if not 1 <= buckets <= _MOST_BUCKETS:
+        raise ValueError(f"buckets must be 1 to {_MOST_BUCKETS}, not {buckets}")
+    number = F.crc32(F.col("receiver").cast("binary")) % buckets
+    bucket = F.format_string(f"%03d-of-{buckets:03d}", number)
+    spread = table.withColumn("bucket", bucket).repartition(buckets, "bucket")
+    ordered = spread.sortWithinPartitions("bucket", "receiver", F.col("session").asc_nulls_last())
+    ordered.write.partitionBy("bucket").parquet(str(path))
+
+
+def write_group_table(table: DataFrame, path: str | os.PathLike[str]) -> None:
+    """Write a groups' table, in a new folder, one folder for each group."""
+    ordered = table.repartition("group").sortWithinPartitions("group", "session", "flow")
+    ordered.write.partitionBy("group").parquet(str(path))
+
+
+def receiver_rows(path: str | os.PathLike[str], receiver: str) -> Any:
+    """One receiver's rows of a written table, as an Arrow table, in order of session."""
+    folders = sorted(Path(path).glob("bucket=*-of-*"))
+    if not folders:
+        raise InputError("holds no buckets of a receivers' table", path=str(path))
+    buckets = int(folders[0].name.rpartition("-")[2])
+    number = zlib.crc32(receiver.encode()) % buckets
+    folder = Path(path) / f"bucket={number:03d}-of-{buckets:03d}"
+    found = folder if folder.is_dir() else folders[0]  # an empty bucket has no folder
+    return ds.dataset(found, format="parquet").to_table(filter=ds.field("receiver") == receiver)
+
+
+def group_rows(path: str | os.PathLike[str], group: int) -> Any:
+    """One group's rows of a written table, as an Arrow table, in order of session and flow."""
+    folder = Path(path) / f"group={group}"
+    if not folder.is_dir():
+        raise InputError(f"there is no group {group}", path=str(path), value=group)
+    return ds.dataset(folder, format="parquet").to_table()

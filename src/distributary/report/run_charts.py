@@ -1,0 +1,156 @@
+"""The charts of a run: what happened minute by minute, and how receivers share the waste."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from distributary.model import FloatArray
+from distributary.report.charts import Chart, rounded
+from distributary.report.palette import ACCENTS, FLOW_DROPPED, SESSION_DROPPED, WANTED
+from distributary.report.wording import NARROW_SPACE
+
+__all__ = ["Bins", "binned", "minutes_chart", "numbers", "shares_chart"]
+
+MOST_BINS = 300
+
+_PARTS = {
+    "wanted": ("wanted", WANTED),
+    "dropped_by_flow": ("flow filter drops", FLOW_DROPPED),
+    "dropped_by_session": ("session filter drops", SESSION_DROPPED),
+}
+_BIN_MINUTES = (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720)
+_DAY = 24 * 60
+_MARGIN = {"l": 64, "r": 16, "t": 16, "b": 48}
+_COUNTS = {
+    "rangemode": "tozero",
+    "automargin": True,
+    "separatethousands": True,
+    "exponentformat": "none",
+}
+
+
+def numbers(rows: pa.Table, column: str) -> FloatArray:
+    """A column of numbers; 0 where there is none."""
+    if column not in rows.column_names:
+        return np.zeros(rows.num_rows)
+    return np.asarray(rows[column].cast(pa.float64()).fill_null(0).to_numpy(), np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """A log's span in equal steps, each part as messages per minute; silence is 0."""
+
+    step: int  # minutes
+    starts: list[str]
+    end: str
+    length: int  # minutes from the first to the last with a message, both included
+    parts: dict[str, FloatArray]
+
+
+def binned(minutes: pa.Table) -> Bins:
+    """A replay's minutes, at least one of them, in few enough steps to be drawn."""
+    kind = pa.timestamp("us", tz=minutes["minute"].type.tz)
+    at = minutes["minute"].cast(kind).cast(pa.int64()).to_numpy() // 60_000_000
+    first, last = int(at.min()), int(at.max())
+    step = _bin_minutes(first, last)
+    bins = np.arange(first // step, last // step + 1)
+    # The first and the last may stick out of the log: they are means over their minutes in it.
+    covered = np.minimum(last + 1, (bins + 1) * step) - np.maximum(first, bins * step)
+    parts = {
+        part: np.bincount(at // step - bins[0], numbers(minutes, part), len(bins)) / covered
+        for part in _PARTS
+    }
+    starts = [str(start) for start in (bins * step).astype("datetime64[m]")]
+    end = str(np.datetime64(int(bins[-1] + 1) * step, "m"))
+    return Bins(step, starts, end, last - first + 1, parts)
+
+
+def _bin_minutes(first: int, last: int) -> int:
+    """The shortest round step by which the log has few enough bars."""
+    for step in _BIN_MINUTES:
+        if last // step - first // step < MOST_BINS:
+            return step
+    days = -(-(last - first + 1) // _DAY)
+    return _DAY * -(-days // (MOST_BINS - 1))
+
+
+def minutes_chart(bins: Bins, flooding: float | None) -> Chart:
+    """What receivers take in per minute by what becomes of it, and flooding's mean if given."""
+    data: list[dict[str, Any]] = [
+        {
+            "type": "bar",
+            "name": label,
+            "x": bins.starts,
+            "y": [rounded(value) for value in bins.parts[part].tolist()],
+            "offset": 0,
+            "width": bins.step * 60_000,
+            "marker": {"color": colour, "line": {"width": 0}},
+            "hovertemplate": "%{y:,.4~r} a minute",
+        }
+        for part, (label, colour) in _PARTS.items()
+    ]
+    if flooding is not None:
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": "flooding, on average",
+                "x": [bins.starts[0], bins.end],
+                "y": [rounded(flooding)] * 2,
+                "line": {"color": ACCENTS[3], "dash": "dash", "width": 2},
+                "hoverinfo": "skip",
+            }
+        )
+    layout = {
+        "height": 380,
+        "margin": _MARGIN,
+        "legend": {
+            "traceorder": "normal",
+            "orientation": "h",
+            "x": 0,
+            "y": 1.02,
+            "yanchor": "bottom",
+        },
+        "barmode": "stack",
+        "hovermode": "x unified",
+        "xaxis": {"type": "date", "range": [bins.starts[0], bins.end], "automargin": True},
+        "yaxis": {"title": {"text": "messages a minute"}, **_COUNTS},
+    }
+    return {"data": data, "layout": layout}
+
+
+def shares_chart(shares: FloatArray) -> Chart:
+    """How many receivers throw away which share, in steps of 5 %."""
+    counts, edges = np.histogram(shares, bins=20, range=(0.0, 1.0))
+    data = [
+        {
+            "type": "bar",
+            "x": [rounded(edge) for edge in edges[:-1].tolist()],
+            "y": counts.tolist(),
+            "offset": 0,
+            "width": 0.05,
+            "text": [f"{5 * nth} to {5 * nth + 5}{NARROW_SPACE}%" for nth in range(20)],
+            "textposition": "none",
+            "marker": {"color": ACCENTS[2]},
+            "hovertemplate": "%{y:,} receivers throw away %{text}<extra></extra>",
+        }
+    ]
+    layout = {
+        "height": 300,
+        "margin": _MARGIN,
+        "showlegend": False,
+        "bargap": 0,
+        "xaxis": {
+            "title": {"text": "thrown away, of what a receiver takes in"},
+            "range": [0, 1.005],
+            "tickformat": ".0%",
+            "tickvals": [tenth / 10 for tenth in range(11)],
+            "automargin": True,
+        },
+        "yaxis": {"title": {"text": "receivers"}, **_COUNTS},
+    }
+    return {"data": data, "layout": layout}

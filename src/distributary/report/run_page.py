@@ -1,0 +1,534 @@
+"""One run of the pipeline as one self-contained page: what the log shows about the plan.
+
+Counts are written out to the message, so that a reader can add them up; bytes and means are
+rounded. The manifest says what a run knows, and that differs: parts that are missing are left out
+or shown as a dash.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from html import escape
+from string import Template
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+from plotly.offline import get_plotlyjs
+
+from distributary import __version__
+from distributary.model import FloatArray
+from distributary.report.page import chart_box, colour_scheme, resource
+from distributary.report.run_charts import Bins, binned, minutes_chart, numbers, shares_chart
+from distributary.report.wording import (
+    NARROW_SPACE,
+    name,
+    number,
+    percent,
+    plural,
+    seconds,
+    table,
+)
+
+__all__ = ["render_run"]
+
+Facts = Mapping[str, Any]
+
+MOST_REASONS = 40
+WORST_RECEIVERS = 10
+
+_LOGS = ("subscriptions", "filters", "publications")
+_PLANS = {
+    "plan": 'Plan <span class="mark">this run</span>',
+    "previous": "Previous plan",
+    "flooding": "Flooding",
+    "unicast": "Unicast",
+}
+
+
+def render_run(
+    manifest: Mapping[str, Any],
+    minutes: pa.Table,
+    receivers: pa.Table,
+    title: str,
+    plan_page: str | None = None,
+) -> str:
+    """One HTML page about a run: the same input gives the same text.
+
+    `minutes` and `receivers` are the tables of the plan's replay; `plan_page` is the file name of
+    the plan's own report, where there is one beside this page.
+    """
+    replays = {key: _part(_part(manifest, "replay"), key) for key in _PLANS}
+    return Template(resource("run.html")).substitute(
+        version=escape(__version__),
+        title=escape(title),
+        css=resource("page.css"),
+        js=resource("page.js"),
+        plotly=get_plotlyjs(),
+        colours=colour_scheme(),
+        headline=_headline(replays["plan"], replays["flooding"]),
+        lead=_lead(manifest, replays),
+        alert=_alert(manifest, replays["plan"]),
+        tiles=_tiles(manifest),
+        plan_link=_plan_link(plan_page, "The plan"),
+        replay=_replay(replays),
+        minutes=_minutes(minutes, replays["flooding"]),
+        receivers=_receivers(receivers),
+        aside=_aside(manifest),
+        changes=_changes(manifest.get("diff")),
+        provenance=_provenance(manifest, plan_page),
+    )
+
+
+# --- the point -----------------------------------------------------------------------------------
+
+
+def _headline(plan: Facts, flooding: Facts) -> str:
+    received, wasted = _amount(plan, "received"), _wasted(plan)
+    if not received:
+        if _amount(plan, "unserved"):
+            return "This plan brings nobody anything of what was published"
+        return "Nothing that anybody wants was published"
+    if not wasted:
+        return "Receivers throw nothing away: every message they take in is one they asked for"
+    flooded = _wasted(flooding)
+    if flooded <= 0:
+        return f"Receivers throw away {percent(wasted / received)} of the messages they take in"
+    share = "as much as" if wasted == flooded else f"{percent(wasted / flooded)} of what"
+    asked = _asked(received, received - wasted)
+    return f"Receivers throw away {share} flooding would make them; {asked}"
+
+
+def _asked(received: float, wanted: float) -> str:
+    if not wanted:
+        return "none of the messages they take in is one they asked for"
+    if received >= 2 * wanted:
+        return f"1 message in {_ratio(received / wanted)} they take in is one they asked for"
+    return f"{percent(wanted / received)} of the messages they take in are ones they asked for"
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0") if value < 10 else f"{value:,.0f}"
+
+
+def _lead(manifest: Facts, replays: Mapping[str, Facts]) -> str:
+    plan, flooding, previous = (replays[key] for key in ("plan", "flooding", "previous"))
+    window = _part(manifest, "window")
+    when = ""
+    if "since" in window and "until" in window:
+        when = escape(f" from {_moment(window['since'])} to {_moment(window['until'])}")
+    lead = (
+        f"The log has {_counted(plan.get('messages'), 'usable message')}{when}. With this plan "
+        f"receivers together take in {_count(plan.get('received'))} to get the "
+        f"{_count(plan.get('wanted'))} they asked for."
+    )
+    if flooding:
+        lead += (
+            " Flooding, which sends every wanted flow to everybody, would make it "
+            f"{_count(flooding.get('received'))}"
+            + (f"; the previous plan {_count(previous.get('received'))}." if previous else ".")
+        )
+    return lead
+
+
+def _alert(manifest: Facts, plan: Facts) -> str:
+    found = _part(manifest, "plan")
+    problems = [str(problem) for problem in found.get("problems") or ()]
+    if missed := _amount(plan, "unserved"):
+        problems.insert(0, f"{missed:,} wanted messages do not reach who asked for them")
+    if not problems and found.get("valid", True):
+        return ""
+    listed = "".join(f"<li>{escape(problem)}</li>" for problem in problems)
+    return (
+        '<div class="alert" role="alert"><strong>This plan is not valid.</strong> Its counts are '
+        f"those of the plan as it is, and may flatter it.<ul>{listed}</ul></div>"
+    )
+
+
+def _tiles(manifest: Facts) -> str:
+    plan, interest = _part(manifest, "plan"), _part(manifest, "interest")
+    excess = _part(plan, "filtering").get("relative_excess")
+    alone = _part(plan, "unicast").get("flows")
+    logs = (
+        _tile(
+            log.capitalize(),
+            _count(facts.get("read")),
+            f"rows read = {_count(facts.get('used'))} used + "
+            f"{_count(facts.get('duplicates', 0))} repeated + "
+            f"{_count(facts.get('quarantined', 0))} put aside",
+        )
+        for log in _LOGS
+        if (facts := _part(manifest, log))
+    )
+    return "\n".join(
+        (
+            *logs,
+            _tile(
+                "Receivers",
+                _count(plan.get("receivers", interest.get("receivers"))),
+                f"want something: {_counted(interest.get('pairs'), 'pair')} of a receiver and a "
+                "flow that it asked for",
+            ),
+            _tile(
+                "Flows",
+                _count(plan.get("flows", interest.get("flows"))),
+                "kinds of message that somebody asked for"
+                + (f"; {alone:,} go by unicast, to each receiver alone" if alone else ""),
+            ),
+            _tile(
+                "Groups",
+                _count(plan.get("groups")),
+                "multicast addresses: who joins one gets all it carries. In them "
+                f"{_counted(plan.get('sessions'), 'session')}, bundles of flows",
+            ),
+            _tile(
+                "Cx/Cf",
+                "–" if excess is None else f"{excess:.3f}",
+                "of flooding’s wasted filtering work is left, by the rates planned with: 0 is "
+                "perfect, 1 is flooding",
+            ),
+        )
+    )
+
+
+def _tile(heading: str, figure: str, explained: str) -> str:
+    mood = "long" if len(figure) > 8 else ""
+    return (
+        f'<div class="tile"><h3>{heading}</h3><div class="figure {mood}">{figure}</div>'
+        f"<p>{explained}</p></div>"
+    )
+
+
+# --- the replay ----------------------------------------------------------------------------------
+
+
+def _replay(replays: Mapping[str, Facts]) -> str:
+    shown = {key: totals for key, totals in replays.items() if totals}
+    if not shown:
+        return '<p class="note">The log was not replayed.</p>'
+    columns = ["received", "wanted", "dropped_by_session", "dropped_by_flow", "sent"]
+    if any(totals.get("unserved") for totals in shown.values()):
+        columns.append("unserved")
+    heads = [column.replace("_", " ").replace("unserved", "missed") for column in columns]
+    rows = [
+        [_PLANS[key], *(_count(totals.get(column)) for column in columns), _goodput(totals)]
+        for key, totals in shown.items()
+    ]
+    tables = table(["messages", *heads, "goodput"], rows)
+    if not any(totals.get("received_bytes") for totals in shown.values()):
+        return (
+            tables + '<p class="note">No size is known of any message, so bytes are not told.</p>'
+        )
+    rows = [
+        [
+            _PLANS[key],
+            *(_bytes(totals.get(f"{column}_bytes")) for column in columns),
+            _goodput(totals, "_bytes"),
+        ]
+        for key, totals in shown.items()
+    ]
+    return (
+        f"{tables}<p>The same in bytes, of the messages whose size is known.</p>"
+        f"{table(['bytes', *heads, 'goodput'], rows)}"
+    )
+
+
+def _goodput(totals: Facts, unit: str = "") -> str:
+    received, wanted = totals.get(f"received{unit}"), totals.get(f"wanted{unit}")
+    if not received or wanted is None:
+        return "–"
+    share = wanted / received
+    bar = f'<span class="bar"><i style="width:{100 * min(share, 1.0):.1f}%"></i></span>'
+    return bar + percent(share)
+
+
+# --- minutes -------------------------------------------------------------------------------------
+
+
+def _minutes(minutes: pa.Table, flooding: Facts) -> str:
+    if not minutes.num_rows:
+        return '<p class="note">No minute of the log has a message.</p>'
+    bins = binned(minutes)
+    each = "Each bar is a minute"
+    if bins.step > 1:
+        each = (
+            f"The log spans {bins.length:,} minutes: each bar is {_step(bins.step)} of it, by the "
+            "mean minute"
+        )
+    sentence, line = _flooding_line(bins, flooding)
+    described = "messages received per minute: wanted, and dropped by either filter"
+    return (
+        f"<p>What all receivers together take in per minute, and what becomes of it. {each}; times "
+        f"are UTC.{sentence}</p>{chart_box('minutes', minutes_chart(bins, line), described)}"
+    )
+
+
+def _flooding_line(bins: Bins, flooding: Facts) -> tuple[str, float | None]:
+    """Flooding's mean as a line where it fits the chart; else as words."""
+    if not (received := _amount(flooding, "received")):
+        return "", None
+    mean = received / bins.length
+    totals = np.sum([*bins.parts.values()], axis=0)
+    if mean <= 2 * totals.max():
+        return " The dashed line is what flooding would bring, on average.", mean
+    return (
+        f" Flooding would bring {number(mean)} a minute on average, too many to be drawn here.",
+        None,
+    )
+
+
+def _step(minutes: int) -> str:
+    for length, noun in ((24 * 60, "day"), (60, "hour")):
+        if minutes % length == 0:
+            return plural(minutes // length, noun)
+    return plural(minutes, "minute")
+
+
+# --- receivers -----------------------------------------------------------------------------------
+
+
+def _receivers(receivers: pa.Table) -> str:
+    if not receivers.num_rows:
+        return '<p class="note">There are no receivers.</p>'
+    received = numbers(receivers, "received")
+    wasted = received - numbers(receivers, "wanted")
+    busy = received > 0
+    notes = _receiver_notes(receivers, int((~busy).sum()))
+    if not busy.any():
+        return notes
+    shares = np.clip(wasted[busy] / received[busy], 0, 1)
+    lead = (
+        f"<p>The median receiver throws away {percent(float(np.median(shares)))} of what it takes "
+        f"in; one in ten throws away {percent(float(np.percentile(shares, 90)))} or more.</p>"
+    )
+    described = "how many receivers throw away which share of what they take in"
+    chart = chart_box("shares", shares_chart(shares), described)
+    return lead + chart + _worst(receivers, wasted) + notes
+
+
+def _receiver_notes(receivers: pa.Table, idle: int) -> str:
+    unserved = int((numbers(receivers, "unserved") > 0).sum())
+    cases = (
+        (idle, "with no message at all: the log has none of what comes to them"),
+        (_missing(receivers, "planned"), "with wishes, but without a place in the plan"),
+        (_missing(receivers, "interested"), "with a place in the plan, but without a wish"),
+        (unserved, "without some of what they asked for"),
+    )
+    listed = [f"<li>{_counted(count, 'receiver')} {what}.</li>" for count, what in cases if count]
+    return f'<ul class="note">{"".join(listed)}</ul>' if listed else ""
+
+
+def _missing(receivers: pa.Table, column: str) -> int:
+    if column not in receivers.column_names:
+        return 0
+    return int((numbers(receivers, column) == 0).sum())
+
+
+def _worst(receivers: pa.Table, wasted: FloatArray) -> str:
+    order = np.argsort(-wasted, kind="stable")[:WORST_RECEIVERS]
+    order = order[wasted[order] > 0]
+    if not len(order):
+        return "<p>No receiver throws anything away.</p>"
+    columns = ("received", "wanted", "dropped_by_session", "dropped_by_flow")
+    picked = receivers.take(pa.array(order))
+    cells = zip(*(numbers(picked, column).tolist() for column in columns), strict=True)
+    rows = [
+        [name(str(receiver)), *(_count(int(value)) for value in values), percent(lost / values[0])]
+        for receiver, values, lost in zip(
+            picked["receiver"].to_pylist(), cells, wasted[order].tolist(), strict=True
+        )
+    ]
+    share = percent(float(wasted[order].sum() / wasted.sum()))
+    what = f"the {len(rows)} that throw away most" if len(rows) > 1 else "the one that does"
+    heads = ["", *(column.replace("_", " ") for column in columns), "thrown away"]
+    return f"<p>Of all that receivers throw away, {share} falls on {what}:</p>{table(heads, rows)}"
+
+
+# --- what was put aside, what changes ------------------------------------------------------------
+
+
+def _aside(manifest: Facts) -> str:
+    rows = [
+        [f"{log}: {escape(str(reason))}", _count(count), percent(count / facts["read"])]
+        for log in _LOGS
+        if (facts := _part(manifest, log)).get("read")
+        for reason, count in _most_first(_part(facts, "reasons"))
+    ]
+    aside = "<p>Every row of the logs could be used.</p>"
+    if rows:
+        more = len(rows) - MOST_REASONS
+        aside = (
+            "<p>Rows that cannot be used are kept as they came in the folder "
+            "<code>quarantine</code>, each with its file and its first fault.</p>"
+            + table(["log and fault", "rows", "of the log"], rows[:MOST_REASONS])
+            + (f'<p class="note">Not listed: {more:,} more faults.</p>' if more > 0 else "")
+        )
+    notes = "".join(f"<li>{note}.</li>" for note in _left_out(manifest))
+    return aside + (f"<ul>{notes}</ul>" if notes else "")
+
+
+def _most_first(reasons: Facts) -> list[tuple[str, int]]:
+    return sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+
+
+def _left_out(manifest: Facts) -> list[str]:
+    """What the logs have and the plan does not count as they have it."""
+    rates, content = _part(manifest, "rates"), _part(manifest, "content")
+    repeated = sum(_amount(_part(manifest, log), "duplicates") for log in _LOGS)
+    forgotten = _amount(_part(manifest, "interest"), "forgotten_receivers")
+    cases = (
+        (repeated, "row", "with an id that came before: counted once"),
+        (
+            _amount(rates, "silent"),
+            "flow",
+            f"asked for but silent: planned at {_rate(rates.get('floor'))}, the least "
+            "that a flow is taken to send",
+        ),
+        (
+            _amount(rates, "unwanted"),
+            "flow",
+            "that nobody wants, with "
+            f"{_counted(rates.get('unwanted_messages'), 'message')}: sent to nobody",
+        ),
+        (
+            forgotten,
+            "receiver",
+            "not heard of for so long that the plan leaves them out",
+        ),
+        (_amount(content, "unwanted"), "message", "that no filter matches: sent to nobody"),
+        (
+            _amount(content, "folded"),
+            "message",
+            "whose set of filters is too rare for a flow of its own: they travel with the nearest "
+            f"of the {_counted(content.get('sets'), 'set')}",
+        ),
+    )
+    return [f"{_counted(count, noun)} {what}" for count, noun, what in cases if count]
+
+
+def _changes(diff: Any) -> str:
+    if not isinstance(diff, Mapping):
+        return "<p>This is the first plan: there is none before it to compare with.</p>"
+    cases = (
+        ("receivers", "receiver", "with something to do; all others go on as they are"),
+        ("moved", "move", "of a flow to another session, or with its session to another group"),
+        ("new", "place", "in a session for flows that are new"),
+        ("gone", "place", "in a session given up by flows that are gone"),
+        ("added", "further place", "in a session for flows that keep the ones they had"),
+        ("removed", "place", "in a session given up by flows that keep others"),
+        ("subscribe", "subscription", "to a session to be made"),
+        ("unsubscribe", "subscription", "to a session to be ended"),
+        ("join", "time", "a receiver joins a group: this is what the network sees"),
+        ("leave", "time", "a receiver leaves a group"),
+        ("start", "flow", "to be sent to a receiver alone, by unicast, from now on"),
+        ("stop", "flow", "no longer to be sent to a receiver alone"),
+    )
+    listed = [
+        f"<li><strong>{_counted(diff[key], noun)}</strong> {what}.</li>"
+        for key, noun, what in cases
+        if diff.get(key)
+    ]
+    if not listed:
+        return "<p>Nothing: this plan is the previous one.</p>"
+    return (
+        "<p>From the previous plan to this one. The steps themselves are in the folder "
+        f"<code>diff</code>.</p><ul>{''.join(listed)}</ul>"
+    )
+
+
+# --- how it was made -----------------------------------------------------------------------------
+
+
+def _provenance(manifest: Facts, plan_page: str | None) -> str:
+    plan, window = _part(manifest, "plan"), _part(manifest, "window")
+    rates, interest = _part(manifest, "rates"), _part(manifest, "interest")
+    facts = {
+        "distributary": manifest.get("distributary", __version__),
+        **{log: _part(manifest, log).get("source") for log in _LOGS},
+        "window": None
+        if "since" not in window or "until" not in window
+        else f"{_moment(window['since'])} to {_moment(window['until'])}",
+        "length of the window": seconds(window["seconds"]) if "seconds" in window else None,
+        "wanted pairs": _count(interest.get("pairs")),
+        "least rate of a flow": _rate(rates.get("floor")),
+        "algorithm": plan.get("algorithm", "–"),
+        "seed": plan.get("seed", "–"),
+        "planned on": _where(plan),
+        "driver’s memory for planning, about": _bytes(plan.get("driver_need")),
+    }
+    listed = "".join(
+        f"<div><dt>{key}</dt><dd>{escape(str(value))}</dd></div>\n"
+        for key, value in facts.items()
+        if value is not None
+    )
+    link = _plan_link(plan_page, "Report of the plan itself")
+    command = manifest.get("command")
+    if isinstance(command, Sequence) and not isinstance(command, str):
+        command = shlex.join(map(str, command))
+    return (
+        f'<dl class="provenance">{listed}</dl>'
+        + (f"<p>{link}</p>" if link else "")
+        + (f"<pre>{escape(str(command))}</pre>" if command else "")
+    )
+
+
+def _where(plan: Facts) -> str:
+    if "where" not in plan:
+        return "–"
+    rounds = plan.get("rounds")
+    return f"the {plan['where']}" + ("" if rounds is None else f", in {plural(rounds, 'round')}")
+
+
+def _plan_link(plan_page: str | None, text: str) -> str:
+    # Quoted, no name can become an address elsewhere.
+    return "" if plan_page is None else f'<a href="{escape(quote(plan_page))}">{text}</a>'
+
+
+# --- facts that may be missing -------------------------------------------------------------------
+
+
+def _part(document: Facts, key: str) -> Facts:
+    found = document.get(key)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _amount(facts: Facts, key: str) -> int:
+    return facts.get(key) or 0
+
+
+def _wasted(totals: Facts) -> int:
+    return _amount(totals, "received") - _amount(totals, "wanted")
+
+
+def _count(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"
+
+
+def _counted(value: int | None, noun: str) -> str:
+    """As `plural`, to the last digit."""
+    return f"{_count(value)} {noun}" + ("" if value == 1 else "s")
+
+
+def _rate(value: float | None) -> str:
+    """Messages over time, as people count what is rare."""
+    if value is None or value >= 0.1:
+        return f"{number(value)} messages/s"
+    return f"1 message in {number(1 / value)}{NARROW_SPACE}s"
+
+
+def _bytes(value: float | None) -> str:
+    if value is None:
+        return "–"
+    size, unit = float(value), "B"
+    for larger in ("kB", "MB", "GB", "TB", "PB"):
+        if size < 999.5:
+            break
+        size, unit = size / 1000, larger
+    return f"{number(size)}{NARROW_SPACE}{unit}"
+
+
+def _moment(text: Any) -> str:
+    """An ISO time as people write it."""
+    return str(text).replace("T", " ").replace("+00:00", " UTC")

@@ -1,0 +1,41 @@
+"""One stream to its end, in a process that can be killed: `python -m ... FOLDER`.
+
+Says on stdout which step it is about to do, so that whoever kills it knows how far it came.
+"""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+from distributary.pipeline.spark import running_spark
+from distributary.pipeline.stream import StreamJob, stream
+from distributary.planning import Request
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.driver.memory": "1g",
+}
+
+
+def small_job(folder: Path, out: str = "out", **changes: object) -> StreamJob:
+    """A stream over `subscriptions` and `publications` of a folder, file by file."""
+    settings: dict[str, object] = {
+        "out": folder / out,
+        "subscriptions": str(folder / "subscriptions"),
+        "publications": str(folder / "publications"),
+        "request": Request(groups=2, sessions=4, seed=7, budget_s=60),
+        "rate_window": timedelta(hours=1),
+        "late": timedelta(minutes=10),
+        "until_idle": True,
+        "files_per_batch": 1,
+    }
+    return StreamJob(**{**settings, **changes})  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    with running_spark("local[2]", SETTINGS) as session:
+        stream(session, small_job(Path(sys.argv[1])), step=lambda name: print(name, flush=True))

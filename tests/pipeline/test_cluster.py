@@ -1,0 +1,44 @@
+"""Executors as processes of their own, and one of them lost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from distributary.pipeline import distributed
+from distributary.pipeline.run import run
+from tests.pipeline import cluster_job
+from tests.pipeline.test_run import contents, logs
+
+__all__ = ["logs"]
+
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/task").is_dir(), reason="finds executors through /proc"
+)
+
+
+def test_a_lost_executor_changes_nothing_and_neither_does_the_kind_of_cluster(
+    spark: SparkSession, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [str(logs / f"{name}.parquet") for name in ("subscriptions", "publications")]
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.pipeline.cluster_job", *names, str(tmp_path / "cluster")],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    assert "killed" in ended.stdout
+    for name in ("SAMPLE_PAIRS", "SAMPLE_SECONDS", "PAIRS_PER_BUCKET", "MOST_ROUNDS", "ENOUGH"):
+        monkeypatch.setattr(distributed, name, getattr(distributed, name))  # put back after
+    cluster_job.small_steps()
+    run(spark, cluster_job.job(*names, tmp_path / "local"))
+    ours, theirs = contents(tmp_path / "cluster"), contents(tmp_path / "local")
+    assert ours.keys() == theirs.keys()
+    assert {name for name in ours if ours[name] != theirs[name]} == set()
