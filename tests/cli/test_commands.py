@@ -138,10 +138,13 @@ def test_a_small_demo_ends_with_the_report_the_saving_and_the_next_command(
 ) -> None:
     ran = cli(
         "demo", "--symbols", "400", "--receivers", "30", "--groups", "4", "--sessions", "8",
-        "--out", "d",
+        "--messages", "3000", "--out", "d",
     )  # fmt: skip
-    assert ran.status == 0
-    assert (cli.folder / "d/report.html").is_file()
+    assert ran.status == 0, ran.err
+    page = (cli.folder / "d/report.html").read_text(encoding="utf-8")
+    assert 'href="plan.html"' in page
+    assert (cli.folder / "d/plan.html").is_file()
+    assert (cli.folder / "d/run/plan/plan.json").is_file()
     last = ran.out.strip().splitlines()[-3:]
     assert [line.split(":")[0] for line in last] == ["report", "saved", "next"]
     next_command = last[-1].split("distributary ", 1)[1].split()

@@ -3,34 +3,47 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import reduce
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.errors import InputError, OutputError
 from distributary.files import read_demand, read_plan
-from distributary.model import plan_problems
-from distributary.pipeline.ingest import Reason, read_publications, read_subscriptions
+from distributary.model import Demand, Interest, Previous, plan_problems
+from distributary.pipeline.ingest import Reason, Window, read_publications, read_subscriptions
 from distributary.pipeline.interest import interest_at
-from distributary.pipeline.ledger import LedgerError, State
+from distributary.pipeline.ledger import Ledger, LedgerError, State
 from distributary.pipeline.rates import rates_for, rates_over
-from distributary.pipeline.stream import StreamJob, rate_span, stream
+from distributary.pipeline.stream import (
+    Followed,
+    StreamJob,
+    follow,
+    lines_arrived,
+    rate_span,
+    stream,
+)
 from distributary.planning import Request
 
-from . import stream_process
 from .stream_process import small_job
 
 START = datetime(2025, 3, 3, 9, 0, tzinfo=UTC)
+DAYS = Window(until=START + timedelta(days=1))
 Row = dict[str, Any]
 
 
@@ -56,41 +69,65 @@ def publication(at: datetime, flow: str, size: int | None = 100) -> Row:
     return {"ts": at.isoformat(), "flow": flow, "size": size}
 
 
-def make_logs(folder: Path, files: int = 4, seed: int = 0) -> None:
+BAD_SUBSCRIPTIONS = (
+    ({"receiver": ""}, Reason.NO_RECEIVER),
+    ({"flow": None}, Reason.NO_FLOW),
+    ({"action": "maybe"}, Reason.ACTION),
+    ({"ts": None}, Reason.NO_TS),
+    ({"ts": "soon"}, Reason.TS),
+    ({"ts": "2025-03-06T00:00:00Z"}, Reason.OUTSIDE),
+)
+BAD_PUBLICATIONS = (
+    ({"flow": ""}, Reason.NO_FLOW),
+    ({"ts": ""}, Reason.NO_TS),
+    ({"ts": "2025-02-30"}, Reason.TS),
+    ({"ts": "2025-03-06T00:00:00Z"}, Reason.OUTSIDE),
+    ({"size": -1}, Reason.SIZE),
+)
+SUBSCRIPTION_FILES, PUBLICATION_FILES = 4, 7
+FORMATS = ("jsonl", "csv", "parquet")
+
+
+def file_name(number: int) -> str:
+    return f"{number:02d}.{FORMATS[number % 3]}"
+
+
+def make_logs(folder: Path, seed: int = 0) -> None:
     """Files of 20 minutes each in all formats, with ties, bad rows, late rows and changing tastes.
 
-    Late rows are a whole file late, so that they are late however files are put into batches.
+    The first files have a row of each bad kind. Late rows come two files late, so that they are
+    late however files are put into batches.
     """
     rng = random.Random(seed)
-    for number in range(files):
+    for number in range(PUBLICATION_FILES):
         base = START + timedelta(minutes=20 * number)
-
-        def moment(base: datetime = base) -> datetime:
-            return base + timedelta(seconds=10 * rng.randrange(120))
-
+        moments = [base + timedelta(seconds=10 * step) for step in range(120)]
+        written = base + timedelta(minutes=21)
         taste = number * 3
+        busy = [(taste + rng.randrange(6)) % 16 for _ in range(150)]
+        publishing = [
+            publication(rng.choice(moments), f"f{flow}", rng.randrange(500)) for flow in busy
+        ]
+        publishing += [publication(base - timedelta(minutes=41), "f1")] * (number > 1)
         subscribing = [
             subscription(
-                moment(),
+                rng.choice(moments),
                 f"r{rng.randrange(8)}",
                 f"f{(taste + min(rng.randrange(12), rng.randrange(12))) % 16}",
                 rng.choice(["subscribe", "subscribe", "unsubscribe"]),
             )
             for _ in range(40)
         ]
-        busy = [(taste + rng.randrange(6)) % 16 for _ in range(150)]
-        publishing = [publication(moment(), f"f{flow}", rng.randrange(500)) for flow in busy]
-        subscribing.append(subscription(moment(), "", "f1"))
-        subscribing.append(subscription(moment(), "r1", "f1", "maybe"))
-        publishing.append(publication(moment(), ""))
-        publishing.append({"ts": "soon", "flow": "f1", "size": 1})
-        if number > 1:
-            late = base - timedelta(minutes=41)
-            publishing += [publication(late, "f1") for _ in range(number)]
-        format_ = ("jsonl", "csv", "parquet")[number % 3]
-        written = base + timedelta(minutes=21)
-        write(folder / "subscriptions" / f"{number:02d}.{format_}", subscribing, written)
-        write(folder / "publications" / f"{number:02d}.{format_}", publishing, written)
+        if number == 0:
+            good = subscription(base, "r1", "f1")
+            subscribing += [good | change for change, _ in BAD_SUBSCRIPTIONS]
+            publishing += [publication(base, "f1") | change for change, _ in BAD_PUBLICATIONS]
+        write(folder / "publications" / file_name(number), publishing, written)
+        if number < SUBSCRIPTION_FILES:
+            write(folder / "subscriptions" / file_name(number), subscribing, written)
+    with (folder / "subscriptions" / file_name(0)).open("a") as file:
+        file.write('{"ts": "2025-03-\n')
+    os.utime(folder / "subscriptions" / file_name(0), (START.timestamp() + 1260,) * 2)
 
 
 def table(spark: SparkSession, job: StreamJob, state: State, name: str) -> list[Any]:
@@ -142,26 +179,15 @@ def undisturbed(spark: SparkSession, logs: Path) -> tuple[StreamJob, State]:
     return job, stream(spark, job)
 
 
-def test_interest_rates_and_counts_are_those_of_the_batch_functions(
+def test_interest_and_rates_are_those_of_the_batch_functions(
     spark: SparkSession, logs: Path, undisturbed: tuple[StreamJob, State]
 ) -> None:
     job, state = undisturbed
-    subscribed, published, bad = None, None, 0
-    for number, format_ in enumerate(("jsonl", "csv", "parquet", "jsonl")):
-        name = f"{number:02d}.{format_}"
-        subscriptions = read_subscriptions(spark, str(logs / "subscriptions" / name))
-        publications = read_publications(spark, str(logs / "publications" / name))
-        bad += subscriptions.quarantined.count() + publications.quarantined.count()
-        subscribed = (
-            subscriptions.used if subscribed is None else subscribed.union(subscriptions.used)
-        )
-        used = publications.used.where(
-            F.col("ts") >= F.lit(START + timedelta(minutes=20 * number))
-        )  # without what is late
-        published = used if published is None else published.union(used)
-    assert subscribed is not None
-    assert published is not None
-    interest = interest_at(subscribed)
+    subscribed = [
+        read_subscriptions(spark, str(logs / "subscriptions" / file_name(number)), DAYS).used
+        for number in range(SUBSCRIPTION_FILES)
+    ]
+    interest = interest_at(reduce(DataFrame.union, subscribed)).persist()
     kept = spark.read.parquet(str(interest_path(job, state))).select("receiver", "flow")
     assert sorted(kept.collect()) == sorted(interest.collect())
 
@@ -170,22 +196,53 @@ def test_interest_rates_and_counts_are_those_of_the_batch_functions(
     start, end = span
     assert timedelta(hours=1) <= end - start < timedelta(hours=1, minutes=1)
     assert start.second == start.microsecond == 0
-    inside = published.where((F.col("ts") >= F.lit(start)) & (F.col("ts") <= F.lit(end)))
-    expected = rates_for(
-        interest, rates_over(inside, start, end), 1 / (end - start).total_seconds()
-    )
+    published = []
+    for number in range(PUBLICATION_FILES):
+        used = read_publications(spark, str(logs / "publications" / file_name(number)), DAYS).used
+        in_time = F.col("ts") >= F.lit(START + timedelta(minutes=20 * number))
+        published.append(used.where(in_time & F.col("ts").between(F.lit(start), F.lit(end))))
+    rates = rates_over(reduce(DataFrame.union, published), start, end)
+    expected = rates_for(interest, rates, 1 / (end - start).total_seconds())
     rows = expected.select("flow", "rate").collect()
     assert table(spark, job, state, "rates") == sorted(map(tuple, rows), key=str)
 
-    late = 2 + 3
-    assert state.counts["publications"]["reasons"]["late"] == late
-    assert len(quarantine(spark, job)) == bad + late
-    total = state.counts["publications"]["used"]
-    assert total == published.count()
-    counts = state.counts["subscriptions"]
-    assert counts["used"] + counts["duplicates"] == 4 * 40
-    assert [line["batch"] for line in history(job)] == [0, 1, 2, 3]
-    assert sum(line["publications"] for line in history(job)) == total
+
+def test_each_bad_row_is_counted_and_put_aside_once(
+    spark: SparkSession, undisturbed: tuple[StreamJob, State]
+) -> None:
+    job, state = undisturbed
+    told = state.counts["subscriptions"]
+    assert told["used"] + told["duplicates"] == SUBSCRIPTION_FILES * 40
+    assert told["reasons"] == {
+        Reason.CORRUPT: 1,
+        **{reason: 1 for _, reason in BAD_SUBSCRIPTIONS},
+    }
+    told = state.counts["publications"]
+    assert told["used"] == PUBLICATION_FILES * 150
+    assert told["reasons"] == {
+        Reason.LATE: PUBLICATION_FILES - 2,
+        **{reason: 1 for _, reason in BAD_PUBLICATIONS},
+    }
+    aside = Counter((log, reason) for log, _, reason, _ in quarantine(spark, job))
+    assert aside == {
+        (log, reason): number
+        for log, counts in state.counts.items()
+        for reason, number in counts["reasons"].items()
+    }
+
+
+def test_the_history_adds_up(undisturbed: tuple[StreamJob, State]) -> None:
+    job, state = undisturbed
+    lines = history(job)
+    assert [line["batch"] for line in lines] == list(range(PUBLICATION_FILES))
+    assert sum(line["files"] for line in lines) == SUBSCRIPTION_FILES + PUBLICATION_FILES
+    assert sum(line["publications"] for line in lines) == state.counts["publications"]["used"]
+    assert sum(line["subscriptions"] for line in lines) == state.counts["subscriptions"]["used"]
+    for before, line in pairwise(lines):
+        assert line["version"] - before["version"] in (0, 1)
+        assert line["moves"] <= 1  # 2 % of 16 flows, but one at least
+        assert line["version"] > before["version"] or not line["moves"] + line["new"]
+    assert lines[-1]["version"] == state.version == len(list((job.out / "plans").iterdir()))
 
 
 def test_the_plan_serves_everybody_and_is_the_last_version(
@@ -198,7 +255,6 @@ def test_the_plan_serves_everybody_and_is_the_last_version(
     stored = read_plan(job.out / "plan", demand.interest)
     assert plan_problems(stored.plan, demand.interest) == ()
     assert plan_bytes(job.out / "plan") == plan_bytes(job.out / "plans" / f"{state.version:06d}")
-    assert len(list((job.out / "plans").iterdir())) == state.version
 
 
 class StoppedError(Exception):
@@ -208,12 +264,11 @@ class StoppedError(Exception):
 def test_a_stream_stopped_at_any_step_ends_as_one_that_was_not(
     spark: SparkSession, logs: Path, undisturbed: tuple[StreamJob, State]
 ) -> None:
-    """20 times in all, at steps drawn by lot; each time another process could go on."""
-    rng = random.Random(5)
+    """20 times, at steps drawn by lot: while the folder is opened, in a batch, after its commit."""
     job = small_job(logs, "stopped")
-    stops, reached = 0, set()
-    while stops < 20:
-        left = rng.randrange(1, 9)
+    reached = set()
+    for last in random.Random(5).sample(range(1, 22), 20):
+        left = last
 
         def step(name: str) -> None:
             nonlocal left
@@ -222,16 +277,277 @@ def test_a_stream_stopped_at_any_step_ends_as_one_that_was_not(
                 reached.add(name)
                 raise StoppedError(name)
 
-        try:
+        with pytest.raises(StoppedError):
             stream(spark, job, step=step)
-        except StoppedError:
-            stops += 1
-        else:
-            break
-    assert stops == 20
-    assert len(reached) > 10
+    assert len(reached) >= 15
     state = stream(spark, job)
-    before, undisturbed_state = undisturbed
-    assert everything(spark, job, state) == everything(spark, before, undisturbed_state)
+    assert everything(spark, job, state) == everything(spark, *undisturbed)
     assert not list(job.out.glob(".*.tmp"))
     assert {path.name for path in (job.out / "state").iterdir()} <= {*state.folders, *state.kept}
+
+
+def test_newcomers_are_served_at_once_and_no_change_is_no_version(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    names = [(f"r{r}", f"f{f}") for r in range(6) for f in range(8) if (r + f) % 3 == 0]
+    job = small_job(tmp_path, files_per_batch=10, drift=10.0)
+
+    def arrive(number: int, subscribing: list[Row], messages: int = 3) -> State:
+        at = START + timedelta(minutes=10 * number)
+        if subscribing:
+            write(tmp_path / "subscriptions" / f"{number}.csv", subscribing, at)
+        publishing = [publication(at, f"f{flow}") for flow in range(8)] * messages
+        write(tmp_path / "publications" / f"{number}.parquet", publishing, at)
+        return stream(spark, job)
+
+    assert arrive(0, [subscription(START, *pair) for pair in names]).version == 1
+    assert arrive(1, []).version == 1
+    assert history(job)[-1]["drift"] == pytest.approx(0)
+    at = START + timedelta(minutes=20)
+    gone = [subscription(at, r, f, "unsubscribe") for r, f in names if f == "f2"]
+    assert arrive(2, [subscription(at, "ann", "new"), *gone]).version == 2
+    placed = {
+        row["flow"]: row["session"]
+        for row in pq.read_table(job.out / "plan" / "placements.parquet").to_pylist()
+    }
+    heard = pq.read_table(job.out / "plan" / "subscriptions.parquet").to_pylist()
+    assert "f2" not in placed
+    assert {row["session"] for row in heard if row["receiver"] == "ann"} == {placed["new"]}
+    line = history(job)[-1]
+    assert (line["moves"], line["new"]) == (0, 1)
+
+
+def test_messages_with_ids_count_once_whatever_file_they_come_in(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def sent(minute: int, number: int) -> Row:
+        return publication(START + timedelta(minutes=minute), "f") | {"id": f"m{number}"}
+
+    (tmp_path / "subscriptions").mkdir()
+    files = {
+        "0.csv": [sent(0, 0), sent(1, 1), sent(1, 1)],
+        "1.csv": [sent(1, 1), sent(0, 0), sent(2, 2), sent(30, 3)],
+        "2.csv": [sent(30, 3), sent(2, 2), sent(31, 4)],
+    }
+    for number, (name, rows) in enumerate(files.items()):
+        write(tmp_path / "publications" / name, rows, START + timedelta(hours=1 + number))
+    (tmp_path / "publications" / "half.csv.tmp").write_text("not yet")
+    (tmp_path / "publications" / "empty.csv").write_text("")
+    state = stream(spark, small_job(tmp_path))
+    assert state.counts["publications"] == {
+        "used": 5,
+        "duplicates": 4,
+        "reasons": {Reason.LATE: 1},  # m2 again, but long after
+    }
+    assert [row[1] for row in table(spark, small_job(tmp_path), state, "ids")] == [
+        START.replace(tzinfo=None) + timedelta(minutes=minute) for minute in (30, 31)
+    ]
+    assert state.version == 0
+    assert history(small_job(tmp_path))[-1]["excess"] is None
+
+
+def test_a_damaged_file_stops_the_stream_until_it_is_taken_out(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    job = small_job(tmp_path)
+    (tmp_path / "subscriptions").mkdir()
+    write(tmp_path / "publications" / "0.csv", [publication(START, "f")], START)
+    damaged = tmp_path / "publications" / "1.parquet"
+    damaged.write_text("no Parquet at all")
+    with pytest.raises(InputError, match=r"1\.parquet.*damaged"):
+        stream(spark, job)
+    damaged.unlink()
+    assert stream(spark, job).counts["publications"]["used"] == 1
+
+
+def test_drift_moves_flows_but_no_more_than_allowed(tmp_path: Path) -> None:
+    """Two circles swap a flow; with one move at a time the plan comes after in two steps."""
+    flows = [f"f{number}" for number in range(8)]
+
+    def liked(swapped: int) -> Demand:
+        circle = ["abc"] * 4 + ["xyz"] * 4
+        circle[:swapped], circle[4 : 4 + swapped] = ["xyz"] * swapped, ["abc"] * swapped
+        pairs = [(r, f) for f, own in zip(flows, circle, strict=True) for r in own]
+        return Demand(Interest.from_pairs(pairs), np.ones(8))
+
+    job = small_job(tmp_path, request=Request(groups=2, budget_s=60), max_moves=1)
+    followed = follow(liked(0), job, None, None)
+    assert (followed.excess, followed.moves, followed.new) == (0, 0, 8)
+    told = []
+    for _ in range(3):
+        followed = follow(liked(1), job, previous_of(followed), followed.reference)
+        told.append((followed.moves, followed.excess > 0, followed.drift))
+    assert told == [(1, True, 1), (1, False, 1), (0, False, 0)]
+
+    start = previous_of(followed)
+    worst = follow(liked(0), job, start, 0.0)
+    assert follow(liked(0), replace(job, drift=2.0), start, 0.0).moves == 0
+    still = follow(liked(0), replace(job, max_moves=0), start, 0.0)
+    assert (worst.moves, still.moves) == (1, 0)
+    assert still.excess > worst.excess
+
+
+def test_drift_counts_from_the_excess_that_no_more_moves_can_lower(tmp_path: Path) -> None:
+    pairs = [(r, f) for r, own in {"a": "xy", "b": "yz", "c": "zx"}.items() for f in own]
+    demand = Demand(Interest.from_pairs(pairs), np.ones(3))
+    job = small_job(tmp_path, request=Request(groups=2, budget_s=60))
+    best = follow(demand, job, None, None)
+    followed = follow(demand, job, previous_of(best), best.excess / 2)
+    assert followed.drift == pytest.approx(1)
+    assert followed.reference == followed.excess == best.excess
+
+
+def previous_of(followed: Followed) -> Previous:
+    plan = followed.solution.plan
+    names = [plan.flows[flow] for flow in plan.placement_flow]
+    return Previous(
+        dict(zip(names, map(int, plan.placement_session), strict=True)), plan.session_group
+    )
+
+
+# --- the folder of a stream ------------------------------------------------------------------------
+
+
+def copied(undisturbed: tuple[StreamJob, State], tmp_path: Path) -> StreamJob:
+    job, _ = undisturbed
+    shutil.copytree(job.out, tmp_path / "out")
+    return replace(job, out=tmp_path / "out")
+
+
+@pytest.mark.parametrize("lost", ["state.json", "checkpoint"])
+def test_half_a_stream_is_refused(
+    spark: SparkSession, undisturbed: tuple[StreamJob, State], tmp_path: Path, lost: str
+) -> None:
+    job = copied(undisturbed, tmp_path)
+    path = job.out / lost
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    with pytest.raises(LedgerError, match="not of one stream"):
+        stream(spark, job)
+
+
+def test_settings_that_do_not_fit_are_refused(
+    spark: SparkSession, undisturbed: tuple[StreamJob, State]
+) -> None:
+    job, _ = undisturbed
+    with pytest.raises(LedgerError, match="slots of 60 s"):
+        stream(spark, replace(job, rate_window=timedelta(hours=2)))
+    with pytest.raises(LedgerError, match="more than asked"):
+        stream(spark, replace(job, request=Request(groups=1)))
+
+
+def test_a_folder_is_for_one_stream_at_a_time(
+    spark: SparkSession, undisturbed: tuple[StreamJob, State]
+) -> None:
+    job, _ = undisturbed
+    with Ledger(job.out).opened(), pytest.raises(LedgerError, match="another stream"):
+        stream(spark, job)
+
+
+def test_a_folder_with_other_things_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").write_text("")
+    with pytest.raises(OutputError, match="other things"):
+        stream(spark, small_job(tmp_path))
+
+
+def test_a_folder_that_is_not_there_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such folder"):
+        stream(spark, small_job(tmp_path))
+
+
+def test_interest_beyond_the_limit_is_refused(
+    spark: SparkSession, logs: Path, tmp_path: Path
+) -> None:
+    job = small_job(logs, driver_limit=1_000)
+    with pytest.raises(InputError, match=r"pairs of interest take about .* pipeline run"):
+        stream(spark, replace(job, out=tmp_path / "out"))
+
+
+# --- Kafka -----------------------------------------------------------------------------------------
+
+
+def test_kafka_without_its_package_says_which_one(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "subscriptions").mkdir()
+    with pytest.raises(InputError, match="spark-sql-kafka"):
+        stream(spark, small_job(tmp_path, publications="kafka://localhost:9092/messages"))
+    with pytest.raises(InputError, match="kafka://host:port/topic"):
+        stream(spark, small_job(tmp_path, publications="kafka://localhost"))
+
+
+def test_lines_out_of_kafka_are_judged_like_lines_of_files(spark: SparkSession) -> None:
+    rows = [
+        (json.dumps(subscription(START, "ann", "f")), 0, 7),
+        (json.dumps(subscription(START, "ann", "f", "unsubscribe")), 0, 8),
+        ("{", 1, 0),
+    ]
+    batch = spark.createDataFrame(rows, "value STRING, block BIGINT, line BIGINT").withColumns(
+        {"path": F.lit("kafka://h/t"), "modified": F.lit(START), "length": F.lit(0)}
+    )
+    arrived = lines_arrived(batch, "kafka://h/t")
+    log = read_subscriptions(spark, arrived.sources[0])
+    assert interest_at(log.valid).count() == 0  # the later offset wins
+    assert [tuple(row) for row in log.quarantined.collect()] == [
+        ("subscriptions", "kafka://h/t", Reason.CORRUPT, "{")
+    ]
+
+
+# --- killed from outside ---------------------------------------------------------------------------
+
+
+def started(folder: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.pipeline.stream_process", str(folder)],
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
+
+
+@pytest.mark.slow
+def test_a_stream_killed_20_times_ends_as_one_that_was_not(
+    spark: SparkSession, logs: Path, undisturbed: tuple[StreamJob, State]
+) -> None:
+    rng = random.Random(20)
+    job = small_job(logs)
+    for _ in range(20):
+        process = started(logs)
+        assert process.stdout is not None
+        process.stdout.readline()  # Spark is up
+        time.sleep(rng.uniform(0, 6))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    process = started(logs)
+    process.communicate()
+    assert process.returncode == 0
+    with Ledger(job.out).opened() as ledger:
+        state = ledger.state
+    ours, theirs = everything(spark, job, state), everything(spark, *undisturbed)
+    if [line["files"] for line in ours["history"]] != [line["files"] for line in theirs["history"]]:
+        # Killed between Spark's notes on a source and those on the batch, which makes the next
+        # batch larger: what was planned in between differs, what was counted does not.
+        for key in ("history", "plan", "plans"):
+            del ours[key], theirs[key]
+    assert ours == theirs
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_stream_whole(
+    spark: SparkSession, undisturbed: tuple[StreamJob, State], tmp_path: Path
+) -> None:
+    job, _ = undisturbed
+    command = [sys.executable, "-m", "distributary", "pipeline", "stream", "--json"]
+    command += ["--subscriptions", job.subscriptions, "--publications", job.publications]
+    command += ["--groups", "2", "--sessions", "4", "--out", str(tmp_path / "out")]
+    command += ["--master", "local[2]", "--conf", "spark.driver.memory=1g", "--trigger", "1s"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0
+    )
+    assert process.stdout is not None
+    line = json.loads(process.stdout.readline())
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert (line["batch"], process.returncode) == (0, 130)
+    assert "Traceback" not in errors
+    with Ledger(tmp_path / "out").opened() as ledger:
+        assert ledger.state.entry == {key: line[key] for key in line if key != "seconds"}

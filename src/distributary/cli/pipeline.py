@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,13 +24,17 @@ from distributary.cli.options import (
     parse_seconds,
     parse_share,
 )
+from distributary.cli.report import CURVE_GROUPS
 from distributary.cli.stream import pipeline_stream
 from distributary.cli.summary import cost_table, headline
+from distributary.report import Report, compare_algorithms, cost_curve, render_report, render_run
 
 if TYPE_CHECKING:
     from distributary.pipeline.run import Job, Outcome
 
-__all__ = ["app", "run_job"]
+__all__ = ["app", "run_job", "tell_run"]
+
+PLAN_PAGE = "plan.html"
 
 app = typer.Typer(no_args_is_help=True, help="From logs to a plan and its replay, on Spark.")
 app.command("stream")(pipeline_stream)
@@ -185,24 +190,57 @@ def pipeline_replay(
         results.print(f"per minute and per receiver: {out}", markup=False)
 
 
-def run_job(job: Job, master: str | None = None, conf: list[str] | None = None) -> Outcome:
-    """Start Spark, run the job with its progress shown, write its report."""
-    from distributary.cli.stages import shown_stages
-    from distributary.pipeline.run import run
-    from distributary.pipeline.spark import running_spark, ui_address
-    from distributary.report import render_run
+def run_job(
+    job: Job, master: str | None = None, conf: list[str] | None = None, *, compare: bool = False
+) -> Outcome:
+    """Start Spark, run the job with its progress shown, write its pages.
 
-    def finish(outcome: Outcome, folder: Path) -> None:
+    With `compare` the plan's page also holds it against other algorithms, which takes longer.
+    """
+    from distributary.cli.stages import shown_stages
+    from distributary.pipeline import run, running_spark
+    from distributary.pipeline.spark import ui_address
+
+    def finish(outcome: Outcome, folder: Path, progress: planning.Progress) -> None:
+        page = _plan_page(outcome, job, compare, progress)
+        if page is not None:
+            (folder / PLAN_PAGE).write_text(page, encoding="utf-8")
         title = f"The run into {job.out.name}"
-        page = render_run(outcome.manifest, outcome.minutes, outcome.receivers, title)
+        rest = outcome.minutes, outcome.receivers, title, PLAN_PAGE if page else None
+        page = render_run(outcome.manifest, *rest)
         (folder / "report.html").write_text(page, encoding="utf-8")
 
     with running_spark(master, _settings(conf)) as spark:
         address = ui_address(spark)
         if address and notes.is_terminal:
             notes.print(f"Spark shows its work at {address}", markup=False)
-        with shown_stages(spark):
-            return run(spark, job, finish)
+        with shown_stages(spark) as progress:
+            return run(spark, job, lambda made, place: finish(made, place, progress), progress)
+
+
+def _plan_page(
+    outcome: Outcome, job: Job, compare: bool, progress: planning.Progress
+) -> str | None:
+    """The page about the plan alone, where the driver had all of it."""
+    if outcome.demand is None or outcome.evaluation is None:
+        return None
+    page = Report(
+        title=f"The plan in {job.out.name}",
+        demand=outcome.demand,
+        plan=outcome.plan,
+        evaluation=outcome.evaluation,
+        algorithm=job.request.solver.label,
+        seed=outcome.manifest["plan"]["seed"],
+        filtering_prices=job.request.prices,
+        parameters={"interest and rates": "of the logs"},
+    )
+    if compare:
+        page = replace(
+            page,
+            comparison=compare_algorithms(outcome.demand, job.request, progress),
+            curve=cost_curve(outcome.demand, job.request, CURVE_GROUPS, progress),
+        )
+    return render_report(page)
 
 
 def tell_run(outcome: Outcome, out: Path) -> None:

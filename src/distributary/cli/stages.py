@@ -19,6 +19,9 @@ from rich.progress import (
 )
 
 from distributary.cli.console import notes
+from distributary.planning import Step
+from distributary.planning.progress import Progress as Steps
+from distributary.planning.progress import silent
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,31 +32,33 @@ _PAUSE_S = 0.2
 
 
 @contextmanager
-def shown_stages(session: SparkSession, console: Console = notes) -> Iterator[None]:
+def shown_stages(session: SparkSession, console: Console = notes) -> Iterator[Steps]:
     """A bar with the current stage's name and its tasks, if on a terminal; gone when done.
 
-    A stage is called by the job description that was set when it was started.
+    A stage is called by the job description that was set when it was started. What is yielded takes
+    the steps of work on the driver, while Spark does nothing: one bar shows both.
     """
     if not console.is_terminal:
-        yield
+        yield silent
         return
     with Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("tasks"),
         TimeElapsedColumn(),
         console=console,
         transient=True,
     ) as bar:
-        done = Event()
-        watcher = Thread(
-            target=_watch, args=(session, bar, bar.add_task("starting", total=None), done)
-        )
+        done, task = Event(), bar.add_task("starting", total=None)
+        watcher = Thread(target=_watch, args=(session, bar, task, done))
         watcher.start()
+
+        def show(step: Step) -> None:
+            bar.update(task, description=step.stage, completed=step.done, total=step.total)
+
         try:
-            yield
+            yield show
         finally:
             done.set()
             watcher.join()

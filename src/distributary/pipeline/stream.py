@@ -80,7 +80,7 @@ from distributary.pipeline.spark import spark_words
 from distributary.planning import Request, Solution, plan
 from distributary.planning.replan import moves_between
 
-__all__ = ["LOGS", "StreamJob", "rate_span", "stream"]
+__all__ = ["LOGS", "Followed", "StreamJob", "follow", "rate_span", "stream"]
 
 LOGS = ("subscriptions", "publications")
 AHEAD = timedelta(days=1)
@@ -148,7 +148,7 @@ class _Arrived:
 
 
 @dataclass(frozen=True, slots=True)
-class _Planned:
+class Followed:
     """The plan after a batch, and how it came about."""
 
     solution: Solution
@@ -161,6 +161,7 @@ class _Planned:
 
     @property
     def excess(self) -> float:
+        """What receivers get in vain, as a share of what flooding would give them."""
         return self.evaluation.filtering.relative_excess
 
 
@@ -250,7 +251,8 @@ def _from_folder(spark: SparkSession, folder: str, files_per_batch: int) -> Data
         raise InputError(f"cannot be watched: {spark_words(error)}", path=folder) from error
 
 
-def _lines_arrived(rows: DataFrame, address: str) -> _Arrived:
+def lines_arrived(rows: DataFrame, address: str) -> _Arrived:
+    """What a batch has of a topic."""
     position = F.struct(F.col("path").alias("file"), "block", "line")
     newest = rows.agg(F.unix_micros(F.max("modified"))).collect()[0][0]
     lines = rows.select("value", position.alias("position"))
@@ -372,7 +374,7 @@ class _Steps:
             paths = sorted(row["path"] for row in own if row["length"])
             arrived[log] = _Arrived(tuple(sources_of(where, paths)), len(own), newest)
             if where.startswith(_KAFKA):
-                arrived[log] = _lines_arrived(batch.where(F.col("log") == log), where)
+                arrived[log] = lines_arrived(batch.where(F.col("log") == log), where)
         return arrived
 
     def _subscribed(self, arrived: _Arrived, state: State, folder: Path) -> State:
@@ -476,7 +478,7 @@ class _Steps:
         inputs = read_demand(interest, self._job.out / "state" / state.tables["rates"])
         running = self._ledger.running_plan
         previous = None if running is None else read_previous(running)
-        made = _plan(inputs.demand, self._job, previous, state.reference)
+        made = follow(inputs.demand, self._job, previous, state.reference)
         document = plan_document(made.request, inputs.fingerprints, made.evaluation, made.solution)
         write_plan(made.solution.plan, document, folder / "plan")
         self._step("planned")
@@ -540,16 +542,16 @@ class _Steps:
         self._step(step)
 
 
-def _plan(
+def follow(
     demand: Demand, job: StreamJob, previous: Previous | None, reference: float | None
-) -> _Planned:
+) -> Followed:
     """The plan for a demand: made anew, or the running one completed, or moved as well."""
     flows = len(demand.interest.flows)
     if previous is None or reference is None:
         solution = plan(demand, job.request)
         evaluation = _priced(solution, demand, job)
         excess = evaluation.filtering.relative_excess
-        return _Planned(solution, evaluation, job.request, excess, None, 0, flows)
+        return Followed(solution, evaluation, job.request, excess, None, 0, flows)
     served = _moved(demand, job, previous, 0, reference)
     drift = served.excess / reference - 1 if reference else float(served.excess > 0)
     served = replace(served, drift=drift)
@@ -565,14 +567,14 @@ def _plan(
 
 def _moved(
     demand: Demand, job: StreamJob, previous: Previous, most: int, reference: float
-) -> _Planned:
+) -> Followed:
     """The running plan for a demand, with so many moves at the most."""
     request = replace(job.request, previous=previous, max_moves=most)
     solution = plan(demand, request)
     moves = moves_between(previous, solution.plan, solution.session_origin)
     known = sum(move.before is not None for move in moves)
     evaluation = _priced(solution, demand, job)
-    return _Planned(solution, evaluation, request, reference, None, known, len(moves) - known)
+    return Followed(solution, evaluation, request, reference, None, known, len(moves) - known)
 
 
 def _priced(solution: Solution, demand: Demand, job: StreamJob) -> Evaluation:
