@@ -18,6 +18,7 @@ import numpy as np
 from numba import njit
 
 from distributary.model import FloatArray, IndexArray, IntArray
+from distributary.planning.compiled import CACHED, kernel
 
 __all__ = [
     "apply_moves",
@@ -36,7 +37,7 @@ _STRETCH = 64  # choices whose odds are added up at once
 _LARGEST = 1e34  # what odds in single precision may add up to; 3.5 ** 64 is 6e34
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def two_level_counts(
     offsets: IntArray,  # IN
     members: IndexArray,  # IN
@@ -71,7 +72,7 @@ def two_level_counts(
             _join(members[at], m, group_count, group_present, group_audience, 1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _join(n: int, c: int, count: Counts, present: Flags, audience: FloatArray, copies: int) -> None:
     if count[n, c] == 0:
         present[n, c] = 1
@@ -79,7 +80,7 @@ def _join(n: int, c: int, count: Counts, present: Flags, audience: FloatArray, c
     count[n, c] += copies
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _leave(
     n: int, c: int, count: Counts, present: Flags, audience: FloatArray, copies: int
 ) -> None:
@@ -89,7 +90,7 @@ def _leave(
         audience[c] -= 1
 
 
-@njit(cache=True, nogil=True, fastmath={"nnan", "ninf", "nsz"})
+@njit(cache=CACHED, nogil=True, fastmath={"nnan", "ninf", "nsz"})
 def _least(price: FloatArray) -> float:
     """The smallest of the prices; none is NaN, which lets the loop run on vectors."""
     least = price[0]
@@ -98,7 +99,7 @@ def _least(price: FloatArray) -> float:
     return least
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _pick(price: FloatArray, stay: int, temperature: float, chance: float, odds: FloatArray) -> int:
     """One of the choices, with a probability that falls as exp(-price / temperature).
 
@@ -139,7 +140,7 @@ def _pick(price: FloatArray, stay: int, temperature: float, chance: float, odds:
     return stay
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sum(values: FloatArray) -> float:
     """Four sums side by side, always in the same order, so that every machine adds alike."""
     a = b = c = d = 0.0
@@ -154,7 +155,7 @@ def _sum(values: FloatArray) -> float:
     return (a + b) + (c + d)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_move(
     k: int,
     chance: float,
@@ -229,7 +230,7 @@ def draw_move(
     return _pick(price, old, temperature, chance, odds)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_moves(
     chosen: IntArray,  # IN   the flows to ask
     chance: FloatArray,  # IN   a number in [0, 1) for each of them
@@ -267,7 +268,7 @@ def draw_moves(
         )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def apply_moves(
     chosen: IntArray,  # IN
     target: IndexArray,  # IN
@@ -309,7 +310,7 @@ def apply_moves(
     return moved
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def regroup(
     chance: FloatArray,  # IN   a number in [0, 1) for each session
     alpha: float,
@@ -365,7 +366,7 @@ def regroup(
     return moved
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sweep(
     order: IntArray,  # IN   the flows to draw, one after the other
     chance: FloatArray,  # IN   a number in [0, 1) for each of them
@@ -434,7 +435,7 @@ def sweep(
             group_about[0, m], group_about[1, m] = group_audience[m], group_total[m]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _drawn(
     k: int,
     chance: float,
@@ -501,7 +502,7 @@ def _drawn(
     return _pick_near(price, old, temperature, chance, odds, sums)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _pick_near(
     price: Any, stay: int, temperature: float, chance: float, odds: Any, sums: Any
 ) -> int:
@@ -527,7 +528,7 @@ def _pick_near(
     return stay
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _powers(price: Any, against: float, scale: float, odds: Any, sums: Any) -> float:
     """Fill the odds and their sums by stretches; return the sum of all."""
     zero, one, most = np.float32(0), np.float32(1), np.float32(3.5)
@@ -548,7 +549,7 @@ def _powers(price: Any, against: float, scale: float, odds: Any, sums: Any) -> f
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sum_near(values: Any) -> float:
     """Eight sums side by side, always in the same order."""
     a = b = c = d = e = f = g = h = np.float32(0)
@@ -567,7 +568,7 @@ def _sum_near(values: Any) -> float:
     return ((a + b) + (c + d)) + ((e + f) + (g + h))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def descend(
     order: IntArray,  # IN   the flows to ask, one after the other
     alpha: float,

@@ -15,10 +15,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from distributary.model import FloatArray, IndexArray, IntArray
 from distributary.planning._anneal_kernels import _join, _leave, _pick
+from distributary.planning.compiled import kernel
 
 __all__ = ["redraw_sources"]
 
@@ -28,7 +28,7 @@ Counts = np.ndarray[Any, np.dtype[np.int32]]
 Flags = np.ndarray[Any, np.dtype[np.uint8]]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def redraw_sources(
     order: IntArray,  # IN   the flows to ask, one after the other
     chance: FloatArray,  # IN   a number in [0, 1) for each pair, twice
@@ -98,7 +98,7 @@ def redraw_sources(
     return moved
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _redraw(
     part: IntArray,  # IN   pairs of one flow that take it from one session
     first: int,

@@ -12,10 +12,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from distributary.model import FloatArray, IndexArray, IntArray
 from distributary.planning._anneal_kernels import apply_moves, draw_move
+from distributary.planning.compiled import kernel
 
 __all__ = ["guarded_sweep", "repair_sweep"]
 
@@ -25,12 +25,12 @@ Counts = np.ndarray[Any, np.dtype[np.int32]]
 Flags = np.ndarray[Any, np.dtype[np.uint8]]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _over(load: float, cap: float) -> float:
     return load - cap if load > cap else 0.0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _added_violation(
     k: int,
     new: int,
@@ -82,7 +82,7 @@ def _added_violation(
     return added
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _shift_load(
     k: int,
     new: int,
@@ -108,7 +108,7 @@ def _shift_load(
     group_load[new] += rate
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def guarded_sweep(
     order: IntArray,  # IN
     chance: FloatArray,  # IN
@@ -181,7 +181,7 @@ def guarded_sweep(
     return moved
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def repair_sweep(
     order: IntArray,  # IN
     first_session: IndexArray,  # IN   a session of each group, to land in

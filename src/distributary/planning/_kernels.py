@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
 from distributary.model import IndexArray, IntArray
+from distributary.planning.compiled import kernel
 
 __all__ = ["audience_sizes", "cluster_counts", "kmeans_pass", "merge_closest", "popcount"]
 
@@ -38,7 +39,7 @@ def _lowest_bit(typing_context: Any, word: Any) -> Any:
     return types.uint64(types.uint64), build
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cluster_counts(
     offsets: IntArray,  # IN
     members: IndexArray,  # IN
@@ -65,7 +66,7 @@ def cluster_counts(
             count[n, c] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def kmeans_pass(
     offsets: IntArray,  # IN
     members: IndexArray,  # IN
@@ -125,7 +126,7 @@ def kmeans_pass(
     return moves, saved
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def audience_sizes(
     offsets: IntArray,  # IN
     members: IndexArray,  # IN
@@ -147,7 +148,7 @@ def audience_sizes(
     return sizes
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _overlap(
     words: np.ndarray[Any, np.dtype[np.uint64]], element_weight: IntArray, a: int, b: int
 ) -> int:
@@ -165,7 +166,7 @@ def _overlap(
     return weight
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _merge_cost(
     words: np.ndarray[Any, np.dtype[np.uint64]],
     element_weight: IntArray,
@@ -179,7 +180,7 @@ def _merge_cost(
     return mass[a] * extent[b] + mass[b] * extent[a] - (mass[a] + mass[b] + bonus) * shared
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def merge_closest(
     words: np.ndarray[Any, np.dtype[np.uint64]],  # IN, OUT  a set of elements per row, as bits
     element_weight: IntArray,  # IN   of each element; empty where each weighs 1

@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from distributary.model import IntArray
 from distributary.planning._kernels import popcount
+from distributary.planning.compiled import kernel
 
 __all__ = ["search_covers", "search_partitions"]
 
@@ -22,7 +22,7 @@ Words = np.ndarray[Any, np.dtype[np.uint64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _insert(child: IntArray, bound: IntArray, n: int, choice: int, cost: int) -> None:
     """Insert a choice behind all that are as cheap."""
     at = n
@@ -32,7 +32,7 @@ def _insert(child: IntArray, bound: IntArray, n: int, choice: int, cost: int) ->
     bound[at], child[at] = cost, choice
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _groups_for_flow(
     depth: int,
     rate: IntArray,
@@ -82,7 +82,7 @@ def _groups_for_flow(
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def search_partitions(
     rate: IntArray,  # IN   of each flow, in the order of the search
     wants: Words,  # IN   flows x words: the receivers of each flow, as bits
@@ -133,7 +133,7 @@ def search_partitions(
     return depth, best
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _covers_for_flow(
     depth: int,
     rate: IntArray,
@@ -179,7 +179,7 @@ def _covers_for_flow(
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def search_covers(
     rate: IntArray,  # IN   of each flow, in the order of the search
     wants: Flags,  # IN   flows x receivers
