@@ -1,4 +1,4 @@
-"""The command line as a file that `spark-submit` takes: `spark-submit ... submit.py pipeline run ...`.
+"""The command line as a file, which is what `spark-submit` takes.
 
 Its path is printed by `python -m distributary.submit --path`.
 """

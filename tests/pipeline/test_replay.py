@@ -19,7 +19,13 @@ from pyspark.sql.types import StructType
 import distributary
 from distributary import Demand, Interest, Plan, Request, evaluate
 from distributary.pipeline.plans import PlanTables, flooding, plan_tables, unicast
-from distributary.pipeline.replay import activity, busiest_receivers, receiver_minutes, replay
+from distributary.pipeline.replay import (
+    activity,
+    busiest_receivers,
+    receiver_minutes,
+    references,
+    replay,
+)
 from distributary.pipeline.schemas import (
     INTEREST,
     PLACEMENTS,
@@ -387,3 +393,6 @@ def test_flooding_and_unicast_are_plans_like_any_other(spark: SparkSession) -> N
     assert (one_each["dropped_by_session"], one_each["dropped_by_flow"]) == (0, 0)
     priced = evaluate(distributary.plan(demand, Request(1, algorithm="flow-merge")).plan, demand)
     assert priced.filtering.flooding_excess == 2 * (flooded["dropped_by_flow"] or 0)
+    receivers = wants.select("receiver").distinct().count()
+    by_sum = references(replay(log, unicast(wants), wants), receivers)
+    assert by_sum == {"flooding": flooded, "unicast": one_each}

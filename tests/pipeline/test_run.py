@@ -154,7 +154,7 @@ def test_a_second_run_compares_itself_with_the_first(
     moved = run(spark, job(logs, out, request=replace(REQUEST, seed=9, sessions=5))).manifest
     assert moved["diff"]["moved"] > 0
     assert moved["replay"]["previous"]["wanted"] == moved["replay"]["plan"]["wanted"]
-    assert len(pq.read_table(out / "diff" / "moves")) == sum(
+    assert len(pq.read_table(out / "diff" / "moves.parquet")) == sum(
         moved["diff"][kind] for kind in ("moved", "new", "gone", "added", "removed")
     )
 

@@ -14,9 +14,15 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.pipeline.plans import PlanTables
 
-__all__ = ["PlanDiff", "plan_diff"]
+__all__ = ["KINDS", "PlanDiff", "plan_diff"]
 
-_KINDS = ("moved", "new", "gone", "added", "removed")
+KINDS = {
+    "moves": ("moved", "new", "gone", "added", "removed"),
+    "subscriptions": ("subscribe", "unsubscribe"),
+    "memberships": ("join", "leave"),
+    "unicast": ("start", "stop"),
+}
+"""What can happen, by table; the last column of each says what did."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,10 +46,10 @@ class PlanDiff:
     def counts(self) -> dict[str, int]:
         """How many rows of each kind there are; `receivers` are those that have to do something."""
         return {
-            **_counted(self.moves, "change", _KINDS),
-            **_counted(self.subscriptions, "action", ("subscribe", "unsubscribe")),
-            **_counted(self.memberships, "action", ("join", "leave")),
-            **_counted(self.unicast, "action", ("start", "stop")),
+            **_counted(self.moves, "change", KINDS["moves"]),
+            **_counted(self.subscriptions, "action", KINDS["subscriptions"]),
+            **_counted(self.memberships, "action", KINDS["memberships"]),
+            **_counted(self.unicast, "action", KINDS["unicast"]),
             "receivers": self.subscriptions.select("receiver")
             .unionByName(self.unicast.select("receiver"))
             .distinct()

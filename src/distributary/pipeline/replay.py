@@ -36,7 +36,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.pipeline.plans import PlanTables
 
-__all__ = ["Replay", "activity", "busiest_receivers", "receiver_minutes", "replay"]
+__all__ = ["Replay", "activity", "busiest_receivers", "receiver_minutes", "references", "replay"]
 
 _SHARES = ("received", "wanted", "dropped_by_session", "dropped_by_flow", "unserved")
 _SUMS = ("messages", "sent", "unplaced", *_SHARES)
@@ -97,6 +97,39 @@ def replay(
     return Replay(
         _receivers(by_flow, plan, served), _minutes(log, reached), _flows(by_flow, reached)
     )
+
+
+def references(replayed: Replay, receivers: int) -> dict[str, dict[str, int | None]]:
+    """The totals of flooding and of unicast, which follow from any plan's replay in one sum.
+
+    They are those of `replay` with the plans `flooding` and `unicast`, for so many receivers.
+    """
+    wanted = F.col("wanted_by") > 0
+
+    def sums(unit: str) -> tuple[Column, Column, Column]:
+        return (
+            F.sum(unit),
+            F.sum(F.when(wanted, F.col(unit))),
+            F.sum(F.col(unit) * F.col("wanted_by")),
+        )
+
+    row = replayed.flows.agg(*sums("messages"), *sums("bytes")).collect()[0]
+    flooding: dict[str, int | None] = {}
+    unicast: dict[str, int | None] = {}
+    for unit, (all_, sent, copies) in (("", row[:3]), ("_bytes", row[3:])):
+        if all_ is None and unit:
+            for name in _SUMS:
+                flooding[f"{name}{unit}"] = unicast[f"{name}{unit}"] = None
+            continue
+        all_, sent, copies = all_ or 0, sent or 0, copies or 0
+        received = sent * receivers
+        same = {"messages": all_, "unplaced": all_ - sent, "wanted": copies}
+        none = dict.fromkeys(("dropped_by_session", "unserved"), 0)
+        flooded = {"sent": sent, "received": received, "dropped_by_flow": received - copies}
+        copied = {"sent": copies, "received": copies, "dropped_by_flow": 0}
+        for totals, more in ((flooding, flooded), (unicast, copied)):
+            totals.update({f"{key}{unit}": value for key, value in (same | none | more).items()})
+    return {"flooding": flooding, "unicast": unicast}
 
 
 def receiver_minutes(log: DataFrame, plan: PlanTables, interest: DataFrame) -> DataFrame:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -38,6 +39,7 @@ from distributary.files import (
 )
 from distributary.model import Demand, Plan
 from distributary.pipeline.content import content_flows
+from distributary.pipeline.diff import KINDS as DIFF_KINDS
 from distributary.pipeline.diff import plan_diff
 from distributary.pipeline.distributed import Costs, plan_on_executors
 from distributary.pipeline.ingest import (
@@ -77,7 +79,7 @@ from distributary.pipeline.rates import (
     rates_for,
     rates_from,
 )
-from distributary.pipeline.replay import activity, replay
+from distributary.pipeline.replay import activity, references, replay
 from distributary.pipeline.restarts import plan_with_restarts
 from distributary.pipeline.tables import (
     bucket_count,
@@ -607,18 +609,16 @@ def _replayed(
     """The log run through the plan, and through what it is compared with."""
     _say(spark, "replaying the log")
     log = _staged(activity(inputs.used), folder / ".work" / "activity")
-    others = {"flooding": flooding(inputs.interest), "unicast": unicast(inputs.interest)}
-    if before is not None:
-        others["previous"] = before
     ours = replay(log, after, inputs.interest, DataFrame.persist)
     minutes = ours.minutes.toArrow().sort_by("minute")
     receivers = ours.receivers.toArrow().sort_by("receiver")
     _write_arrow(minutes, folder / "replay" / "minutes.parquet")
     _write_arrow(receivers, folder / "replay" / "receivers.parquet")
     totals: dict[str, Any] = {"plan": _totals(minutes)}
-    for name, tables in others.items():
-        _say(spark, f"replaying the log against {name}")
-        totals[name] = replay(log, tables, inputs.interest).totals()
+    totals |= references(ours, inputs.told["interest"]["receivers"])
+    if before is not None:
+        _say(spark, "replaying the log through the previous plan")
+        totals["previous"] = replay(log, before, inputs.interest).totals()
     return totals, minutes, receivers
 
 
@@ -641,17 +641,20 @@ def _check_replay(totals: Mapping[str, Any], told: Mapping[str, Any]) -> None:
 def _diffed(
     spark: SparkSession, before: PlanTables, after: PlanTables, folder: Path
 ) -> dict[str, int]:
+    """What changes, as tables; they are no larger than the two plans, which the driver holds."""
     _say(spark, "comparing with the previous plan")
     diff = plan_diff(before, after)
-    for name, key in (
-        ("moves", "flow"),
-        ("subscriptions", "receiver"),
-        ("memberships", "receiver"),
-        ("unicast", "receiver"),
-    ):
-        table = getattr(diff, name)
-        _write_parts(table, folder / "diff" / name, key, *(c for c in table.columns if c != key))
-    return diff.counts()
+    counts: dict[str, int] = {}
+    to_do: set[str] = set()
+    for name, kinds in DIFF_KINDS.items():
+        table = getattr(diff, name).toArrow()
+        table = table.sort_by([(column, "ascending") for column in table.column_names])
+        _write_arrow(table, folder / "diff" / f"{name}.parquet")
+        happened = Counter(table[table.column_names[-1]].to_pylist())
+        counts |= {kind: happened[kind] for kind in kinds}
+        if name in ("subscriptions", "unicast"):
+            to_do |= set(table["receiver"].to_pylist())
+    return {**counts, "receivers": len(to_do)}
 
 
 # --- files ---------------------------------------------------------------------------------------
