@@ -17,7 +17,7 @@ from distributary.cli.options import (
     RatesFile,
     filtering_prices,
 )
-from distributary.cli.plan import tell_intake, tell_unicast
+from distributary.cli.plan import tell_extensions, tell_intake
 from distributary.cli.summary import cost_table, details_as_json, headline, load_table
 from distributary.errors import PlanError
 from distributary.files import evaluation_document, read_demand, read_plan
@@ -56,6 +56,6 @@ def evaluate(
         results.print(headline(evaluation))
         results.print(cost_table(evaluation))
         results.print(load_table(evaluation))
-        tell_unicast(evaluation)
+        tell_extensions(evaluation)
     if not evaluation.valid:
         raise PlanError(evaluation.problems, path=str(plan))

@@ -24,7 +24,13 @@ from distributary.cli.options import (
     filtering_prices,
     parse_seconds,
 )
-from distributary.cli.summary import cost_table, headline, load_table, unicast_sentence
+from distributary.cli.summary import (
+    cost_table,
+    duplication_sentence,
+    headline,
+    load_table,
+    unicast_sentence,
+)
 from distributary.files import (
     ReadDemand,
     evaluation_document,
@@ -41,7 +47,7 @@ from distributary.files import (
 from distributary.model import Constraints
 from distributary.planning import Move, moves_between
 
-__all__ = ["plan", "tell_intake", "tell_unicast"]
+__all__ = ["plan", "tell_extensions", "tell_intake"]
 
 MOVES_SHOWN = 10
 T = TypeVar("T")
@@ -185,7 +191,7 @@ def plan(
     results.print(headline(evaluation))
     results.print(cost_table(evaluation))
     results.print(load_table(evaluation))
-    tell_unicast(evaluation)
+    tell_extensions(evaluation)
     _tell_proof(solution)
     if solution.cut_short:
         notes.print("the clock ended the search: a faster machine would find another plan")
@@ -207,10 +213,12 @@ def tell_intake(inputs: ReadDemand) -> None:
         notes.print(f"rates: {inputs.unwanted_flows:,} flows that nobody wants are left out")
 
 
-def tell_unicast(evaluation: cost.Evaluation) -> None:
-    """Say what goes by unicast, if anything does."""
+def tell_extensions(evaluation: cost.Evaluation) -> None:
+    """Say what goes by unicast or in several sessions, if anything does."""
     if evaluation.unicast_flows:
         results.print(unicast_sentence(evaluation))
+    if evaluation.duplicated_flows:
+        results.print(duplication_sentence(evaluation))
 
 
 def _unicast_limits(

@@ -13,6 +13,7 @@ from distributary.model import FloatArray, IntArray
 __all__ = [
     "cost_table",
     "details_as_json",
+    "duplication_sentence",
     "headline",
     "load_table",
     "unicast_sentence",
@@ -69,6 +70,14 @@ def unicast_sentence(evaluation: Evaluation) -> str:
         f"at {_number(loads.unicast_rate)} messages/s, {_number(loads.unicast_extra_rate)} more "
         f"than one copy each; in sessions, one by one, they would add "
         f"{_number(evaluation.unicast_saving)} to Cx"
+    )
+
+
+def duplication_sentence(evaluation: Evaluation) -> str:
+    """What travels in several sessions, and what that saves the receivers."""
+    return (
+        f"{evaluation.duplicated_flows:,} flows travel in several sessions; with one copy each, "
+        f"one by one, they would add {_number(evaluation.duplication_saving)} to Cx"
     )
 
 

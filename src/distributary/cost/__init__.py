@@ -1,6 +1,7 @@
 """The three price lists, and one evaluation of a plan under all of them."""
 
 from distributary.cost.channel import ChannelCost, ChannelPrices, channel_cost
+from distributary.cost.duplication import duplication_saving, least_excess_of_one_copy
 from distributary.cost.evaluation import Evaluation, evaluate
 from distributary.cost.filtering import FilteringCost, FilteringPrices, filtering_cost
 from distributary.cost.loads import Loads, plan_loads
@@ -24,9 +25,11 @@ __all__ = [
     "OperatingCost",
     "OperatingPrices",
     "channel_cost",
+    "duplication_saving",
     "evaluate",
     "filtering_cost",
     "least_added_excess",
+    "least_excess_of_one_copy",
     "operating_cost",
     "plan_loads",
     "plan_operating_cost",

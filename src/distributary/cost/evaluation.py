@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from distributary.cost.channel import ChannelCost, ChannelPrices, channel_cost
+from distributary.cost.duplication import duplication_saving
 from distributary.cost.filtering import FilteringCost, FilteringPrices, filtering_cost
 from distributary.cost.loads import Loads, plan_loads
 from distributary.cost.operating import OperatingCost, OperatingPrices, plan_operating_cost
@@ -22,7 +23,8 @@ class Evaluation:
     `goodput` the share of what receivers take in that they asked for, under this plan and when
     everybody receives everything. `unicast_flows` are sent by unicast over `unicast_links`;
     `unicast_saving` is what they would add to the filtering excess in sessions of this plan, each
-    priced by itself (see `cost.unicast`).
+    priced by itself (see `cost.unicast`), and `duplication_saving` what the `duplicated_flows`
+    would add with one copy each (see `cost.duplication`).
     """
 
     receivers: int
@@ -41,6 +43,7 @@ class Evaluation:
     unicast_flows: int
     unicast_links: int
     unicast_saving: float
+    duplication_saving: float
 
     @property
     def valid(self) -> bool:
@@ -77,4 +80,5 @@ def evaluate(
         unicast_flows=plan.unicast_flows,
         unicast_links=loads.unicast_links,
         unicast_saving=unicast_saving(plan, demand, filtering),
+        duplication_saving=duplication_saving(plan, demand, filtering),
     )

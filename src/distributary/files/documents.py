@@ -24,6 +24,7 @@ def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
         "sessions": evaluation.sessions,
         "groups": evaluation.groups,
         "duplicated_flows": evaluation.duplicated_flows,
+        "duplication_saving": evaluation.duplication_saving,
         "filtering": {
             "session_cost": filtering.session_cost,
             "flow_cost": filtering.flow_cost,
