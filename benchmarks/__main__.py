@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import planner, quality, speed
+from benchmarks import pipeline, planner, quality, speed
 from benchmarks.measure import update_page
 
 SECTIONS = {
@@ -13,6 +13,7 @@ SECTIONS = {
     "kernels": speed.kernels,
     "algorithms": speed.algorithms,
     **planner.SECTIONS,
+    **pipeline.SECTIONS,
 }
 
 

@@ -13,7 +13,7 @@ from distributary import Demand, Interest, Rates
 from distributary.workloads import Day, publication_log, spoiled, subscription_log
 
 PIECE = 1_000_000
-RECEIVERS, FLOWS = 5_000, 100_003
+RECEIVERS, FLOWS = 5_000, 100_003  # flows: a prime
 ROWS_PER_PAIR = 2
 BEGIN = 1_741_000_000_000_000  # microseconds
 SECONDS = 6.5 * 3600
@@ -28,7 +28,9 @@ class Logs:
     rows: int
 
 
-def write_logs(folder: Path, rows: int, bad: float = 0.0, flows: int = FLOWS) -> Logs:
+def write_logs(
+    folder: Path, rows: int, bad: float = 0.0, flows: int = FLOWS, receivers: int = RECEIVERS
+) -> Logs:
     """Half the rows subscriptions (a quarter of them of the other kind), half publications.
 
     Each pair of receiver and flow has two actions on average. Popular flows are published most: a
@@ -36,16 +38,19 @@ def write_logs(folder: Path, rows: int, bad: float = 0.0, flows: int = FLOWS) ->
     """
     logs = Logs(folder / "subscriptions", folder / "publications", rows)
     half = rows // 2
-    for path, piece_of in (
-        (logs.subscriptions, _subscriptions),
-        (logs.publications, _publications),
-    ):
+    pairs = max(1, half // ROWS_PER_PAIR)
+    if pairs > receivers * flows:
+        raise ValueError(f"{receivers} receivers and {flows} flows have no {pairs} pairs")
+    for path in (logs.subscriptions, logs.publications):
         path.mkdir(parents=True)
         for number, first in enumerate(range(0, half, PIECE)):
             rng = np.random.default_rng([rows, number, len(path.name)])
             length = min(PIECE, half - first)
             share = first / half, (first + length) / half
-            table = piece_of(rng, length, share, half, flows)
+            if path == logs.subscriptions:
+                table = _subscriptions(rng, length, share, pairs, receivers, flows)
+            else:
+                table = _publications(rng, length, share, flows)
             if bad:
                 table = spoiled(table, bad, rng)
             pq.write_table(table, path / f"{number:05d}.parquet")
@@ -85,16 +90,21 @@ def interest_table(interest: Interest) -> pa.Table:
 
 
 def _subscriptions(
-    rng: np.random.Generator, n: int, share: tuple[float, float], half: int, flows: int
+    rng: np.random.Generator,
+    n: int,
+    share: tuple[float, float],
+    pairs: int,
+    receivers: int,
+    flows: int,
 ) -> pa.Table:
-    pair = rng.integers(max(1, half // ROWS_PER_PAIR), size=n)
-    receiver = pair % RECEIVERS
+    pair = rng.integers(pairs, size=n)
+    receiver = pair % receivers
     # No pair has two numbers: within a receiver, steps of a prime walk through all flows.
-    flow = (pair // RECEIVERS * 7_919 + receiver * 104_729) % flows
+    flow = (pair // receivers * 7_919 + receiver * 104_729) % flows
     return pa.table(
         {
             "ts": _moments(rng, n, share),
-            "receiver": _named([f"trader-{r:04d}" for r in range(RECEIVERS)], receiver),
+            "receiver": _named([f"trader-{r:05d}" for r in range(receivers)], receiver),
             "flow": _named(_flow_names(flows), flow),
             "action": _named(["subscribe", "unsubscribe"], (rng.random(n) < 0.25).astype(int)),
         }
@@ -102,7 +112,7 @@ def _subscriptions(
 
 
 def _publications(
-    rng: np.random.Generator, n: int, share: tuple[float, float], half: int, flows: int
+    rng: np.random.Generator, n: int, share: tuple[float, float], flows: int
 ) -> pa.Table:
     # -log(u) / 8 has 55 % of its mass in the first tenth; the far tail starts again at 0.
     flow = (rng.exponential(1 / 8, n) % 1.0 * flows).astype(np.int64)

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import duckdb
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from benchmarks.apart import REQUEST, job_apart
 from benchmarks.instances import floor_demand
-from benchmarks.logs import Logs, interest_table, write_logs, write_publications
+from benchmarks.logs import PIECE, Logs, interest_table, write_day, write_logs, write_publications
 from benchmarks.measure import Section, shown_seconds
+from benchmarks.planner import _planned_apart, _write_floor
 from benchmarks.processes import cpu_seconds
 from distributary import Demand, Plan, Request, evaluate, plan
+from distributary.files import read_plan
+from distributary.pipeline import distributed as executors
 from distributary.pipeline.ingest import read_publications, read_subscriptions
 from distributary.pipeline.interest import (
     interest_of,
@@ -38,7 +47,7 @@ from distributary.pipeline.rates import (
     rates_from,
 )
 from distributary.pipeline.replay import activity, replay
-from distributary.pipeline.run import Job
+from distributary.pipeline.run import Job, driver_need
 from distributary.pipeline.run import _inputs as whole_ingest
 from distributary.pipeline.spark import running_spark
 
@@ -59,26 +68,35 @@ class Spent:
 
 def ingest(rows: int = 10_000_000, times: int = 3, bad: float = 0.001) -> Section:
     """Our digests against the bare aggregation on the same Spark, and against DuckDB."""
-    told = []
+    told: list[list[str]] = []
+    spent: dict[str, Spent] = {}
     with (
         tempfile.TemporaryDirectory() as scratch,
         running_spark(f"local[{THREADS}]", QUIET) as spark,
     ):
         folder = Path(scratch)
         logs = write_logs(folder / "logs", rows)
-        ways: dict[str, Callable[[Path], None]] = {
-            "bare Spark SQL": lambda out: bare_spark(spark, logs, out),
-            "ours: digests, counts, interest, rates": lambda out: our_tables(spark, logs, out),
-            "ours: all that `run` does before it plans": lambda out: our_run(spark, logs, out),
-            "DuckDB": lambda out: in_duckdb(logs, out),
-        }
-        spent = {name: _repeated(way, folder / "out", times) for name, way in ways.items()}
-        _check_same_tables(ways, logs, folder / "out")
+        ways = _ways(spark, logs)
+        if times == 1:  # no way is warmed up by itself: a short log does it for all of them
+            short = write_logs(folder / "short", PIECE)
+            for way in _ways(spark, short).values():
+                _repeated(way, folder / "out", 1)
+        seconds = _seconds_of(logs)
+        seen: list[tuple[object, ...]] = []
+        for name, way in ways.items():
+            look = partial(_marks, seconds=seconds, seen=seen)
+            spent[name] = _repeated(way, folder / "out", times, look)
+        assert len(set(seen)) == 1, seen
         if bad:
             spoiled = write_logs(folder / "spoiled", rows, bad)
             name = f"ours: the same, {bad:.1%} of the rows bad"
             spent[name] = _repeated(lambda out: our_run(spark, spoiled, out), folder / "out", times)
     plain = spent["bare Spark SQL"]
+    counted = (
+        f"median of {times} runs after one to warm up"
+        if times > 1
+        else "one run of each after all had a short log"
+    )
     for name, one in spent.items():
         told.append(
             [
@@ -93,16 +111,24 @@ def ingest(rows: int = 10_000_000, times: int = 3, bad: float = 0.001) -> Sectio
         f"From logs to interest and rates, {rows / 1e6:g} million rows",
         f"Half of the rows are subscriptions (5,000 receivers, about two actions for each of "
         f"{rows / 4e6:.3g} million pairs), half are publications (100,003 flows), as Parquet files "
-        f"of a million rows. `local[{THREADS}]`, DuckDB with {THREADS} threads; median of {times} "
-        "run(s) after a warm-up. The bare aggregation is `max_by(action, ts)` by receiver and flow, "
-        "`count(*)` and `avg(size)` by flow, written as Parquet. Interest and rates are the same in "
-        "all (asserted).",
+        f"of a million rows. `local[{THREADS}]`, DuckDB with {THREADS} threads; {counted}. The "
+        "bare aggregation is `max_by(action, ts)` by receiver and flow, `count(*)` and `avg(size)` "
+        "by flow, written as Parquet. Interest and rates are the same in all (asserted).",
         ["way", "time", "rows per second", "CPU", "over bare Spark"],
         told,
         "The bare aggregation believes every row: it counts no duplicates, checks nothing against "
         "the source and sorts no files. `run` does, so that each row is accounted for and the same "
         "input gives the same bytes.",
     )
+
+
+def _ways(spark: SparkSession, logs: Logs) -> dict[str, Callable[[Path], None]]:
+    return {
+        "bare Spark SQL": lambda out: bare_spark(spark, logs, out),
+        "ours: digests, counts, interest, rates": lambda out: our_tables(spark, logs, out),
+        "ours: all that `run` does before it plans": lambda out: our_run(spark, logs, out),
+        "DuckDB": lambda out: in_duckdb(logs, out),
+    }
 
 
 def ingest_large() -> Section:
@@ -151,7 +177,7 @@ def in_duckdb(logs: Logs, out: Path) -> None:
         base.execute(f"SET threads = {THREADS}")
         for name, query in {
             "interest": "SELECT receiver, flow FROM (SELECT receiver, flow, arg_max(action, ts) AS "
-            f"action FROM '{logs.subscriptions}/*.parquet' GROUP BY ALL) WHERE action = 'subscribe'",
+            f"a FROM '{logs.subscriptions}/*.parquet' GROUP BY ALL) WHERE a = 'subscribe'",
             "rates": "SELECT flow, count(*) AS messages, avg(size) AS size "
             f"FROM '{logs.publications}/*.parquet' GROUP BY ALL",
         }.items():
@@ -164,32 +190,40 @@ def _staged(frame: DataFrame, path: Path) -> DataFrame:
     return frame.sparkSession.read.parquet(str(path))
 
 
-def _check_same_tables(ways: dict[str, Callable[[Path], None]], logs: Logs, out: Path) -> None:
-    """Each way's interest, pair by pair, and the messages of the flows that somebody wants.
+def _seconds_of(logs: Logs) -> float:
+    """From the first publication to the last."""
+    window = f"SELECT epoch_us(max(ts)) - epoch_us(min(ts)) FROM '{logs.publications}/*.parquet'"
+    micros: int = duckdb.sql(window).fetchall()[0][0]
+    return micros / 1e6
+
+
+def _marks(out: Path, seconds: float, seen: list[tuple[object, ...]]) -> None:
+    """Sums of hashes over the interest's pairs, and over the messages of each wanted flow.
 
     Flows with one message are left out: silent ones have a floor rate that may be the same.
     """
-    window = f"SELECT epoch_us(max(ts)) - epoch_us(min(ts)) FROM '{logs.publications}/*.parquet'"
-    micros = duckdb.sql(window).fetchall()[0][0]
-    found = {}
-    for name, way in ways.items():
-        way(out)
-        interest, rates = f"'{out}/interest/*.parquet'", f"'{out}/rates/*.parquet'"
-        rated = "rate" in duckdb.sql(f"SELECT * FROM {rates} LIMIT 0").columns
-        messages = f"round(rate * {micros / 1e6})::BIGINT" if rated else "messages"
-        pairs = duckdb.sql(f"SELECT count(*), sum(hash(receiver, flow)) FROM {interest}")
-        flows = duckdb.sql(
-            f"SELECT count(*), sum(n), sum(hash(flow, n, round(size, 6))) FROM "
-            f"(SELECT flow, {messages} AS n, size FROM {rates}) "
-            f"WHERE n > 1 AND flow IN (SELECT flow FROM {interest})"
-        )
-        found[name] = (*pairs.fetchall(), *flows.fetchall())
-        shutil.rmtree(out)
-    assert len(set(found.values())) == 1, found
+    interest, rates = f"'{out}/interest/*.parquet'", f"'{out}/rates/*.parquet'"
+    rated = "rate" in duckdb.sql(f"SELECT * FROM {rates} LIMIT 0").columns
+    messages = f"round(rate * {seconds})::BIGINT" if rated else "messages"
+    pairs = duckdb.sql(f"SELECT count(*), sum(hash(receiver, flow)) FROM {interest}")
+    flows = duckdb.sql(
+        "SELECT count(*), sum(n), sum(hash(flow, n, round(size, 6))) FROM "
+        f"(SELECT flow, {messages} AS n, size FROM {rates}) "
+        f"WHERE n > 1 AND flow IN (SELECT flow FROM {interest})"
+    )
+    seen.append((*pairs.fetchall(), *flows.fetchall()))
 
 
-def _repeated(way: Callable[[Path], object], out: Path, times: int) -> Spent:
-    """The median run; with several, one more comes before them to warm up."""
+def _repeated(
+    way: Callable[[Path], object],
+    out: Path,
+    times: int,
+    look: Callable[[Path], object] = lambda out: None,
+) -> Spent:
+    """The median run; with several, one more comes before them to warm up.
+
+    `look` sees what each run left before it goes, and is not timed.
+    """
     seconds, cpu = [], []
     for number in range(times + (times > 1)):
         before, began = cpu_seconds(), time.perf_counter()
@@ -197,6 +231,7 @@ def _repeated(way: Callable[[Path], object], out: Path, times: int) -> Spent:
         if number or times == 1:
             seconds.append(time.perf_counter() - began)
             cpu.append(cpu_seconds() - before)
+        look(out)
         shutil.rmtree(out)
     return Spent(statistics.median(seconds), statistics.median(cpu))
 
@@ -206,7 +241,7 @@ def _repeated(way: Callable[[Path], object], out: Path, times: int) -> Spent:
 SILENT = 2.0**-40  # messages: the rate of a flow that never spoke, too small to be seen in a sum
 
 
-def replays(messages: int = 5_000_000, plain_messages: int = 50_000, times: int = 3) -> Section:
+def replays(messages: int = 5_000_000, plain_messages: int = 200_000, times: int = 3) -> Section:
     """A log run through a plan, flooding and unicast; and message by message, on a shorter one."""
     demand = floor_demand()
     found = plan(demand, Request(groups=50, sessions=500, algorithm="GF")).plan
@@ -265,8 +300,8 @@ def replays(messages: int = 5_000_000, plain_messages: int = 50_000, times: int 
         f"Replay of {messages / 1e6:g} million publications",
         f"Trading floor (20,000 symbols, 500 receivers), 50 groups, 500 sessions, planned by "
         f"groups-first; `local[{THREADS}]`, median of {times}. The totals over minutes are "
-        "`evaluate`'s at the rates of the log, to the message (asserted), for the plan, flooding and "
-        "unicast. Message by message means: each message joined with all that receive it, on a "
+        "`evaluate`'s at the rates of the log, to the message (asserted), for the plan, flooding "
+        "and unicast. Message by message means: each message joined with all that receive it, on a "
         "shorter log, with the same totals (asserted).",
         ["step", "publications", "time", "publications per second", "CPU"],
         [
@@ -327,7 +362,8 @@ def _check_with_evaluate(
     counted = Demand(interest, np.array([float(count.get(f, SILENT)) for f in interest.flows]))
     cost = evaluate(found, counted)
     ours = totals["plan"]
-    assert cost.valid and ours["unserved"] == ours["unplaced"] == 0
+    assert cost.valid
+    assert ours["unserved"] == ours["unplaced"] == 0
     assert ours["sent"] == round(cost.channel.sent)
     assert ours["received"] == round(cost.filtering.session_cost)
     assert (ours["received"] or 0) - (ours["dropped_by_session"] or 0) == round(
@@ -340,8 +376,241 @@ def _check_with_evaluate(
     assert flooded == round(cost.filtering.flooding_excess / 2)
 
 
+# --- planning on executors -----------------------------------------------------------------------
+
+EXECUTOR_MIB = 4096
+DRIVER_LIMIT = 2**30
+KINDS = ("driver's Python", "driver's JVM", "executor's JVM", "Python worker")
+
+
+def distributed(n_flows: int = 300_000, messages: int = 2_000_000) -> Section:
+    """Plans made on one and on two executors against the driver's; then a run through it all."""
+    rows = []
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        inputs = _write_floor(n_flows, folder)
+        demand = inputs.demand
+        alone = _planned_apart(folder, "best")
+        least = _work_of(folder / "plan", demand)
+        rows.append(
+            [
+                "driver: `plan --budget 90s`",
+                f"{alone['seconds']:.0f} s",
+                "",
+                f"{least:,.0f}",
+                "1",
+                f"{alone['gib']:.2f}",
+                *["-"] * (len(KINDS) - 1),
+            ]
+        )
+        plans = []
+        for n in (1, 2):
+            told = job_apart("plan", folder, _cluster(n))
+            work = _work_of(folder / "plan", demand)
+            assert abs(work / told["work"] - 1) < 1e-6
+            plans.append((folder / "plan" / "placements.parquet").read_bytes())
+            name = f"{n} executor{'s' * (n > 1)}"
+            rows.append(_told_row(name, told, work, least))
+            shutil.rmtree(folder / "rounds")
+        assert plans[0] == plans[1]
+        write_day(folder / "day", demand, messages)
+        sizes = len(demand.interest.receivers), REQUEST.sessions or REQUEST.groups, REQUEST.groups
+        limit = min(DRIVER_LIMIT, driver_need(demand.interest.pairs, *sizes) // 2)
+        told = job_apart("run", folder / "day", _cluster(2), limit)
+        assert told["plan"]["where"] == "executors"
+        assert told["interest"]["pairs"] == demand.interest.pairs
+        work = _work_of(folder / "day" / "out" / "plan", demand)
+        rows.append(_told_row("2 executors, the whole `run`", told, work, least))
+    return Section(
+        "Planning on executors against the driver",
+        f"{len(demand.interest.flows):,} flows x {len(demand.interest.receivers):,} receivers, "
+        f"{demand.interest.pairs:,} pairs, 200 groups, 2,000 sessions. Executors are processes "
+        f"with one core and {EXECUTOR_MIB} MiB each (`local-cluster`), on the same "
+        f"{os.cpu_count()} cores as everything else; each job in a process of its own. One "
+        "executor and two give the same placements (asserted). Cw is `evaluate`'s, at the demand's "
+        "rates. The last row is "
+        f"`pipeline run` on a day of logs with {messages:,} messages and a driver limit of "
+        f"{limit / 2**30:.2g} GiB: it plans on the rates it measured and is priced at the "
+        "demand's. Memory is the peak of the largest process of each kind, in GiB.",
+        ["planned by", "time", "rounds", "Cw", "over the driver's", *KINDS],
+        rows,
+    )
+
+
+def _told_row(name: str, told: dict[str, Any], work: float, least: float) -> list[str]:
+    rounds = told.get("rounds") or told["plan"]["rounds"]
+    return [
+        name,
+        f"{told['seconds']:.0f} s",
+        str(rounds),
+        f"{work:,.0f}",
+        f"{work / least:.4f}",
+        *(f"{told['gib'].get(kind, 0.0):.2f}" for kind in KINDS),
+    ]
+
+
+def _cluster(executors: int) -> str:
+    return f"local-cluster[{executors},1,{EXECUTOR_MIB}]"
+
+
+def _work_of(folder: Path, demand: Demand) -> float:
+    cost = evaluate(read_plan(folder, demand.interest).plan, demand)
+    assert cost.valid
+    return cost.filtering.work
+
+
+# --- growth --------------------------------------------------------------------------------------
+
+
+def growth() -> Section:
+    """Three sizes of everything that can grow, each a power of two or three apart."""
+    rows = []
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        running_spark(f"local[{THREADS}]", QUIET) as spark,
+    ):
+        folder = Path(scratch)
+        steps: list[tuple[str, str, tuple[int, ...], Callable[[int], Callable[[Path], object]]]] = [
+            (
+                "ingest",
+                "log rows",
+                (1_000_000, 3_000_000, 9_000_000),
+                lambda n: _ingest_of(spark, folder, rows=n),
+            ),
+            (
+                "ingest, 2 million rows",
+                "flows",
+                (10_007, 31_607, 100_003),
+                lambda n: _ingest_of(spark, folder, flows=n),
+            ),
+            (
+                "ingest, 2 million rows",
+                "receivers",
+                (1_000, 5_000, 25_000),
+                lambda n: _ingest_of(spark, folder, receivers=n),
+            ),
+            (
+                "replay",
+                "messages",
+                (500_000, 1_500_000, 4_500_000),
+                lambda n: _replay_of(spark, folder, messages=n),
+            ),
+            (
+                "replay, a million messages",
+                "flows",
+                (5_000, 20_000, 80_000),
+                lambda n: _replay_of(spark, folder, symbols=n),
+            ),
+            (
+                "replay, a million messages",
+                "receivers",
+                (250, 1_000, 4_000),
+                lambda n: _replay_of(spark, folder, receivers=n),
+            ),
+            (
+                "planning on executors, 3 rounds",
+                "flows",
+                (5_000, 15_000, 45_000),
+                lambda n: _plan_of(spark, folder, symbols=n),
+            ),
+            (
+                "planning on executors, 3 rounds",
+                "receivers",
+                (500, 1_500, 4_500),
+                lambda n: _plan_of(spark, folder, receivers=n),
+            ),
+        ]
+        for name, unit, sizes, made in steps:
+            taken = []
+            for number, size in enumerate(sizes):
+                way = made(size)
+                spent = _repeated(way, folder / "out", 2 if number == 0 else 1)
+                taken.append(spent)
+                for left in folder.iterdir():
+                    shutil.rmtree(left)
+            rows.append(
+                [
+                    name,
+                    unit,
+                    *(
+                        f"{size:,}: {shown_seconds(one.seconds)}"
+                        for size, one in zip(sizes, taken, strict=True)
+                    ),
+                    f"{_exponent(sizes, [one.seconds for one in taken]):.2f}",
+                    f"{_exponent(sizes, [one.cpu for one in taken]):.2f}",
+                ]
+            )
+    return Section(
+        "How the pipeline grows",
+        f"`local[{THREADS}]`. An exponent is the slope of log time over log size, through three "
+        "sizes; the last column takes seconds of CPU instead of the clock's. At these sizes "
+        "Spark's own second or two for each job is a good part, which makes exponents smaller than "
+        "they become. Receivers of the replay and of planning bring their pairs with them. "
+        "Planning: 48 groups, 400 sessions, a sample planned for a second.",
+        ["step", "grows in", "small", "middle", "large", "exponent", "exponent, CPU"],
+        rows,
+    )
+
+
+def _exponent(sizes: Sequence[int], seconds: Sequence[float]) -> float:
+    return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
+
+
+def _ingest_of(
+    spark: SparkSession, folder: Path, rows: int = 2_000_000, **size: int
+) -> Callable[[Path], object]:
+    logs = write_logs(folder / "logs", rows, **size)
+    return lambda out: our_tables(spark, logs, out)
+
+
+def _replay_of(
+    spark: SparkSession, folder: Path, messages: int = 1_000_000, **size: int
+) -> Callable[[Path], object]:
+    demand = floor_demand(**size)
+    found = plan(demand, Request(groups=50, sessions=500, algorithm="GF")).plan
+    write_publications(folder / "log", demand, messages, np.random.default_rng(0))
+    interest = _interest_frame(spark, folder, demand)
+
+    def way(out: Path) -> None:
+        log = read_publications(spark, str(folder / "log")).valid
+        counted = _staged(activity(log.select("ts", "flow", "size")), out / "activity")
+        told = replay(counted, plan_tables(spark, found), interest)
+        assert told.totals()["messages"] == messages
+
+    return way
+
+
+def _plan_of(
+    spark: SparkSession, folder: Path, symbols: int = 15_000, receivers: int = 1_500
+) -> Callable[[Path], object]:
+    demand = floor_demand(symbols=symbols, receivers=receivers)
+    interest = _interest_frame(spark, folder, demand)
+    names = pa.array(demand.interest.flows, pa.string())
+    rates = spark.createDataFrame(pa.table({"flow": names, "rate": demand.rate}))
+    request = Request(groups=48, sessions=400)
+
+    def way(out: Path) -> None:
+        with (
+            patch.object(executors, "SAMPLE_SECONDS", 1.0),
+            patch.object(executors, "MOST_ROUNDS", 3),
+            patch.object(executors, "ENOUGH", -1.0),
+        ):
+            made = executors.plan_on_executors(interest, rates, request, out)
+        assert len(made.rounds) == 4
+
+    return way
+
+
+def _interest_frame(spark: SparkSession, folder: Path, demand: Demand) -> DataFrame:
+    (folder / "interest").mkdir(parents=True)
+    pq.write_table(interest_table(demand.interest), folder / "interest" / "0.parquet")
+    return spark.read.parquet(str(folder / "interest"))
+
+
 SECTIONS: dict[str, Callable[[], Section]] = {
     "ingest": ingest,
     "ingest_large": ingest_large,
     "replay": replays,
+    "distributed": distributed,
+    "growth": growth,
 }

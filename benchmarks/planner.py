@@ -69,7 +69,8 @@ def quality(
         f"`best` against the published algorithms, {seconds:g} s each",
         f"Trading floor (20,000 symbols, 500 receivers), 50 groups, alpha = beta = 1, Cx/Cf, mean "
         f"of {seeds} seed(s). The published algorithms start again with new seeds until their time "
-        "is over, on two threads, and keep their best; `best` has the same budget and may end before.",
+        "is over, on two threads, and keep their best; `best` has the same budget and may end "
+        "before.",
         ["sessions", *published, "best", "under the best of them", "best took"],
         rows,
     )
@@ -275,7 +276,7 @@ def threads() -> Section:
 
 
 def _restarted(demand: Demand, request: Request, seconds: float) -> float:
-    """The best of as many runs, each with a seed of its own, as fit into the time on two threads."""
+    """The best of as many runs, each with a seed of its own, as two threads do in the time."""
     deadline = time.perf_counter() + seconds
 
     def keep_trying(first: int) -> float:

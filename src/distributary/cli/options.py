@@ -93,3 +93,14 @@ def parse_seconds(text: str) -> float:
     if not seconds > 0:
         raise typer.BadParameter(f"{text!r} is not a time above 0, such as 30s or 2m")
     return seconds
+
+
+def parse_settings(conf: list[str] | None) -> dict[str, str]:
+    """Settings of Spark from `key=value`s."""
+    settings = {}
+    for entry in conf or ():
+        key, equals, value = entry.partition("=")
+        if not (equals and key):
+            raise typer.BadParameter(f"--conf takes key=value, not {entry!r}")
+        settings[key.strip()] = value
+    return settings

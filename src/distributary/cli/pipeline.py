@@ -22,6 +22,7 @@ from distributary.cli.options import (
     parse_bytes,
     parse_moment,
     parse_seconds,
+    parse_settings,
     parse_share,
 )
 from distributary.cli.report import CURVE_GROUPS
@@ -179,7 +180,7 @@ def pipeline_replay(
         since=None if since is None else parse_moment(since),
         until=None if until is None else parse_moment(until),
     )
-    with running_spark(master, _settings(conf)) as spark, shown_stages(spark):
+    with running_spark(master, parse_settings(conf)) as spark, shown_stages(spark):
         document = replay_plan(spark, plan, publications, interest, window, out)
     if as_document:
         print_json(document)
@@ -210,7 +211,7 @@ def run_job(
         page = render_run(outcome.manifest, *rest)
         (folder / "report.html").write_text(page, encoding="utf-8")
 
-    with running_spark(master, _settings(conf)) as spark:
+    with running_spark(master, parse_settings(conf)) as spark:
         address = ui_address(spark)
         if address and notes.is_terminal:
             notes.print(f"Spark shows its work at {address}", markup=False)
@@ -302,13 +303,3 @@ def _document(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 def _duration(text: str | None) -> timedelta | None:
     return None if text is None else timedelta(seconds=parse_seconds(text))
-
-
-def _settings(conf: list[str] | None) -> dict[str, str]:
-    settings = {}
-    for entry in conf or ():
-        key, equals, value = entry.partition("=")
-        if not (equals and key):
-            raise typer.BadParameter(f"--conf takes key=value, not {entry!r}")
-        settings[key.strip()] = value
-    return settings

@@ -19,6 +19,7 @@ from distributary.cli.options import (
     Seed,
     filtering_prices,
     parse_seconds,
+    parse_settings,
     parse_share,
 )
 
@@ -73,7 +74,6 @@ def pipeline_stream(
     End it with Ctrl-C or in any other way, and start it again with the same OUT: it goes on where
     it was, and no row is lost or counted twice.
     """
-    from distributary.cli.pipeline import _settings
     from distributary.pipeline.spark import running_spark, ui_address
     from distributary.pipeline.stream import StreamJob, stream
 
@@ -99,7 +99,7 @@ def pipeline_stream(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     teller = _Teller(as_document)
-    with running_spark(master, _settings(conf)) as spark:
+    with running_spark(master, parse_settings(conf)) as spark:
         address = ui_address(spark)
         if address and notes.is_terminal:
             notes.print(f"Spark shows its work at {address}", markup=False)

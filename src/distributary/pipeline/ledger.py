@@ -41,8 +41,8 @@ class State:
     """All that a restart needs to know, after a batch.
 
     `tables` are the state's tables, by name, as paths below `state/`. Times are in microseconds
-    since 1970: the `first` and `latest` message used, and the `newest` change of a file. `version`
-    is the running plan's (0: none yet), `reference` its excess when flows were last moved.
+    since 1970: the `first` and `latest` message used. `slot_us` is how finely messages are counted.
+    `version` is the running plan (0: none yet), `reference` the excess that drift counts from.
     `history` is how long `drift.jsonl` was before this batch's line, `entry`.
     """
 
@@ -55,7 +55,6 @@ class State:
     slot_us: int = 0
     first: int | None = None
     latest: int | None = None
-    newest: int | None = None
     version: int = 0
     reference: float | None = None
     history: int = 0
@@ -98,7 +97,9 @@ class Ledger:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise LedgerError(
-                    self.out, "another stream writes here", "end it, or name another folder"
+                    self.out,
+                    "another stream writes here",
+                    "end it, or name another folder",
                 ) from None
             self.state = self._stored()
             self._check_checkpoint()
@@ -196,7 +197,9 @@ class Ledger:
             known = False
         if not known:
             raise LedgerError(
-                self.out, f"{STATE} is not one of this version", "name another folder for --out"
+                self.out,
+                f"{STATE} is not one of this version",
+                "name another folder for --out",
             )
         return state
 

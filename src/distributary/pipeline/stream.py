@@ -1,10 +1,9 @@
 """Logs that keep coming in: interest and rates kept up to date, and a plan that follows them.
 
-Structured Streaming decides which files make up a batch, notes it, and repeats a batch that did not
-end. What it streams are the files' names only; the rows are read and judged by `ingest`, as in a
-run over whole logs, so that formats, reasons and the order of ties are the same. Lines out of Kafka
-travel in the stream themselves. The state is kept in tables of our own, one commit per batch (see
-`ledger`), because a plan needs all of it at once and other programs can read it.
+Structured Streaming decides which files make up a batch (`watching`), notes it, and repeats a batch
+that did not end. The rows are read and judged by `ingest`, as in a run over whole logs, so that
+formats, reasons and the order of ties are the same. The state is kept in tables of our own, one
+commit per batch (see `ledger`): a plan needs all of it at once, and other programs can read it.
 
 **State.** The last action of each receiver and flow, and messages per flow and slot of time (a 60th
 of the window of rates). Both are sums over rows in any order (`last_actions`, `merged`), so files
@@ -12,21 +11,16 @@ may come in any order, too. With message ids, those that may still come again.
 
 **Time.** The watermark is the latest message of the batches before, less `late`. Older messages are
 late: put aside and counted. Subscriptions are never late, as the last action wins whenever it
-comes. Rows dated more than a day after their file was last changed are put aside: one of them would
-make everything after it late. Rates are over the last whole slots of `rate_window` up to the latest
+comes. Rows dated more than a day ahead of the clock are put aside: one of them would make
+everything after it late. Rates are over the last whole slots of `rate_window` up to the latest
 message, or since the first one.
 
-**Plan.** Everybody must be served at once: after every batch the running plan is completed for who
-and what is new, without a move. If its excess is then more than `drift` above what it was when
-flows were last moved, some are moved, `max_moves` at the most. Where all of these were used up the
-next batch may go on; else the new excess is what drift is counted from. A plan that turns out
-the same is not published again.
+**Plan.** It follows the state after every batch, as `following` says.
 """
 
 from __future__ import annotations
 
 import logging
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,33 +33,25 @@ from threading import Lock
 from typing import Any
 
 import pyarrow.parquet as pq
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
-from distributary.cost import Evaluation, evaluate
-from distributary.errors import InputError, PlanError
+from distributary.errors import InputError
 from distributary.files import plan_document, read_demand, read_previous, write_plan
-from distributary.model import Demand, Previous
+from distributary.pipeline.following import follow
 from distributary.pipeline.ingest import (
     Counts,
     Log,
     Reason,
-    Source,
     Window,
     check_sum,
     read_publications,
     read_subscriptions,
     reading_faults,
-    sources_of,
 )
-from distributary.pipeline.interest import (
-    last_actions,
-    subscription_counts,
-    subscription_digest,
-)
+from distributary.pipeline.interest import last_actions, subscription_counts, subscription_digest
 from distributary.pipeline.ledger import Ledger, LedgerError, State
 from distributary.pipeline.rates import (
     merged,
@@ -75,26 +61,21 @@ from distributary.pipeline.rates import (
     rates_from,
 )
 from distributary.pipeline.run import DRIVER_LIMIT, driver_need
-from distributary.pipeline.schemas import RATES, SUBSCRIBE, SUBSCRIPTIONS, with_position
-from distributary.pipeline.spark import spark_words
-from distributary.planning import Request, Solution, plan
-from distributary.planning.replan import moves_between
+from distributary.pipeline.schemas import INTEREST, RATES, SUBSCRIBE, SUBSCRIPTIONS, with_position
+from distributary.pipeline.watching import Arrived, arrived, watched
+from distributary.planning import Request
 
-__all__ = ["LOGS", "Followed", "StreamJob", "follow", "rate_span", "stream"]
+__all__ = ["LOGS", "StreamJob", "rate_span", "stream"]
 
 LOGS = ("subscriptions", "publications")
 AHEAD = timedelta(days=1)
 SLOTS = 60
-MOVED_SHARE = 0.02
-_READERS: Mapping[str, Callable[[SparkSession, Source, Window], Log]] = {
-    "subscriptions": read_subscriptions,
-    "publications": read_publications,
-}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FILES = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
-_NAMES = "*.{parquet,csv,csv.gz,jsonl,jsonl.gz,json,json.gz}"
-_FOREVER = "36500d"  # or Spark would pass over files a week older than the newest
-_KAFKA = "kafka://"
+_SLOTS = (
+    "flow STRING, reason STRING, span BIGINT, slot BIGINT, messages BIGINT, bytes BIGINT, "
+    "sized BIGINT, weight BIGINT, first TIMESTAMP, last TIMESTAMP, copies BIGINT"
+)
+_IDS = "id STRING, ts TIMESTAMP"
 _PAUSE_S = 0.1
 
 
@@ -133,36 +114,14 @@ class StreamJob:
             raise ValueError("rates need a window of a second or more, and late cannot be negative")
 
     @property
+    def logs(self) -> dict[str, str]:
+        """Where each log comes in, by its name."""
+        return {"subscriptions": self.subscriptions, "publications": self.publications}
+
+    @property
     def slot_us(self) -> int:
         """How finely messages are counted, in microseconds."""
         return max(_micros(self.rate_window) // SLOTS, 1_000_000)
-
-
-@dataclass(frozen=True, slots=True)
-class _Arrived:
-    """What a batch has of one log: the logs to read, and when its newest file was changed."""
-
-    sources: tuple[Source, ...]
-    files: int
-    newest: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Followed:
-    """The plan after a batch, and how it came about."""
-
-    solution: Solution
-    evaluation: Evaluation
-    request: Request
-    reference: float
-    drift: float | None
-    moves: int
-    new: int
-
-    @property
-    def excess(self) -> float:
-        """What receivers get in vain, as a share of what flooding would give them."""
-        return self.evaluation.filtering.relative_excess
 
 
 def stream(
@@ -170,6 +129,7 @@ def stream(
     job: StreamJob,
     tell: Callable[[Mapping[str, Any]], None] = lambda entry: None,
     step: Callable[[str], None] = lambda name: None,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> State:
     """Follow the logs until they are read (`until_idle`), or until interrupted.
 
@@ -178,10 +138,11 @@ def stream(
     """
     with Ledger(job.out, step).opened() as ledger, _py4j_quiet():
         _check_settings(job, ledger)
-        steps = _Steps(spark, job, ledger, tell, step)
-        names = reduce(DataFrame.unionByName, [_watched(spark, job, name) for name in LOGS])
+        steps = _Steps(spark, job, ledger, tell, step, clock)
+        logs = [watched(spark, log, where, job.files_per_batch) for log, where in job.logs.items()]
         writer = (
-            names.writeStream.foreachBatch(steps.run)
+            _together(logs)
+            .writeStream.foreachBatch(steps.run)
             .option("checkpointLocation", ledger.checkpoint.as_uri())
             .queryName(f"distributary {job.out.name}")
         )
@@ -210,88 +171,6 @@ def rate_span(state: State, rate_window: timedelta) -> tuple[datetime, datetime]
     return _moment(start), _moment(max(state.latest, start + 1_000_000))
 
 
-# --- what is watched -----------------------------------------------------------------------------
-
-
-def _watched(spark: SparkSession, job: StreamJob, log: str) -> DataFrame:
-    """A log as a stream: `log, path, modified, length`, and from Kafka `value, block, line`."""
-    where: str = getattr(job, log)
-    if where.startswith(_KAFKA):
-        rows = _from_kafka(spark, where)
-    else:
-        rows = _from_folder(spark, where, job.files_per_batch)
-    return rows.withColumn("log", F.lit(log))
-
-
-def _from_folder(spark: SparkSession, folder: str, files_per_batch: int) -> DataFrame:
-    if "://" not in folder and not folder.startswith("file:"):
-        path = Path(folder).resolve()
-        if not path.is_dir():
-            raise InputError("no such folder", path=folder, remedy="make it, or check the path")
-        folder = str(path)
-    names = (
-        spark.readStream.format("binaryFile")
-        .schema(_FILES)
-        .option("maxFilesPerTrigger", files_per_batch)
-        .option("maxFileAge", _FOREVER)
-        .option("recursiveFileLookup", "true")
-        .option("pathGlobFilter", _NAMES)
-    )
-    try:
-        # The content is not asked for, so it is not read.
-        return names.load(folder).select(
-            "path",
-            F.col("modificationTime").alias("modified"),
-            "length",
-            F.lit(None).cast("string").alias("value"),
-            F.lit(None).cast("bigint").alias("block"),
-            F.lit(None).cast("bigint").alias("line"),
-        )
-    except AnalysisException as error:
-        raise InputError(f"cannot be watched: {spark_words(error)}", path=folder) from error
-
-
-def lines_arrived(rows: DataFrame, address: str) -> _Arrived:
-    """What a batch has of a topic."""
-    position = F.struct(F.col("path").alias("file"), "block", "line")
-    newest = rows.agg(F.unix_micros(F.max("modified"))).collect()[0][0]
-    lines = rows.select("value", position.alias("position"))
-    sources = () if newest is None else (Source(address, "json", lines=lines),)
-    return _Arrived(sources, 0, newest)
-
-
-def _from_kafka(spark: SparkSession, address: str) -> DataFrame:
-    """Messages of a topic; a partition is a block, an offset a line. Needs Spark's own package."""
-    match = re.fullmatch(r"kafka://([^/]+)/([^/]+)", address)
-    if match is None:
-        raise InputError("is not kafka://host:port/topic", path=address, remedy="name it like that")
-    messages = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", match[1])
-        .option("subscribe", match[2])
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", 1_000_000)
-    )
-    try:
-        return messages.load().select(
-            F.lit(address).alias("path"),
-            F.col("timestamp").alias("modified"),
-            F.lit(0).cast("bigint").alias("length"),
-            F.coalesce(F.col("value").cast("string"), F.lit("")).alias("value"),
-            F.col("partition").cast("bigint").alias("block"),
-            F.col("offset").alias("line"),
-        )
-    except AnalysisException as error:
-        if "kafka" not in str(error).lower():
-            raise
-        version = f"spark-sql-kafka-0-10_2.13:{spark.version}"
-        raise InputError(
-            "Spark has no package for Kafka on its class path",
-            path=address,
-            remedy=f"add --conf spark.jars.packages=org.apache.spark:{version}",
-        ) from error
-
-
 # --- one batch -----------------------------------------------------------------------------------
 
 
@@ -305,10 +184,11 @@ class _Steps:
         ledger: Ledger,
         tell: Callable[[Mapping[str, Any]], None],
         step: Callable[[str], None],
+        clock: Callable[[], datetime],
     ) -> None:
         self.failure: BaseException | None = None
         self._spark, self._job, self._ledger = spark, job, ledger
-        self._tell, self._step = tell, step
+        self._tell, self._step, self._clock = tell, step, clock
         self._committing, self._ended = Lock(), False
 
     def run(self, batch: DataFrame, number: int) -> None:
@@ -337,22 +217,16 @@ class _Steps:
                 "restore state.json and checkpoint, or start over in another folder",
             )
         self._say("listing the files")
-        arrived = self._arrived(batch)
+        parts = arrived(batch, self._job.logs)
         folder = self._ledger.new_folder(number)
-        newest = max((one.newest for one in arrived.values() if one.newest is not None), default=0)
         state = replace(
-            before,
-            batch=number,
-            folder=folder.name,
-            slot_us=self._job.slot_us,
-            newest=max(newest, before.newest or 0),
-            entry={},
+            before, batch=number, folder=folder.name, slot_us=self._job.slot_us, entry={}
         )
-        state = self._subscribed(arrived["subscriptions"], state, folder)
-        state = self._published(arrived["publications"], state, folder)
+        state = self._subscribed(parts["subscriptions"], state, folder)
+        state = self._published(parts["publications"], state, folder)
         state = self._rated(state, folder)
         state = self._planned(state, folder)
-        files = sum(one.files for one in arrived.values())
+        files = sum(part.files for part in parts.values())
         state = replace(state, entry=_entry(before, state, files))
         with self._committing:
             if self._ended:
@@ -360,33 +234,16 @@ class _Steps:
             self._ledger.commit(state)
         self._tell(state.entry)
 
-    def _arrived(self, batch: DataFrame) -> dict[str, _Arrived]:
-        """What the batch has of each log. Only names of files are collected."""
-        names = batch.where(F.col("value").isNull()).select(
-            "log", "path", F.unix_micros("modified").alias("at"), "length"
-        )
-        found = names.collect()
-        arrived = {}
-        for log in LOGS:
-            where: str = getattr(self._job, log)
-            own = [row for row in found if row["log"] == log]
-            newest = max((row["at"] for row in own), default=None)
-            paths = sorted(row["path"] for row in own if row["length"])
-            arrived[log] = _Arrived(tuple(sources_of(where, paths)), len(own), newest)
-            if where.startswith(_KAFKA):
-                arrived[log] = lines_arrived(batch.where(F.col("log") == log), where)
-        return arrived
-
-    def _subscribed(self, arrived: _Arrived, state: State, folder: Path) -> State:
+    def _subscribed(self, part: Arrived, state: State, folder: Path) -> State:
         """The last actions, with those of the batch."""
-        if not arrived.sources:
+        if not part.sources:
             return state
         self._say("reading the subscriptions")
-        window = Window(until=_moment(state.newest or 0) + AHEAD)
-        logs = [_READERS["subscriptions"](self._spark, one, window) for one in arrived.sources]
-        rows = _together([log.rows.drop("raw", "id") for log in logs]).persist()
-        log = replace(logs[0], rows=rows)
-        with reading_faults(self._job.subscriptions):
+        window = Window(until=self._clock() + AHEAD)
+        logs = [read_subscriptions(self._spark, one, window) for one in part.sources]
+        rows = _together([log.rows.drop("raw", "id") for log in logs])
+        with reading_faults(self._job.subscriptions), _cached(rows):
+            log = replace(logs[0], rows=rows)
             counts = subscription_counts(subscription_digest(log))
             self._put_aside(logs, counts, folder)
             self._say("writing the last actions")
@@ -395,28 +252,26 @@ class _Steps:
             actions = last_actions(known.select(columns).unionByName(log.valid.select(columns)))
             # Those who subscribed last are then a table of their own: the interest.
             actions.write.partitionBy("action").parquet(str(folder / "actions"))
-        rows.unpersist()
         return _counted(_with_table(state, folder, "actions"), "subscriptions", counts)
 
-    def _published(self, arrived: _Arrived, state: State, folder: Path) -> State:
+    def _published(self, part: Arrived, state: State, folder: Path) -> State:
         """Messages per flow and slot, with those of the batch, and without slots of the past."""
-        if not arrived.sources:
+        if not part.sources:
             return state
         self._say("reading the publications")
         watermark = None
         if state.latest is not None:
             watermark = _moment(state.latest) - self._job.late
-        window = Window(since=watermark, until=_moment(state.newest or 0) + AHEAD)
-        logs = [_READERS["publications"](self._spark, one, window) for one in arrived.sources]
+        window = Window(since=watermark, until=self._clock() + AHEAD)
+        logs = [read_publications(self._spark, one, window) for one in part.sources]
         logs = [_late_told(log, watermark) for log in logs]
         if any(log.identified for log in logs):
-            seen = self._stored("ids", "id STRING, ts TIMESTAMP")
+            seen = self._stored("ids", _IDS)
             logs = _known_marked(logs, seen)
         rows = _together([log.rows.drop("raw") for log in logs])
         log = replace(logs[0], rows=rows)
-        with reading_faults(self._job.publications):
-            slot = timedelta(microseconds=state.slot_us)
-            digest = publication_digest(log, peak_window=slot).persist()
+        digest = publication_digest(log, peak_window=timedelta(microseconds=state.slot_us))
+        with reading_faults(self._job.publications), _cached(digest):
             counts = publication_counts(digest)
             first, latest = (
                 digest.where(F.col("reason").isNull())
@@ -431,7 +286,7 @@ class _Steps:
             )
             self._say("writing the slots")
             good = digest.where(F.col("reason").isNull() & (F.col("messages") > 0))
-            slots = merged(self._stored("slots", digest.schema).unionByName(good))
+            slots = merged(self._stored("slots", _SLOTS).unionByName(good))
             if state.latest is not None:
                 earliest = state.latest - _micros(self._job.rate_window)
                 slots = slots.where(F.col("slot") >= earliest - earliest % state.slot_us)
@@ -440,7 +295,6 @@ class _Steps:
             if any(log.identified for log in logs):
                 self._ids(log, seen, state).write.parquet(str(folder / "ids"))
                 state = _with_table(state, folder, "ids")
-        digest.unpersist()
         return state
 
     def _ids(self, log: Log, seen: DataFrame, state: State) -> DataFrame:
@@ -462,9 +316,11 @@ class _Steps:
             rates = self._spark.createDataFrame([], RATES)
             floor = 1 / self._job.rate_window.total_seconds()
         else:
-            rates = rates_from(self._read(state.tables["slots"]), *span)
+            rates = rates_from(
+                self._read(self._job.out / "state" / state.tables["slots"], _SLOTS), *span
+            )
             floor = 1 / (span[1] - span[0]).total_seconds()
-        wanted = rates_for(self._spark.read.parquet(str(interest)), rates, floor)
+        wanted = rates_for(self._read(interest, INTEREST), rates, floor)
         wanted.select("flow", "rate").write.parquet(str(folder / "rates"))
         return _with_table(state, folder, "rates")
 
@@ -478,7 +334,10 @@ class _Steps:
         inputs = read_demand(interest, self._job.out / "state" / state.tables["rates"])
         running = self._ledger.running_plan
         previous = None if running is None else read_previous(running)
-        made = follow(inputs.demand, self._job, previous, state.reference)
+        job = self._job
+        made = follow(
+            inputs.demand, job.request, previous, state.reference, job.drift, job.max_moves
+        )
         document = plan_document(made.request, inputs.fingerprints, made.evaluation, made.solution)
         write_plan(made.solution.plan, document, folder / "plan")
         self._step("planned")
@@ -486,12 +345,7 @@ class _Steps:
         if self._ledger.is_running(folder / "plan"):
             shutil.rmtree(folder / "plan")
             version = state.version
-        entry = {
-            "excess": made.excess,
-            "drift": made.drift,
-            "moves": made.moves,
-            "new": made.new,
-        }
+        entry = {"excess": made.excess, "drift": made.drift, "moves": made.moves, "new": made.new}
         return replace(state, version=version, reference=made.reference, entry=entry)
 
     def _interest(self, state: State) -> Path | None:
@@ -507,8 +361,8 @@ class _Steps:
         pairs = _rows_in(interest)
         need = driver_need(pairs, pairs, *sizes)
         if need > limit:  # at the worst, with a receiver for each pair
-            rows = self._spark.read.parquet(str(interest))
-            need = driver_need(pairs, rows.select("receiver").distinct().count(), *sizes)
+            receivers = self._read(interest, INTEREST).select("receiver").distinct().count()
+            need = driver_need(pairs, receivers, *sizes)
         if need > limit:
             raise InputError(
                 f"{pairs:,} pairs of interest take about {need / 2**30:.1f} GiB to plan, more than "
@@ -532,56 +386,15 @@ class _Steps:
         path = self._ledger.table(name)
         if path is None:
             return self._spark.createDataFrame([], schema)
-        return self._spark.read.parquet(str(path))
+        return self._read(path, schema)
 
-    def _read(self, table: str) -> DataFrame:
-        return self._spark.read.parquet(str(self._job.out / "state" / table))
+    def _read(self, path: Path, schema: StructType | str) -> DataFrame:
+        """A table; with its schema named Spark need not look it up in the files first."""
+        return self._spark.read.schema(schema).parquet(str(path))
 
     def _say(self, step: str) -> None:
         self._spark.sparkContext.setJobDescription(step)
         self._step(step)
-
-
-def follow(
-    demand: Demand, job: StreamJob, previous: Previous | None, reference: float | None
-) -> Followed:
-    """The plan for a demand: made anew, or the running one completed, or moved as well."""
-    flows = len(demand.interest.flows)
-    if previous is None or reference is None:
-        solution = plan(demand, job.request)
-        evaluation = _priced(solution, demand, job)
-        excess = evaluation.filtering.relative_excess
-        return Followed(solution, evaluation, job.request, excess, None, 0, flows)
-    served = _moved(demand, job, previous, 0, reference)
-    drift = served.excess / reference - 1 if reference else float(served.excess > 0)
-    served = replace(served, drift=drift)
-    most = max(1, int(MOVED_SHARE * flows)) if job.max_moves is None else job.max_moves
-    if drift <= job.drift or not most:
-        return served
-    better = replace(_moved(demand, job, previous, most, reference), drift=drift)
-    if better.excess >= served.excess:
-        return replace(served, reference=served.excess)
-    # With moves left over there is nothing more to gain: this is what drift counts from now.
-    return replace(better, reference=better.excess) if better.moves < most else better
-
-
-def _moved(
-    demand: Demand, job: StreamJob, previous: Previous, most: int, reference: float
-) -> Followed:
-    """The running plan for a demand, with so many moves at the most."""
-    request = replace(job.request, previous=previous, max_moves=most)
-    solution = plan(demand, request)
-    moves = moves_between(previous, solution.plan, solution.session_origin)
-    known = sum(move.before is not None for move in moves)
-    evaluation = _priced(solution, demand, job)
-    return Followed(solution, evaluation, request, reference, None, known, len(moves) - known)
-
-
-def _priced(solution: Solution, demand: Demand, job: StreamJob) -> Evaluation:
-    evaluation = evaluate(solution.plan, demand, job.request.prices)
-    if evaluation.problems:
-        raise PlanError(evaluation.problems, path=str(job.out))
-    return evaluation
 
 
 def _late_told(log: Log, watermark: datetime | None) -> Log:
@@ -687,6 +500,16 @@ def _check_end(query: StreamingQuery, steps: _Steps) -> None:
     if error is not None:
         with reading_faults(query.name or "stream"):
             raise error
+
+
+@contextmanager
+def _cached(frame: DataFrame) -> Iterator[None]:
+    """Keep what is used more than once in a batch, so that files are read once."""
+    frame.persist()
+    try:
+        yield
+    finally:
+        frame.unpersist()
 
 
 @contextmanager

@@ -1,0 +1,125 @@
+"""What comes in while a stream runs: new files of a folder, or messages of a Kafka topic.
+
+A folder is streamed as the names of its files, each once: Spark notes which it has seen. They are
+read when the batch is worked on. So a file must come in whole: written under another name (such as
+`a.csv.tmp`) or elsewhere, and renamed; what is added to it later is not seen. Lines out of Kafka
+travel in the stream themselves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from distributary.errors import InputError
+from distributary.pipeline.ingest import Source, sources_of
+from distributary.pipeline.spark import spark_words
+
+__all__ = ["Arrived", "arrived", "watched"]
+
+_FILES = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
+_NAMES = "*.{parquet,csv,csv.gz,jsonl,jsonl.gz,json,json.gz}"
+_FOREVER = "36500d"  # or Spark would pass over files a week older than the newest
+_KAFKA = "kafka://"
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """What a batch has of one log."""
+
+    sources: tuple[Source, ...]
+    files: int = 0
+
+
+def watched(spark: SparkSession, log: str, where: str, files_per_batch: int) -> DataFrame:
+    """A log as a stream: `log, path, length`, and from Kafka `value, block, line`."""
+    if where.startswith(_KAFKA):
+        rows = _from_kafka(spark, where)
+    else:
+        rows = _from_folder(spark, where, files_per_batch)
+    return rows.withColumn("log", F.lit(log))
+
+
+def arrived(batch: DataFrame, logs: Mapping[str, str]) -> dict[str, Arrived]:
+    """What a batch has of each log. Only names of files are collected; empty ones are left out."""
+    found = batch.where(F.col("value").isNull()).select("log", "path", "length").collect()
+    parts = {}
+    for log, where in logs.items():
+        if where.startswith(_KAFKA):
+            parts[log] = _lines_arrived(batch.where(F.col("log") == log), where)
+            continue
+        own = [row for row in found if row["log"] == log]
+        paths = sorted(row["path"] for row in own if row["length"])
+        parts[log] = Arrived(tuple(sources_of(where, paths)), len(own))
+    return parts
+
+
+def _lines_arrived(rows: DataFrame, address: str) -> Arrived:
+    """What a batch has of a topic."""
+    position = F.struct(F.col("path").alias("file"), "block", "line")
+    lines = rows.select("value", position.alias("position"))
+    return Arrived(() if lines.isEmpty() else (Source(address, "json", lines=lines),))
+
+
+def _from_folder(spark: SparkSession, folder: str, files_per_batch: int) -> DataFrame:
+    if "://" not in folder and not folder.startswith("file:"):
+        path = Path(folder).resolve()
+        if not path.is_dir():
+            raise InputError("no such folder", path=folder, remedy="make it, or check the path")
+        folder = str(path)
+    names = (
+        spark.readStream.format("binaryFile")
+        .schema(_FILES)
+        .option("maxFilesPerTrigger", files_per_batch)
+        .option("maxFileAge", _FOREVER)
+        .option("recursiveFileLookup", "true")
+        .option("pathGlobFilter", _NAMES)
+    )
+    try:
+        # The content is not asked for, so it is not read.
+        return names.load(folder).select(
+            "path",
+            "length",
+            F.lit(None).cast("string").alias("value"),
+            F.lit(None).cast("bigint").alias("block"),
+            F.lit(None).cast("bigint").alias("line"),
+        )
+    except AnalysisException as error:
+        raise InputError(f"cannot be watched: {spark_words(error)}", path=folder) from error
+
+
+def _from_kafka(spark: SparkSession, address: str) -> DataFrame:
+    """Messages of a topic; a partition is a block, an offset a line. Needs Spark's own package."""
+    match = re.fullmatch(r"kafka://([^/]+)/([^/]+)", address)
+    if match is None:
+        raise InputError("is not kafka://host:port/topic", path=address, remedy="name it like that")
+    messages = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", match[1])
+        .option("subscribe", match[2])
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", 1_000_000)
+    )
+    try:
+        return messages.load().select(
+            F.lit(address).alias("path"),
+            F.lit(0).cast("bigint").alias("length"),
+            F.coalesce(F.col("value").cast("string"), F.lit("")).alias("value"),
+            F.col("partition").cast("bigint").alias("block"),
+            F.col("offset").alias("line"),
+        )
+    except AnalysisException as error:
+        if "kafka" not in str(error).lower():
+            raise
+        version = f"spark-sql-kafka-0-10_2.13:{spark.version}"
+        raise InputError(
+            "Spark has no package for Kafka on its class path",
+            path=address,
+            remedy=f"add --conf spark.jars.packages=org.apache.spark:{version}",
+        ) from error
