@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from distributary.pipeline.spark import spark_session
 
 
+@pytest.hookimpl(tryfirst=True)  # before the workers look at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep each file's tests on one worker: what they share is dear to make."""
     here = Path(__file__).parent
@@ -26,6 +27,10 @@ def spark() -> Iterator[SparkSession]:
             "spark.sql.shuffle.partitions": "2",
             "spark.default.parallelism": "2",
             "spark.driver.memory": "1g",
+            # Tiny frames: compiling a query takes longer than running it.
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            "spark.sql.adaptive.enabled": "false",
         },
         name="tests",
     )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -159,6 +160,7 @@ def test_a_second_run_compares_itself_with_the_first(
     )
 
 
+@pytest.mark.slow
 def test_limited_moves_start_from_the_plan_there_and_repeating_changes_nothing(
     spark: SparkSession, logs: Path, tmp_path: Path
 ) -> None:
@@ -187,7 +189,15 @@ def test_too_many_bad_rows_fail_the_run_and_leave_the_old_output(
 
 
 @pytest.mark.parametrize(
-    "stage", ["_checked", "_written_rates", "_on_driver", "_replayed", "write_group_table", "_tidy"]
+    "stage",
+    [
+        "_checked",
+        "_tidy",
+        *(
+            pytest.param(stage, marks=pytest.mark.slow)
+            for stage in ("_written_rates", "_on_driver", "_replayed", "write_group_table")
+        ),
+    ],
 )
 def test_a_run_that_ends_between_stages_leaves_the_old_output_whole(
     spark: SparkSession,
@@ -201,13 +211,14 @@ def test_a_run_that_ends_between_stages_leaves_the_old_output_whole(
 
     out, _ = done
     before = contents(out)
-    monkeypatch.setattr(f"distributary.pipeline.run.{stage}", die)
+    monkeypatch.setattr(sys.modules["distributary.pipeline.run"], stage, die)
     with pytest.raises(KeyboardInterrupt):
         run(spark, job(logs, out))
     assert contents(out) == before
     assert [path.name for path in out.parent.iterdir()] == ["out"]
 
 
+@pytest.mark.slow
 def test_csv_and_json_lines_give_the_same_plan_as_parquet(
     spark: SparkSession, logs: Path, done: tuple[Path, Outcome], tmp_path: Path
 ) -> None:
@@ -305,6 +316,7 @@ def test_the_need_of_the_driver_grows_with_pairs_and_with_seats() -> None:
     assert driver_need(10, 10**6, 2_000, 200) > 10**10
 
 
+@pytest.mark.slow
 def test_of_several_restarts_the_cheapest_is_kept(
     spark: SparkSession, logs: Path, done: tuple[Path, Outcome], tmp_path: Path
 ) -> None:

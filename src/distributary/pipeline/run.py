@@ -23,7 +23,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from distributary import __version__
@@ -82,6 +82,7 @@ from distributary.pipeline.rates import (
 from distributary.pipeline.replay import activity, references, replay
 from distributary.pipeline.restarts import plan_with_restarts
 from distributary.pipeline.tables import (
+    COMPRESSION,
     bucket_count,
     group_table,
     receiver_table,
@@ -358,7 +359,7 @@ def _filters_told(
     reasons |= {row["reason"]: row["count"] for row in bad}
     counts = Counts(good - sum(row["count"] for row in bad), 0, reasons)
     check_bad("filters", counts, max_bad)
-    written = _put_aside(filters.quarantined.unionByName(refused), folder, counts)
+    written = _put_aside(filters.name, filters.quarantined.unionByName(refused), folder, counts)
     read = rows_at_source(filters)
     check_sum("filters", read, counts, written)
     return _counts_told(filters, counts)
@@ -368,7 +369,7 @@ def _checked(spark: SparkSession, log: Log, counts: Counts, folder: Path) -> dic
     """Put the bad rows aside; what was read must be what was used, collapsed and put aside."""
     _say(spark, f"checking the {log.name}")
     with reading_faults(log.source.path):
-        written = _put_aside(log.quarantined, folder, counts)
+        written = _put_aside(log.name, log.quarantined, folder, counts)
         check_sum(log.name, rows_at_source(log), counts, written)
     if counts.read == 0:
         raise InputError(f"the {log.name} have no rows", path=log.source.path)
@@ -386,15 +387,13 @@ def _counts_told(log: Log, counts: Counts) -> dict[str, Any]:
     }
 
 
-def _put_aside(bad: DataFrame, folder: Path, counts: Counts) -> int:
-    """Write bad rows to the quarantine, if there are any; how many it then has of them."""
+def _put_aside(log: str, bad: DataFrame, folder: Path, counts: Counts) -> int:
+    """Write a log's bad rows to the quarantine, if there are any; how many it then has."""
     if not counts.quarantined:
         return 0
-    path = folder / "quarantine"
-    log = bad.select("log").first()
-    bad.write.mode("append").partitionBy("log").parquet(str(path))
-    rows = bad.sparkSession.read.parquet(str(path))
-    return rows.where(F.col("log") == (log["log"] if log else "")).count()
+    path = folder / "quarantine" / f"log={log}"
+    _sorted_parts(bad.drop("log"), counts.quarantined, "raw", "file", "reason").parquet(str(path))
+    return bad.sparkSession.read.parquet(str(path)).count()
 
 
 def _window(job: Job, digest: DataFrame) -> tuple[datetime, datetime]:
@@ -675,12 +674,17 @@ def _write_parts(frame: DataFrame, path: Path, key: str, *more: str) -> DataFram
     spark = frame.sparkSession
     staged = path.parent / ".work" / f"unsorted-{path.parent.name}-{path.name}"
     rows = _staged(frame, staged)
-    parts = max(1, -(-rows.count() // _ROWS_PER_FILE))
-    part = F.pmod(F.crc32(F.col(key).cast("binary")), F.lit(parts)).cast("int")
-    ordered = rows.repartitionById(parts, part).sortWithinPartitions(key, *more)
-    ordered.write.parquet(str(path))
+    _sorted_parts(rows, rows.count(), key, *more).parquet(str(path))
     shutil.rmtree(staged)
     return spark.read.parquet(str(path))
+
+
+def _sorted_parts(frame: DataFrame, rows: int, key: str, *more: str) -> DataFrameWriter:
+    parts = max(1, -(-rows // _ROWS_PER_FILE))
+    name = F.coalesce(F.col(key), F.lit("")).cast("binary")
+    part = F.pmod(F.crc32(name), F.lit(parts)).cast("int")
+    ordered = frame.repartitionById(parts, part).sortWithinPartitions(key, *more)
+    return ordered.write.option("compression", COMPRESSION)
 
 
 def _write_arrow(table: Any, path: Path) -> None:
