@@ -1,7 +1,8 @@
 """One run of the pipeline: logs in, a plan with all that belongs to it out, or nothing changed.
 
 Everything is made in a folder beside the output and takes its place at the end in one rename. The
-same inputs and parameters give the same bytes of plan, whatever the partitioning.
+same inputs and parameters give the same bytes of plan, whatever the partitioning, and the same rows
+in the same files of all other tables (whose footers Java writes in an order of its own).
 
 Interest that fits the driver (`driver_need`) is planned there; else the executors do it
 (`distributed`). The estimate is 140 bytes for each pair, as measured from Parquet to plan, and 5
@@ -82,7 +83,6 @@ from distributary.pipeline.rates import (
 from distributary.pipeline.replay import activity, references, replay
 from distributary.pipeline.restarts import plan_with_restarts
 from distributary.pipeline.tables import (
-    COMPRESSION,
     bucket_count,
     group_table,
     receiver_table,
@@ -684,7 +684,7 @@ def _sorted_parts(frame: DataFrame, rows: int, key: str, *more: str) -> DataFram
     name = F.coalesce(F.col(key), F.lit("")).cast("binary")
     part = F.pmod(F.crc32(name), F.lit(parts)).cast("int")
     ordered = frame.repartitionById(parts, part).sortWithinPartitions(key, *more)
-    return ordered.write.option("compression", COMPRESSION)
+    return ordered.write
 
 
 def _write_arrow(table: Any, path: Path) -> None:

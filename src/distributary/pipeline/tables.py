@@ -22,7 +22,6 @@ from distributary.errors import InputError
 from distributary.pipeline.plans import PlanTables
 
 __all__ = [
-    "COMPRESSION",
     "bucket_count",
     "group_rows",
     "group_table",
@@ -31,9 +30,6 @@ __all__ = [
     "write_group_table",
     "write_receiver_table",
 ]
-
-COMPRESSION = "zstd"
-"""Of what is written for keeps: Snappy, Spark's own choice, does not repeat its bytes."""
 
 _RATES = ("rate", "session_rate", "group_rate")
 _ROWS_PER_BUCKET = 250_000
@@ -116,13 +112,13 @@ def write_receiver_table(table: DataFrame, path: str | os.PathLike[str], buckets
     bucket = F.format_string(f"%03d-of-{buckets:03d}", number)
     spread = table.withColumn("bucket", bucket).repartition(buckets, "bucket")
     ordered = spread.sortWithinPartitions("bucket", "receiver", F.col("session").asc_nulls_last())
-    ordered.write.option("compression", COMPRESSION).partitionBy("bucket").parquet(str(path))
+    ordered.write.partitionBy("bucket").parquet(str(path))
 
 
 def write_group_table(table: DataFrame, path: str | os.PathLike[str]) -> None:
     """Write a groups' table, in a new folder, one folder for each group."""
     ordered = table.repartition("group").sortWithinPartitions("group", "session", "flow")
-    ordered.write.option("compression", COMPRESSION).partitionBy("group").parquet(str(path))
+    ordered.write.partitionBy("group").parquet(str(path))
 
 
 def receiver_rows(path: str | os.PathLike[str], receiver: str) -> Any:
