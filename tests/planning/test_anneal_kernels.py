@@ -87,7 +87,7 @@ def test_a_cold_sweep_moves_each_flow_to_a_session_that_recomputing_says_is_chea
         )
         sweep(np.array([k]), np.array([chance]), float(alpha), float(beta), 1e-5, *state.arrays)
         now = sessions(state)
-        assert price[now[k]] == min(price)
+        assert price[now[k]] - min(price) <= 1e-6 * max(price)  # single precision has 24 bits
 
 
 @given(drawn=hierarchies(), alpha=PRICES)
