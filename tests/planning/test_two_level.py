@@ -166,9 +166,9 @@ def test_a_flow_goes_to_each_session_in_proportion_to_its_odds(
     price = np.array(reference.prices_of_moving(k, *plain, prices.alpha, prices.beta))
     temperature = degrees * (price.mean() + 1) / 10
     steps = (price[drawn.session[k]] - price) / (64 * temperature)
-    if steps.max() > 2:  # staying is no measure where something is far cheaper
-        steps -= steps.max()
     odds = np.maximum(1 + steps, 0) ** 64
+    if odds.sum() > 1e34:  # staying is no measure where something is far cheaper
+        odds = np.maximum(1 + steps - steps.max(), 0) ** 64
     drawn_to = np.zeros(len(odds))
     for chance in (np.arange(CHANCES) + 0.5) / CHANCES:
         state = TwoLevel(drawn.things, drawn.maps, prices)
