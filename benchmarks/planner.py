@@ -208,8 +208,8 @@ def _real_demand(folder: Path, table: str) -> Demand:
 
 
 def quality_long() -> Section:
-    """The same at 60 s on one seed, for the two that are best of the published ones."""
-    return quality(60.0, seeds=1, sessions=(100, 1000), published=("IT", "RRA"))
+    """The same at 60 s on one seed, for the one that is best of the published ones at 10 s."""
+    return quality(60.0, seeds=1, sessions=(100, 1000), published=("IT",))
 
 
 def change() -> Section:
@@ -254,7 +254,8 @@ def threads() -> Section:
 
         def run(n: int, sessions: int = n_sessions, flows: Things = things) -> np.ndarray:
             rng = np.random.default_rng(0)
-            return best(flows, sessions, 50, rng, PRICES, 2.0, threads=n).maps.session
+            found = best(flows, sessions, 50, rng, PRICES, 2.0, threads=n, patience=float("inf"))
+            return found.maps.session
 
         one, one_seconds = timed(lambda: run(1), times=3)
         two, two_seconds = timed(lambda: run(2), times=3)
