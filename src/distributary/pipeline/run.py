@@ -29,11 +29,12 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from distributary import __version__
 from distributary.cost import Evaluation, evaluate
-from distributary.errors import InputError
+from distributary.errors import InputError, PlanError
 from distributary.files import (
     evaluation_document,
     plan_document,
     read_demand,
+    read_plan,
     read_previous,
     replaced_folder,
     write_plan,
@@ -44,7 +45,6 @@ from distributary.pipeline.diff import KINDS as DIFF_KINDS
 from distributary.pipeline.diff import plan_diff
 from distributary.pipeline.distributed import Costs, plan_on_executors
 from distributary.pipeline.ingest import (
-    CountError,
     Counts,
     Log,
     Window,
@@ -67,10 +67,8 @@ from distributary.pipeline.interest import (
 )
 from distributary.pipeline.plans import (
     PlanTables,
-    flooding,
     plan_tables,
     stored_plan_tables,
-    unicast,
 )
 from distributary.pipeline.rates import (
     flow_counts,
@@ -195,21 +193,19 @@ def replay_plan(
     with reading_faults(log.source.path):
         counts = publication_counts(publication_digest(log).persist())
         counted = activity(log.valid.select("ts", "flow", "size")).persist()
-        others = {"plan": tables, "flooding": flooding(wanted), "unicast": unicast(wanted)}
-        replays = {name: replay(counted, each, wanted) for name, each in others.items()}
+        ours = replay(counted, tables, wanted, DataFrame.persist)
+        receivers = wanted.select("receiver").distinct().count()
         document = {
             "publications": _counts_told(log, counts),
-            "replay": {name: each.totals() for name, each in replays.items()},
+            "replay": {"plan": ours.totals(), **references(ours, receivers)},
         }
         if out is not None:
             with replaced_folder(
                 out, lambda folder: (folder / "minutes.parquet").is_file(), "replay"
             ) as folder:
+                _write_arrow(ours.minutes.toArrow().sort_by("minute"), folder / "minutes.parquet")
                 _write_arrow(
-                    replays["plan"].minutes.toArrow().sort_by("minute"), folder / "minutes.parquet"
-                )
-                _write_arrow(
-                    replays["plan"].receivers.toArrow().sort_by("receiver"),
+                    ours.receivers.toArrow().sort_by("receiver"),
                     folder / "receivers.parquet",
                 )
     return document
@@ -479,7 +475,7 @@ def _planned(
     before = None if previous is None else stored_plan_tables(spark, previous)
     after = plan_tables(spark, found)
     replays, minutes, receivers = _replayed(spark, inputs, after, before, folder)
-    _check_replay(replays["plan"], told)
+    _check_replay(replays["plan"], folder)
     _say(spark, "writing tables of the plan")
     rows = len(found.subscription_receiver)
     table = receiver_table(after, inputs.interest, inputs.rates)
@@ -526,8 +522,6 @@ def _unchanged(
 
     A repeated run must change nothing, where another round of moves would.
     """
-    from distributary.files import read_plan
-
     document = json.loads((previous / "plan.json").read_text())
     same = document.get("inputs") == dict(fingerprints)
     if not (same and document.get("parameters", {}).get("max_moves") == job.max_moves):
@@ -561,7 +555,8 @@ def _on_executors(
         "costs": costs,
     }
     write_plan(made.plan, metadata, folder / "plan")
-    return made.plan, {**costs, "algorithm": "best", "rounds": len(made.rounds) - 1}
+    told = {**costs, "algorithm": "best", "seed": job.request.seed}
+    return made.plan, {**told, "rounds": len(made.rounds) - 1}
 
 
 def _costs_document(costs: Costs, plan: Plan, request: Request) -> dict[str, Any]:
@@ -629,12 +624,11 @@ def _totals(minutes: Any) -> dict[str, Any]:
     }
 
 
-def _check_replay(totals: Mapping[str, Any], told: Mapping[str, Any]) -> None:
+def _check_replay(totals: Mapping[str, Any], folder: Path) -> None:
     """Nobody misses anything in the log that the plan was made from."""
     if totals["unserved"]:
-        raise CountError(
-            "replay", totals["wanted"], Counts(totals["wanted"], 0, {}), totals["unserved"]
-        )
+        missed = f"{totals['unserved']:,} wanted messages of the log reach nobody"
+        raise PlanError((missed,), path=str(folder / "plan"))
 
 
 def _diffed(
