@@ -17,7 +17,7 @@ SOURCE = Path(distributary.__file__).parent
 # A room may know the rooms of the rows above its own, and the errors; never its own row or below.
 LAYERS = (
     ("model",),
-    ("cost",),
+    ("cost", "matching"),
     ("planning",),
     ("files", "workloads"),
     ("pipeline",),

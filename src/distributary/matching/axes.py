@@ -1,0 +1,218 @@
+"""Events and tests as small whole numbers: each attribute's axis, cut where some filter's test ends.
+
+Between two neighbouring cuts no filter tells one value from another, so an event is, to these
+filters, one *code* for each attribute: 0 for a missing value, from 1 on the interval that its value
+lies in. A test is then a set of ranges of codes, whatever the attribute's kind, and everything that
+matches works on codes alone.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from distributary.errors import InputError
+from distributary.model import Attribute, Box, Key, Kind, Schema, Values
+
+__all__ = ["Axes", "CodeArray", "event_schema", "event_table"]
+
+CodeArray = NDArray[np.int32]
+CodeRange = tuple[int, int]
+
+_MAGNITUDE = np.int64(0x7FFF_FFFF_FFFF_FFFF)
+_NOT_A_NUMBER = np.int64(0x7FF0_0000_0000_0001)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Axes:
+    """The cuts of every attribute, in order: int64 keys, or str for text."""
+
+    schema: Schema
+    cuts: tuple[NDArray[np.int64] | list[str], ...]
+
+    @classmethod
+    def of(cls, boxes: Iterable[Box], schema: Schema) -> Self:
+        """Cut each axis at both ends of every range that a test of the boxes has."""
+        tests: list[set[Values]] = [set() for _ in schema.attributes]
+        for box in boxes:
+            for at, values in box.tests:
+                tests[at].add(values)
+        return cls(
+            schema,
+            tuple(
+                _cuts(found, attribute.kind)
+                for found, attribute in zip(tests, schema.attributes, strict=True)
+            ),
+        )
+
+    def sizes(self) -> CodeArray:
+        """How many codes each attribute has."""
+        return np.array([len(cuts) + 2 for cuts in self.cuts], np.int32)
+
+    def ranges(self, at: int, values: Values) -> tuple[CodeRange, ...]:
+        """A test as half-open ranges of codes, in order and apart; its ends are among the cuts."""
+        cuts, kind = self.cuts[at], self.schema.attributes[at].kind
+        found = [(0, 1)] if values.null else []
+        for low, high in values.ranges:
+            first = 1 if low == kind.least else 2 + bisect_left(cuts, low)
+            last = len(cuts) + 2 if high == kind.end else 2 + bisect_left(cuts, high)
+            if found and found[-1][1] == first:
+                found[-1] = (found[-1][0], last)
+            else:
+                found.append((first, last))
+        return tuple(found)
+
+    def code(self, keys: Sequence[Key | None]) -> CodeArray:
+        """The codes of one event, given as the schema's `keys` of it."""
+        return np.array(
+            [
+                0 if key is None else 1 + bisect_right(cuts, key)
+                for cuts, key in zip(self.cuts, keys, strict=True)
+            ],
+            np.int32,
+        )
+
+    def codes(self, events: pa.Table) -> CodeArray:
+        """The codes of a table of events: one row each, one column for each attribute.
+
+        The table has exactly the schema's columns, as `event_table` makes it.
+        """
+        codes = np.empty((events.num_rows, len(self.schema)), np.int32)
+        for at, (attribute, cuts) in enumerate(zip(self.schema.attributes, self.cuts, strict=True)):
+            column = events.column(at)
+            if isinstance(column, pa.ChunkedArray):
+                column = column.combine_chunks()
+            codes[:, at] = _column_codes(column, attribute.kind, cuts)
+        return codes
+
+
+def event_table(events: pa.Table, schema: Schema, *, path: str | None = None) -> pa.Table:
+    """Exactly the schema's columns, of its kinds: absent ones are null, others are left out.
+
+    Columns are found whatever the case of their names. A column of another kind, or a value outside
+    a domain, is an `InputError`.
+    """
+    places: dict[str, int] = {}
+    for at, name in enumerate(events.column_names):
+        if places.setdefault(name.lower(), at) != at:
+            raise InputError(f"two columns are called {name!r} but for their case", path=path)
+    columns = []
+    for attribute in schema.attributes:
+        target = _ARROW[attribute.kind]
+        at = places.get(attribute.name.lower())
+        if at is None:
+            columns.append(pa.nulls(events.num_rows, target))
+            continue
+        column = events.column(at)
+        if column.type != target:
+            if not pa.types.is_null(column.type) and _kind(column.type) is not attribute.kind:
+                raise InputError(
+                    f"column {attribute.name!r} has {column.type}, not {attribute.kind.value}",
+                    path=path,
+                )
+            column = _cast(column, target, attribute, path)
+        _check_domain(column, attribute, path)
+        columns.append(column)
+    names = [attribute.name for attribute in schema.attributes]
+    return pa.Table.from_arrays(columns, names=names)
+
+
+def event_schema(schema: pa.Schema) -> Schema:
+    """The attributes that filters can test; columns of other types are left out."""
+    return Schema(
+        tuple(
+            Attribute(column.name, kind)
+            for column in schema
+            if (kind := _kind(column.type)) is not None
+        )
+    )
+
+
+_ARROW = {
+    Kind.TEXT: pa.string(),
+    Kind.INTEGER: pa.int64(),
+    Kind.FLOAT: pa.float64(),
+    Kind.BOOLEAN: pa.bool_(),
+    Kind.TIMESTAMP: pa.timestamp("us"),
+}
+
+
+def _kind(found: pa.DataType) -> Kind | None:
+    if pa.types.is_dictionary(found):
+        return _kind(found.value_type)
+    tests = (
+        (Kind.TEXT, (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)),
+        (Kind.INTEGER, (pa.types.is_integer,)),
+        (Kind.FLOAT, (pa.types.is_floating, pa.types.is_decimal)),
+        (Kind.BOOLEAN, (pa.types.is_boolean,)),
+        (Kind.TIMESTAMP, (pa.types.is_timestamp, pa.types.is_date)),
+    )
+    return next((kind for kind, is_one in tests if any(test(found) for test in is_one)), None)
+
+
+def _cast(
+    column: pa.ChunkedArray, target: pa.DataType, attribute: Attribute, path: str | None
+) -> pa.ChunkedArray:
+    try:
+        if pa.types.is_timestamp(column.type) and column.type.tz is not None:
+            column = column.cast(pa.timestamp("us", "UTC"), safe=False)
+        safe = not pa.types.is_timestamp(target)  # nanoseconds are cut off, as Spark cuts them off
+        return column.cast(target, safe=safe)
+    except pa.ArrowInvalid as error:
+        raise InputError(f"column {attribute.name!r}: {error}", path=path) from None
+
+
+def _check_domain(column: pa.ChunkedArray, attribute: Attribute, path: str | None) -> None:
+    if attribute.domain is None:
+        return
+    known = pc.is_in(column, value_set=pa.array(list(attribute.domain), column.type))
+    strange = column.filter(pc.and_(pc.invert(known), pc.is_valid(column)))
+    if len(strange):
+        value = strange[0].as_py()
+        raise InputError(
+            f"attribute {attribute.name!r} is {value!r}, which is not in its domain",
+            path=path,
+            value=value,
+        )
+
+
+def _cuts(tests: Iterable[Values], kind: Kind) -> NDArray[np.int64] | list[str]:
+    ends = {end for values in tests for found in values.ranges for end in found}
+    inner = sorted(ends - {kind.least, kind.end})
+    return inner if kind is Kind.TEXT else np.array(inner, np.int64)
+
+
+def _column_codes(column: pa.Array, kind: Kind, cuts: NDArray[np.int64] | list[str]) -> CodeArray:
+    if kind is Kind.TEXT:
+        return _text_codes(column, cuts)
+    present = pc.is_valid(column).to_numpy(zero_copy_only=False)
+    if kind is Kind.FLOAT:
+        keys = _float_keys(pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False))
+    elif kind is Kind.BOOLEAN:
+        keys = pc.fill_null(column, False).to_numpy(zero_copy_only=False).astype(np.int64)
+    else:
+        keys = pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+    found = np.searchsorted(cuts, keys, side="right") + 1
+    return np.where(present, found, 0).astype(np.int32)
+
+
+def _text_codes(column: pa.Array, cuts: Sequence[str]) -> CodeArray:
+    """Each different text is looked up once."""
+    encoded = column.dictionary_encode()
+    found = np.array([1 + bisect_right(cuts, text) for text in encoded.dictionary.to_pylist()])
+    places = pc.fill_null(encoded.indices, len(found)).to_numpy(zero_copy_only=False)
+    return np.append(found, 0).astype(np.int32)[places]
+
+
+def _float_keys(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """`key_of` for a whole column."""
+    bits = np.ascontiguousarray(values).view(np.int64)
+    keys = np.where(bits >= 0, bits, -(bits & _MAGNITUDE))
+    return np.where(np.isnan(values), _NOT_A_NUMBER, keys)

@@ -1,0 +1,186 @@
+"""Filters: which events somebody wants, as boxes in the space of all events.
+
+A *box* is a conjunction: for each attribute that it tests a set of values, one of which the event
+must have. A *filter* is a union of boxes, the alternatives of an OR. Every Boolean combination of
+tests on single attributes is one: under SQL's three-valued logic a test on a missing value is
+neither true nor false, nor is NOT of it, so NOT moves inwards to the tests, and each test, negated
+or not, is a set of values of its attribute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from distributary.model.event import Key, Schema
+from distributary.model.values import Values
+
+__all__ = ["Box", "Filter", "covers", "equivalent", "intersects"]
+
+Test = tuple[int, Values]
+
+# Whether one union of boxes covers another is a hard question; beyond so many steps the answer is
+# "not known to", which is safe: a filter that is not known to be covered is kept.
+MOST_STEPS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Tests on attributes, by their place in the schema; none is void, none lets all through."""
+
+    tests: tuple[Test, ...]
+
+    @classmethod
+    def of(cls, tests: Iterable[Test], schema: Schema) -> Self | None:
+        """The conjunction of any tests, also several on one attribute; None if nothing passes."""
+        allowed: dict[int, Values] = {}
+        for at, values in tests:
+            allowed[at] = allowed[at] & values if at in allowed else values
+        if not all(allowed.values()):
+            return None
+        return cls(
+            tuple(
+                (at, values)
+                for at, values in sorted(allowed.items())
+                if values != Values.all(schema.attributes[at])
+            )
+        )
+
+    def matches(self, keys: Sequence[Key | None]) -> bool:
+        """Whether an event passes every test."""
+        return all(keys[at] in values for at, values in self.tests)
+
+    def within(self, other: Box) -> bool:
+        """Whether every event of this box is in the other one."""
+        mine = dict(self.tests)
+        return all(at in mine and mine[at].within(values) for at, values in other.tests)
+
+    def meets(self, other: Box) -> bool:
+        """Whether some event is in both."""
+        mine = dict(self.tests)
+        return all(at not in mine or bool(mine[at] & values) for at, values in other.tests)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A union of boxes in normal form: none within another, none that could be one with another.
+
+    No box at all is the filter that nothing matches; one box without tests the filter that all do.
+    """
+
+    schema: Schema
+    boxes: tuple[Box, ...]
+
+    @classmethod
+    def of(cls, boxes: Iterable[Box], schema: Schema) -> Self:
+        """Bring boxes into normal form."""
+        return cls(schema, tuple(sorted(_joined(set(boxes), schema), key=_order)))
+
+    def matches(self, keys: Sequence[Key | None]) -> bool:
+        """Whether an event, as the schema's `keys` of it, is wanted."""
+        return any(box.matches(keys) for box in self.boxes)
+
+
+def intersects(one: Filter, other: Filter) -> bool:
+    """Whether some event matches both."""
+    return any(a.meets(b) for a in one.boxes for b in other.boxes)
+
+
+def covers(one: Filter, other: Filter) -> bool:
+    """Whether every event that matches `other` matches `one`.
+
+    True is always right. So is False, except where the alternatives of both are so many and so
+    entangled that the search was given up.
+    """
+    steps = _Steps(MOST_STEPS)
+    return all(_is_covered(box, one.boxes, one.schema, steps) for box in other.boxes)
+
+
+def equivalent(one: Filter, other: Filter) -> bool:
+    """Whether the same events match both, whatever their texts."""
+    return one.boxes == other.boxes or (covers(one, other) and covers(other, one))
+
+
+# --- normal form ---------------------------------------------------------------------------------
+
+
+def _joined(boxes: set[Box], schema: Schema) -> list[Box]:
+    """Join boxes that differ in one attribute only, and drop those within another."""
+    for at in range(len(schema)):
+        boxes = _joined_along(at, boxes, schema)
+    kept = list(boxes)
+    changed = len(kept) > 1
+    while changed:
+        kept = [
+            box for box in kept if not any(box is not other and box.within(other) for other in kept)
+        ]
+        before = len(kept)
+        for at in range(len(schema)):
+            kept = list(_joined_along(at, set(kept), schema))
+        changed = len(kept) < before
+    return kept
+
+
+def _joined_along(at: int, boxes: set[Box], schema: Schema) -> set[Box]:
+    """One box of those that differ only in what they ask of the attribute at `at`."""
+    alike: dict[tuple[Test, ...], list[Values | None]] = {}
+    for box in boxes:
+        rest = tuple(test for test in box.tests if test[0] != at)
+        alike.setdefault(rest, []).append(dict(box.tests).get(at))
+    joined = set()
+    for rest, found in alike.items():
+        if None in found:
+            joined.add(Box(rest))
+            continue
+        given = [values for values in found if values is not None]
+        union = Values.of(
+            (each for values in given for each in values.ranges),
+            schema.attributes[at].kind,
+            null=any(values.null for values in given),
+        )
+        one = Box.of((*rest, (at, union)), schema)
+        assert one is not None
+        joined.add(one)
+    return joined
+
+
+def _order(box: Box) -> tuple[object, ...]:
+    """A total order of boxes of one schema, the same on every machine."""
+    return tuple(
+        (at, values.null, tuple((low, high is None, high or low) for low, high in values.ranges))
+        for at, values in box.tests
+    )
+
+
+# --- covering ------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Steps:
+    left: int
+
+
+def _is_covered(box: Box, boxes: Sequence[Box], schema: Schema, steps: _Steps) -> bool:
+    """Whether every event of `box` is in one of `boxes`: cut away what the first covers, go on."""
+    steps.left -= 1
+    if steps.left < 0:
+        return False
+    near = [other for other in boxes if box.meets(other)]
+    if any(box.within(other) for other in near):
+        return True
+    if not near:
+        return False
+    first, rest = near[0], near[1:]
+    return all(_is_covered(piece, rest, schema, steps) for piece in _outside(box, first, schema))
+
+
+def _outside(box: Box, other: Box, schema: Schema) -> Iterable[Box]:
+    """Boxes, apart from each other, that make up what of `box` is not in `other`."""
+    inside: list[Test] = list(box.tests)
+    for at, values in other.tests:
+        outside = values.complement(schema.attributes[at])
+        piece = Box.of((*inside, (at, outside)), schema)
+        if piece is not None:
+            yield piece
+        inside.append((at, values))

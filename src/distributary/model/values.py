@@ -1,0 +1,120 @@
+"""A set of values of one attribute: what a test of a filter lets through."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+from distributary.model.event import Attribute, Key, Kind, after, key_of
+
+__all__ = ["Range", "Values"]
+
+Range = tuple[Key, Key | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Half-open ranges of keys, in order and apart, and whether a missing value belongs to the set.
+
+    A range of text without an upper end has None there. Two sets of one kind are equal if and only
+    if they hold the same values: `of` brings any ranges into the one form that they have.
+    """
+
+    ranges: tuple[Range, ...]
+    null: bool = False
+
+    @classmethod
+    def of(cls, ranges: Iterable[Range], kind: Kind, *, null: bool = False) -> Self:
+        """The union of any ranges: cut to the axis, put in order, those that touch joined."""
+        joined: list[Range] = []
+        for start, stop in sorted(ranges, key=lambda found: found[0]):
+            low, high = max(start, kind.least), _earlier(stop, kind.end)
+            if not _before(low, high):
+                continue
+            if joined and not _before(joined[-1][1], low):
+                joined[-1] = (joined[-1][0], _later(joined[-1][1], high))
+            else:
+                joined.append((low, high))
+        return cls(tuple(joined), null)
+
+    @classmethod
+    def present(cls, attribute: Attribute) -> Self:
+        """Every value there is: IS NOT NULL."""
+        kind = attribute.kind
+        if attribute.domain is None:
+            return cls(((kind.least, kind.end),))
+        keys = (key_of(value, kind) for value in attribute.domain)
+        return cls.of(((key, after(key)) for key in keys if key is not None), kind)
+
+    @classmethod
+    def all(cls, attribute: Attribute) -> Self:
+        """Every value there is, and the missing one: what no test at all lets through."""
+        return cls(cls.present(attribute).ranges, null=True)
+
+    def __contains__(self, key: Key | None) -> bool:
+        if key is None:
+            return self.null
+        at = bisect_right(self.ranges, key, key=lambda found: found[0]) - 1
+        return at >= 0 and _before(key, self.ranges[at][1])
+
+    def __bool__(self) -> bool:
+        return self.null or bool(self.ranges)
+
+    def __and__(self, other: Values) -> Values:
+        shared: list[Range] = []
+        i = j = 0
+        while i < len(self.ranges) and j < len(other.ranges):
+            (low, high), (start, stop) = self.ranges[i], other.ranges[j]
+            first, last = max(low, start), _earlier(high, stop)
+            if _before(first, last):
+                shared.append((first, last))
+            if high == last:
+                i += 1
+            else:
+                j += 1
+        return Values(tuple(shared), self.null and other.null)
+
+    def union(self, other: Values, kind: Kind) -> Values:
+        """What is in either set."""
+        return Values.of((*self.ranges, *other.ranges), kind, null=self.null or other.null)
+
+    def complement(self, attribute: Attribute) -> Values:
+        """What is not in this set, of all there is and the missing value."""
+        gaps: list[Range] = []
+        low = attribute.kind.least
+        for start, stop in self.ranges:
+            gaps.append((low, start))
+            low = stop
+            if stop is None:
+                break
+        else:
+            gaps.append((low, attribute.kind.end))
+        outside = Values.of(gaps, attribute.kind, null=not self.null)
+        return outside if attribute.domain is None else outside & Values.all(attribute)
+
+    def within(self, other: Values) -> bool:
+        """Whether everything in this set is in the other one."""
+        return self & other == self
+
+    def points(self) -> tuple[Key, ...] | None:
+        """The keys one by one, where each range is a single one; else None."""
+        if all(high == after(low) for low, high in self.ranges):
+            return tuple(low for low, _ in self.ranges)
+        return None
+
+
+def _before(key: Key, high: Key | None) -> bool:
+    """Whether `key` comes before an upper end; a `key` of None is no upper end, before nothing."""
+    return key is not None and (high is None or bool(key < high))
+
+
+def _later(a: Key | None, b: Key | None) -> Key | None:
+    return None if a is None or b is None else max(a, b)
+
+
+def _earlier(a: Key | None, b: Key | None) -> Key | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return min(a, b)

@@ -1,0 +1,190 @@
+"""Filters as text: what they mean, by an engine that knows nothing of ours, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import duckdb
+import pyarrow as pa
+import pytest
+import sqlglot
+from hypothesis import given, settings
+
+from distributary.errors import InputError
+from distributary.matching import parse_filter, print_filter
+from distributary.model import covers, equivalent, intersects
+from tests.matching.schemas import (
+    EVENTS,
+    SCHEMA,
+    SMALL,
+    SMALL_WORLD,
+    conditions,
+    small_tests,
+)
+
+KEYS = [SCHEMA.keys(event) for event in EVENTS]
+
+
+@pytest.fixture(scope="module")
+def duck() -> Callable[[str], set[int]]:
+    """Row numbers of the events for which DuckDB finds a condition true."""
+    connection = duckdb.connect()
+    connection.execute("SET threads = 1")
+    table = pa.Table.from_pylist(
+        [{"row": row, **event} for row, event in enumerate(EVENTS)],
+        schema=pa.schema(
+            {
+                "row": pa.int64(),
+                "symbol": pa.string(),
+                "qty": pa.int64(),
+                "price": pa.float64(),
+                "hot": pa.bool_(),
+                "at": pa.timestamp("us"),
+            }
+        ),
+    )
+    connection.register("arrow_events", table)
+    connection.execute("CREATE TABLE events AS SELECT * FROM arrow_events")
+
+    def found(text: str) -> set[int]:
+        condition = sqlglot.transpile(text, read="spark", write="duckdb")[0]
+        rows = connection.execute(f"SELECT row FROM events WHERE {condition}").fetchall()
+        return {row for (row,) in rows}
+
+    return found
+
+
+def matched(text: str) -> set[int]:
+    condition = parse_filter(text, SCHEMA)
+    return {row for row, keys in enumerate(KEYS) if condition.matches(keys)}
+
+
+@settings(max_examples=400, deadline=None)
+@given(conditions())
+def test_a_filter_means_what_sql_means(duck: Callable[[str], set[int]], text: str) -> None:
+    assert matched(text) == duck(text)
+
+
+@settings(max_examples=400, deadline=None)
+@given(conditions())
+def test_a_printed_filter_reads_as_the_same(text: str) -> None:
+    condition = parse_filter(text, SCHEMA)
+    assert parse_filter(print_filter(condition), SCHEMA) == condition
+
+
+@settings(max_examples=300, deadline=None)
+@given(conditions(), conditions())
+def test_covering_is_never_claimed_wrongly(one: str, other: str) -> None:
+    """Sound on any world; both answers are checked on a world enumerated whole below."""
+    first, second = parse_filter(one, SCHEMA), parse_filter(other, SCHEMA)
+    if covers(first, second):
+        assert matched(other) <= matched(one)
+    if equivalent(first, second):
+        assert matched(other) == matched(one)
+    if not intersects(first, second):
+        assert not matched(one) & matched(other)
+
+
+@settings(max_examples=500, deadline=None)
+@given(conditions(small_tests()), conditions(small_tests()))
+def test_relations_agree_with_enumeration(one: str, other: str) -> None:
+    """Every event that there can be is tried: both answers must be right, not only safe."""
+    first, second = parse_filter(one, SMALL), parse_filter(other, SMALL)
+    mine = {keys for keys in SMALL_WORLD if first.matches(keys)}
+    theirs = {keys for keys in SMALL_WORLD if second.matches(keys)}
+    assert covers(first, second) == (theirs <= mine)
+    assert equivalent(first, second) == (theirs == mine)
+    assert intersects(first, second) == bool(mine & theirs)
+    assert (first.boxes == ()) == (not mine)
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("symbol = 'IBM' AND price > 120", "symbol = 'IBM' AND price > 120"),
+        ("price > 120 AND 'IBM' = symbol", "symbol = 'IBM' AND price > 120"),
+        ("NOT (qty < 3 OR hot)", "qty >= 3 AND NOT hot"),
+        ("qty < 1.5 OR qty >= 2", "qty IS NOT NULL"),
+        ("qty = 1.5", "FALSE"),
+        ("qty IS NULL OR NOT qty IS NULL", "TRUE"),
+        ("qty = 1 OR qty = 2 OR qty = 9", "(qty BETWEEN 1 AND 2 OR qty = 9)"),
+        ("symbol NOT IN ('a', 'b')", "symbol NOT IN ('a', 'b')"),
+        ("symbol <> 'it''s'", "symbol <> 'it\\'s'"),
+        ("symbol = 'it' 's'", "symbol = 'its'"),
+        ("symbol IN ('', '''') -- it's", "symbol IN ('', '\\'')"),
+        ("symbol LIKE 'IB%' AND symbol LIKE 'IBM%'", "symbol LIKE 'IBM%'"),
+        ("symbol LIKE 'IBM'", "symbol = 'IBM'"),
+        ("NOT qty <=> 1", "(qty IS NULL OR qty <> 1)"),
+        ("hot = FALSE", "NOT hot"),
+        ("at >= '2026-01-05'", "at >= TIMESTAMP '2026-01-05 00:00:00'"),
+        ("qty > 5 AND qty < 3", "FALSE"),
+        ("(qty = 1 AND hot) OR (qty = 1 AND NOT hot)", "qty = 1 AND hot IS NOT NULL"),
+        ("(qty = 1 AND hot) OR qty = 1", "qty = 1"),
+        ("(qty = 1 AND hot) OR symbol = 'a'", "symbol = 'a' OR (qty = 1 AND hot)"),
+    ],
+)
+def test_the_normal_form(text: str, printed: str) -> None:
+    assert print_filter(parse_filter(text, SCHEMA)) == printed
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "does not parse"),
+        ("symbol =", "does not parse"),
+        ("symbol = 'IBM", "does not parse"),
+        ("colour = 'red'", "there is no attribute 'colour'"),
+        ("t.symbol = 'IBM'", "t.symbol is not an attribute"),
+        ("length(symbol) > 3", "tests no attribute"),
+        ("price + 1 > 3", "price + 1 > 3 tests no attribute"),
+        ("qty = price", "qty = price compares two attributes"),
+        ("qty = 1 + 1", "1 + 1 is not a constant"),
+        ("1 = 1", "1 = 1 tests no attribute"),
+        ("qty IN (SELECT 1)", "is not a condition that filters may have"),
+        ("qty = 1; DROP TABLE x", "is not a condition that filters may have"),
+        ("symbol RLIKE 'I.*'", "is not a condition that filters may have"),
+        ("symbol LIKE '%x'", "a pattern is a prefix with % at its end"),
+        ("symbol LIKE 'a_b'", "a pattern is a prefix with % at its end"),
+        ("symbol LIKE 'a\\\\%'", "a pattern is plain text without backslashes"),
+        ("qty LIKE '1%'", "looks for a pattern in what is not text"),
+        ("price", "price is not true or false"),
+        ("symbol = 5", "symbol = 5 compares text with a number"),
+        ("hot = 1", "compares true or false with a number"),
+        ("qty = TRUE", "compares a whole number with true or false"),
+        ("symbol IN ('IBM', 3)", "compares text with a number"),
+        ("at = 'yesterday'", "compares a point in time with text"),
+        ("at = '2026-02-30'", "compares a point in time with text"),
+        ("qty = NULL", "NULL is not a constant"),
+        ("qty = 1234567890123456789", "has more than 18 digits"),
+        ("price = 1e999", "is beyond the largest number"),
+        ("(" * 400 + "hot" + ")" * 400, "is nested too deeply"),
+        ("hot OR " * 20_000 + "hot", "is longer than 100,000 characters"),
+        (
+            " AND ".join(f"(qty <> {n} OR price <> {n} OR symbol <> '{n}')" for n in range(12)),
+            "comes to more than 1,000 alternatives",
+        ),
+    ],
+)
+def test_what_is_refused_shows_the_offending_part(text: str, reason: str) -> None:
+    with pytest.raises(InputError) as raised:
+        parse_filter(text, SCHEMA)
+    assert reason in raised.value.reason
+    assert "\n" not in raised.value.reason
+
+
+def test_many_alternatives_of_one_attribute_are_one_box() -> None:
+    text = " OR ".join(f"qty = {2 * n}" for n in range(3000))
+    assert len(parse_filter(text, SCHEMA).boxes) == 1
+
+
+def test_a_domain_is_what_the_rest_of_a_test_is_drawn_from() -> None:
+    assert print_filter(parse_filter("b <> 'x'", SMALL)) == "b = 'y'"
+    assert print_filter(parse_filter("a >= 0", SMALL)) == "a IS NOT NULL"
+    with pytest.raises(InputError, match="'z', which is not in its domain"):
+        SMALL.keys({"b": "z"})
+
+
+def test_an_event_may_lack_attributes_and_have_others() -> None:
+    assert SCHEMA.keys({"QTY": 3, "colour": "red"}) == (None, 3, None, None, None)
+    with pytest.raises(InputError, match="attribute 'qty' is 'three', not a whole number"):
+        SCHEMA.keys({"qty": "three"})
