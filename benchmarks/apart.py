@@ -19,7 +19,8 @@ from benchmarks.processes import peaks
 from distributary import Request
 from distributary.files import write_plan
 from distributary.pipeline.distributed import plan_on_executors
-from distributary.pipeline.run import Job, run
+from distributary.pipeline.job import Job
+from distributary.pipeline.run import run
 from distributary.pipeline.spark import running_spark
 
 REQUEST = Request(groups=200, sessions=2_000)

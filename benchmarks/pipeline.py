@@ -31,6 +31,7 @@ from distributary import Demand, Plan, Request, evaluate, plan
 from distributary.files import read_plan
 from distributary.pipeline import distributed as executors
 from distributary.pipeline.ingest import read_publications, read_subscriptions
+from distributary.pipeline.inputs import inputs_of as whole_ingest
 from distributary.pipeline.interest import (
     interest_of,
     settled,
@@ -38,6 +39,7 @@ from distributary.pipeline.interest import (
     subscription_digest,
     ties,
 )
+from distributary.pipeline.job import Job, driver_need
 from distributary.pipeline.plans import PlanTables, flooding, plan_tables, unicast
 from distributary.pipeline.rates import (
     publication_counts,
@@ -47,8 +49,6 @@ from distributary.pipeline.rates import (
     rates_from,
 )
 from distributary.pipeline.replay import activity, replay
-from distributary.pipeline.run import Job, driver_need
-from distributary.pipeline.run import _inputs as whole_ingest
 from distributary.pipeline.spark import running_spark
 
 THREADS = 2

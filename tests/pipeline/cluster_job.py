@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 
 from distributary.pipeline import distributed
-from distributary.pipeline.run import Job, run
+from distributary.pipeline.job import Job
+from distributary.pipeline.run import run
 from distributary.pipeline.spark import running_spark
 from distributary.planning import Request
 

@@ -25,13 +25,12 @@ from distributary.pipeline.ingest import (
     read_filters,
     read_publications,
     read_subscriptions,
-    reading_faults,
-    resolve_source,
     rows_at_source,
 )
 from distributary.pipeline.interest import subscription_counts, subscription_digest
 from distributary.pipeline.rates import publication_counts, publication_digest
 from distributary.pipeline.schemas import PUBLICATIONS, QUARANTINE, SUBSCRIPTIONS
+from distributary.pipeline.sources import reading_faults, resolve_source
 
 WINDOW = Window(datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC))
 NOON = "2024-01-01T12:00:00Z"

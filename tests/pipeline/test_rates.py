@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from distributary.pipeline.ingest import Log, Source
+from distributary.pipeline.ingest import Log
 from distributary.pipeline.rates import (
     FlowCounts,
     flow_counts,
@@ -20,6 +20,7 @@ from distributary.pipeline.rates import (
     rates_over,
 )
 from distributary.pipeline.schemas import INTEREST, PUBLICATIONS, RATES
+from distributary.pipeline.sources import Source
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

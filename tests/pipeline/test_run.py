@@ -19,7 +19,8 @@ from distributary.files import read_demand, read_plan
 from distributary.model import plan_problems
 from distributary.pipeline import distributed
 from distributary.pipeline.ingest import BadRowsError, Window
-from distributary.pipeline.run import Job, Outcome, driver_need, run
+from distributary.pipeline.job import Job, Outcome, driver_need
+from distributary.pipeline.run import run
 from distributary.planning import Request
 from distributary.workloads import (
     Day,

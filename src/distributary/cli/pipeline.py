@@ -31,7 +31,7 @@ from distributary.cli.summary import cost_table, headline
 from distributary.report import Report, compare_algorithms, cost_curve, render_report, render_run
 
 if TYPE_CHECKING:
-    from distributary.pipeline.run import Job, Outcome
+    from distributary.pipeline.job import Job, Outcome
 
 __all__ = ["app", "run_job", "tell_run"]
 
@@ -116,7 +116,7 @@ def pipeline_run(
 ) -> None:
     """Read the logs, plan, replay the log through the plan, and publish all of it at once."""
     from distributary.pipeline.ingest import Window
-    from distributary.pipeline.run import Job
+    from distributary.pipeline.job import Job
 
     try:
         job = Job(

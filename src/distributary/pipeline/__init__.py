@@ -3,7 +3,8 @@
 Nothing here is loaded by `import distributary`: Spark is started only by who asks for it.
 """
 
-from distributary.pipeline.run import Job, Outcome, replay_plan, run
+from distributary.pipeline.job import Job, Outcome
+from distributary.pipeline.run import replay_plan, run
 from distributary.pipeline.spark import running_spark, spark_session
 
 __all__ = ["Job", "Outcome", "replay_plan", "run", "running_spark", "spark_session"]

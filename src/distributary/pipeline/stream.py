@@ -49,9 +49,9 @@ from distributary.pipeline.ingest import (
     check_sum,
     read_publications,
     read_subscriptions,
-    reading_faults,
 )
 from distributary.pipeline.interest import last_actions, subscription_counts, subscription_digest
+from distributary.pipeline.job import DRIVER_LIMIT, driver_need
 from distributary.pipeline.ledger import Ledger, LedgerError, State
 from distributary.pipeline.rates import (
     merged,
@@ -60,8 +60,8 @@ from distributary.pipeline.rates import (
     rates_for,
     rates_from,
 )
-from distributary.pipeline.run import DRIVER_LIMIT, driver_need
 from distributary.pipeline.schemas import INTEREST, RATES, SUBSCRIBE, SUBSCRIPTIONS, with_position
+from distributary.pipeline.sources import reading_faults
 from distributary.pipeline.watching import Arrived, arrived, watched
 from distributary.planning import Request
 

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.errors import InputError
-from distributary.pipeline.ingest import Source, sources_of
+from distributary.pipeline.sources import Source, sources_of
 from distributary.pipeline.spark import spark_words
 
 __all__ = ["Arrived", "arrived", "watched"]

@@ -1,0 +1,249 @@
+"""Logs made into interest and rates, with every row of them accounted for."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from distributary.errors import InputError
+from distributary.pipeline.content import content_flows
+from distributary.pipeline.ingest import (
+    Counts,
+    Log,
+    check_bad,
+    check_sum,
+    read_filters,
+    read_publications,
+    read_subscriptions,
+    rows_at_source,
+)
+from distributary.pipeline.interest import (
+    absent_receivers,
+    interest_of,
+    settled,
+    subscription_counts,
+    subscription_digest,
+    ties,
+)
+from distributary.pipeline.job import Job
+from distributary.pipeline.rates import (
+    flow_counts,
+    publication_counts,
+    publication_digest,
+    published_window,
+    rates_for,
+    rates_from,
+)
+from distributary.pipeline.sources import reading_faults
+from distributary.pipeline.writing import say, sorted_parts, staged, write_parts
+
+__all__ = ["Inputs", "counts_told", "inputs_of"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inputs:
+    """The logs made into tables, and what became of their rows."""
+
+    interest: DataFrame
+    rates: DataFrame
+    used: DataFrame  # publications: ts, flow, size
+    told: dict[str, Any]
+
+
+def inputs_of(spark: SparkSession, job: Job, folder: Path, stage: Path) -> Inputs:
+    """Read the logs of a job and write its interest, rates and quarantine into `folder`."""
+    publications = read_publications(
+        spark, job.publications, job.window, "all" if job.filters else None
+    )
+    if job.filters is not None:
+        return _from_filters(spark, job, publications, folder, stage)
+    subscriptions = read_subscriptions(spark, str(job.subscriptions), job.window)
+
+    say(spark, "reading the subscriptions")
+    with reading_faults(subscriptions.source.path):
+        digest = staged(subscription_digest(subscriptions), stage / "subscriptions")
+    counts = subscription_counts(digest)
+    check_bad("subscriptions", counts, job.max_bad)
+    told = {"subscriptions": _checked(spark, subscriptions, counts, folder)}
+    with reading_faults(subscriptions.source.path):
+        tied = ties(digest).limit(1).count()
+        state = settled(digest, subscriptions.valid if tied else None)
+        if tied:
+            state = staged(state, stage / "state")
+
+    say(spark, "reading the publications")
+    with reading_faults(publications.source.path):
+        published = staged(
+            publication_digest(publications, job.rate_half_life, job.peak_window),
+            stage / "publications",
+        )
+    counts = publication_counts(published)
+    check_bad("publications", counts, job.max_bad)
+    told["publications"] = _checked(spark, publications, counts, folder)
+
+    start, end = _window(job, published)
+    moment = max(end, _latest(state) or end)
+    interest = interest_of(state, moment, job.presence_half_life)
+    say(spark, "writing the interest")
+    interest = _written_interest(interest, folder, told)
+    if job.presence_half_life is not None:
+        gone = absent_receivers(state, moment, job.presence_half_life).count()
+        told["interest"]["forgotten_receivers"] = gone
+    rates = rates_from(published, start, end, job.rate_half_life, job.peak_window)
+    floor = job.floor or 1 / (end - start).total_seconds()
+    say(spark, "writing the rates")
+    rates = _written_rates(rates_for(interest, rates, floor), folder)
+    told["window"] = _window_told(start, end)
+    told["rates"] = {"floor": floor, **asdict(flow_counts(interest, published))}
+    return Inputs(interest, rates, publications.valid.select("ts", "flow", "size"), told)
+
+
+def _from_filters(
+    spark: SparkSession, job: Job, publications: Log, folder: Path, stage: Path
+) -> Inputs:
+    """Flows are the sets of filters that events match; each filter's owner wants its sets."""
+    filters = read_filters(spark, str(job.filters))
+    say(spark, "matching the filters")
+    with reading_faults(publications.source.path):
+        content = content_flows(publications.valid, filters.valid, max_flows=job.max_flows)
+        used = staged(content.publications.select("ts", "flow", "size"), stage / "matched")
+        rows = publications.rows.groupBy("reason", "copy").count().collect()
+    counts = Counts(
+        used=sum(r["count"] for r in rows if r["reason"] is None and not r["copy"]),
+        duplicates=sum(r["count"] for r in rows if r["reason"] is None and r["copy"]),
+        reasons={r["reason"]: r["count"] for r in rows if r["reason"] is not None},
+    )
+    check_bad("publications", counts, job.max_bad)
+    told: dict[str, Any] = {"publications": _checked(spark, publications, counts, folder)}
+    told["filters"] = _filters_told(spark, filters, content.quarantine, folder, job.max_bad)
+    told["content"] = content.counts()
+    say(spark, "writing the interest")
+    interest = _written_interest(content.interest, folder, told)
+    write_parts(content.flows, folder / "flows", "flow")
+    digest = staged(
+        publication_digest(_as_log(publications, used), job.rate_half_life, job.peak_window),
+        stage / "publications",
+    )
+    start, end = _window(job, digest)
+    floor = job.floor or 1 / (end - start).total_seconds()
+    rates = rates_from(digest, start, end, job.rate_half_life, job.peak_window)
+    rates = _written_rates(rates_for(interest, rates, floor), folder)
+    content.release()
+    told["window"] = _window_told(start, end)
+    told["rates"] = {"floor": floor, **asdict(flow_counts(interest, digest))}
+    return Inputs(interest, rates, used, told)
+
+
+def _as_log(log: Log, used: DataFrame) -> Log:
+    """Rows that are all of use, in the shape of a log."""
+    rows = used.withColumns({"reason": F.lit(None).cast("string"), "copy": F.lit(False)})
+    return replace(log, rows=rows)
+
+
+def _filters_told(
+    spark: SparkSession, filters: Log, refused: DataFrame, folder: Path, max_bad: float
+) -> dict[str, Any]:
+    rows = filters.rows.groupBy("reason").count().collect()
+    reasons = {row["reason"]: row["count"] for row in rows if row["reason"] is not None}
+    good = sum(row["count"] for row in rows if row["reason"] is None)
+    bad = refused.groupBy("reason").count().collect()
+    reasons |= {row["reason"]: row["count"] for row in bad}
+    counts = Counts(good - sum(row["count"] for row in bad), 0, reasons)
+    check_bad("filters", counts, max_bad)
+    written = _put_aside(filters.name, filters.quarantined.unionByName(refused), folder, counts)
+    read = rows_at_source(filters)
+    check_sum("filters", read, counts, written)
+    return counts_told(filters, counts)
+
+
+def _checked(spark: SparkSession, log: Log, counts: Counts, folder: Path) -> dict[str, Any]:
+    """Put the bad rows aside; what was read must be what was used, collapsed and put aside."""
+    say(spark, f"checking the {log.name}")
+    with reading_faults(log.source.path):
+        written = _put_aside(log.name, log.quarantined, folder, counts)
+        check_sum(log.name, rows_at_source(log), counts, written)
+    if counts.read == 0:
+        raise InputError(f"the {log.name} have no rows", path=log.source.path)
+    return counts_told(log, counts)
+
+
+def counts_told(log: Log, counts: Counts) -> dict[str, Any]:
+    """What became of a log's rows, for the manifest."""
+    return {
+        "source": log.source.path,
+        "read": counts.read,
+        "used": counts.used,
+        "duplicates": counts.duplicates,
+        "quarantined": counts.quarantined,
+        "reasons": dict(counts.reasons),
+    }
+
+
+def _put_aside(log: str, bad: DataFrame, folder: Path, counts: Counts) -> int:
+    """Write a log's bad rows to the quarantine, if there are any; how many it then has."""
+    if not counts.quarantined:
+        return 0
+    path = folder / "quarantine" / f"log={log}"
+    sorted_parts(bad.drop("log"), counts.quarantined, "raw", "file", "reason").parquet(str(path))
+    return bad.sparkSession.read.parquet(str(path)).count()
+
+
+def _window(job: Job, digest: DataFrame) -> tuple[datetime, datetime]:
+    found = published_window(digest)
+    since, until = job.window.since, job.window.until
+    if found is None:
+        if since is None or until is None:
+            raise InputError(
+                "no message can be used, so there is no window to take rates over",
+                path=job.publications,
+                remedy="mend the log, or name the window with --since and --until",
+            )
+        return since, until
+    return since or found[0], until or found[1]
+
+
+def _window_told(start: datetime, end: datetime) -> dict[str, Any]:
+    return {
+        "since": start.astimezone(UTC).isoformat(),
+        "until": end.astimezone(UTC).isoformat(),
+        "seconds": (end - start).total_seconds(),
+    }
+
+
+def _latest(state: DataFrame) -> datetime | None:
+    micros = state.agg(F.unix_micros(F.max("ts"))).collect()[0][0]
+    return None if micros is None else datetime.fromtimestamp(micros / 1e6, UTC)
+
+
+def _written_interest(interest: DataFrame, folder: Path, told: dict[str, Any]) -> DataFrame:
+    interest = write_parts(interest, folder / "interest", "receiver", "flow")
+    pairs, receivers, flows = interest.agg(
+        F.count(F.lit(1)), F.count_distinct("receiver"), F.count_distinct("flow")
+    ).collect()[0]
+    if pairs == 0:
+        raise InputError(
+            "nobody wants anything: there is nothing to plan",
+            remedy="look into the quarantine counts, or at the window",
+        )
+    told["interest"] = {"pairs": pairs, "receivers": receivers, "flows": flows}
+    return interest
+
+
+def _written_rates(rates: DataFrame, folder: Path) -> DataFrame:
+    """Rates as every reader takes them: unknown sizes are the mean, unknown peaks the rate."""
+    mean, sized, peaked = rates.agg(
+        F.avg("size"), F.min(F.coalesce("size", F.lit(1.0))), F.count("peak")
+    ).collect()[0]
+    columns = ["flow", "rate"]
+    if mean and sized > 0:
+        rates = rates.fillna({"size": float(f"{mean:.9g}")})
+        columns.append("size")
+    if peaked:
+        rates = rates.withColumn("peak", F.greatest(F.coalesce("peak", "rate"), F.col("rate")))
+        columns.append("peak")
+    return write_parts(rates.select(*columns), folder / "rates", "flow")

@@ -1,0 +1,205 @@
+"""Where a log is: files of one format, or a table that Spark knows by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from distributary.errors import InputError
+from distributary.pipeline.spark import spark_words
+
+__all__ = [
+    "Source",
+    "first_line",
+    "reading_faults",
+    "resolve_source",
+    "shown_path",
+    "sources_of",
+    "whole_story",
+]
+
+_UNREADABLE = (
+    "FAILED_READ_FILE",
+    "CANNOT_READ_FILE_FOOTER",
+    "Could not read footer",
+    "is not a Parquet file",
+    "ZipException",
+    "EOFException",
+    "Not in GZIP format",
+    "incorrect header check",
+    "unexpected end of file",
+    "UNABLE_TO_INFER_SCHEMA",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a log is: files of one format, or a table by name (then `files` is empty).
+
+    JSON lines that come from elsewhere are `lines`: value, position.
+    """
+
+    path: str
+    format: Literal["parquet", "csv", "json", "table"]
+    files: tuple[str, ...] = ()
+    lines: DataFrame | None = field(default=None, repr=False)
+
+
+def resolve_source(spark: SparkSession, source: str) -> Source:
+    """Find out what a path or name stands for."""
+    if source.startswith("table:"):
+        return _table(spark, source.removeprefix("table:"), forced=True)
+    files = _files(spark, source)
+    if files is None:
+        if re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*|(`[^`]+`\.?)+", source):
+            return _table(spark, source, forced=False)
+        raise InputError("no such file or folder", path=source, remedy="check the path")
+    if not files:
+        raise InputError("the folder holds no files", path=source, remedy="check the path")
+    found = sources_of(source, files)
+    if len(found) > 1:
+        raise InputError(
+            f"the folder mixes formats: {', '.join(sorted(str(one.format) for one in found))}",
+            path=source,
+            remedy="keep one format per folder",
+        )
+    return found[0]
+
+
+def sources_of(path: str, files: Sequence[str]) -> list[Source]:
+    """Files of a path as sources, one for each format among them."""
+    by_format: dict[Any, list[str]] = {}
+    for file in files:
+        found = _format(file)
+        if found is None:
+            raise InputError(
+                "is neither .parquet, .csv, .jsonl nor .json",
+                path=shown_path(file),
+                remedy="take it out, or name it by its format",
+            )
+        by_format.setdefault(found, []).append(file)
+    return [Source(path, found, tuple(own)) for found, own in by_format.items()]
+
+
+@contextmanager
+def reading_faults(path: str) -> Iterator[None]:
+    """Turn what Spark raises about a file that it cannot read into an `InputError` naming it."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        text = whole_story(error)
+        file = re.search(
+            r"(?:while reading file|Could not read footer for file:?|File) (\S+)", text
+        )
+        bad = any(sign in text for sign in _UNREADABLE)
+        if not bad:
+            raise
+        named = file[1].rstrip(".,") if file else path
+        raise InputError(
+            "is damaged or not a file of its format",
+            path=shown_path(named),
+            remedy="write it again, or take it out",
+        ) from error
+
+
+def first_line(spark: SparkSession, file: str) -> str | None:
+    """The first line of a text file that is not blank: the header of a CSV file."""
+    jvm: Any = spark.sparkContext._jvm
+    path, system = _hadoop(spark, file)
+    stream = system.open(path)
+    try:
+        factory = jvm.org.apache.hadoop.io.compress.CompressionCodecFactory(system.getConf())
+        codec = factory.getCodec(path)
+        if codec is not None:
+            stream = codec.createInputStream(stream)
+        reader = jvm.java.io.BufferedReader(jvm.java.io.InputStreamReader(stream, "UTF-8"))
+        line = reader.readLine()
+        while line is not None and not line.strip("\ufeff \t"):
+            line = reader.readLine()
+    except Py4JError as error:
+        raise InputError(
+            "is damaged or not a file of its format",
+            path=shown_path(file),
+            remedy="write it again, or take it out",
+        ) from error
+    finally:
+        stream.close()
+    return None if line is None else str(line).removeprefix("\ufeff").rstrip("\r")
+
+
+def shown_path(file: str) -> str:
+    """A file's address as people write it."""
+    return re.sub(r"^file:/*", "/", file)
+
+
+def whole_story(error: BaseException) -> str:
+    """What an error of Spark says, and what each of its causes says."""
+    cause: Any = getattr(error, "java_exception", None)
+    texts = [str(error)]
+    for _ in range(10):
+        if cause is None:
+            break
+        texts.append(str(cause.toString()))
+        cause = cause.getCause()
+    return "\n".join(texts)
+
+
+def _table(spark: SparkSession, name: str, *, forced: bool) -> Source:
+    try:
+        spark.table(name)
+    except AnalysisException as error:
+        what = "no such table" if forced else "no such file, folder or table"
+        raise InputError(what, path=name, remedy="check the name") from error
+    return Source(name, "table")
+
+
+def _format(file: str) -> Literal["parquet", "csv", "json"] | None:
+    name = file.lower().removesuffix(".gz")
+    if name.endswith(".parquet") and not file.lower().endswith(".gz"):
+        return "parquet"
+    if name.endswith(".csv"):
+        return "csv"
+    return "json" if name.endswith((".jsonl", ".json")) else None
+
+
+def _hadoop(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    jvm: Any = spark.sparkContext._jvm
+    hadoop_path = jvm.org.apache.hadoop.fs.Path(path)
+    return hadoop_path, hadoop_path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+
+
+def _files(spark: SparkSession, path: str) -> list[str] | None:
+    """All files at a path, in a folder or of a pattern, sorted; None if there is nothing."""
+    if not path or (
+        ":" in path.split("/")[0] and "://" not in path and not path.startswith("file:")
+    ):
+        return None
+    try:
+        hadoop_path, system = _hadoop(spark, path)
+        matched = [hadoop_path] if system.exists(hadoop_path) else None
+        if matched is None:
+            found = system.globStatus(hadoop_path)
+            matched = [one.getPath() for one in found or ()]
+            if not matched:
+                return None
+        files = []
+        for one in matched:
+            listing = system.listFiles(one, True)
+            root = one.toString().rstrip("/")
+            while listing.hasNext():
+                file = listing.next().getPath().toString()
+                inner = file.removeprefix(root).strip("/")
+                if not any(part.startswith((".", "_")) for part in inner.split("/")):
+                    files.append(file)
+    except Py4JError as error:
+        raise InputError(
+            f"cannot be read: {spark_words(error)}", path=path, remedy="check the path"
+        ) from error
+    return sorted(set(files))
