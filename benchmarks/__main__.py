@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import pipeline, planner, quality, speed
+from benchmarks import pipeline, planner, quality, real_logs, speed
 from benchmarks.measure import update_page
 
 SECTIONS = {
@@ -14,6 +14,7 @@ SECTIONS = {
     "algorithms": speed.algorithms,
     **planner.SECTIONS,
     **pipeline.SECTIONS,
+    **real_logs.SECTIONS,
 }
 
 
