@@ -97,6 +97,14 @@ def test_a_block_too_small_for_the_groups_is_told_in_one_line(cli: CommandLine, 
     assert not (cli.folder / "out").exists()
 
 
+@pytest.mark.usefixtures("plan")
+def test_the_plan_alone_is_enough(cli: CommandLine) -> None:
+    assert cli(*EXPORT, "csv").status == 0
+    ran = cli("export", "plan", "--out", "alone", "--format", "csv")
+    assert (ran.status, ran.err) == (0, "")
+    assert contents(cli.folder / "alone") == contents(cli.folder / "out")
+
+
 def test_a_plan_that_misses_somebody_is_not_exported(cli: CommandLine, plan: Path) -> None:
     path = plan / "subscriptions.csv"
     path.write_text("".join(x for x in path.read_text().splitlines(True) if "ann" not in x))

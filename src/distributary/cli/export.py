@@ -10,7 +10,7 @@ import typer
 
 from distributary import __version__
 from distributary.cli.console import notes, print_json, results
-from distributary.cli.options import InterestFile, Json
+from distributary.cli.options import TABLE, Json
 from distributary.errors import PlanError
 from distributary.export import DEFAULT_BASE, DEFAULT_PORT, FORMATS, Network, export_files
 from distributary.export.formats import MANY_MAPPINGS
@@ -25,12 +25,15 @@ MANIFEST = "export.json"
 
 def export(
     plan: Annotated[Path, typer.Argument(help="A plan folder.")],
-    interest: InterestFile,
     format_name: Annotated[
         Literal["csv", "cyclonedds", "nats", "aeron"],
         typer.Option("--format", help="What it is for."),
     ],
     out: Annotated[Path, typer.Option(help="The folder to write, or an export to replace.")],
+    interest: Annotated[
+        Path | None,
+        typer.Option("--interest", help=f"Check first that the plan serves it. {TABLE}."),
+    ] = None,
     base: Annotated[
         str | None,
         typer.Option(help=f"The first multicast address, IPv4 or IPv6; {DEFAULT_BASE} without it."),
@@ -54,12 +57,12 @@ def export(
 ) -> None:
     """Turn a plan into configuration: tables, Cyclone DDS, NATS or Aeron.
 
-    Fails (exit 1) if the plan is not valid, and writes nothing then.
+    With --interest, fails (exit 1) if the plan does not serve it, and writes nothing then.
     """
     network = _network(format_name, base, port, pairs, interface)
-    wanted = read_interest(interest).value
+    wanted = None if interest is None else read_interest(interest).value
     stored = read_plan(plan, wanted)
-    problems = plan_problems(stored.plan, wanted)
+    problems = () if wanted is None else plan_problems(stored.plan, wanted)
     if problems:
         raise PlanError(problems, path=str(plan))
     files = export_files(stored.plan, format_name, network)
@@ -122,9 +125,10 @@ def _write(files: dict[str, bytes], manifest: dict[str, Any], out: Path) -> None
         (new / MANIFEST).write_bytes((json.dumps(manifest, indent=2) + "\n").encode())
 
 
-def _tell_doubts(stored: StoredPlan, interest: Interest, format_name: str) -> None:
+def _tell_doubts(stored: StoredPlan, interest: Interest | None, format_name: str) -> None:
     inputs = stored.metadata.get("inputs")
-    if not isinstance(inputs, dict) or inputs.get("interest") != fingerprint(interest):
+    made_from = inputs.get("interest") if isinstance(inputs, dict) else None
+    if interest is not None and made_from != fingerprint(interest):
         notes.print("the plan was made from another interest than this, which it serves too")
     if stored.plan.unicast_flows:
         notes.print(

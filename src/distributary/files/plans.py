@@ -72,8 +72,8 @@ def write_plan(
         (new / MANIFEST).write_text(manifest + "\n", encoding="utf-8", newline="\n")
 
 
-def read_plan(folder: str | os.PathLike[str], interest: Interest) -> StoredPlan:
-    """Read a plan folder, its names aligned to the interest.
+def read_plan(folder: str | os.PathLike[str], interest: Interest | None = None) -> StoredPlan:
+    """Read a plan folder, its names aligned to the interest, or else those in its tables.
 
     A plan that serves somebody badly is read all the same: `plan_problems` tells what is wrong.
     """
@@ -89,12 +89,20 @@ def read_plan(folder: str | os.PathLike[str], interest: Interest) -> StoredPlan:
     for table in (placements, subscriptions):
         _check_sessions_known(table, n_sessions, sessions)
     _check_groups_agree(subscriptions, session_group)
-    placement = _pairs(placements, "flow", interest.flows, n_sessions)
-    subscription = _pairs(subscriptions, "receiver", interest.receivers, n_sessions)
-    unicast = _read_unicast(folder, interest)
+    alone = _unicast_table(folder)
+    if interest is None:
+        receivers, flows = (
+            _named(subscriptions, alone, "receiver"),
+            _named(placements, alone, "flow"),
+        )
+    else:
+        receivers, flows = interest.receivers, interest.flows
+    placement = _pairs(placements, "flow", flows, n_sessions)
+    subscription = _pairs(subscriptions, "receiver", receivers, n_sessions)
+    unicast = _unicast_pairs(alone, receivers, flows)
     plan = Plan(
-        receivers=interest.receivers,
-        flows=interest.flows,
+        receivers=receivers,
+        flows=flows,
         placement_flow=placement[0],
         placement_session=placement[1],
         session_group=session_group,
@@ -217,17 +225,27 @@ def _find_table(folder: Path, name: str) -> Path:
     return found[0]
 
 
-def _read_unicast(folder: Path, interest: Interest) -> tuple[IndexArray, IndexArray]:
-    """(receiver, flow) of each row of the table, if there is one, ascending, without repeats."""
+def _unicast_table(folder: Path) -> Table | None:
     if not any(os.path.lexists(folder / f"unicast{ext}") for ext in EXTENSIONS):
+        return None
+    return read_table(_find_table(folder, "unicast"), UNICAST, may_be_empty=True)
+
+
+def _named(table: Table, alone: Table | None, column: str) -> tuple[str, ...]:
+    """All names that a column has, in the table and in that of unicast flows."""
+    more = () if alone is None else alone.names(column)[0]
+    return tuple(sorted({*table.names(column)[0], *more}))
+
+
+def _unicast_pairs(
+    table: Table | None, receivers: tuple[str, ...], flows: tuple[str, ...]
+) -> tuple[IndexArray, IndexArray]:
+    """(receiver, flow) of each row of the table, if there is one, ascending, without repeats."""
+    if table is None:
         return np.empty(0, np.int32), np.empty(0, np.int32)
-    table = read_table(_find_table(folder, "unicast"), UNICAST, may_be_empty=True)
-    receiver = _aligned(table, "receiver", interest.receivers)
-    keys = distinct(receiver * len(interest.flows) + _aligned(table, "flow", interest.flows))
-    return (
-        (keys // len(interest.flows)).astype(np.int32),
-        (keys % len(interest.flows)).astype(np.int32),
-    )
+    receiver = _aligned(table, "receiver", receivers)
+    keys = distinct(receiver * len(flows) + _aligned(table, "flow", flows))
+    return (keys // len(flows)).astype(np.int32), (keys % len(flows)).astype(np.int32)
 
 
 def _session_groups(sessions: Table) -> IndexArray:
