@@ -18,8 +18,8 @@ SOURCE = Path(distributary.__file__).parent
 LAYERS = (
     ("model",),
     ("cost", "matching"),
-    ("planning",),
-    ("files", "workloads"),
+    ("planning", "protocol"),
+    ("files", "simulation", "workloads"),
     ("pipeline",),
     ("export", "papers", "report"),
     ("cli",),

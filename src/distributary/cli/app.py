@@ -14,7 +14,9 @@ from distributary.cli import (
     demo,
     evaluate,
     export,
+    filter,
     generate,
+    match,
     paper,
     pipeline,
     plan,
@@ -44,6 +46,8 @@ app.command("report")(report.report)
 app.command("sweep")(sweep.sweep)
 app.command("export")(export.export)
 app.add_typer(pipeline.app, name="pipeline")
+app.command("match")(match.match)
+app.add_typer(filter.app, name="filter")
 app.add_typer(paper.app, name="paper")
 
 

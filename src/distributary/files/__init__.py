@@ -1,6 +1,13 @@
 """Readers and writers of the tables and of plan folders."""
 
 from distributary.files.constraints import read_flow_sets, read_pins, read_receiver_caps
+from distributary.files.content import (
+    FilterTable,
+    Refused,
+    read_events,
+    read_filter_texts,
+    read_filters,
+)
 from distributary.files.demand import (
     Intake,
     ReadDemand,
@@ -19,15 +26,21 @@ from distributary.files.documents import (
 from distributary.files.fingerprints import fingerprint
 from distributary.files.plans import StoredPlan, read_plan, read_previous, write_plan
 from distributary.files.replacing import replaced_file, replaced_folder
+from distributary.files.tables import write_table
 
 __all__ = [
+    "FilterTable",
     "Intake",
     "ReadDemand",
+    "Refused",
     "StoredPlan",
     "evaluation_document",
     "fingerprint",
     "plan_document",
     "read_demand",
+    "read_events",
+    "read_filter_texts",
+    "read_filters",
     "read_flow_sets",
     "read_interest",
     "read_labels",
@@ -42,4 +55,5 @@ __all__ = [
     "write_interest",
     "write_plan",
     "write_rates",
+    "write_table",
 ]

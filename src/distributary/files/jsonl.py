@@ -61,6 +61,23 @@ def write_jsonl(table: Any, file: BinaryIO) -> None:
         file.write(lines.buffers()[2])
 
 
+def read_any_jsonl(path: Path) -> Any:
+    """Read a file with whatever keys its objects have, their types inferred."""
+    data = path.read_bytes()
+    try:
+        if _is_plain(data):
+            return pyarrow.json.read_json(
+                pa.BufferReader(data),
+                read_options=pyarrow.json.ReadOptions(block_size=BLOCK_BYTES),
+            )
+        return pa.Table.from_pylist([_record(line) for line in data.split(b"\n") if line.strip()])
+    except (pa.ArrowException, ValueError, RecursionError) as error:
+        _find_fault(path, data, ())
+        raise input_fault(
+            path, f"cannot be read as a table: {brief(error)}", remedy="give each key one type"
+        ) from None
+
+
 class _JsonColumn:
     """A column whose values can be had as JSON text; each name is escaped once."""
 
@@ -68,6 +85,8 @@ class _JsonColumn:
         self.name = name
         self.values = values
         self.names = None
+        if pa.types.is_string(values.type):
+            values = values.dictionary_encode()
         if pa.types.is_dictionary(values.type):
             names = values.dictionary.to_pylist()
             self.names = pa.array([json.dumps(n, ensure_ascii=False) for n in names], pa.string())

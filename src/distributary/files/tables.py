@@ -119,6 +119,19 @@ def read_table(
     )
 
 
+def part_formats(path: Path) -> list[tuple[Path, str]]:
+    """The files of a table, each with the name of its format."""
+    found = []
+    for part in _part_paths(path):
+        _check_readable(part)
+        kind = _format_of(part)
+        if kind is None:
+            reason, remedy = _unknown_extension(part)
+            raise input_fault(part, reason, value=part.suffix, remedy=remedy)
+        found.append((part, next(name for name, each in FORMATS.items() if each is kind)))
+    return found
+
+
 def write_table(table: Any, path: str | os.PathLike[str]) -> None:
     """Write a file whole or not at all, in the format its extension tells."""
     kind = _format_of(Path(path))

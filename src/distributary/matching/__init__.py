@@ -1,5 +1,21 @@
 """Filters and events: who gets this event, and along which links."""
 
+from distributary.matching.axes import event_schema, event_table
+from distributary.matching.inference import inferred_schema
+from distributary.matching.links import LinkMatcher
+from distributary.matching.matcher import Folding, Matcher
 from distributary.matching.sql import parse_filter, print_filter
+from distributary.matching.tree import SearchTree, TreeOptions
 
-__all__ = ["parse_filter", "print_filter"]
+__all__ = [
+    "Folding",
+    "LinkMatcher",
+    "Matcher",
+    "SearchTree",
+    "TreeOptions",
+    "event_schema",
+    "event_table",
+    "inferred_schema",
+    "parse_filter",
+    "print_filter",
+]

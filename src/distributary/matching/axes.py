@@ -1,4 +1,4 @@
-"""Events and tests as small whole numbers: each attribute's axis, cut where some filter's test ends.
+"""Events and tests as small whole numbers: each attribute's axis, cut where a filter's test ends.
 
 Between two neighbouring cuts no filter tells one value from another, so an event is, to these
 filters, one *code* for each attribute: 0 for a missing value, from 1 on the interval that its value
@@ -19,12 +19,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from distributary.errors import InputError
-from distributary.model import Attribute, Box, Key, Kind, Schema, Values
+from distributary.model import Attribute, Box, IntArray, Key, Kind, Schema, Values
 
 __all__ = ["Axes", "CodeArray", "event_schema", "event_table"]
 
 CodeArray = NDArray[np.int32]
 CodeRange = tuple[int, int]
+Cuts = NDArray[np.int64] | list[str]
 
 _MAGNITUDE = np.int64(0x7FFF_FFFF_FFFF_FFFF)
 _NOT_A_NUMBER = np.int64(0x7FF0_0000_0000_0001)
@@ -35,7 +36,7 @@ class Axes:
     """The cuts of every attribute, in order: int64 keys, or str for text."""
 
     schema: Schema
-    cuts: tuple[NDArray[np.int64] | list[str], ...]
+    cuts: tuple[Cuts, ...]
 
     @classmethod
     def of(cls, boxes: Iterable[Box], schema: Schema) -> Self:
@@ -44,6 +45,11 @@ class Axes:
         for box in boxes:
             for at, values in box.tests:
                 tests[at].add(values)
+        return cls.of_tests(tests, schema)
+
+    @classmethod
+    def of_tests(cls, tests: Sequence[Iterable[Values]], schema: Schema) -> Self:
+        """The same, from the tests of each attribute."""
         return cls(
             schema,
             tuple(
@@ -68,6 +74,26 @@ class Axes:
             else:
                 found.append((first, last))
         return tuple(found)
+
+    def all_ranges(self, at: int, tests: Sequence[Values]) -> tuple[CodeArray, CodeArray, IntArray]:
+        """`ranges` of many tests at once: low and high ends, and how many ranges each test has.
+
+        A missing value and what lies beside it stay two ranges that touch.
+        """
+        cuts, kind = self.cuts[at], self.schema.attributes[at].kind
+        places: dict[Key | None, int] = {cut: 2 + k for k, cut in enumerate(list(cuts))}
+        first, last = {**places, kind.least: 1}, {**places, kind.end: len(cuts) + 2}
+        lows: list[int] = []
+        highs: list[int] = []
+        for values in tests:
+            if values.null:
+                lows.append(0)
+                highs.append(1)
+            for low, high in values.ranges:
+                lows.append(first[low])
+                highs.append(last[high])
+        sizes = np.array([len(values.ranges) + values.null for values in tests], np.int64)
+        return np.array(lows, np.int32), np.array(highs, np.int32), sizes
 
     def code(self, keys: Sequence[Key | None]) -> CodeArray:
         """The codes of one event, given as the schema's `keys` of it."""
@@ -106,11 +132,11 @@ def event_table(events: pa.Table, schema: Schema, *, path: str | None = None) ->
     columns = []
     for attribute in schema.attributes:
         target = _ARROW[attribute.kind]
-        at = places.get(attribute.name.lower())
-        if at is None:
+        place = places.get(attribute.name.lower())
+        if place is None:
             columns.append(pa.nulls(events.num_rows, target))
             continue
-        column = events.column(at)
+        column = events.column(place)
         if column.type != target:
             if not pa.types.is_null(column.type) and _kind(column.type) is not attribute.kind:
                 raise InputError(
@@ -183,14 +209,14 @@ def _check_domain(column: pa.ChunkedArray, attribute: Attribute, path: str | Non
         )
 
 
-def _cuts(tests: Iterable[Values], kind: Kind) -> NDArray[np.int64] | list[str]:
-    ends = {end for values in tests for found in values.ranges for end in found}
+def _cuts(tests: Iterable[Values], kind: Kind) -> Cuts:
+    ends: set[Key] = {end for values in tests for found in values.ranges for end in found}
     inner = sorted(ends - {kind.least, kind.end})
     return inner if kind is Kind.TEXT else np.array(inner, np.int64)
 
 
-def _column_codes(column: pa.Array, kind: Kind, cuts: NDArray[np.int64] | list[str]) -> CodeArray:
-    if kind is Kind.TEXT:
+def _column_codes(column: pa.Array, kind: Kind, cuts: Cuts) -> CodeArray:
+    if isinstance(cuts, list):
         return _text_codes(column, cuts)
     present = pc.is_valid(column).to_numpy(zero_copy_only=False)
     if kind is Kind.FLOAT:
@@ -208,7 +234,8 @@ def _text_codes(column: pa.Array, cuts: Sequence[str]) -> CodeArray:
     encoded = column.dictionary_encode()
     found = np.array([1 + bisect_right(cuts, text) for text in encoded.dictionary.to_pylist()])
     places = pc.fill_null(encoded.indices, len(found)).to_numpy(zero_copy_only=False)
-    return np.append(found, 0).astype(np.int32)[places]
+    codes: CodeArray = np.append(found, 0).astype(np.int32)[places]
+    return codes
 
 
 def _float_keys(values: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -24,7 +24,15 @@ from distributary.model import Attribute, Box, Filter, Key, Kind, Schema, Values
 from distributary.model.event import after, key_of, value_of
 from distributary.model.values import Range
 
-__all__ = ["MOST_ALTERNATIVES", "is_moment", "parse_filter", "parsed", "print_filter", "shown"]
+__all__ = [
+    "MOST_ALTERNATIVES",
+    "constant_of",
+    "is_moment",
+    "parse_filter",
+    "parsed",
+    "print_filter",
+    "shown",
+]
 
 MOST_CHARACTERS = 100_000
 MOST_ALTERNATIVES = 1_000
@@ -66,6 +74,8 @@ def parsed(text: str) -> exp.Expr:
         return parse_one(_QUOTED.sub(_escaped, text), dialect="spark")
     except ParseError as error:
         told = error.errors[0]["description"] if error.errors else str(error)
+        if "Required keyword" in told:  # told in terms of the parser's own classes
+            told = "an operand is missing"
         raise InputError(f"does not parse: {_line(told)}", value=text) from None
     except SqlglotError as error:
         raise InputError(f"does not parse: {_line(str(error))}", value=text) from None
@@ -216,7 +226,7 @@ def _compared(
 
 def _around(node: exp.Expr, attribute: Attribute, whole: exp.Expr) -> tuple[Key, Key]:
     """Where a constant lies on an axis: [low, high) holds its key, or nothing between two keys."""
-    constant: object = _constant(node)
+    constant: object = constant_of(node)
     kind = attribute.kind
     if kind is Kind.INTEGER and isinstance(constant, Decimal):
         return math.ceil(constant), math.floor(constant) + 1
@@ -276,7 +286,8 @@ def _attribute(node: exp.Expr, schema: Schema) -> tuple[int, Attribute]:
     return at, schema.attributes[at]
 
 
-def _constant(node: exp.Expr) -> str | bool | datetime | Decimal:
+def constant_of(node: exp.Expr) -> str | bool | datetime | Decimal:
+    """The value that a part stands for; an `InputError` if it is no constant."""
     node = _bare(node)
     match node:
         case exp.Literal() if node.is_string:

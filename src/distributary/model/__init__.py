@@ -7,6 +7,7 @@ from distributary.model.filter import Box, Filter, covers, equivalent, intersect
 from distributary.model.interest import FloatArray, IndexArray, IntArray, Interest, distinct
 from distributary.model.plan import Plan, Previous, plan_problems
 from distributary.model.rates import Rates
+from distributary.model.topology import LinkTable, Topology, Tree, VirtualLink
 from distributary.model.values import Values
 
 __all__ = [
@@ -21,12 +22,16 @@ __all__ = [
     "Interest",
     "Key",
     "Kind",
+    "LinkTable",
     "Plan",
     "Previous",
     "Rates",
     "Schema",
+    "Topology",
+    "Tree",
     "Value",
     "Values",
+    "VirtualLink",
     "broken_constraints",
     "covers",
     "distinct",

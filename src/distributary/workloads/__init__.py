@@ -1,14 +1,28 @@
 """Generators of who-wants-what: each paper's own, and a day of logs around any of them."""
 
+from distributary.workloads.broker_trees import CLIENT_DELAY, broker_trees, region_of
+from distributary.workloads.content import Content, ContentWorld, content_world, poisson_times
 from distributary.workloads.day import Day, publication_log, spoiled, subscription_log
+from distributary.workloads.quotes import QUOTE_SCHEMA, Quotes, quote_events, quote_filters
 from distributary.workloads.trading_floor import TradingFloor, trading_floor
 from distributary.workloads.two_class import TwoClass, two_class
 
 __all__ = [
+    "CLIENT_DELAY",
+    "QUOTE_SCHEMA",
+    "Content",
+    "ContentWorld",
     "Day",
+    "Quotes",
     "TradingFloor",
     "TwoClass",
+    "broker_trees",
+    "content_world",
+    "poisson_times",
     "publication_log",
+    "quote_events",
+    "quote_filters",
+    "region_of",
     "spoiled",
     "subscription_log",
     "trading_floor",

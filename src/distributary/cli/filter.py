@@ -1,0 +1,113 @@
+"""`distributary filter check`: what a filter means, and how it stands to others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from distributary.cli.console import notes, print_json, results
+from distributary.cli.options import TABLE, Json
+from distributary.errors import InputError
+from distributary.files import read_events, read_filter_texts, read_filters
+from distributary.matching import event_schema, inferred_schema, parse_filter, print_filter
+from distributary.model import Filter, Schema, covers, equivalent, intersects
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Look into filters.", no_args_is_help=True)
+MOST_SHOWN = 20
+
+
+@app.callback()
+def _group() -> None:
+    """Look into filters."""
+
+
+@app.command()
+def check(
+    text: Annotated[str, typer.Argument(help="A SQL condition, such as \"symbol = 'IBM'\".")],
+    against: Annotated[
+        Path | None, typer.Option("--against", help=f"Others: receiver, filter. {TABLE}.")
+    ] = None,
+    events: Annotated[
+        Path | None,
+        typer.Option("--events", help="Take the attributes' types from this table of events."),
+    ] = None,
+    as_document: Json = False,
+) -> None:
+    """Explain a filter: its normal form, and which others it covers, equals, meets or is within.
+
+    Without --events the types of attributes are what the constants beside them say.
+    """
+    texts = () if against is None else read_filter_texts(against)
+    schema = _schema(text, texts, events)
+    found = _parsed(text, schema)
+    told: dict[str, Any] = {
+        "filter": text,
+        "normal_form": print_filter(found),
+        "alternatives": len(found.boxes),
+        "attributes": _attributes(found),
+    }
+    if against is not None:
+        told |= _compared(found, against, schema)
+    if as_document:
+        print_json(told)
+    else:
+        _show(told)
+
+
+def _parsed(text: str, schema: Schema) -> Filter:
+    try:
+        return parse_filter(text, schema)
+    except InputError as error:
+        raise InputError(
+            f"the filter cannot be used: {error.reason}", value=text, remedy="mend that part"
+        ) from None
+
+
+def _schema(text: str, others: tuple[str, ...], events: Path | None) -> Schema:
+    if events is not None:
+        return event_schema(read_events(events).schema)
+    return inferred_schema((text, *others))
+
+
+def _attributes(found: Filter) -> dict[str, str]:
+    used = sorted({at for box in found.boxes for at, _ in box.tests})
+    return {
+        attribute.name: attribute.kind.value
+        for attribute in (found.schema.attributes[at] for at in used)
+    }
+
+
+def _compared(found: Filter, against: Path, schema: Schema) -> dict[str, Any]:
+    """Row numbers, from 0, of the others by how they stand to this one; equal ones only as such."""
+    others = read_filters(against, schema)
+    told: dict[str, Any] = {"equals": [], "covers": [], "covered_by": [], "meets": [], "apart": []}
+    for row, other in zip(others.rows, others.filters, strict=True):
+        if equivalent(found, other):
+            relation = "equals"
+        elif covers(found, other):
+            relation = "covers"
+        elif covers(other, found):
+            relation = "covered_by"
+        else:
+            relation = "meets" if intersects(found, other) else "apart"
+        told[relation].append(row)
+    return {**told, "refused": [each.row for each in others.refused]}
+
+
+def _show(told: dict[str, Any]) -> None:
+    results.print(told["normal_form"], markup=False)
+    if told["alternatives"] != 1:
+        results.print(f"{told['alternatives']} alternatives")
+    for name, kind in told["attributes"].items():
+        notes.print(f"{name} is {kind}", markup=False)
+    words = {"covered_by": "is covered by", "meets": "meets, without covering,"}
+    for relation in ("equals", "covers", "covered_by", "meets", "apart", "refused"):
+        rows = told.get(relation)
+        if rows:
+            more = ", …" if len(rows) > MOST_SHOWN else ""
+            listed = ", ".join(map(str, rows[:MOST_SHOWN])) + more
+            results.print(f"{words.get(relation, relation)} {len(rows):,} (rows {listed})")

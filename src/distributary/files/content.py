@@ -1,0 +1,114 @@
+"""The tables that matching reads: events with any columns, and filters on them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from distributary.errors import InputError
+from distributary.files.columns import Column, Kind
+from distributary.files.faults import arrow_faults, input_fault, unreadable
+from distributary.files.jsonl import read_any_jsonl
+from distributary.files.tables import Table, part_formats, read_table
+from distributary.matching import parse_filter
+from distributary.model import Filter, Schema
+
+__all__ = ["FilterTable", "Refused", "read_events", "read_filter_texts", "read_filters"]
+
+FILTERS = (Column("receiver", Kind.TEXT), Column("filter", Kind.TEXT))
+_BROKEN = ("cannot be read as a table of events", "write it again")
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A filter that cannot be used: its row, from 0, its text, and why."""
+
+    row: int
+    receiver: str
+    text: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FilterTable:
+    """Filters and their receivers; `rows` are the numbers, from 0, of the rows that can be used."""
+
+    table: Table
+    rows: tuple[int, ...]
+    receivers: tuple[str, ...]
+    filters: tuple[Filter, ...]
+    refused: tuple[Refused, ...]
+
+    def fault(self) -> InputError:
+        """The first refusal as an error that names file and row."""
+        first, more = self.refused[0], len(self.refused) - 1
+        told = f" (and {more:,} more rows)" if more else ""
+        remedy = "mend the filter, or put such rows aside with --quarantine FILE"
+        return self.table.fault(
+            first.row,
+            f"the filter cannot be used: {first.reason}{told}",
+            value=first.text,
+            remedy=remedy,
+        )
+
+
+def read_filters(path: str | os.PathLike[str], schema: Schema) -> FilterTable:
+    """Read (receiver, filter) rows; a text that many rows have is parsed once."""
+    table = read_table(path, FILTERS)
+    texts, codes = table.names("filter")
+    names, owners = table.names("receiver")
+    parsed: list[Filter | str] = []
+    for text in texts:
+        try:
+            parsed.append(parse_filter(text, schema))
+        except InputError as error:
+            parsed.append(error.reason)
+    rows, receivers, filters, refused = [], [], [], []
+    for row, (code, owner) in enumerate(zip(codes.tolist(), owners.tolist(), strict=True)):
+        found = parsed[code]
+        if isinstance(found, str):
+            refused.append(Refused(row, names[owner], texts[code], found))
+        else:
+            rows.append(row)
+            receivers.append(names[owner])
+            filters.append(found)
+    return FilterTable(table, tuple(rows), tuple(receivers), tuple(filters), tuple(refused))
+
+
+def read_filter_texts(path: str | os.PathLike[str]) -> tuple[str, ...]:
+    """The distinct texts of a table of filters."""
+    return read_table(path, FILTERS).names("filter")[0]
+
+
+def read_events(path: str | os.PathLike[str]) -> pa.Table:
+    """Read a file, or a folder of part files, with whatever columns it has.
+
+    Parquet has its own types; those of CSV and JSON lines are inferred, and an empty cell of CSV is
+    a missing value.
+    """
+    parts = [_read_part(part, format_) for part, format_ in part_formats(Path(path))]
+    with arrow_faults(path, "its parts cannot be put together", "give each column one type"):
+        return pa.concat_tables(parts, promote_options="permissive")
+
+
+def _read_part(path: Path, format_: str) -> Any:
+    try:
+        if path.stat().st_size == 0:
+            raise input_fault(path, "holds no rows: the file is empty", remedy="write it again")
+        with arrow_faults(path, *_BROKEN):
+            if format_ == "parquet":
+                return pq.read_table(path, partitioning=None)
+            if format_ == "csv":
+                blank = pyarrow.csv.ConvertOptions(
+                    strings_can_be_null=True, null_values=[""], quoted_strings_can_be_null=False
+                )
+                return pyarrow.csv.read_csv(path, convert_options=blank)
+            return read_any_jsonl(path)
+    except OSError as error:
+        raise unreadable(path, error) from error

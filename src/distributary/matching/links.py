@@ -1,0 +1,184 @@
+"""Link matching: along which of its links does a broker have to send this event?
+
+Just enough of the search tree is searched to decide each link, and nothing to name the receivers
+(Banavar et al., "The Link-Matching Algorithm"). The paper takes a tree that is prepared once for a
+steady set of subscriptions. Here they come and go: those that came last are tried one by one, the
+others are in trees each of which is larger than the next, and the trees become one now and then.
+
+Finding all boxes and then their links would be another way. With filters dealt to 40 links it took
+3.3 times as long on 10 attributes of 3 values and 10,000 filters, 0.6 times as long on 20 of 10,
+there 1.5 times with 100,000 filters and 800 times with a million; where filters are so narrow that
+none of a million matches, a quarter. There is one way here, so that steps never depend on a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from distributary.matching.axes import Axes
+from distributary.matching.tree import DEFAULT_OPTIONS, SearchTree, TreeOptions
+from distributary.matching.trits import Annotation, Words, as_mask, as_words
+from distributary.model import Box, Filter, Key, Schema
+
+__all__ = ["LinkMatcher"]
+
+# Trying so many filters one by one takes about as long as coding and searching for one more tree.
+MOST_RECENT = 32
+# A tree is folded into a new one that has at least this share of its filters.
+FOLDED_SHARE = 0.5
+
+
+class LinkMatcher:
+    """The links that need an event, of filters that somebody behind them wants.
+
+    `steps` is the number of nodes that all searches so far visited; filters that are tried one by
+    one are not among them until `fold` or enough others have put them into a tree.
+    """
+
+    def __init__(
+        self, schema: Schema, n_links: int, *, options: TreeOptions = DEFAULT_OPTIONS
+    ) -> None:
+        if n_links < 0:
+            raise ValueError(f"{n_links} links: there cannot be fewer than none")
+        self.schema = schema
+        self.n_links = n_links
+        self.options = options
+        self.steps = 0
+        self._added = 0
+        self._recent: dict[int, tuple[Filter, int]] = {}
+        self._parts: list[_Part] = []
+        self._part_of: dict[int, _Part] = {}
+
+    def __len__(self) -> int:
+        """How many filters there are."""
+        return len(self._recent) + len(self._part_of)
+
+    def add(self, filter: Filter, link: int) -> int:
+        """Somebody behind the link wants what matches; the handle is for `remove`."""
+        if not 0 <= link < self.n_links:
+            raise ValueError(f"link {link} is not one of {self.n_links}")
+        if filter.schema != self.schema:
+            raise ValueError("the filter is for events of another schema")
+        handle = self._added
+        self._added += 1
+        self._recent[handle] = (filter, link)
+        if len(self._recent) >= MOST_RECENT:
+            self._fold_recent()
+        return handle
+
+    def remove(self, handle: int) -> None:
+        """Nobody wants that any more; `KeyError` if there is no such handle."""
+        if self._recent.pop(handle, None) is not None:
+            return
+        part = self._part_of.pop(handle)
+        part.remove(handle)
+        if not part.filters:
+            self._parts.remove(part)
+        elif 2 * len(part.filters) < part.compiled:
+            self._parts.remove(part)
+            self._insert(part.filters)
+
+    def links(self, keys: Sequence[Key | None], mask: int) -> int:
+        """The links that need an event, given as the schema's `keys` of it.
+
+        Bit `l` of `mask` is set where it is open whether link `l` needs it; no other is looked at.
+        """
+        self._check(mask)
+        found = 0
+        for filter, link in self._recent.values():
+            if (mask & ~found) >> link & 1 and filter.matches(keys):
+                found |= 1 << link
+        for part in self._parts:
+            if not mask & ~found:
+                break
+            codes = part.axes.code(keys)[np.newaxis]
+            masks = as_words(mask & ~found, self.n_links)[np.newaxis]
+            more, steps = part.annotation.search(codes, masks)
+            found |= as_mask(more[0])
+            self.steps += int(steps[0])
+        return found
+
+    def links_table(self, events: pa.Table, mask: int) -> Words:
+        """The links that need each event of a table, as `event_table` makes it.
+
+        One row for each event, of as many words as the links fill: bit `l % 64` of word `l // 64`.
+        """
+        self._check(mask)
+        self._fold_recent()
+        given = np.tile(as_words(mask, self.n_links), (events.num_rows, 1))
+        found = np.zeros_like(given)
+        for part in self._parts:
+            more, steps = part.annotation.search(part.axes.codes(events), given & ~found)
+            found |= more
+            self.steps += int(steps.sum())
+        return found
+
+    def fold(self) -> None:
+        """Put everything into one tree."""
+        if self._recent or len(self._parts) > 1:
+            filters = dict(self._recent)
+            for part in self._parts:
+                filters |= part.filters
+            self._recent, self._parts = {}, []
+            self._insert(filters)
+
+    def _check(self, mask: int) -> None:
+        if mask < 0 or mask >> self.n_links:
+            raise ValueError(f"the mask {mask:#x} has more than {self.n_links} links")
+
+    def _fold_recent(self) -> None:
+        recent, self._recent = self._recent, {}
+        if recent:
+            self._insert(recent)
+
+    def _insert(self, filters: dict[int, tuple[Filter, int]]) -> None:
+        """A new tree, which takes in those that are not much larger: each filter moves seldom."""
+        for part in reversed(self._parts):
+            if FOLDED_SHARE * len(part.filters) <= len(filters):
+                filters = part.filters | filters
+                self._parts.remove(part)
+        if not filters:
+            return
+        new = _Part.of(filters, self.schema, self.n_links, self.options)
+        self._parts.append(new)
+        self._parts.sort(key=lambda part: -part.compiled)
+        self._part_of |= dict.fromkeys(filters, new)
+
+
+@dataclass(slots=True, eq=False)
+class _Part:
+    """Some filters, compiled together."""
+
+    filters: dict[int, tuple[Filter, int]]
+    axes: Axes
+    annotation: Annotation
+    compiled: int  # how many filters it was made of
+    boxes_at: dict[int, range] = field(repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        filters: dict[int, tuple[Filter, int]],
+        schema: Schema,
+        n_links: int,
+        options: TreeOptions,
+    ) -> _Part:
+        boxes: list[Box] = []
+        links: list[int] = []
+        boxes_at = {}
+        for handle, (filter, link) in filters.items():
+            boxes_at[handle] = range(len(boxes), len(boxes) + len(filter.boxes))
+            boxes += filter.boxes
+            links += [link] * len(filter.boxes)
+        axes = Axes.of(boxes, schema)
+        tree = SearchTree.of(boxes, axes, options)
+        annotation = Annotation(tree, np.array(links, np.int32), n_links)
+        return cls(filters, axes, annotation, len(filters), boxes_at)
+
+    def remove(self, handle: int) -> None:
+        del self.filters[handle]
+        self.annotation.retire(np.array(self.boxes_at.pop(handle), np.int64))

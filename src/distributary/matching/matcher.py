@@ -1,0 +1,256 @@
+"""Who wants this event: filters that come and go, and at every moment the right answer.
+
+The newest filters are kept as they are; once there are a few dozen they are compiled into a
+`Bitmap`, and bitmaps of like size are compiled into one, so there are never many and adding a
+filter costs, in the long run, a number of compilations that grows as the logarithm of how many
+there are. A filter that goes is only marked. Compiling all that is there into one bitmap is a fold:
+at once by `fold`, or while the matcher is in use by `begin_fold` and `finish_fold`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from distributary.matching.axes import event_table
+from distributary.matching.bitmap import BUCKETS, Bitmap, Buckets
+from distributary.model import Filter, IntArray, Key, Schema
+
+__all__ = ["Folding", "Matcher"]
+
+# So many filters are tried one by one on each event before they are compiled, so that not every
+# new filter costs a compilation.
+_MOST_NEWEST = 32
+# A bitmap is at least so many times as large as the next newer one.
+_GROWTH = 4
+
+_Found = TypeVar("_Found")
+
+
+class Folding:
+    """A fold under way: the filters as they were when it began, to be compiled in any thread."""
+
+    def __init__(self, filters: dict[int, Filter], schema: Schema, buckets: Buckets) -> None:
+        self._filters = filters
+        self._schema = schema
+        self._buckets = buckets
+        self._bitmap: Bitmap | None = None
+
+    def compile(self) -> None:
+        """Do the work. The matcher may be used and changed meanwhile."""
+        self._bitmap = _compiled(self._filters, self._schema, self._buckets)
+
+    @property
+    def bitmap(self) -> Bitmap:
+        """What was compiled."""
+        if self._bitmap is None:
+            raise ValueError("the fold has not been compiled")
+        return self._bitmap
+
+
+class Matcher:
+    """Numbered filters over one schema, matched against events one by one or in tables.
+
+    One thread at a time may use it; `match_table` and `count_table` use several of their own.
+    """
+
+    def __init__(
+        self, schema: Schema, filters: Iterable[Filter] = (), *, buckets: Buckets = BUCKETS
+    ) -> None:
+        self.schema = schema
+        self._buckets = buckets
+        self._filters = dict(enumerate(filters))
+        for each in self._filters.values():
+            self._check(each)
+        self._next = len(self._filters)
+        self._newest = dict(self._filters)  # those in no bitmap
+        self._newest_bitmap: Bitmap | None = None  # of the newest, while they stay as they are
+        self._bitmaps: list[Bitmap] = []  # older first; all numbers of one before those of the next
+        self._folding: Folding | None = None
+        self._n_folding = 0  # how many bitmaps hold what is being folded
+        self._removed: list[int] = []  # since the fold began
+        if len(self._newest) > _MOST_NEWEST:
+            self._compile_newest()
+
+    def __len__(self) -> int:
+        return len(self._filters)
+
+    def __getitem__(self, number: int) -> Filter:
+        return self._filters[number]
+
+    @property
+    def numbers(self) -> IntArray:
+        """The numbers of all filters, in order."""
+        return np.fromiter(self._filters, np.int64, len(self._filters))
+
+    @property
+    def bitmaps(self) -> tuple[Bitmap, ...]:
+        """What is compiled, older filters first."""
+        return tuple(self._bitmaps)
+
+    @property
+    def bytes_used(self) -> int:
+        """Memory of the bitmaps."""
+        return sum(bitmap.bytes_used for bitmap in self._bitmaps)
+
+    # --- changing --------------------------------------------------------------------------------
+
+    def add(self, filter: Filter) -> int:
+        """Take in a filter; its number, which no other ever had or will have."""
+        self._check(filter)
+        number = self._next
+        self._next += 1
+        self._filters[number] = self._newest[number] = filter
+        self._newest_bitmap = None
+        if len(self._newest) > _MOST_NEWEST:
+            self._compile_newest()
+        return number
+
+    def remove(self, number: int) -> None:
+        """Take out a filter; `KeyError` if there is none of that number."""
+        del self._filters[number]
+        if number in self._newest:
+            del self._newest[number]
+            self._newest_bitmap = None
+        else:
+            next(bitmap for bitmap in self._bitmaps if number in bitmap).remove(number)
+        if self._folding is not None:
+            self._removed.append(number)
+
+    def _check(self, filter: Filter) -> None:
+        if filter.schema != self.schema:
+            raise ValueError("the filter has another schema than the matcher")
+
+    def _compile_newest(self) -> None:
+        """Bring the newest into a bitmap, together with those bitmaps that are not much larger."""
+        size = len(self._newest)
+        first = len(self._bitmaps)
+        while first > self._n_folding and len(self._bitmaps[first - 1]) < _GROWTH * size:
+            first -= 1
+            size += len(self._bitmaps[first])
+        older = {
+            number: self._filters[number]
+            for bitmap in self._bitmaps[first:]
+            for number in bitmap.numbers.tolist()
+            if number in self._filters
+        }
+        together = {**older, **self._newest}
+        self._bitmaps[first:] = [_compiled(together, self.schema, self._buckets)]
+        self._newest = {}
+        self._newest_bitmap = None
+
+    # --- folding ---------------------------------------------------------------------------------
+
+    def fold(self) -> None:
+        """Compile all filters into one bitmap, now."""
+        folding = self.begin_fold()
+        folding.compile()
+        self.finish_fold(folding)
+
+    def begin_fold(self) -> Folding:
+        """Note which filters there are; a fold begun before and not yet finished is given up."""
+        self._n_folding = len(self._bitmaps)
+        if self._newest:
+            self._compile_newest()
+        self._n_folding = len(self._bitmaps)
+        self._removed = []
+        self._folding = Folding(dict(self._filters), self.schema, self._buckets)
+        return self._folding
+
+    def finish_fold(self, folding: Folding) -> None:
+        """Put the one bitmap in the place of the old ones, less the filters removed since."""
+        if folding is not self._folding:
+            raise ValueError("another fold has begun since, or this one is finished")
+        bitmap = folding.bitmap
+        for number in self._removed:
+            if number in bitmap:
+                bitmap.remove(number)
+        self._bitmaps[: self._n_folding] = [bitmap]
+        self._folding = None
+        self._n_folding = 0
+        self._removed = []
+
+    # --- matching --------------------------------------------------------------------------------
+
+    def match(self, event: Mapping[str, object]) -> IntArray:
+        """The numbers of the filters that an event matches, in order."""
+        return self.match_keys(self.schema.keys(event))
+
+    def match_keys(self, keys: Sequence[Key | None]) -> IntArray:
+        """The same for an event given as the schema's `keys` of it."""
+        found = [bitmap.match_keys(keys) for bitmap in self._bitmaps]
+        newest = [number for number, each in self._newest.items() if each.matches(keys)]
+        return np.concatenate([*found, np.array(newest, np.int64)])
+
+    def match_table(self, events: pa.Table, *, threads: int = 1) -> tuple[IntArray, IntArray]:
+        """Rows of events and numbers of filters that they match, by row and then by number."""
+
+        def matched(part: pa.Table, first: int) -> tuple[IntArray, IntArray]:
+            found = [bitmap.match_codes(bitmap.axes.codes(part)) for bitmap in self._compiled()]
+            rows = [np.repeat(np.arange(part.num_rows), np.diff(offsets)) for offsets, _ in found]
+            numbers = [numbers for _, numbers in found]
+            return _in_order(rows, numbers, first)
+
+        parts = self._over_parts(events, threads, matched)
+        nothing = np.empty(0, np.int64)
+        return (
+            np.concatenate([nothing, *(rows for rows, _ in parts)]),
+            np.concatenate([nothing, *(numbers for _, numbers in parts)]),
+        )
+
+    def count_table(self, events: pa.Table, *, threads: int = 1) -> IntArray:
+        """How many filters each event matches."""
+
+        def counted(part: pa.Table, _: int) -> IntArray:
+            counts = np.zeros(part.num_rows, np.int64)
+            for bitmap in self._compiled():
+                counts += bitmap.count_codes(bitmap.axes.codes(part))
+            return counts
+
+        parts = self._over_parts(events, threads, counted)
+        return np.concatenate([np.empty(0, np.int64), *parts])
+
+    def _compiled(self) -> list[Bitmap]:
+        """All bitmaps, with one of the newest."""
+        if not self._newest:
+            return self._bitmaps
+        if self._newest_bitmap is None:
+            self._newest_bitmap = _compiled(self._newest, self.schema, self._buckets)
+        return [*self._bitmaps, self._newest_bitmap]
+
+    def _over_parts(
+        self, events: pa.Table, threads: int, work: Callable[[pa.Table, int], _Found]
+    ) -> list[_Found]:
+        """Do the work on as many parts of the events as there are threads, in order."""
+        if threads < 1:
+            raise ValueError(f"threads is {threads}; at least one is needed")
+        self._compiled()
+        events = event_table(events, self.schema)
+        size = max(1, -(-events.num_rows // threads))
+        firsts = range(0, events.num_rows, size)
+        parts = [events.slice(first, size) for first in firsts]
+        if len(parts) < 2:
+            return [work(part, first) for part, first in zip(parts, firsts, strict=True)]
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(work, parts, firsts))
+
+
+def _compiled(filters: dict[int, Filter], schema: Schema, buckets: Buckets) -> Bitmap:
+    return Bitmap.of(list(filters), list(filters.values()), schema, buckets=buckets)
+
+
+def _in_order(
+    rows: list[IntArray], numbers: list[IntArray], first: int
+) -> tuple[IntArray, IntArray]:
+    """What several bitmaps found, by row; numbers of a later bitmap are the greater ones."""
+    if not rows:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    row, number = np.concatenate(rows) + first, np.concatenate(numbers)
+    if len(rows) == 1:
+        return row, number
+    order = np.argsort(row, kind="stable")
+    return row[order], number[order]

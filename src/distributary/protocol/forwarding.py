@@ -1,0 +1,80 @@
+"""A content broker: it knows all subscriptions, and passes events on to where they are wanted.
+
+A subscription spreads along the tree of its client's broker, an event along the tree of its
+publisher's. Links are taken to lose nothing and keep the order, as TCP does. Then each broker
+gets each event at most once, and under every policy but flooding only if a client of its own or one
+downstream wants it; each client that wants the event gets it once.
+
+Reference: Banavar et al. (1999).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from distributary.model import Topology
+from distributary.protocol.actions import Action, Deliver, Message, Send, Work
+from distributary.protocol.messages import Forward, Publish, Subscribe, Unsubscribe
+from distributary.protocol.policies import LinkSearch, Policy
+
+__all__ = ["Broker"]
+
+
+class Broker:
+    """The state of one broker: a `Machine`."""
+
+    def __init__(
+        self,
+        name: str,
+        topology: Topology,
+        policy: Policy,
+        matcher: Callable[[int], LinkSearch],
+    ) -> None:
+        self.name = name
+        self.matcher = matcher(policy.n_links)
+        self._topology = topology
+        self._policy = policy
+        self._handles: dict[tuple[str, int], int] = {}
+
+    def on_message(self, sender: str, message: Message, now: float) -> list[Action]:
+        """Take in what a client or another broker says."""
+        match message:
+            case Subscribe() | Unsubscribe():
+                self._change(message)
+                return self._spread(message)
+            case Publish(event):
+                return self._pass_on(Forward(event, self.name))
+            case Forward():
+                return self._pass_on(message)
+        raise TypeError(f"a broker does not understand {message!r}")
+
+    def on_timer(self, name: str, now: float) -> list[Action]:
+        """A broker sets no timers."""
+        raise ValueError(f"there is no timer {name!r}")
+
+    def _change(self, message: Subscribe | Unsubscribe) -> None:
+        subscription = message.client, message.number
+        if subscription in self._handles:
+            self.matcher.remove(self._handles.pop(subscription))
+        if isinstance(message, Subscribe):
+            link = self._policy.link(message.client)
+            if link is not None:
+                self._handles[subscription] = self.matcher.add(message.filter, link)
+
+    def _spread(self, message: Subscribe | Unsubscribe) -> list[Action]:
+        home = self._topology.clients[message.client]
+        children = self._topology.tree(home).children(self.name)
+        return [
+            *(Send(child, message) for child in children),
+            Work("change", 1),
+            Work("send", len(children)),
+        ]
+
+    def _pass_on(self, message: Forward) -> list[Action]:
+        routed = self._policy.route(message, self.matcher)
+        event = message.event
+        return [
+            *(Send(hop, forward) for hop, forward in routed.forwards),
+            *(Deliver(client, event, event.published) for client in routed.clients),
+            *routed.work,
+        ]

@@ -1,0 +1,81 @@
+"""How long messages are on their way, which of them are lost, and what a cut keeps apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from distributary.model import Topology
+
+__all__ = ["Link", "Network"]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One direction of a connection, times in seconds.
+
+    A message takes `delay` and up to `jitter` more, and is lost with the probability `loss`. No
+    message overtakes another unless `reorders`.
+    """
+
+    delay: float
+    jitter: float = 0.0
+    loss: float = 0.0
+    reorders: bool = False
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.delay < float("inf") and 0 <= self.jitter < float("inf")):
+            raise ValueError(f"a message cannot take {self.delay} s and up to {self.jitter} s more")
+        if not 0 <= self.loss <= 1:
+            raise ValueError(f"loss is a probability, not {self.loss}")
+
+
+class Network:
+    """Links by (sender, receiver); nodes without one of their own talk by the `default` link."""
+
+    def __init__(
+        self,
+        links: Mapping[tuple[str, str], Link],
+        rng: np.random.Generator,
+        *,
+        default: Link | None = None,
+    ) -> None:
+        self._links = dict(links)
+        self._rng = rng
+        self._default = default
+        self._last: dict[tuple[str, str], float] = {}
+        self._islands: dict[str, frozenset[str]] = {}
+
+    @classmethod
+    def of(cls, topology: Topology, rng: np.random.Generator) -> Self:
+        """The brokers' links, both ways, that lose nothing and keep the order."""
+        links = {link: Link(delay) for link, delay in topology.delays.items()}
+        return cls(links | {(b, a): link for (a, b), link in links.items()}, rng)
+
+    def cut(self, name: str, nodes: Iterable[str]) -> None:
+        """From now on lose what these nodes and all others send each other; what is out arrives."""
+        self._islands[name] = frozenset(nodes)
+
+    def heal(self, name: str) -> None:
+        """Undo the cut of that name."""
+        del self._islands[name]
+
+    def arrivals(self, sender: str, to: str, now: float) -> Iterator[tuple[str, float | None]]:
+        """Who gets a message that is sent now, and when; None where it is lost.
+
+        Here that is the node called `to`. A network with groups would name all their members.
+        """
+        link = self._links.get((sender, to), self._default)
+        if link is None:
+            raise ValueError(f"there is no link from {sender!r} to {to!r}")
+        parted = any((sender in nodes) != (to in nodes) for nodes in self._islands.values())
+        if parted or (link.loss and self._rng.random() < link.loss):
+            yield to, None
+            return
+        at = now + link.delay + (link.jitter and self._rng.uniform(0.0, link.jitter))
+        if not link.reorders:
+            at = self._last[sender, to] = max(at, self._last.get((sender, to), at))
+        yield to, at
