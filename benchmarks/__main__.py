@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import pipeline, planner, quality, real_logs, speed
+from benchmarks import matching, pipeline, planner, quality, real_logs, speed
 from benchmarks.measure import update_page
 
 SECTIONS = {
@@ -15,6 +15,7 @@ SECTIONS = {
     **planner.SECTIONS,
     **pipeline.SECTIONS,
     **real_logs.SECTIONS,
+    **matching.SECTIONS,
 }
 
 

@@ -28,6 +28,7 @@ CodeRange = tuple[int, int]
 Cuts = NDArray[np.int64] | list[str]
 
 _MAGNITUDE = np.int64(0x7FFF_FFFF_FFFF_FFFF)
+_MOST_LOOKED_UP = 1 << 12
 _NOT_A_NUMBER = np.int64(0x7FF0_0000_0000_0001)
 
 
@@ -196,7 +197,7 @@ def _cast(
 
 
 def _check_domain(column: pa.ChunkedArray, attribute: Attribute, path: str | None) -> None:
-    if attribute.domain is None:
+    if attribute.domain is None or _is_run_of(attribute, column):
         return
     known = pc.is_in(column, value_set=pa.array(list(attribute.domain), column.type))
     strange = column.filter(pc.and_(pc.invert(known), pc.is_valid(column)))
@@ -209,6 +210,18 @@ def _check_domain(column: pa.ChunkedArray, attribute: Attribute, path: str | Non
         )
 
 
+def _is_run_of(attribute: Attribute, column: pa.ChunkedArray) -> bool:
+    """Whether the domain is a run of whole numbers that all values lie in: seen by both ends."""
+    domain = attribute.domain
+    if attribute.kind is not Kind.INTEGER or not domain:
+        return False
+    low, high = min(domain), max(domain)
+    ends = pc.min_max(column)
+    least, most = ends["min"].as_py(), ends["max"].as_py()
+    run = int(high) - int(low) + 1 == len(domain)  # type: ignore[arg-type]
+    return run and (least is None or (low <= least and most <= high))
+
+
 def _cuts(tests: Iterable[Values], kind: Kind) -> Cuts:
     ends: set[Key] = {end for values in tests for found in values.ranges for end in found}
     inner = sorted(ends - {kind.least, kind.end})
@@ -218,15 +231,26 @@ def _cuts(tests: Iterable[Values], kind: Kind) -> Cuts:
 def _column_codes(column: pa.Array, kind: Kind, cuts: Cuts) -> CodeArray:
     if isinstance(cuts, list):
         return _text_codes(column, cuts)
-    present = pc.is_valid(column).to_numpy(zero_copy_only=False)
     if kind is Kind.FLOAT:
         keys = _float_keys(pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False))
     elif kind is Kind.BOOLEAN:
         keys = pc.fill_null(column, False).to_numpy(zero_copy_only=False).astype(np.int64)
     else:
         keys = pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
-    found = np.searchsorted(cuts, keys, side="right") + 1
-    return np.where(present, found, 0).astype(np.int32)
+    found = _places(cuts, keys)
+    if column.null_count:
+        found[pc.is_null(column).to_numpy(zero_copy_only=False)] = 0
+    return found
+
+
+def _places(cuts: NDArray[np.int64], keys: NDArray[np.int64]) -> CodeArray:
+    """The code of each key; where the cuts are close together, looked up in a table of all keys."""
+    if not len(cuts) or cuts[-1] - cuts[0] >= _MOST_LOOKED_UP:
+        return (np.searchsorted(cuts, keys, side="right") + 1).astype(np.int32)
+    low, high = cuts[0] - 1, cuts[-1]
+    table = np.searchsorted(cuts, np.arange(low, high + 1), side="right").astype(np.int32) + 1
+    codes: CodeArray = table[np.clip(keys, low, high) - low]
+    return codes
 
 
 def _text_codes(column: pa.Array, cuts: Sequence[str]) -> CodeArray:

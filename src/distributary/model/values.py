@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Self
 
 from distributary.model.event import Attribute, Key, Kind, after, key_of
@@ -39,19 +40,15 @@ class Values:
                 joined.append((low, high))
         return cls(tuple(joined), null)
 
-    @classmethod
-    def present(cls, attribute: Attribute) -> Self:
+    @staticmethod
+    def present(attribute: Attribute) -> Values:
         """Every value there is: IS NOT NULL."""
-        kind = attribute.kind
-        if attribute.domain is None:
-            return cls(((kind.least, kind.end),))
-        keys = (key_of(value, kind) for value in attribute.domain)
-        return cls.of(((key, after(key)) for key in keys if key is not None), kind)
+        return _present(attribute)
 
-    @classmethod
-    def all(cls, attribute: Attribute) -> Self:
+    @staticmethod
+    def all(attribute: Attribute) -> Values:
         """Every value there is, and the missing one: what no test at all lets through."""
-        return cls(cls.present(attribute).ranges, null=True)
+        return _all(attribute)
 
     def __contains__(self, key: Key | None) -> bool:
         if key is None:
@@ -103,6 +100,20 @@ class Values:
         if all(high == after(low) for low, high in self.ranges):
             return tuple(low for low, _ in self.ranges)
         return None
+
+
+@lru_cache(maxsize=1024)
+def _present(attribute: Attribute) -> Values:
+    kind = attribute.kind
+    if attribute.domain is None:
+        return Values(((kind.least, kind.end),))
+    keys = (key_of(value, kind) for value in attribute.domain)
+    return Values.of(((key, after(key)) for key in keys if key is not None), kind)
+
+
+@lru_cache(maxsize=1024)
+def _all(attribute: Attribute) -> Values:
+    return Values(_present(attribute).ranges, null=True)
 
 
 def _before(key: Key, high: Key | None) -> bool:
