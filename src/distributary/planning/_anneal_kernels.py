@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from distributary.compiled import CACHED, kernel
 from distributary.model import FloatArray, IndexArray, IntArray
-from distributary.planning.compiled import CACHED, kernel
 
 __all__ = [
     "apply_moves",

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from distributary.compiled import kernel
 from distributary.model import FloatArray, IndexArray, IntArray
 from distributary.planning._anneal_kernels import _join, _leave, _pick
-from distributary.planning.compiled import kernel
 
 __all__ = ["redraw_sources"]
 

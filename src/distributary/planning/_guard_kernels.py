@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from distributary.compiled import kernel
 from distributary.model import FloatArray, IndexArray, IntArray
 from distributary.planning._anneal_kernels import apply_moves, draw_move
-from distributary.planning.compiled import kernel
 
 __all__ = ["guarded_sweep", "repair_sweep"]
 

@@ -13,8 +13,8 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
+from distributary.compiled import kernel
 from distributary.model import IndexArray, IntArray
-from distributary.planning.compiled import kernel
 
 __all__ = ["audience_sizes", "cluster_counts", "kmeans_pass", "merge_closest", "popcount"]
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from distributary.compiled import kernel
 from distributary.model import IntArray
 from distributary.planning._kernels import popcount
-from distributary.planning.compiled import kernel
 
 __all__ = ["search_covers", "search_partitions"]
 
