@@ -67,7 +67,7 @@ def small_tests() -> st.SearchStrategy[str]:
 
 
 @st.composite
-def tests(draw: st.DrawFn) -> str:
+def single_tests(draw: st.DrawFn) -> str:
     """One test of one attribute."""
     name = draw(st.sampled_from(list(_CONSTANTS)))
     constants = _CONSTANTS[name]
@@ -92,7 +92,7 @@ def tests(draw: st.DrawFn) -> str:
 def conditions(leaves: st.SearchStrategy[str] | None = None) -> st.SearchStrategy[str]:
     """Any condition: tests under AND, OR and NOT."""
     return st.recursive(
-        tests() if leaves is None else leaves,
+        single_tests() if leaves is None else leaves,
         lambda inner: st.one_of(
             st.builds("({} AND {})".format, inner, inner),
             st.builds("({} OR {})".format, inner, inner),

@@ -9,16 +9,28 @@ import pyarrow as pa
 import pytest
 import sqlglot
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from distributary.errors import InputError
 from distributary.matching import parse_filter, print_filter
-from distributary.model import covers, equivalent, intersects
+from distributary.matching.conjunctions import plain_conjunction
+from distributary.matching.sql import parse_any_filter
+from distributary.model import (
+    Attribute,
+    Filter,
+    Kind,
+    Schema,
+    covers,
+    equivalent,
+    intersects,
+)
 from tests.matching.schemas import (
     EVENTS,
     SCHEMA,
     SMALL,
     SMALL_WORLD,
     conditions,
+    single_tests,
     small_tests,
 )
 
@@ -70,6 +82,42 @@ def test_a_filter_means_what_sql_means(duck: Callable[[str], set[int]], text: st
 def test_a_printed_filter_reads_as_the_same(text: str) -> None:
     condition = parse_filter(text, SCHEMA)
     assert parse_filter(print_filter(condition), SCHEMA) == condition
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(single_tests(), min_size=1, max_size=3))
+def test_a_plain_conjunction_is_read_as_the_parser_reads_it(parts: list[str]) -> None:
+    text = " AND ".join(parts)
+    box = plain_conjunction(text, SCHEMA)
+    if box is not None:
+        assert Filter(SCHEMA, (box,)) == parse_any_filter(text, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_plain"),
+    [
+        ("symbol = 'IBM' AND price BETWEEN -1.5 and 120 AND qty in (1, 2,3)", True),
+        ("symbol like 'IB%' AND qty <> 5 AND at >= '2026-01-05'", True),
+        ("symbol = 'it''s'", False),
+        ("symbol = 'a' 'b'", False),
+        ("qty = 5L", False),
+        ("qty = 1e3", False),
+        ("qty = 5 OR hot", False),
+        ("qty = 5 -- five", False),
+        ("NOT qty = 5", False),
+        ("symbol = 5", False),
+        ("colour = 'red'", False),
+        ("qty > 5 AND qty < 3", False),
+    ],
+)
+def test_which_conjunctions_are_plain(text: str, is_plain: bool) -> None:
+    assert (plain_conjunction(text, SCHEMA) is not None) == is_plain
+
+
+def test_a_word_of_sql_is_no_plain_name() -> None:
+    schema = Schema((Attribute("case", Kind.INTEGER), Attribute("select", Kind.INTEGER)))
+    assert plain_conjunction("case = 5", schema) is None
+    assert plain_conjunction("select = 5", schema) is None
 
 
 @settings(max_examples=300, deadline=None)

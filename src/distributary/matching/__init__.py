@@ -4,7 +4,8 @@ from distributary.matching.axes import event_schema, event_table
 from distributary.matching.inference import inferred_schema
 from distributary.matching.links import LinkMatcher
 from distributary.matching.matcher import Folding, Matcher
-from distributary.matching.sql import parse_filter, print_filter
+from distributary.matching.printing import print_filter
+from distributary.matching.sql import parse_filter
 from distributary.matching.tree import SearchTree, TreeOptions
 
 __all__ = [
