@@ -3,13 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from numba import njit
+from numba import njit, types
+from numba.extending import intrinsic
 
-__all__ = ["CACHED", "kernel"]
+__all__ = ["CACHED", "kernel", "lowest_bit", "popcount"]
 
 # Compiled code is kept beside its source. Shipped to an executor inside a wheel there is no such
 # place, and each worker compiles for itself.
 CACHED = Path(__file__).is_file()
 
 kernel = njit(cache=CACHED, nogil=True)
+
+
+@intrinsic
+def popcount(typing_context: Any, word: Any) -> Any:
+    """How many bits of a 64-bit word are set."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.uint64(types.uint64), build
+
+
+@intrinsic
+def lowest_bit(typing_context: Any, word: Any) -> Any:
+    """The position of the lowest set bit of a 64-bit word that is not 0."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], context.get_constant(types.boolean, True))
+
+    return types.uint64(types.uint64), build

@@ -10,14 +10,12 @@ groups first, then summaries, then rows, each time given up as soon as nothing i
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numba import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from distributary.compiled import kernel
+from distributary.compiled import kernel, lowest_bit, popcount
 from distributary.model import IndexArray, IntArray
 
 __all__ = [
@@ -65,26 +63,6 @@ class Owners(NamedTuple):
     filters: IndexArray
     alive: NDArray[np.bool_]  # by filter
     count: IndexArray  # by box: filters that are alive
-
-
-@intrinsic
-def _popcount(typing_context: Any, word: Any) -> Any:
-    """How many bits of a 64-bit word are set."""
-
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.ctpop(arguments[0])
-
-    return types.uint64(types.uint64), build
-
-
-@intrinsic
-def _lowest_bit(typing_context: Any, word: Any) -> Any:
-    """The position of the lowest set bit of a 64-bit word that is not 0."""
-
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], context.get_constant(types.boolean, True))
-
-    return types.uint64(types.uint64), build
 
 
 # --- building ------------------------------------------------------------------------------------
@@ -208,7 +186,7 @@ def _change_row(
     for word in range(len(row)):
         row[word] ^= change[word]
         change[word] = _NONE
-        passing += np.int64(_popcount(row[word]))
+        passing += np.int64(popcount(row[word]))
         if row[word] != _NONE:
             summary |= _ONE << np.uint64(word)
     return passing, summary
@@ -255,7 +233,7 @@ def _find_words(
             if blocks == _NONE:
                 break
         while blocks != _NONE:
-            block = np.uint64(64 * group) + _lowest_bit(blocks)
+            block = np.uint64(64 * group) + lowest_bit(blocks)
             blocks &= blocks - _ONE
             words = _ALL >> (_SIZE - width)
             for a in range(n_attributes):
@@ -263,7 +241,7 @@ def _find_words(
                 if words == _NONE:
                     break
             while words != _NONE:
-                at = _lowest_bit(words)
+                at = lowest_bit(words)
                 words &= words - _ONE
                 word = block * width + at
                 passing = tables.alive[word]
@@ -273,7 +251,7 @@ def _find_words(
                         break
                 doubtful = passing & tables.inexact[word]
                 while doubtful != _NONE:
-                    bit = _lowest_bit(doubtful)
+                    bit = lowest_bit(doubtful)
                     doubtful &= doubtful - _ONE
                     if not _passes(tables, _SIZE * word + bit, codes):
                         passing ^= _ONE << bit
@@ -296,7 +274,7 @@ def count_boxes(
     counts = np.zeros(len(events), np.int64)
     for event in range(len(events)):
         for at in range(_find_words(tables, events[event], columns, found, bits)):
-            counts[event] += np.int64(_popcount(bits[at]))
+            counts[event] += np.int64(popcount(bits[at]))
     return counts
 
 
@@ -315,7 +293,7 @@ def count_owners(
         for at in range(_find_words(tables, events[event], columns, found, bits)):
             left = bits[at]
             while left != _NONE:
-                counts[event] += owners.count[_SIZE * found[at] + _lowest_bit(left)]
+                counts[event] += owners.count[_SIZE * found[at] + lowest_bit(left)]
                 left &= left - _ONE
     return counts
 
@@ -364,7 +342,7 @@ def _mark_owners(
     for at in range(len(found)):
         left = bits[at]
         while left != _NONE:
-            box = _SIZE * found[at] + _lowest_bit(left)
+            box = _SIZE * found[at] + lowest_bit(left)
             left &= left - _ONE
             for each in range(owners.offsets[box], owners.offsets[box + _ONE]):
                 number = owners.filters[each]
@@ -388,11 +366,11 @@ def _list_marks(
         words = summary[top]
         summary[top] = _NONE
         while words != _NONE:
-            word = 64 * top + np.int64(_lowest_bit(words))
+            word = 64 * top + np.int64(lowest_bit(words))
             words &= words - _ONE
             left = marks[word]
             marks[word] = _NONE
             while left != _NONE:
-                listed[used] = 64 * word + np.int64(_lowest_bit(left))
+                listed[used] = 64 * word + np.int64(lowest_bit(left))
                 used += 1
                 left &= left - _ONE

@@ -10,33 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import types
-from numba.extending import intrinsic
 
-from distributary.compiled import kernel
+from distributary.compiled import kernel, lowest_bit, popcount
 from distributary.model import IndexArray, IntArray
 
-__all__ = ["audience_sizes", "cluster_counts", "kmeans_pass", "merge_closest", "popcount"]
-
-
-@intrinsic
-def popcount(typing_context: Any, word: Any) -> Any:
-    """How many bits of a 64-bit word are set."""
-
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.ctpop(arguments[0])
-
-    return types.uint64(types.uint64), build
-
-
-@intrinsic
-def _lowest_bit(typing_context: Any, word: Any) -> Any:
-    """The position of the lowest set bit of a 64-bit word that is not 0."""
-
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], context.get_constant(types.boolean, True))
-
-    return types.uint64(types.uint64), build
+__all__ = ["audience_sizes", "cluster_counts", "kmeans_pass", "merge_closest"]
 
 
 @kernel
@@ -161,7 +139,7 @@ def _overlap(
     for w in range(words.shape[1]):
         both = words[a, w] & words[b, w]
         while both:
-            weight += element_weight[w * 64 + np.int64(_lowest_bit(both))]
+            weight += element_weight[w * 64 + np.int64(lowest_bit(both))]
             both &= both - np.uint64(1)
     return weight
 

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from distributary.compiled import kernel
+from distributary.compiled import kernel, popcount
 from distributary.model import IntArray
-from distributary.planning._kernels import popcount
 
 __all__ = ["search_covers", "search_partitions"]
 
