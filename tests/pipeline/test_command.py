@@ -1,0 +1,90 @@
+"""The pipeline's commands as another program calls them, each with a Spark of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+LOGS = ("--publications", "logs/publications.parquet")
+SIZE = ("--groups", "3", "--sessions", "6", "--budget", "1s")
+SMALL = ("--symbols", "200", "--receivers", "20", "--messages", "2000", "--bad", "0.05")
+
+
+def distributary(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "distributary", *words]
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A day of logs gone through `pipeline run`, and the document that it printed."""
+    folder = tmp_path_factory.mktemp("command")
+    assert distributary(folder, "generate", "day", "--out", "logs", *SMALL).returncode == 0
+    ran = distributary(
+        folder, "pipeline", "run", "--subscriptions", "logs/subscriptions.parquet", *LOGS, *SIZE,
+        "--master", "local[2]", "--conf", "spark.ui.enabled=false", "--out", "run", "--json",
+    )  # fmt: skip
+    assert (ran.returncode, ran.stderr) == (0, "")
+    return folder, json.loads(ran.stdout)
+
+
+def test_run_prints_what_other_programs_read(made: tuple[Path, dict[str, Any]]) -> None:
+    folder, document = made
+    for log in ("subscriptions", "publications"):
+        told = document[log]
+        assert told["read"] == pq.read_metadata(folder / "logs" / f"{log}.parquet").num_rows
+        assert told["read"] == told["used"] + told["duplicates"] + told["quarantined"]
+        assert told["quarantined"] > 0
+    assert document["valid"] is True
+    assert {"receivers", "flows", "sessions", "groups", "filtering", "channel"} <= set(document)
+    replay = document["replay"]
+    assert replay["received"] == (
+        replay["wanted"] + replay["dropped_by_session"] + replay["dropped_by_flow"]
+    )
+
+
+def test_run_leaves_pages_and_tables(made: tuple[Path, dict[str, Any]]) -> None:
+    folder, _ = made
+    names = {path.name for path in (folder / "run").iterdir()}
+    assert {"plan", "interest", "rates", "quarantine", "receivers", "groups", "replay"} <= names
+    assert {"manifest.json", "report.html", "plan.html"} <= names
+
+
+def test_replay_of_the_plan_gives_what_the_run_found(made: tuple[Path, dict[str, Any]]) -> None:
+    folder, document = made
+    ran = distributary(
+        folder, "pipeline", "replay", "run/plan", *LOGS, "--interest", "run/interest",
+        "--master", "local[2]", "--conf", "spark.ui.enabled=false", "--out", "again", "--json",
+    )  # fmt: skip
+    assert (ran.returncode, ran.stderr) == (0, "")
+    told = json.loads(ran.stdout)["replay"]["plan"]
+    names = ("received", "wanted", "dropped_by_session", "dropped_by_flow")
+    assert {name: told[name] for name in names} == {
+        name: document["replay"][name] for name in names
+    }
+    assert {path.name for path in (folder / "again").iterdir()} == {
+        "minutes.parquet",
+        "receivers.parquet",
+    }
+
+
+@pytest.mark.slow
+def test_a_log_with_too_much_that_is_bad_changes_nothing(made: tuple[Path, dict[str, Any]]) -> None:
+    folder, _ = made
+    before = (folder / "run" / "manifest.json").read_bytes()
+    ran = distributary(
+        folder, "pipeline", "run", "--subscriptions", "logs/subscriptions.parquet", *LOGS, *SIZE,
+        "--master", "local[2]", "--max-bad", "0.01%", "--out", "run",
+    )  # fmt: skip
+    assert ran.returncode == 1
+    assert "cannot be used, more than 0.010%" in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert (folder / "run" / "manifest.json").read_bytes() == before
