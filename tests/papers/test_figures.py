@@ -21,6 +21,15 @@ SHAPES = {
         ("flows", "groups", "algorithm", "instances", "cost", "cost_over_c_inf"),
         4 * 5,
     ),
+    "banavar-steps": (
+        ("subscriptions", "matching", "draws", "steps", "lowest", "highest"),
+        3 * 7,
+    ),
+    "banavar-load": (
+        ("policy", "matching_percent", "subscriptions", "max_rate", "full_rate"),
+        2 + 2,
+    ),
+    "banavar-queues": (("rate_ratio", "events_per_s", "time", "waiting"), 4 * 41),
     "tock-fig4": (("market", "symbols", "followed_symbols", "follows", "messages_per_s"), 10),
     "tock-fig6": (
         ("alpha", "beta", "groups", "sessions", "floors", "relative_cost"),

@@ -1,21 +1,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from distributary.pipeline.spark import spark_session
-
-
-@pytest.hookimpl(tryfirst=True)  # before the workers look at the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep each file's tests on one worker: what they share is dear to make."""
-    here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from distributary.papers import adler, tock
+from distributary.papers import adler, banavar, tock
 from distributary.papers.figure import DEFAULT_SEED, Figure
 from distributary.planning import Progress, silent
 
@@ -32,6 +32,9 @@ _ALL = (
     Recipe("adler-fig2", "seven algorithms against the optimum, on small instances", adler.fig2),
     Recipe("adler-fig3", "overhead against the number of groups, in four settings", adler.fig3),
     Recipe("adler-fig4", "cost as flows, users and groups grow together", adler.fig4),
+    Recipe("banavar-steps", "steps of link matching against one centralised match", banavar.steps),
+    Recipe("banavar-load", "the publish rate that overloads a network of brokers", banavar.load),
+    Recipe("banavar-queues", "the busiest broker's queue around overload", banavar.queues),
     Recipe("tock-fig4", "who follows what on a trading floor, and how fast it ticks", tock.fig4),
     Recipe("tock-fig6", "what more sessions save, and what more groups save", tock.fig6),
     Recipe("tock-fig7", "SF, GF, IT and RRA against one another", tock.fig7),

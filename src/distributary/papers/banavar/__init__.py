@@ -1,0 +1,13 @@
+"""The figures of G. Banavar, T. Chandra, B. Mukherjee, J. Nagarajarao, R. Strom and D. Sturman, "An
+Efficient Multicast Protocol for Content-Based Publish-Subscribe Systems" (1999), as told in the
+slides of J. Nogueira (2006): how long link matching takes, and what it saves a network of brokers.
+
+*Paper* marks what the slides' text says; their charts are not in it. *Independent* marks what a
+second implementation found that was written only to check the paper.
+"""
+
+from distributary.papers.banavar.load import load
+from distributary.papers.banavar.queues import queues
+from distributary.papers.banavar.steps import steps
+
+__all__ = ["load", "queues", "steps"]

@@ -1,0 +1,140 @@
+"""At which publish rate do the simulated brokers overload?
+
+The paper's brokers spend time on each event, but it does not say how much. `COSTS` are assumed:
+taking a message in is as dear as sending one, both so dear that flooding overloads where it did for
+the independent implementation, at 77 events/s from each publisher. The cost of a step was picked
+from several with that implementation's other rates in view, so those are no check of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from distributary.model import Topology
+from distributary.papers.banavar.brokers import Pool, visits
+from distributary.protocol import Broker, Event, Publish
+from distributary.simulation import Network, Simulation, priced
+from distributary.workloads import poisson_times
+
+__all__ = ["COSTS", "PRICED", "Costs", "Load", "Run", "Setting", "busiest", "limit"]
+
+_CHECKED_EVERY = 0.25  # simulated seconds
+_STRIDE = 1.1  # from one rate that is tried to the next, until one overloads and one does not
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What a broker spends its time on, in seconds."""
+
+    received: float = 0.3e-3
+    step: float = 2.0e-6
+    sent: float = 0.3e-3
+
+
+COSTS = Costs()
+PRICED = (
+    "The slides give no costs, so these are assumed: a broker is busy for "
+    f"{1e3 * COSTS.received:g} ms with each message it takes in, {1e3 * COSTS.sent:g} ms with each "
+    f"that it sends, to brokers and clients alike, and {1e6 * COSTS.step:g} µs with each matching "
+    "step. The first two are taken to be equal, and set by where flooding overloads; the third was "
+    "picked from several, after seeing what they gave."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a broker does: messages taken in, matching steps, messages sent."""
+
+    received: float
+    steps: float
+    sent: float
+
+    def seconds(self, costs: Costs) -> float:
+        """How long it is busy with that."""
+        received, sent = costs.received * self.received, costs.sent * self.sent
+        return received + costs.step * self.steps + sent
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How overload is looked for."""
+
+    seconds: float  # simulated at each rate
+    width: float  # of the interval in which the limit is found, events/s
+    threshold: int = 80  # messages waiting; the paper's estimate is 80 ± 12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Setting:
+    """Brokers with their subscriptions, and the events that will be published there."""
+
+    topology: Topology
+    brokers: Mapping[str, Broker]
+    pool: Pool
+
+    def work(self) -> dict[str, Load]:
+        """What each broker does, on average, when each publisher publishes one event."""
+        done = {at: np.zeros(3) for at in self.brokers}
+        for root, events in self.pool.events.items():
+            for keys in events:
+                for visit in visits(self.brokers, root, keys):
+                    each = np.array([1, visit.work("match"), visit.work("send")])
+                    done[visit.broker] += each / len(events)
+        return {at: Load(*found.tolist()) for at, found in done.items()}
+
+    def started(self, rate: float, seconds: float, rng: np.random.Generator) -> Simulation:
+        """A simulation in which each publisher will publish so many events a second."""
+        simulation = Simulation(Network.of(self.topology, rng))
+        service = priced(COSTS.received, match=COSTS.step, send=COSTS.sent)
+        for name, broker in self.brokers.items():
+            simulation.add(name, broker, service=service)
+        for root, events in self.pool.events.items():
+            for number, time in enumerate(_times(rate, seconds, rng)):
+                event = Event(number, events[number % len(events)], time)
+                simulation.post(time, root, Publish(event), sender="publisher")
+        return simulation
+
+    def overloads(self, rate: float, run: Run, seed: list[int]) -> bool:
+        """Whether more messages than the threshold wait at some broker at some time."""
+        simulation = self.started(rate, run.seconds, np.random.default_rng(seed))
+        record = simulation.record
+        while simulation.clock.now < run.seconds:
+            simulation.run(until=simulation.clock.now + _CHECKED_EVERY)
+            if any(length > run.threshold for _, _, length in record.waiting):
+                return True
+            record.waiting.clear()
+            record.delivered.clear()
+        return False
+
+
+def busiest(work: Mapping[str, Load], costs: Costs = COSTS) -> tuple[str, float]:
+    """The broker with the most to do, and the rate of each publisher at which it never rests."""
+    busy = {at: load.seconds(costs) for at, load in work.items()}
+    first = max(busy, key=lambda at: busy[at])
+    return first, 1 / busy[first]
+
+
+def limit(overloads: Callable[[float], bool], guess: float, width: float) -> float:
+    """The rate from which on there is overload, by bisection: the middle of an interval."""
+    low = high = guess
+    if overloads(guess):
+        while overloads(low := high / _STRIDE):
+            high = low
+    else:
+        while not overloads(high := low * _STRIDE):
+            low = high
+    while high - low > width:
+        middle = (low + high) / 2
+        low, high = (low, middle) if overloads(middle) else (middle, high)
+    return (low + high) / 2
+
+
+def _times(rate: float, seconds: float, rng: np.random.Generator) -> list[float]:
+    """Of a Poisson process up to the end; with the same draw the same at any rate but for scale."""
+    many = int(rate * seconds + 10 * (rate * seconds) ** 0.5) + 100
+    times = poisson_times(1.0, many, rng) / rate
+    found: list[float] = times[times < seconds].tolist()
+    return found

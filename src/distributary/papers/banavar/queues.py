@@ -1,0 +1,232 @@
+"""The queue of the busiest broker at publish rates around the one at which it overloads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from distributary.model import FloatArray, IntArray
+from distributary.papers.banavar.brokers import PUBLISHERS, subscription_count
+from distributary.papers.banavar.load import PARAMS, setting
+from distributary.papers.banavar.overload import PRICED, Setting, busiest
+from distributary.papers.drawing import QUIET, Sheet, drawn
+from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
+from distributary.papers.wording import NOTHING, listed, span, table
+from distributary.planning import Progress, Step, silent
+from distributary.workloads import content_world
+
+__all__ = ["Queue", "queues"]
+
+PUBLISHED = (408, 417, 425, 450)  # events/s, of which 417 was the first to overload
+SAID = ("occasionally draining", "eventually overloads", "eventually drains", "increasing")
+PER_CLIENT, SHARE = 13, 0.01
+EVENTS, QUICK_EVENTS = 400, 100  # of each publisher, then the same again
+SECONDS, QUICK_SECONDS = 6.0, 2.0
+DRAWS, QUICK_DRAWS = 10, 1
+SAMPLED = 0.05  # seconds from one point of a curve to the next
+THRESHOLD, ERROR = 80, 12  # messages; the paper's estimate
+SOURCE = 'slides, section "Network Loading Results"'
+COLOURS = ("#2a9179", "#cf8417", "#2f74c0", "#d1361c")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Queue:
+    """How many messages wait at a broker, from each time on."""
+
+    times: FloatArray
+    waiting: IntArray
+
+    def at(self, times: FloatArray) -> IntArray:
+        """How many wait at these times."""
+        places = np.searchsorted(self.times, times, side="right")
+        return np.asarray(np.append(0, self.waiting)[places])
+
+    def longest(self) -> int:
+        """How many wait at most."""
+        return int(self.waiting.max(initial=0))
+
+    def longest_drained(self) -> int:
+        """How many wait at most before the queue is empty for the last time."""
+        empty = np.flatnonzero(self.waiting == 0)
+        return int(self.waiting[: empty[-1]].max(initial=0)) if len(empty) else 0
+
+    def drains_after(self, time: float) -> bool:
+        """Whether it is empty at some later time."""
+        return bool(
+            self.at(np.array([time]))[0] == 0 or (self.waiting[self.times > time] == 0).any()
+        )
+
+
+Queues = Mapping[int, Sequence[Queue]]  # published rate -> one of each draw
+
+
+def queues(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
+    """How the longest queue grows and drains at four rates, 2 % to 8 % apart."""
+    seconds = QUICK_SECONDS if quick else SECONDS
+    full, found = _measured(quick, seconds, seed, progress)
+    samples = np.arange(0, seconds + SAMPLED / 2, SAMPLED)
+    return Figure(
+        name="banavar-queues",
+        title="The queue of the busiest broker around overload",
+        source=f"Banavar et al. (1999), {SOURCE}",
+        shown=(
+            f"Messages that wait at the busiest broker over time, at four publish rates with the "
+            f"paper's proportions: 1 stands for its {PUBLISHED[1]} events/s, and for ours at which "
+            f"that broker would never rest, {full:.0f} events/s of each publisher. Link matching "
+            f"with {subscription_count(PER_CLIENT):,} subscriptions of which an event matches "
+            f"{100 * SHARE:g} %; one run of {len(found[PUBLISHED[0]])} at each rate."
+        ),
+        columns=("rate_ratio", "events_per_s", "time", "waiting"),
+        rows=tuple(
+            (ratio(rate), len(PUBLISHERS) * full * ratio(rate), float(time), int(length))
+            for rate, runs in found.items()
+            for time, length in zip(samples, runs[0].at(samples), strict=True)
+        ),
+        chart=_chart(found, samples),
+        comparison=_comparison(found, full),
+        claims=(
+            _drains_claim(found, seconds),
+            _grows_claim(found, seconds),
+            _chance_claim(found),
+            _threshold_claim(found),
+        ),
+        notes=(
+            PRICED,
+            "The slides do not say with which subscriptions their curves were made, nor whether "
+            "their rates are of one publisher or of all, so only the proportions are taken over.",
+            f"A run overloads if more than {THRESHOLD} messages wait at some time of its "
+            f"{seconds:g} s. Every run has its own draw of the Poisson processes.",
+            "The slides show one run at each rate, in which 425 drains and 417 does not: so close "
+            "to the threshold chance decides.",
+        ),
+        quick=quick,
+        seed=seed,
+    )
+
+
+def ratio(rate: int) -> float:
+    """A published rate over the first that overloaded."""
+    return rate / PUBLISHED[1]
+
+
+# --- measuring -----------------------------------------------------------------------------------
+
+
+def _measured(quick: bool, seconds: float, seed: int, progress: Progress) -> tuple[float, Queues]:
+    draws = QUICK_DRAWS if quick else DRAWS
+    world = content_world(PARAMS, np.random.default_rng(seed)).with_matching_share(SHARE)
+    network = setting("link-matching", world, PER_CLIENT, QUICK_EVENTS if quick else EVENTS, seed)
+    broker, full = busiest(network.work())
+    found: dict[int, list[Queue]] = {rate: [] for rate in PUBLISHED}
+    for draw in range(draws):
+        for at, rate in enumerate(PUBLISHED):
+            progress(Step("runs", draw * len(PUBLISHED) + at, draws * len(PUBLISHED)))
+            rng = np.random.default_rng([seed, 4, draw, rate])
+            found[rate].append(_queue(network, broker, full * ratio(rate), seconds, rng))
+    progress(Step("runs", draws * len(PUBLISHED), draws * len(PUBLISHED)))
+    return full, found
+
+
+def _queue(
+    network: Setting, broker: str, rate: float, seconds: float, rng: np.random.Generator
+) -> Queue:
+    simulation = network.started(rate, seconds, rng)
+    simulation.run(until=seconds)
+    waiting = [(time, n) for time, node, n in simulation.record.waiting if node == broker]
+    times, lengths = zip(*waiting, strict=True) if waiting else ((), ())
+    return Queue(np.array(times, np.float64), np.array(lengths, np.int64))
+
+
+# --- telling -------------------------------------------------------------------------------------
+
+
+def _overloaded(runs: Sequence[Queue]) -> int:
+    return sum(run.longest() > THRESHOLD for run in runs)
+
+
+def _comparison(found: Queues, full: float) -> str:
+    return table(
+        ("rate", "ours, events/s", "ours, longest queue", "ours, overload", "paper", "independent"),
+        (
+            (
+                f"{ratio(rate):.2f}",
+                f"{len(PUBLISHERS) * full * ratio(rate):.0f}",
+                _lengths([run.longest() for run in runs]),
+                f"{_overloaded(runs)} of {len(runs)} runs",
+                f"{rate} events/s: {said}",
+                NOTHING,
+            )
+            for (rate, runs), said in zip(found.items(), SAID, strict=True)
+        ),
+    )
+
+
+def _lengths(found: Sequence[int]) -> str:
+    return span(str(min(found)), str(max(found)))
+
+
+def _drains_claim(found: Queues, seconds: float) -> Claim:
+    runs = found[PUBLISHED[0]]
+    drained = sum(run.drains_after(seconds / 2) for run in runs)
+    return Claim(
+        f"{PUBLISHED[0]} events/s: the queue drains occasionally",
+        SOURCE,
+        f"at {ratio(PUBLISHED[0]):.2f} it is empty again in the second half of {drained} of "
+        f"{len(runs)} runs",
+        2 * drained > len(runs),
+    )
+
+
+def _grows_claim(found: Queues, seconds: float) -> Claim:
+    """Second by second: within one, arrivals and departures alternate."""
+    runs = found[PUBLISHED[-1]]
+    lengths = [run.at(np.arange(1.0, seconds + 0.5)) for run in runs]
+    grown = sum(bool((np.diff(each) > 0).all()) for each in lengths)
+    ends = [int(each[-1]) for each in lengths]
+    return Claim(
+        f"{PUBLISHED[-1]} events/s: the queue increases monotonically",
+        SOURCE,
+        f"at {ratio(PUBLISHED[-1]):.2f} it is longer after every second in {grown} of {len(runs)} "
+        f"runs, and {_lengths(ends)} long at the end",
+        2 * grown > len(runs),
+    )
+
+
+def _chance_claim(found: Queues) -> Claim:
+    middle = PUBLISHED[1:-1]
+    counts = [_overloaded(found[rate]) for rate in middle]
+    runs = sum(len(found[rate]) for rate in middle)
+    words = [f"{n} at {ratio(rate):.2f}" for n, rate in zip(counts, middle, strict=True)]
+    return Claim(
+        f"{middle[0]} events/s overloads and {middle[1]} drains: in between, either can happen",
+        SOURCE,
+        f"of {len(found[middle[0]])} runs each, {listed(words)} overload",
+        0 < sum(counts) < runs,
+    )
+
+
+def _threshold_claim(found: Queues) -> Claim:
+    longest = max(run.longest_drained() for runs in found.values() for run in runs)
+    return Claim(
+        f"a queue longer than {THRESHOLD} ± {ERROR} does not drain any more",
+        SOURCE,
+        f"the longest that was empty again later had {longest}",
+        longest <= THRESHOLD + ERROR,
+    )
+
+
+def _chart(found: Queues, samples: FloatArray) -> str:
+    def paint(sheet: Sheet) -> None:
+        (axes,) = sheet.panels
+        for (rate, runs), colour in zip(found.items(), COLOURS, strict=True):
+            label = f"{ratio(rate):.2f} (paper: {rate} events/s)"
+            axes.plot(samples, runs[0].at(samples), color=colour, linewidth=1.2, label=label)
+        axes.axhline(THRESHOLD, color=QUIET, linewidth=1, linestyle="--")
+        axes.axhspan(THRESHOLD - ERROR, THRESHOLD + ERROR, color=QUIET, alpha=0.15, linewidth=0)
+        axes.set(xlabel="simulation time, s", ylabel="queue length, messages")
+        axes.set(xlim=(0, samples[-1]), ylim=(0, None))
+        axes.legend(loc="upper left", title="publish rate")
+
+    return drawn("banavar-queues", "Queue lengths around overload", (7.5, 4.8), paint)
