@@ -179,6 +179,19 @@ def test_there_are_never_many_bitmaps() -> None:
     assert matcher.bytes_used > 0
 
 
+def test_what_is_large_is_brought_together_by_a_fold_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_IN_PASSING", 6)
+    filters = [parse_filter(f"qty >= {number % 4}", SCHEMA) for number in range(20)]
+    matcher = Matcher(SCHEMA)
+    for each in filters:
+        matcher.add(each)
+    assert max(len(bitmap) for bitmap in matcher.bitmaps) <= 6
+    assert found(matcher) == pairs(dict(enumerate(filters)))
+    matcher.fold()
+    assert [len(bitmap) for bitmap in matcher.bitmaps] == [20]
+    assert found(matcher) == pairs(dict(enumerate(filters)))
+
+
 def test_no_filter_every_filter_and_no_event() -> None:
     matcher = Matcher(SMALL)
     event = pa.table({"a": [1]})

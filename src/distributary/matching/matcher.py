@@ -28,6 +28,10 @@ _MOST_NEWEST = 32
 # A bitmap is at least so many times as large as the next newer one.
 _GROWTH = 4
 
+# Nobody who adds a filter waits for more than these to be compiled; beyond, only a fold brings
+# bitmaps together.
+_MOST_IN_PASSING = 100_000
+
 _Found = TypeVar("_Found")
 
 
@@ -129,9 +133,12 @@ class Matcher:
         """Bring the newest into a bitmap, together with those bitmaps that are not much larger."""
         size = len(self._newest)
         first = len(self._bitmaps)
-        while first > self._n_folding and len(self._bitmaps[first - 1]) < _GROWTH * size:
+        while first > self._n_folding:
+            older_size = len(self._bitmaps[first - 1])
+            if older_size >= _GROWTH * size or older_size + size > _MOST_IN_PASSING:
+                break
             first -= 1
-            size += len(self._bitmaps[first])
+            size += older_size
         older = {
             number: self._filters[number]
             for bitmap in self._bitmaps[first:]
