@@ -48,7 +48,8 @@ __all__ = ["MOST_ROUNDS", "Costs", "Distributed", "plan_on_executors"]
 
 MOST_ROUNDS = 30
 ENOUGH = 2e-4  # of the cost: a round that saves less is the last
-HOTTEST, COLDEST, QUENCH = 0.1, 0.02, (1.0, 0.5, 0.25)  # of the mean cost of a flow; in each round
+HOTTEST, COLDEST = 0.1, 0.005  # of the mean cost of a flow: in the first round and the last
+QUENCH = (1.0, 0.8, 0.6, 0.45, 0.33, 0.25)  # of that heat, in the sweeps of a round
 GROUPS_PER_CLASS = 12
 SAMPLE_PAIRS = 2_000_000
 SAMPLE_SECONDS = 20.0  # of a plain machine
