@@ -190,13 +190,18 @@ def test_too_many_bad_rows_fail_the_run_and_leave_the_old_output(
 
 
 @pytest.mark.parametrize(
-    "stage",
+    ("module", "stage"),
     [
-        "_checked",
-        "_tidy",
+        ("inputs", "_checked"),
+        ("run", "tidy"),
         *(
-            pytest.param(stage, marks=pytest.mark.slow)
-            for stage in ("_written_rates", "_on_driver", "_replayed", "write_group_table")
+            pytest.param(*stage, marks=pytest.mark.slow)
+            for stage in (
+                ("inputs", "_written_rates"),
+                ("run", "_on_driver"),
+                ("run", "_replayed"),
+                ("run", "write_group_table"),
+            )
         ),
     ],
 )
@@ -205,6 +210,7 @@ def test_a_run_that_ends_between_stages_leaves_the_old_output_whole(
     logs: Path,
     done: tuple[Path, Outcome],
     monkeypatch: pytest.MonkeyPatch,
+    module: str,
     stage: str,
 ) -> None:
     def die(*args: object) -> None:
@@ -212,7 +218,7 @@ def test_a_run_that_ends_between_stages_leaves_the_old_output_whole(
 
     out, _ = done
     before = contents(out)
-    monkeypatch.setattr(sys.modules["distributary.pipeline.run"], stage, die)
+    monkeypatch.setattr(sys.modules[f"distributary.pipeline.{module}"], stage, die)
     with pytest.raises(KeyboardInterrupt):
         run(spark, job(logs, out))
     assert contents(out) == before
