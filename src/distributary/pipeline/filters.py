@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from enum import Enum
 
 from pyspark.sql.types import (
@@ -27,10 +26,10 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
 )
-from sqlglot import exp, parse_one
-from sqlglot.errors import ParseError, SqlglotError
+from sqlglot import exp
 
 from distributary.errors import InputError
+from distributary.matching.sql import is_moment, parsed, shown
 
 __all__ = ["Kind", "attribute_kinds", "used_attributes"]
 
@@ -54,7 +53,6 @@ _KINDS: tuple[tuple[type[DataType], Kind], ...] = (
 )
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
 _TIMES = (exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPNTZ)
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?")
 # A number of so many digits fits, beside any whole number of 64 bits, into Spark's widest decimal.
 _MOST_DIGITS = 18
 
@@ -74,15 +72,10 @@ def used_attributes(text: str, kinds: Mapping[str, Kind | None]) -> frozenset[st
 
     `kinds` are those of `attribute_kinds`, and so are the names that come back.
     """
+    tree = parsed(text)
     try:
-        tree = parse_one(text, dialect="spark")
         _check_truth(tree, kinds)
         return frozenset(column.name.lower() for column in tree.find_all(exp.Column))
-    except ParseError as error:
-        told = error.errors[0]["description"] if error.errors else str(error)
-        raise InputError(f"does not parse: {_line(told)}", value=text) from None
-    except SqlglotError as error:
-        raise InputError(f"does not parse: {_line(str(error))}", value=text) from None
     except RecursionError:
         raise InputError("is nested too deeply", value=text) from None
 
@@ -109,11 +102,11 @@ def _check_truth(node: exp.Expr, kinds: Mapping[str, Kind | None]) -> None:
             pass
         case exp.Column():
             if _kind(node, kinds) is not Kind.TRUTH:
-                raise InputError(f"{_shown(node)} is not true or false")
+                raise InputError(f"{shown(node)} is not true or false")
         case _ if isinstance(node, _COMPARISONS):
             _check_same((node.this, node.expression), kinds, node)
         case _:
-            raise InputError(f"{_shown(node)} is not a condition that filters may have")
+            raise InputError(f"{shown(node)} is not a condition that filters may have")
 
 
 def _check_same(
@@ -124,19 +117,19 @@ def _check_same(
     found: dict[Kind, list[exp.Expr]] = {}
     for operand in operands:
         found.setdefault(_kind(operand, kinds), []).append(operand)
-    if Kind.TIME in found and all(_is_moment(text) for text in found.get(Kind.TEXT, ())):
+    if Kind.TIME in found and all(is_moment(text) for text in found.get(Kind.TEXT, ())):
         found.pop(Kind.TEXT, None)
     if len(found) > 1:
         unlike = " with ".join(sorted(kind.value for kind in found))
-        raise InputError(f"{_shown(whole)} compares {unlike}")
+        raise InputError(f"{shown(whole)} compares {unlike}")
 
 
 def _check_pattern(node: exp.Like, kinds: Mapping[str, Kind | None]) -> None:
     pattern = node.expression
     if not (isinstance(pattern, exp.Literal) and pattern.is_string) or "\\" in pattern.name:
-        raise InputError(f"{_shown(node)}: a pattern is plain text without backslashes")
+        raise InputError(f"{shown(node)}: a pattern is plain text without backslashes")
     if _kind(node.this, kinds) is not Kind.TEXT:
-        raise InputError(f"{_shown(node)} looks for a pattern in what is not text")
+        raise InputError(f"{shown(node)} looks for a pattern in what is not text")
 
 
 def _kind(node: exp.Expr, kinds: Mapping[str, Kind | None]) -> Kind:
@@ -156,9 +149,9 @@ def _kind(node: exp.Expr, kinds: Mapping[str, Kind | None]) -> Kind:
             return _number(node.this)
         case exp.Boolean():
             return Kind.TRUTH
-        case exp.Cast() if node.to.this in _TIMES and _is_moment(node.this):
+        case exp.Cast() if node.to.this in _TIMES and is_moment(node.this):
             return Kind.TIME  # DATE '2026-01-05'
-    raise InputError(f"{_shown(node)} is neither an attribute nor a constant")
+    raise InputError(f"{shown(node)} is neither an attribute nor a constant")
 
 
 def _attribute_kind(name: str, kinds: Mapping[str, Kind | None]) -> Kind:
@@ -173,28 +166,9 @@ def _attribute_kind(name: str, kinds: Mapping[str, Kind | None]) -> Kind:
 def _number(node: exp.Literal) -> Kind:
     digits = re.sub(r"\D", "", node.name)
     if "e" not in node.name.lower() and len(digits) > _MOST_DIGITS:
-        raise InputError(f"{_shown(node)} has more than {_MOST_DIGITS} digits")
+        raise InputError(f"{shown(node)} has more than {_MOST_DIGITS} digits")
     return Kind.NUMBER
 
 
 def _is_text(node: exp.Expr) -> bool:
     return isinstance(node, exp.Literal) and node.is_string
-
-
-def _is_moment(node: exp.Expr) -> bool:
-    if not _is_text(node) or not _MOMENT.fullmatch(node.name):
-        return False
-    try:
-        datetime.fromisoformat(node.name)
-    except ValueError:
-        return False
-    return True
-
-
-def _shown(node: exp.Expr) -> str:
-    return _line(node.sql(dialect="spark"))
-
-
-def _line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 120 else f"{line[:117]}..."
