@@ -61,6 +61,17 @@ class Box:
         mine = dict(self.tests)
         return all(at not in mine or bool(mine[at] & values) for at, values in other.tests)
 
+    def order(self) -> tuple[object, ...]:
+        """A key for a total order of boxes of one schema, the same on every machine."""
+        return tuple(
+            (
+                at,
+                values.null,
+                tuple((low, high is None, high or low) for low, high in values.ranges),
+            )
+            for at, values in self.tests
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Filter:
@@ -75,7 +86,7 @@ class Filter:
     @classmethod
     def of(cls, boxes: Iterable[Box], schema: Schema) -> Self:
         """Bring boxes into normal form."""
-        return cls(schema, tuple(sorted(_joined(set(boxes), schema), key=_order)))
+        return cls(schema, tuple(sorted(_joined(set(boxes), schema), key=Box.order)))
 
     def matches(self, keys: Sequence[Key | None]) -> bool:
         """Whether an event, as the schema's `keys` of it, is wanted."""
@@ -143,14 +154,6 @@ def _joined_along(at: int, boxes: set[Box], schema: Schema) -> set[Box]:
         assert one is not None
         joined.add(one)
     return joined
-
-
-def _order(box: Box) -> tuple[object, ...]:
-    """A total order of boxes of one schema, the same on every machine."""
-    return tuple(
-        (at, values.null, tuple((low, high is None, high or low) for low, high in values.ranges))
-        for at, values in box.tests
-    )
 
 
 # --- covering ------------------------------------------------------------------------------------

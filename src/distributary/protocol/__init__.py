@@ -1,6 +1,6 @@
 """State machines without I/O: an input and the time in, actions out."""
 
-from distributary.protocol.actions import Action, Deliver, Machine, Send, SetTimer, Work
+from distributary.protocol.actions import Action, Deliver, Machine, Save, Send, SetTimer, Work
 from distributary.protocol.forwarding import Broker
 from distributary.protocol.messages import Event, Forward, Publish, Subscribe, Unsubscribe
 from distributary.protocol.policies import POLICIES, LinkSearch, Policy
@@ -16,6 +16,7 @@ __all__ = [
     "Machine",
     "Policy",
     "Publish",
+    "Save",
     "Send",
     "SetTimer",
     "Subscribe",

@@ -5,11 +5,11 @@ A simulator runs a machine in virtual time, a process in real time; the machine 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-__all__ = ["Action", "Deliver", "Machine", "Send", "SetTimer", "Work"]
+__all__ = ["Action", "Deliver", "Machine", "Save", "Send", "SetTimer", "Work"]
 
 Message = Any
 
@@ -40,6 +40,18 @@ class SetTimer:
 
 
 @dataclass(frozen=True, slots=True)
+class Save:
+    """Keep a value under a key where a crash cannot reach it; None forgets what was kept.
+
+    What one input makes a machine do is done together or not at all, and what is to be kept is
+    kept before anything is sent.
+    """
+
+    key: Hashable
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """This much work of a kind was done; what it costs is for others to say."""
 
@@ -47,7 +59,7 @@ class Work:
     units: float
 
 
-Action = Send | Deliver | SetTimer | Work
+Action = Send | Deliver | SetTimer | Save | Work
 
 
 class Machine(Protocol):

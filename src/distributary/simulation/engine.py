@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Hashable
 from functools import partial
 from typing import Any
 
@@ -19,13 +21,15 @@ _AT_ONCE = priced()
 class Simulation:
     """Nodes, the network between them, and a record of what happens; same seed, same run.
 
-    Everything moves by `clock`: run it to run the simulation, and schedule faults there.
+    Everything moves by `clock`: run it to run the simulation, and schedule faults there. What a
+    node saves is in `saved` under its name, also after a crash.
     """
 
     def __init__(self, network: Network) -> None:
         self.network = network
         self.clock = Clock()
         self.record = Record()
+        self.saved: defaultdict[str, dict[Hashable, object]] = defaultdict(dict)
         self._nodes: dict[str, Node] = {}
 
     def add(
@@ -40,7 +44,14 @@ class Simulation:
         if name in self._nodes:
             raise ValueError(f"there is a node {name!r} already")
         self._nodes[name] = Node(
-            name, machine, service, capacity, self.clock, self.record, self._send
+            name,
+            machine,
+            service,
+            capacity,
+            self.clock,
+            self.record,
+            self._send,
+            self.saved[name],
         )
 
     def crash(self, name: str) -> None:

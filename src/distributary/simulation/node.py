@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, assert_never
 
-from distributary.protocol import Action, Deliver, Machine, Send, SetTimer, Work
+from distributary.protocol import Action, Deliver, Machine, Save, Send, SetTimer, Work
 from distributary.simulation.clock import Clock
 from distributary.simulation.record import Record
 
@@ -40,6 +40,7 @@ class Node:
     clock: Clock
     record: Record
     send: Callable[[str, str, Any], None]
+    saved: dict[Hashable, object]
     alive: bool = True
     busy: bool = False
     queue: deque[Input] = field(default_factory=deque)
@@ -89,6 +90,11 @@ class Node:
                 self.record.delivered.append((now, self.name, client, now - since, message))
             case SetTimer(name, at):
                 self._set(name, at)
+            case Save(key, value):
+                if value is None:
+                    self.saved.pop(key, None)
+                else:
+                    self.saved[key] = value
             case Work():
                 pass  # it was paid for with time
             case _:

@@ -1,0 +1,28 @@
+"""A content-routed network of brokers: routing, covering, pruning, merging."""
+
+from distributary.protocol.content.broker import ContentBroker
+from distributary.protocol.content.client import Inbox
+from distributary.protocol.content.messages import (
+    Advertise,
+    Detach,
+    Publication,
+    PublishUnder,
+    Refused,
+    Unadvertise,
+)
+from distributary.protocol.content.policies import COVERING_POLICIES, Covering, Pacing, Pruning
+
+__all__ = [
+    "COVERING_POLICIES",
+    "Advertise",
+    "ContentBroker",
+    "Covering",
+    "Detach",
+    "Inbox",
+    "Pacing",
+    "Pruning",
+    "Publication",
+    "PublishUnder",
+    "Refused",
+    "Unadvertise",
+]

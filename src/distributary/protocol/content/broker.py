@@ -1,0 +1,385 @@
+"""A content broker: advertisements go everywhere, subscriptions towards those that they meet,
+publications back along the way that the subscriptions came.
+
+The overlay has no cycles; links lose nothing and keep the order. Then each publication comes to a
+broker at most once, and to every client whose subscription had reached all brokers on the way when
+it was published. That holds at every moment, whatever subscriptions come and go: what replaces a
+subscription reaches the next broker before the subscription is taken back there.
+
+References: Carzaniga et al. (2001) for the routing, Chen et al. (2011) for selective pruning.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import partial
+
+from distributary.model import Filter, Schema
+from distributary.protocol.actions import Action, Deliver, Message, Save, Send, SetTimer, Work
+from distributary.protocol.content.history import History, Seen
+from distributary.protocol.content.messages import (
+    EVERYWHERE,
+    Advertise,
+    Advertised,
+    Detach,
+    Echo,
+    Name,
+    Packed,
+    Probe,
+    Prune,
+    Publication,
+    PublishUnder,
+    Refused,
+    Statement,
+    Subscribed,
+    Unadvertise,
+    Unadvertised,
+    Unsubscribed,
+)
+from distributary.protocol.content.outlink import OutLink
+from distributary.protocol.content.pacing import Pace
+from distributary.protocol.content.policies import Covering
+from distributary.protocol.content.resync import Known
+from distributary.protocol.content.tables import Advertisements, Entry, Subscriptions
+from distributary.protocol.messages import Subscribe, Unsubscribe
+
+__all__ = ["ContentBroker"]
+
+
+class ContentBroker:
+    """The state of one broker: a `Machine`.
+
+    Numbers of what begins here are counted from `first_number`: a broker that comes back after a
+    crash must be given one that is above all that it used before.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        neighbours: Iterable[str],
+        schema: Schema,
+        policy: Covering,
+        *,
+        first_number: int = 0,
+    ) -> None:
+        self.name = name
+        self.policy = policy
+        self.advertisements = Advertisements(schema)
+        self.subscriptions = Subscriptions(schema)
+        self.links = {each: OutLink(schema, policy, self._new_name) for each in neighbours}
+        self.cautious: set[str] = set()  # links on which nothing may be taken back for now
+        self._number = first_number
+        self._paces = {each: Pace(policy.pacing) for each in self.links}
+        self._history = History(policy.prunes) if policy.prunes else None
+        self._own: dict[tuple[str, str, int], Name] = {}  # a client's, by kind and number
+        self._published = first_number
+        self._former: defaultdict[str, set[Name]] = defaultdict(set)  # promises to be withdrawn
+
+    def on_message(self, sender: str, message: Message, now: float) -> list[Action]:
+        """Take in what a client or a neighbour says."""
+        match message:
+            case Publication():
+                return self.route(sender, message)
+            case PublishUnder(client):
+                found = self.accept(message, now)
+                return self.route(client, found) if isinstance(found, Publication) else [found]
+            case Subscribed() | Unsubscribed() | Advertised() | Unadvertised():
+                return self._take(sender, (message,), now)
+            case Packed(statements):
+                return self._take(sender, statements, now)
+            case Subscribe() | Unsubscribe() | Advertise() | Unadvertise() | Detach():
+                return self._serve(message, now)
+            case Probe(number):
+                return [Send(sender, Echo(number))]
+            case Echo(number):
+                timer = self._paces[sender].echo(number, now)
+                return [SetTimer(_timer(sender), timer)] if timer is not None else []
+        raise TypeError(f"a content broker does not understand {message!r}")
+
+    def on_timer(self, name: str, now: float) -> list[Action]:
+        """The pause of a link is over."""
+        neighbour = name.removeprefix(_timer(""))
+        self._paces[neighbour].rested()
+        return self._go_on(neighbour, now)
+
+    # --- clients ---------------------------------------------------------------------------------
+
+    def _serve(
+        self, message: Subscribe | Unsubscribe | Advertise | Unadvertise | Detach, now: float
+    ) -> list[Action]:
+        """Make statements of what a client wants; a new one replaces its last of that number."""
+        statements: list[Statement] = []
+        ended: list[tuple[str, str, int]] = []
+        if isinstance(message, Detach):
+            ended = [key for key in self._own if key[0] == message.client]
+        else:
+            kind = "subscription" if isinstance(message, Subscribe | Unsubscribe) else "promise"
+            key = message.client, kind, message.number
+            ended = [key] if key in self._own else []
+        names = [self._own.pop(key) for key in ended]
+        saves: list[Action] = [Save(("own", *key), None) for key in ended]
+        if isinstance(message, Subscribe | Advertise):
+            name = self._own[key] = self._new_name()
+            saves.append(Save(("own", *key), (name, message.filter)))
+            statements = [_statement(kind, name, message.filter)]
+        statements += [
+            Unsubscribed(name) if name in self.subscriptions else Unadvertised(name)
+            for name in names
+        ]
+        return [*saves, *self._take(message.client, statements, now)]
+
+    def accept(self, message: PublishUnder, now: float) -> Publication | Deliver:
+        """Number what a client publishes; or tell it why that cannot be."""
+        name = self._own.get((message.client, "promise", message.number))
+        if name is None:
+            reason = f"{message.client!r} has no advertisement {message.number}: advertise first"
+            return Deliver(message.client, Refused(message.number, reason), now)
+        if not self.advertisements.filter_of(name).matches(message.event.keys):
+            reason = f"the event does not match advertisement {message.number} of its publisher"
+            return Deliver(message.client, Refused(message.number, reason), now)
+        self._published += 1
+        return Publication(message.event, name, self._published)
+
+    def _new_name(self) -> Name:
+        self._number += 1
+        return Name(self.name, self._number)
+
+    # --- statements ------------------------------------------------------------------------------
+
+    def _take(self, hop: str, statements: Sequence[Statement], now: float) -> list[Action]:
+        """Take statements in, and pass on what follows from each, link by link."""
+        actions: list[Action] = []
+        for statement in statements:
+            actions.append(Work("statement", 1))
+            actions.append(Work("compare", self.subscriptions.boxes))
+            match statement:
+                case Subscribed(name, filter, triggered):
+                    actions += [Work("triggered", 1)] if triggered else []
+                    actions += self._subscribe(Entry(name, filter, hop))
+                case Unsubscribed(name, prune):
+                    actions += self._unsubscribe(name, hop, prune)
+                case Advertised(name, filter):
+                    actions += self._advertise(Entry(name, filter, hop))
+                case Unadvertised(name):
+                    actions += self._unadvertise(name, hop)
+        for neighbour in self.links:
+            actions += self._begin(neighbour, now)
+        return actions
+
+    def _subscribe(self, entry: Entry) -> list[Action]:
+        if entry.name in self.subscriptions:
+            return []
+        self.subscriptions.add(entry)
+        actions: list[Action] = []
+        for neighbour, link in self.links.items():
+            if neighbour != entry.hop and self.advertisements.meets(neighbour, entry.filter):
+                actions += self._sends(neighbour, link.need(entry.name, entry.filter))
+        return actions
+
+    def _unsubscribe(self, name: Name, hop: str, prune: Prune | None) -> list[Action]:
+        """Only who brought a subscription can take it back."""
+        entry = self.subscriptions.get(name)
+        if entry is None or entry.hop != hop:
+            return []
+        self.subscriptions.remove(name)
+        if self._history is not None and hop not in self.links:
+            prune = self._history.prune(name, self._met(entry))
+        actions: list[Action] = []
+        for neighbour, link in self.links.items():
+            if name in link.needed:
+                actions += self._sends(neighbour, self._end(link, neighbour, name, prune))
+        return actions
+
+    def _end(
+        self, link: OutLink, neighbour: str, name: Name, prune: Prune | None
+    ) -> list[Statement]:
+        """Algorithm 1 of the paper for one neighbour, if the subscription was sent there at all."""
+        if neighbour in self.cautious:
+            link.preserve(name)
+            return []
+        if prune is EVERYWHERE or self.policy.prunes is None:
+            return link.drop(name)
+        further = tuple(
+            (advertisement, hops - 1)
+            for advertisement, hops in prune
+            if hops > 0 and self.advertisements.hops.get(advertisement) == neighbour
+        )
+        if further:
+            return link.drop(name, further)
+        link.preserve(name)
+        return []
+
+    def _met(self, entry: Entry) -> dict[Name, str]:
+        """The advertisements that a subscription meets, and the links by which they came."""
+        return {
+            name: neighbour
+            for neighbour, link in self.links.items()
+            if entry.name in link.needed
+            for name in self.advertisements.met(neighbour, entry.filter)
+        }
+
+    def _advertise(self, entry: Entry) -> list[Action]:
+        """Tell all others, and tell the advertiser's side who waits for it already."""
+        if entry.name in self.advertisements:
+            return []
+        self.advertisements.add(entry)
+        actions: list[Action] = []
+        for neighbour in self.links:
+            if neighbour != entry.hop:
+                actions += self._sends(neighbour, [Advertised(entry.name, entry.filter)])
+        if entry.hop in self.links:
+            actions += self._sends(entry.hop, self._pulled(entry.hop, entry.filter))
+        return actions
+
+    def _pulled(self, neighbour: str, advertised: Filter) -> list[Statement]:
+        link = self.links[neighbour]
+        return [
+            statement
+            for name, filter, hop in self.subscriptions.meeting(advertised)
+            if hop != neighbour and name not in link.needed
+            for statement in link.need(name, filter)
+        ]
+
+    def _unadvertise(self, name: Name, hop: str) -> list[Action]:
+        if self.advertisements.hops.get(name) != hop:
+            return []
+        self.advertisements.remove(name)
+        actions: list[Action] = []
+        for neighbour in self.links:
+            if neighbour != hop:
+                actions += self._sends(neighbour, [Unadvertised(name)])
+        return actions + self._limit(hop)
+
+    def _limit(self, hop: str) -> list[Action]:
+        """Fewer events come from there."""
+        if hop not in self.links or hop in self.cautious:
+            return []
+        still = partial(self.advertisements.meets, hop)
+        return self._sends(hop, self.links[hop].limit(still))
+
+    # --- work that can wait ----------------------------------------------------------------------
+
+    def _begin(self, neighbour: str, now: float) -> list[Action]:
+        """Something can wait on a link: unions are said as soon as can be, remnants rest first."""
+        pace = self._paces[neighbour]
+        if not self.links[neighbour].loose or not pace.is_free or neighbour in self.cautious:
+            return []
+        if self.policy.merges:
+            return self._go_on(neighbour, now)
+        if not self.policy.sweeps:
+            return []
+        return [SetTimer(_timer(neighbour), pace.rest(self.policy.pacing.pause, now))]
+
+    def _go_on(self, neighbour: str, now: float) -> list[Action]:
+        """A step of what can wait on a link, and a probe behind it."""
+        statements = self.links[neighbour].step()
+        if not statements:
+            return []
+        probe = Probe(self._paces[neighbour].probe(now))
+        return [*self._sends(neighbour, statements), Send(neighbour, probe)]
+
+    # --- after a crash ---------------------------------------------------------------------------
+
+    def restore(self, saved: Mapping[Hashable, object], now: float) -> list[Action]:
+        """Take up what clients had said, under its old names."""
+        actions: list[Action] = []
+        for key, value in saved.items():
+            match key, value:
+                case ("own", str(client), str(kind), int(number)), (Name() as name, Filter() as of):
+                    self._own[client, kind, number] = name
+                    actions += self._take(client, [_statement(kind, name, of)], now)
+        return actions
+
+    def heard(self, neighbour: str) -> Known:
+        """What came from a neighbour and was not taken back."""
+        return Known(
+            {entry.name: entry.filter for entry in self.advertisements.of(neighbour)},
+            {entry.name: entry.filter for entry in self.subscriptions.of(neighbour)},
+        )
+
+    def told(self, neighbour: str) -> Known:
+        """What a neighbour was told and was not taken back."""
+        advertised = self.advertisements.apart_from(neighbour)
+        return Known(
+            {entry.name: entry.filter for entry in advertised}, self.links[neighbour].told()
+        )
+
+    def adopt(self, neighbour: str, extra: Known, now: float) -> list[Action]:
+        """A neighbour knows this from a former life of this broker, which may be out of date."""
+        self._former[neighbour] |= extra.advertisements.keys()
+        self.links[neighbour].adopt(extra.subscriptions)
+        return [] if neighbour in self.cautious else self.be_bold(neighbour, now)
+
+    def be_bold(self, neighbour: str, now: float) -> list[Action]:
+        """All is known that anything told to this neighbour could be needed for."""
+        self.cautious.discard(neighbour)
+        gone = [
+            Unadvertised(name)
+            for name in sorted(self._former.pop(neighbour, ()))
+            if self.advertisements.hops.get(name, neighbour) == neighbour
+        ]
+        return [
+            *self._sends(neighbour, gone),
+            *self._limit(neighbour),
+            *self._begin(neighbour, now),
+        ]
+
+    def go_on(self, neighbour: str, now: float) -> list[Action]:
+        """Go on with what can wait on a link that began anew: what was under way is lost."""
+        self._paces[neighbour].forget()
+        return self._begin(neighbour, now)
+
+    def wants(self, neighbour: str, publication: Publication) -> bool:
+        """Whether somebody behind a neighbour wants an event."""
+        found = self.subscriptions.matched(publication.event.keys, but=None)
+        return any(entry.hop == neighbour for entry in found)
+
+    # --- publications ----------------------------------------------------------------------------
+
+    def route(self, hop: str, publication: Publication) -> list[Action]:
+        """Send an event back along the subscriptions that it matches, and to clients."""
+        event = publication.event
+        found = self.subscriptions.matched(event.keys, but=hop if hop in self.links else None)
+        hops = Counter(entry.hop for entry in found)
+        actions: list[Action] = [Work("publication", 1), Work("match", self.subscriptions.boxes)]
+        if not found and hop in self.links:
+            actions.append(Work("unwanted", 1))
+        distance = 0.0 if len(found) > 1 else publication.distance + 1
+        for to, n in hops.items():
+            if to in self.links:
+                count = publication.count + len(found) - n
+                actions.append(
+                    Send(
+                        to,
+                        Publication(
+                            event, publication.advertisement, publication.number, distance, count
+                        ),
+                    )
+                )
+            else:
+                actions.append(Deliver(to, publication, event.published))
+        if self._history is not None:
+            count = publication.count + len(found) - 1
+            seen = Seen(publication.advertisement, distance, count)
+            for entry in found:
+                if entry.hop not in self.links:
+                    self._history.note(entry.name, seen)
+        return actions
+
+    # --- sending ---------------------------------------------------------------------------------
+
+    def _sends(self, neighbour: str, statements: Sequence[Statement]) -> list[Action]:
+        if not statements:
+            return []
+        if self.policy.packs and len(statements) > 1:
+            return [Send(neighbour, Packed(tuple(statements)))]
+        return [Send(neighbour, statement) for statement in statements]
+
+
+def _statement(kind: str, name: Name, filter: Filter) -> Statement:
+    return Subscribed(name, filter) if kind == "subscription" else Advertised(name, filter)
+
+
+def _timer(neighbour: str) -> str:
+    return f"pace {neighbour}"
