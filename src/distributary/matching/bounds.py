@@ -1,0 +1,178 @@
+"""A filter's bounds: the smallest single box around it, in numbers that a loop can compare.
+
+Every attribute has a lower and an upper end as 64-bit numbers, in the order of the keys. A missing
+value comes first of all. Of a text only the first bytes count, so the ends of two long texts may
+come out equal; where only one of them is long, their order is right.
+
+Bounds decide most questions: a filter whose bounds do not hold another's never covers it. Whether
+one whose bounds do hold them covers it is decided too, unless there is a *doubt*: the cover is more
+than a single box of single ranges, or both have a long text for the same attribute.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from distributary.model import Attribute, Box, Filter, IntArray, Key, Schema, Values
+from distributary.model.event import after
+from distributary.model.filter import MOST_STEPS
+
+__all__ = ["Bounds", "Point", "bounds_of", "doubt_of"]
+
+Point = tuple[int, Key]
+
+_FIRST = -(2**63)  # a missing value
+_LAST = 2**63 - 1
+_BYTES = 7  # of a text; the eighth byte is its length, and 2 for what comes before all texts
+# Bits of a word of doubts. One for each of the first attributes that is a long text, one for all
+# others; then one that every filter has, and one that it has unless it is a box of single ranges.
+_MANY = 60
+_ANY = 1 << 61
+_RAGGED = 1 << 62
+# So many filters' bounds are kept: a filter that travels is asked about at every broker.
+_MOST_KEPT = 1 << 17
+
+
+class Bounds(NamedTuple):
+    """What the index of covers knows of a filter.
+
+    `corner` has for each attribute the lower end and `~` the upper end, then the doubts of the
+    filter when it is a row of the index. `points` are the attributes on which all its boxes ask for
+    one and the same value.
+    """
+
+    corner: IntArray
+    points: tuple[Point, ...]
+    long: int
+    ragged: bool
+
+    def inside(self) -> tuple[IntArray, int]:
+        """Query and doubts for rows that are at most this: those around it."""
+        return self.corner[:-1], self.long | _RAGGED
+
+    def around(self) -> tuple[IntArray, int]:
+        """Query and doubts for rows that are at least this: those inside it."""
+        return self.corner[:-1], self.long | (_ANY if self.ragged else 0)
+
+    def touching(self) -> tuple[IntArray, int]:
+        """Query and doubts for rows that are at most this: those that begin before it ends."""
+        query = np.empty(len(self.corner) - 1, np.int64)
+        query[0::2] = ~self.corner[1:-1:2]
+        query[1::2] = ~self.corner[0:-1:2]
+        return query, self.long | _RAGGED | (_ANY if self.ragged else 0)
+
+
+def doubt_of(at: int) -> int:
+    """The doubt that goes where both filters ask for the same value of an attribute."""
+    return 1 << at if at < _MANY else 0
+
+
+_kept: dict[int, tuple[Filter, Bounds | None]] = {}
+
+
+def bounds_of(filter: Filter) -> Bounds | None:
+    """The bounds of a filter; None for an odd one, which only the model's own words can compare.
+
+    Odd are filters without boxes, those with tests that no value of a domain passes or that let
+    values outside it through, and those with numbers at the very start of the axis.
+    """
+    found = _kept.get(id(filter))
+    if found is not None and found[0] is filter:
+        return found[1]
+    bounds = _bounds(filter)
+    if len(_kept) >= _MOST_KEPT:
+        _kept.clear()
+    _kept[id(filter)] = filter, bounds
+    return bounds
+
+
+def _bounds(filter: Filter) -> Bounds | None:
+    schema, boxes = filter.schema, filter.boxes
+    if not boxes or len(boxes) >= MOST_STEPS:
+        return None
+    long = 0
+    corners = []
+    for box in boxes:
+        corner = list(_widest(schema))
+        for at, values in box.tests:
+            ends = _ends(values, schema.attributes[at])
+            if ends is None:
+                return None
+            corner[2 * at], corner[2 * at + 1], is_long = ends
+            long |= is_long << min(at, _MANY)
+        corners.append(corner)
+    lowest = (
+        corners[0] if len(corners) == 1 else [min(found) for found in zip(*corners, strict=True)]
+    )
+    ragged = len(boxes) > 1 or any(
+        len(values.ranges) + values.null > 1 for _, values in boxes[0].tests
+    )
+    word = long | _ANY | (_RAGGED if ragged else 0)
+    return Bounds(np.array([*lowest, word], np.int64), _points(boxes), long, ragged)
+
+
+def _points(boxes: tuple[Box, ...]) -> tuple[Point, ...]:
+    """What all boxes ask for one value of, in the order of attributes."""
+    first, *others = (
+        [
+            (at, values.ranges[0][0])
+            for at, values in box.tests
+            if len(values.ranges) == 1 and not values.null and _is_point(*values.ranges[0])
+        ]
+        for box in boxes
+    )
+    return tuple(point for point in first if all(point in other for other in others))
+
+
+def _is_point(low: Key, high: Key | None) -> bool:
+    return bool(high == after(low))
+
+
+@lru_cache(maxsize=64)
+def _widest(schema: Schema) -> tuple[int, ...]:
+    """The corner of a box without tests."""
+    corner: list[int] = []
+    for attribute in schema.attributes:
+        ranges = Values.all(attribute).ranges
+        last = _upper(ranges[-1][1])[0] if ranges else _FIRST
+        corner += (_FIRST, ~last)
+    return tuple(corner)
+
+
+def _ends(values: Values, attribute: Attribute) -> tuple[int, int, bool] | None:
+    """The lower end, `~` the upper, and whether one is a long text; None for an odd test."""
+    ranges = values.ranges
+    if attribute.domain is not None and not (values and values.within(Values.all(attribute))):
+        return None
+    if not ranges:
+        return (_FIRST, ~_FIRST, False) if values.null else None
+    lower, low_is_long = _lower(ranges[0][0])
+    upper, high_is_long = _upper(ranges[-1][1])
+    if (lower == _FIRST + 1 and ranges[0][0] == lower) or upper <= _FIRST + 1:
+        return None  # the very first number has the place of the second: a missing value has its
+    return _FIRST if values.null else lower, ~upper, low_is_long or high_is_long
+
+
+def _lower(key: Key) -> tuple[int, bool]:
+    return _text_number(key) if isinstance(key, str) else (max(key, _FIRST + 1), False)
+
+
+def _upper(end: Key | None) -> tuple[int, bool]:
+    """The last number before an end; a long text's own, for others before it may have the same."""
+    if end is None:
+        return _LAST, False
+    if isinstance(end, str):
+        number, is_long = _text_number(end)
+        return number - (not is_long), is_long
+    return end - 1, False
+
+
+def _text_number(text: str) -> tuple[int, bool]:
+    """A number in the order of texts, their first bytes and how many there are; and if too many."""
+    data = text[: _BYTES + 1].encode("utf-8", "surrogatepass")
+    size = min(len(data), _BYTES + 1)
+    start = int.from_bytes(data[:_BYTES].ljust(_BYTES, b"\0"), "big")
+    return (start << 8 | size + 2) + _FIRST, size > _BYTES

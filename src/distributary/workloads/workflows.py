@@ -1,0 +1,374 @@
+"""Business workflows on a network of brokers: subscriptions that cover one another, and events.
+
+A *root* is a subscription that no other covers; its children are narrower ones, each covered by it
+alone. When a root goes all its children become roots: what that costs is the paper's subject.
+Events are steps of workflows. A root wants a range of the values of one workflow, its children
+parts of that range. The paper gives counts and the covering degree; ranges and widths are ours.
+
+Reference: Chen et al., Congestion avoidance with selective filter aggregation, section V.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distributary.matching.covering import CoverIndex
+from distributary.model import (
+    Attribute,
+    Box,
+    Filter,
+    FloatArray,
+    IntArray,
+    Key,
+    Kind,
+    Schema,
+    Topology,
+    Values,
+)
+from distributary.model.event import after, key_of
+
+__all__ = [
+    "LINK_DELAY",
+    "Event",
+    "Subscription",
+    "Workflows",
+    "WorkflowsParams",
+    "draw_events",
+    "edge_clusters",
+    "range_filter",
+    "source_edges",
+    "subscriber_edges",
+    "workflow_topology",
+    "workflows",
+]
+
+Event = tuple[Key | None, ...]
+# The client, its broker, and what it wants.
+Subscription = tuple[str, str, Filter]
+
+LINK_DELAY = 0.001
+CORE = "ABCDE"
+_INNER = 18
+_EDGES = 29
+_SOURCES = 3
+_MOST_IN_CLUSTER = 4
+# Probes are the best of so many events for each that is asked for.
+_POOL = 50
+_WIDEST_ROOT = 0.8
+
+
+# --- the network ---------------------------------------------------------------------------------
+
+
+def workflow_topology() -> Topology:
+    """The 55 brokers of Fig. 6: five in a chain, 18 more inside, 32 at the edge.
+
+    The drawing is not in the text. Here A to D have four inner brokers each and E has two; these
+    have one or two edge brokers each, 29 in all, where subscribers are. The publishers' three,
+    "source-1" to "source-3", are on E.
+    """
+    links = list(pairwise(CORE))
+    links += [(CORE[at // 4], f"inner-{at + 1:02}") for at in range(_INNER)]
+    links += [(f"inner-{_inner_of(at) + 1:02}", edge) for at, edge in enumerate(subscriber_edges())]
+    links += [("E", source) for source in source_edges()]
+    return Topology(dict.fromkeys(links, LINK_DELAY))
+
+
+def subscriber_edges() -> tuple[str, ...]:
+    """The edge brokers that have subscribers: neighbours in this order are near each other."""
+    return tuple(f"edge-{at + 1:02}" for at in range(_EDGES))
+
+
+def source_edges() -> tuple[str, ...]:
+    """The edge brokers that have publishers."""
+    return tuple(f"source-{at + 1}" for at in range(_SOURCES))
+
+
+def edge_clusters() -> tuple[tuple[str, ...], ...]:
+    """The subscribers' edge brokers, two to four together that are behind the same core broker."""
+    found: list[tuple[str, ...]] = []
+    edges = subscriber_edges()
+    for core in range(len(CORE)):
+        own = [edge for at, edge in enumerate(edges) if _inner_of(at) // 4 == core]
+        parts = np.array_split(np.arange(len(own)), -(-len(own) // _MOST_IN_CLUSTER))
+        found += [tuple(own[at] for at in part) for part in parts]
+    return tuple(found)
+
+
+def _inner_of(edge: int) -> int:
+    """The inner broker of an edge broker, both by number: as even as 29 on 18 can be."""
+    return edge * _INNER // _EDGES
+
+
+# --- subscriptions -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowsParams:
+    """The parameters, by default those of section V-A.
+
+    `overlap` is about how many roots want an event. Children are `narrowest` to `widest` times as
+    wide as their root, more where they must be in order not to be covered by a second root, and lie
+    in a part of it: `held` is its share. With two `dimensions` events have a load as well.
+    """
+
+    subscriptions: int = 30_000
+    degree: int = 30
+    clustered: bool = False
+    dimensions: int = 1
+    workflows: int = 100
+    overlap: float = 2.0
+    held: float = 0.8
+    narrowest: float = 0.2
+    widest: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.degree < 1 or self.subscriptions <= self.degree or self.workflows < 1:
+            raise ValueError("there must be at least one workflow, and one root with its children")
+        if self.dimensions not in (1, 2):
+            raise ValueError(f"events have 1 or 2 dimensions, not {self.dimensions}")
+        if not (0 < self.narrowest <= self.widest <= self.held <= 1 and self.overlap > 0):
+            raise ValueError("children are parts of what is held of their root, and that of it")
+
+    @property
+    def roots(self) -> int:
+        """How many roots there are."""
+        return max(1, round(self.subscriptions / (self.degree + 1)))
+
+    @property
+    def schema(self) -> Schema:
+        """What events have."""
+        numbers = ("value", "load")[: self.dimensions]
+        return Schema(
+            (
+                Attribute("workflow", Kind.TEXT),
+                *(Attribute(name, Kind.FLOAT) for name in numbers),
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Workflows:
+    """Subscriptions in the order in which they are issued, and the events that they want some of.
+
+    `root_of[i]` is the subscription that was drawn as the root of the i-th; that of a root is
+    itself. `workflow[i]`, `low[i]` and `high[i]` are what the i-th filter says, as numbers.
+    """
+
+    params: WorkflowsParams
+    schema: Schema
+    subscriptions: tuple[Subscription, ...]
+    root_of: IntArray
+    workflow: IntArray
+    low: FloatArray  # subscriptions x dimensions
+    high: FloatArray
+
+    @property
+    def roots(self) -> tuple[int, ...]:
+        """Which of the subscriptions are roots."""
+        own = self.root_of == np.arange(len(self.root_of))
+        return tuple(np.flatnonzero(own).tolist())
+
+    def measured_degree(self) -> float:
+        """The covering degree by its definition: new roots for each root that goes, on average.
+
+        Found from the filters alone, whatever they were drawn as.
+        """
+        index: CoverIndex[int] = CoverIndex(self.schema)
+        for at, (_, _, filter) in enumerate(self.subscriptions):
+            index.add(filter, at)
+        # A subscription covers itself: what has two covers is a root as soon as the other goes.
+        covers = [index.covering(filter) for _, _, filter in self.subscriptions]
+        roots = sum(len(found) == 1 for found in covers)
+        return sum(len(found) == 2 for found in covers) / roots
+
+    def similarities(self, samples: int, rng: np.random.Generator) -> FloatArray:
+        """For each root the share of its events that some other subscription wants, too."""
+        found = []
+        for root in self.roots:
+            near = np.flatnonzero(self.workflow == self.workflow[root])
+            near = near[near != root]
+            low, high = self.low[root], self.high[root]
+            points = low + rng.random((samples, self.params.dimensions)) * (high - low)
+            found.append(self._wants(points, near).any(axis=1).mean())
+        return np.array(found)
+
+    def events(self, n: int, rng: np.random.Generator) -> list[Event]:
+        """Any n events, as the schema's keys of them."""
+        return draw_events(n, self.params.workflows, self.params.dimensions, rng)
+
+    def probes(self, n: int, rng: np.random.Generator) -> list[Event]:
+        """n events that are wanted at as many edge brokers as any, out of many more."""
+        workflow, points = _draw(n * _POOL, self.params.workflows, self.params.dimensions, rng)
+        reached = self._edges_reached(workflow, points)
+        best = np.sort(np.argsort(-reached, kind="stable")[:n])
+        return _keys(workflow[best], points[best])
+
+    def _wants(self, points: FloatArray, near: IntArray) -> NDArray[np.bool_]:
+        """Which of some subscriptions to one workflow want which of its events."""
+        inside = (self.low[near] <= points[:, None]) & (points[:, None] < self.high[near])
+        return np.asarray(inside.all(axis=2))
+
+    def _edges_reached(self, workflow: IntArray, points: FloatArray) -> IntArray:
+        """At how many brokers somebody wants each event."""
+        brokers = np.unique([broker for _, broker, _ in self.subscriptions], return_inverse=True)[1]
+        at_broker = np.eye(brokers.max() + 1, dtype=np.int32)[brokers]
+        reached = np.zeros(len(workflow), np.int64)
+        for number in range(self.params.workflows):
+            events = np.flatnonzero(workflow == number)
+            near = np.flatnonzero(self.workflow == number)
+            wanted = self._wants(points[events], near).astype(np.int32) @ at_broker[near]
+            reached[events] = (wanted > 0).sum(axis=1)
+        return reached
+
+
+def workflows(params: WorkflowsParams, rng: np.random.Generator) -> Workflows:
+    """Draw roots and their children, give them to edge brokers, and shuffle the order of issue."""
+    owner, workflow, low, high = _families(params, rng)
+    brokers = _brokers(owner, params, rng)
+    order = rng.permutation(len(owner))
+    issued = np.empty_like(order)
+    issued[order] = np.arange(len(order))
+    workflow, low, high = workflow[order], low[order], high[order]
+    width = len(str(len(order)))
+    schema = params.schema
+    return Workflows(
+        params,
+        schema,
+        tuple(
+            (f"client-{at + 1:0{width}}", brokers[one], range_filter(schema, int(w), a, b))
+            for at, (one, w, a, b) in enumerate(
+                zip(order.tolist(), workflow, low.tolist(), high.tolist(), strict=True)
+            )
+        ),
+        issued[owner[order]],
+        workflow,
+        low,
+        high,
+    )
+
+
+def _families(
+    params: WorkflowsParams, rng: np.random.Generator
+) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
+    """Each subscription's root, workflow, and ends of its ranges; children follow their root."""
+    sizes = np.full(params.roots, params.subscriptions // params.roots)
+    sizes[: params.subscriptions % params.roots] += 1
+    workflow = np.arange(params.roots) % params.workflows
+    low = np.empty((params.subscriptions, params.dimensions))
+    high = np.empty_like(low)
+    first = np.cumsum(sizes) - sizes
+    for number in range(min(params.workflows, params.roots)):
+        own = np.flatnonzero(workflow == number)
+        starts, ends = _root_ranges(len(own), params, rng)
+        for at, root in enumerate(own):
+            left = ends[at - 1] if at else starts[at]
+            right = starts[at + 1] if at + 1 < len(own) else ends[at]
+            here = slice(first[root], first[root] + sizes[root])
+            low[here, 0], high[here, 0] = _with_children(
+                (starts[at], ends[at]), (left, right), int(sizes[root]) - 1, params, rng
+            )
+            if params.dimensions == 2:
+                low[here, 1], high[here, 1] = _loads(int(sizes[root]) - 1, rng)
+    return np.repeat(first, sizes), np.repeat(workflow, sizes), low, high
+
+
+def _root_ranges(
+    n: int, params: WorkflowsParams, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
+    """Ranges of the values in order, none within another.
+
+    Starts and ends are put in order apart from each other: then a later range begins later and ends
+    later, and no range becomes wider than the widest or narrower than the narrowest was.
+    """
+    width = min(params.overlap / n, _WIDEST_ROOT) * rng.uniform(0.8, 1.2, n)
+    start = (np.arange(n) + rng.random(n)) / n * (1 - width)
+    return np.sort(start), np.sort(start + width)
+
+
+def _with_children(
+    root: tuple[float, float],
+    others: tuple[float, float],
+    n: int,
+    params: WorkflowsParams,
+    rng: np.random.Generator,
+) -> tuple[FloatArray, FloatArray]:
+    """Both ends of a root and then of n children, none within another or within another root.
+
+    The root before ends at `others[0]` and the one after begins at `others[1]`: a child that ends
+    later than the one and begins earlier than the other is in neither, nor in any further away.
+    """
+    (begin, end), (left, right) = root, others
+    whole = end - begin
+    low = begin + rng.random() * (1 - params.held) * whole
+    high = low + params.held * whole
+    if low >= right or high <= left:
+        low, high = begin, end
+    least = max(left - right, 0.0)
+    slack = high - low - least
+    most = least + 0.9 * slack
+    narrowest = min(max(params.narrowest * whole, least + 0.1 * slack), most)
+    widest = min(max(params.widest * whole, narrowest), most)
+    width = rng.uniform(narrowest, widest, n)
+    first, last = np.maximum(low, left - width), np.minimum(high - width, right)
+    start = first + (np.arange(n) + rng.uniform(0.1, 0.9, n)) / n * (last - first)
+    return np.append(begin, np.sort(start)), np.append(end, np.sort(start + width))
+
+
+def _loads(n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    """Both ends of a root's range of loads, and of n parts of it."""
+    whole = rng.uniform(0.5, 1.0)
+    begin = rng.random() * (1 - whole)
+    width = rng.uniform(0.5, 0.95, n) * whole
+    start = begin + rng.random(n) * (whole - width)
+    return np.append(begin, start), np.append(begin + whole, start + width)
+
+
+def _brokers(owner: IntArray, params: WorkflowsParams, rng: np.random.Generator) -> list[str]:
+    """Each subscription's edge broker: any, or one of the cluster that its root has drawn."""
+    if not params.clustered:
+        edges = subscriber_edges()
+        return [edges[at] for at in rng.integers(len(edges), size=len(owner))]
+    clusters = edge_clusters()
+    chosen = rng.integers(len(clusters), size=len(owner))[owner]
+    share = rng.random(len(owner))
+    return [
+        clusters[cluster][int(part * len(clusters[cluster]))]
+        for cluster, part in zip(chosen, share, strict=True)
+    ]
+
+
+def range_filter(schema: Schema, workflow: int, low: list[float], high: list[float]) -> Filter:
+    """One workflow, by its number, and a range of each number that its events have."""
+    name = _name(workflow)
+    tests = [(0, Values(((name, after(name)),)))]
+    for at, (start, end) in enumerate(zip(low, high, strict=True), 1):
+        found = (key_of(start, Kind.FLOAT), key_of(end, Kind.FLOAT))
+        tests.append((at, Values((found,))))
+    return Filter(schema, (Box(tuple(tests)),))
+
+
+def draw_events(n: int, workflows: int, dimensions: int, rng: np.random.Generator) -> list[Event]:
+    """Events of so many workflows, all values alike, as keys."""
+    return _keys(*_draw(n, workflows, dimensions, rng))
+
+
+def _draw(
+    n: int, workflows: int, dimensions: int, rng: np.random.Generator
+) -> tuple[IntArray, FloatArray]:
+    return rng.integers(workflows, size=n), rng.random((n, dimensions))
+
+
+def _keys(workflow: IntArray, points: FloatArray) -> list[Event]:
+    return [
+        (_name(number), *(key_of(value, Kind.FLOAT) for value in point))
+        for number, point in zip(workflow.tolist(), points.tolist(), strict=True)
+    ]
+
+
+def _name(workflow: int) -> str:
+    return f"workflow-{workflow + 1:03}"
