@@ -55,10 +55,10 @@ class _Entry(Generic[K]):
 
 
 class CoverIndex(Generic[K]):
-    """Filters under keys of the caller's, unique while present. All answers are in order of adding.
+    """Filters under keys of the caller's, any but None, unique while present.
 
-    Only single filters count as covers, not the union of several. The answers are those of
-    `covers` and `intersects` of the model.
+    Answers are in the order of adding, and those of `covers` and `intersects` of the model. Only
+    single filters count as covers, not the union of several.
     """
 
     __slots__ = (

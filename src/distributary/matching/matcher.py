@@ -25,12 +25,16 @@ __all__ = ["Folding", "Matcher"]
 # So many filters are tried one by one on each event before they are compiled, so that not every
 # new filter costs a compilation.
 _MOST_NEWEST = 32
+# Once so many events were tried on the same newest filters, compiling these has paid off.
+_MOST_TRIED = 16
 # A bitmap is at least so many times as large as the next newer one.
 _GROWTH = 4
 
 # Nobody who adds a filter waits for more than these to be compiled; beyond, only a fold brings
 # bitmaps together.
 _MOST_IN_PASSING = 100_000
+
+_NONE = np.empty(0, np.int64)
 
 _Found = TypeVar("_Found")
 
@@ -73,6 +77,7 @@ class Matcher:
         self._next = len(self._filters)
         self._newest = dict(self._filters)  # those in no bitmap
         self._newest_bitmap: Bitmap | None = None  # of the newest, while they stay as they are
+        self._tried = 0  # events on the newest, since these changed
         self._bitmaps: list[Bitmap] = []  # older first; all numbers of one before those of the next
         self._folding: Folding | None = None
         self._n_folding = 0  # how many bitmaps hold what is being folded
@@ -109,7 +114,7 @@ class Matcher:
         number = self._next
         self._next += 1
         self._filters[number] = self._newest[number] = filter
-        self._newest_bitmap = None
+        self._forget_newest()
         if len(self._newest) > _MOST_NEWEST:
             self._compile_newest()
         return number
@@ -119,11 +124,15 @@ class Matcher:
         del self._filters[number]
         if number in self._newest:
             del self._newest[number]
-            self._newest_bitmap = None
+            self._forget_newest()
         else:
             next(bitmap for bitmap in self._bitmaps if number in bitmap).remove(number)
         if self._folding is not None:
             self._removed.append(number)
+
+    def _forget_newest(self) -> None:
+        self._newest_bitmap = None
+        self._tried = 0
 
     def _check(self, filter: Filter) -> None:
         if filter.schema != self.schema:
@@ -148,7 +157,7 @@ class Matcher:
         together = {**older, **self._newest}
         self._bitmaps[first:] = [_compiled(together, self.schema, self._buckets)]
         self._newest = {}
-        self._newest_bitmap = None
+        self._forget_newest()
 
     # --- folding ---------------------------------------------------------------------------------
 
@@ -189,6 +198,10 @@ class Matcher:
 
     def match_keys(self, keys: Sequence[Key | None]) -> IntArray:
         """The same for an event given as the schema's `keys` of it."""
+        self._tried += 1
+        if self._tried > _MOST_TRIED:
+            found = [bitmap.match_keys(keys) for bitmap in self._compiled()]
+            return found[0] if len(found) == 1 else np.concatenate([_NONE, *found])
         found = [bitmap.match_keys(keys) for bitmap in self._bitmaps]
         newest = [number for number, each in self._newest.items() if each.matches(keys)]
         return np.concatenate([*found, np.array(newest, np.int64)])

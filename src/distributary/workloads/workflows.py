@@ -67,12 +67,12 @@ _WIDEST_ROOT = 0.8
 def workflow_topology() -> Topology:
     """The 55 brokers of Fig. 6: five in a chain, 18 more inside, 32 at the edge.
 
-    The drawing is not in the text. Here A to D have four inner brokers each and E has two; these
-    have one or two edge brokers each, 29 in all, where subscribers are. The publishers' three,
-    "source-1" to "source-3", are on E.
+    The drawing is not in the text. Here A to D have four or five inner brokers each; these have
+    one or two edge brokers each, 29 in all, where subscribers are. The publishers' three,
+    "source-1" to "source-3", are on E, which has no others: all subscriptions come to it from D.
     """
     links = list(pairwise(CORE))
-    links += [(CORE[at // 4], f"inner-{at + 1:02}") for at in range(_INNER)]
+    links += [(CORE[_core_of(at)], f"inner-{at + 1:02}") for at in range(_INNER)]
     links += [(f"inner-{_inner_of(at) + 1:02}", edge) for at, edge in enumerate(subscriber_edges())]
     links += [("E", source) for source in source_edges()]
     return Topology(dict.fromkeys(links, LINK_DELAY))
@@ -92,11 +92,16 @@ def edge_clusters() -> tuple[tuple[str, ...], ...]:
     """The subscribers' edge brokers, two to four together that are behind the same core broker."""
     found: list[tuple[str, ...]] = []
     edges = subscriber_edges()
-    for core in range(len(CORE)):
-        own = [edge for at, edge in enumerate(edges) if _inner_of(at) // 4 == core]
+    for core in range(len(CORE) - 1):
+        own = [edge for at, edge in enumerate(edges) if _core_of(_inner_of(at)) == core]
         parts = np.array_split(np.arange(len(own)), -(-len(own) // _MOST_IN_CLUSTER))
         found += [tuple(own[at] for at in part) for part in parts]
     return tuple(found)
+
+
+def _core_of(inner: int) -> int:
+    """The core broker of an inner broker, both by number: all but the last, as even as can be."""
+    return inner * (len(CORE) - 1) // _INNER
 
 
 def _inner_of(edge: int) -> int:

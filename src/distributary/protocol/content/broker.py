@@ -88,7 +88,12 @@ class ContentBroker:
                 return self._take(sender, (message,), now)
             case Packed(statements):
                 return self._take(sender, statements, now)
-            case Subscribe() | Unsubscribe() | Advertise() | Unadvertise() | Detach():
+            case Subscribe() | Unsubscribe() | Advertise() | Unadvertise():
+                if message.client in self.links:
+                    reason = f"{message.client!r} is a broker: take another name"
+                    return [Deliver(message.client, Refused(message.number, reason), now)]
+                return self._serve(message, now)
+            case Detach():
                 return self._serve(message, now)
             case Probe(number):
                 return [Send(sender, Echo(number))]

@@ -38,12 +38,8 @@ class Inbox:
         self._brokers.add(broker)
 
     def detach(self, broker: str) -> None:
-        """This broker has handed over its last."""
+        """This broker has handed over its last; another may be behind it."""
         self._brokers.discard(broker)
-        if len(self._brokers) == 1:
-            for received in self._received.values():
-                received.before = max(received.before, *received.since, 0)
-                received.since.clear()
 
     def is_new(self, publication: Publication) -> bool:
         """Whether this is handed over for the first time."""
@@ -55,4 +51,5 @@ class Inbox:
             received.since.add(number)
         else:
             received.before = number
+            received.since = {each for each in received.since if each > number}
         return True

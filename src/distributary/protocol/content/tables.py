@@ -103,7 +103,7 @@ class Advertisements:
 
     def meets(self, hop: str, filter: Filter) -> bool:
         """Whether some event that comes from there may match."""
-        return hop in self._behind and bool(self._behind[hop].meeting(filter))
+        return hop in self._behind and self._behind[hop].meets(filter)
 
     def met(self, hop: str, filter: Filter) -> list[Name]:
         """The advertisements from there of which an event may match."""
