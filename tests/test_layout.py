@@ -20,7 +20,7 @@ LAYERS = (
     ("cost", "matching"),
     ("planning", "protocol"),
     ("files", "simulation", "workloads"),
-    ("pipeline",),
+    ("live", "pipeline"),
     ("export", "papers", "report"),
     ("cli",),
 )

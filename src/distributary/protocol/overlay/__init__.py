@@ -1,0 +1,21 @@
+"""Pastry and Scribe without I/O: a ring of peers, and on it a multicast tree for each group."""
+
+from distributary.protocol.overlay.converged import Ring, TreeSizes, converged_ring, tree_sizes
+from distributary.protocol.overlay.identifiers import Peer, identifier, peer_named
+from distributary.protocol.overlay.messages import DISSEMINATION, MAINTENANCE
+from distributary.protocol.overlay.parameters import OverlayParameters
+from distributary.protocol.overlay.peer import OverlayPeer
+
+__all__ = [
+    "DISSEMINATION",
+    "MAINTENANCE",
+    "OverlayParameters",
+    "OverlayPeer",
+    "Peer",
+    "Ring",
+    "TreeSizes",
+    "converged_ring",
+    "identifier",
+    "peer_named",
+    "tree_sizes",
+]
