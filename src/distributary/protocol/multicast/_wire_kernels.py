@@ -1,0 +1,288 @@
+"""The compiled filters of a receiver. Arrays in, arrays out; `_wire_reference.py` is plain.
+
+The first filter reads one field of each packet, plan version and session. The second walks the
+message headers of what is left, and takes in packets that come in order; one that needs thought (a
+gap, a heartbeat) ends the pass, for the caller to handle and go on behind it. Nothing is believed:
+every length is held against the packet's own bounds before what it leads to is read.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distributary.compiled import kernel
+from distributary.model import IndexArray, IntArray
+
+__all__ = [
+    "CONTROL",
+    "COUNTS",
+    "DUPLICATE",
+    "MALFORMED",
+    "MISSED",
+    "STALE",
+    "TAKEN",
+    "UNWANTED_MESSAGES",
+    "UNWANTED_PACKETS",
+    "ByteArray",
+    "Found",
+    "State",
+    "Tables",
+    "keep_sessions",
+    "take_packets",
+]
+
+ByteArray = NDArray[np.uint8]
+
+# What is counted, as places in `counts`.
+UNWANTED_PACKETS, UNWANTED_MESSAGES, MALFORMED, STALE, DUPLICATE, TAKEN, MISSED = range(7)
+COUNTS = 7
+
+CONTROL = -2  # in the place of a stream: a packet of the control session
+_CONTROL_SESSION = np.uint64(0xFFFF_FFFF)
+_MAGIC = 0xD157 | 1 << 16  # with the version of the wire
+_HEADER, _MESSAGE = 32, 16
+_DATA, _REPAIR, _ASK = 1, 2, 7
+_LARGEST = np.uint64(1 << 63)
+
+
+class Tables(NamedTuple):
+    """What is wanted, by the plan versions in use. Streams and flows are the receiver's own."""
+
+    versions: IntArray  # plan versions; -1 where a row is not in use
+    stream_of: IndexArray  # versions x sessions: its stream, or -1
+    flow_of: IndexArray  # versions x flow numbers: the flow, or -1
+    flow_stream: IndexArray  # versions x flow numbers: the stream that the flow is taken from
+
+
+class State(NamedTuple):
+    """How far streams and flows have come; the kernels go on from there."""
+
+    last: IntArray  # by stream: the highest sequence number known
+    smooth: NDArray[np.bool_]  # by stream: nothing is missing, and messages may be delivered
+    next_of: IntArray  # by flow: the next message's sequence number; 0 where any will do
+
+
+class Found(NamedTuple):
+    """Where wanted messages are, and runs of messages that are missing before some of them."""
+
+    packet: IntArray
+    flow: IndexArray
+    sequence: IntArray
+    start: IntArray
+    end: IntArray
+    missed: IntArray  # rows of flow, first, last
+
+
+@kernel
+def _word(buffer: ByteArray, at: int) -> np.uint64:
+    """The four bytes from `at` on, the lowest first."""
+    i = np.uint64(at)
+    return (
+        np.uint64(buffer[i])
+        | np.uint64(buffer[i + np.uint64(1)]) << np.uint64(8)
+        | np.uint64(buffer[i + np.uint64(2)]) << np.uint64(16)
+        | np.uint64(buffer[i + np.uint64(3)]) << np.uint64(24)
+    )
+
+
+@kernel
+def _long(buffer: ByteArray, at: int) -> np.uint64:
+    """The eight bytes from `at` on, the lowest first."""
+    return _word(buffer, at) | _word(buffer, at + 4) << np.uint64(32)
+
+
+@kernel
+def keep_sessions(
+    buffer: ByteArray,  # IN   packets, anywhere in it
+    offsets: IntArray,  # IN   where each begins
+    lengths: IntArray,  # IN   how long each is
+    begin: int,  # IN   the first packet to look at
+    versions: IntArray,  # IN   as in `Tables`
+    stream_of: IndexArray,  # IN
+    kept: IntArray,  # OUT  packets of wanted sessions
+    rows: IntArray,  # OUT  their row of `Tables`, or -1 of the control session
+    streams: IntArray,  # OUT  their stream, or CONTROL
+    fate: ByteArray,  # OUT  by packet: 0, or 1 more than the place in `counts` of why it is dropped
+    counts: IntArray,  # OUT  added to
+) -> int:
+    """How many packets the first filter lets through."""
+    n = 0
+    width = np.uint64(stream_of.shape[1])
+    for at in range(begin, len(offsets)):
+        offset, length = offsets[at], lengths[at]
+        if length < _HEADER or offset < 0 or length > len(buffer) - offset:
+            counts[MALFORMED] += 1
+            fate[at] = MALFORMED + 1
+            continue
+        session = _word(buffer, offset + 12)
+        if session == _CONTROL_SESSION:
+            kept[n], rows[n], streams[n] = at, -1, CONTROL
+            n += 1
+            continue
+        stream = -1
+        if session < width:
+            version = np.int64(_word(buffer, offset + 8))
+            for row in range(len(versions)):
+                if versions[row] == version:
+                    stream = stream_of[row, session]
+                    rows[n] = row
+        if stream < 0:
+            counts[UNWANTED_PACKETS] += 1
+            fate[at] = UNWANTED_PACKETS + 1
+            continue
+        kept[n], streams[n] = at, stream
+        n += 1
+    return n
+
+
+@kernel
+def _has_header(buffer: ByteArray, offset: int, length: int, tag: int) -> bool:
+    """Whether the packet begins as one should; its tag is not in `length`, but in the packet's."""
+    if length < _HEADER or (_word(buffer, offset) & np.uint64(0xFFFFFF)) != np.uint64(_MAGIC):
+        return False
+    kind = buffer[offset + 3]
+    said = np.int64(_word(buffer, offset + 4) & np.uint64(0xFFFF))
+    return (
+        _DATA <= kind <= _ASK
+        and said == length + tag
+        and _long(buffer, offset + 16) < _LARGEST
+        and _long(buffer, offset + 24) < _LARGEST
+    )
+
+
+@kernel
+def _walk(
+    buffer: ByteArray,  # IN
+    begin: int,  # IN   where the messages begin
+    end: int,  # IN   where they must end
+    count: int,  # IN   how many they must be
+    flow_of: IndexArray,  # IN   one row of `Tables`
+    flow_stream: IndexArray,  # IN
+    stream: int,  # IN   the packet's stream
+    packet: int,  # IN
+    found: Found,  # OUT  wanted messages, from `used` on
+    used: int,  # IN
+) -> int:
+    """The end of what was found, or -1 if the messages do not fill the packet exactly."""
+    at = begin
+    width = np.uint64(len(flow_of))
+    for _ in range(count):
+        if end - at < _MESSAGE:
+            return -1
+        flow = _word(buffer, at)
+        size = np.int64(_word(buffer, at + 4))
+        start = at + _MESSAGE
+        if size > end - start:
+            return -1
+        at = start + size
+        if flow < width and flow_of[flow] >= 0 and flow_stream[flow] == stream:
+            sequence = _long(buffer, start - 8)
+            if sequence == np.uint64(0) or sequence >= _LARGEST:
+                return -1
+            found.packet[used] = packet
+            found.flow[used] = flow_of[flow]
+            found.sequence[used] = np.int64(sequence)
+            found.start[used], found.end[used] = start, at
+            used += 1
+    return used if at == end else -1
+
+
+@kernel
+def _commit(
+    found: Found,  # OUT
+    begin: int,  # IN
+    end: int,  # IN
+    missed: int,  # IN   runs of missing messages so far
+    next_of: IntArray,  # OUT
+    counts: IntArray,  # OUT
+) -> tuple[int, int]:
+    """Deliver messages of one packet, in order: the end of what is new, and of the runs."""
+    used = begin
+    for at in range(begin, end):
+        flow, sequence = found.flow[at], found.sequence[at]
+        expected = next_of[flow]
+        if sequence < expected:
+            counts[DUPLICATE] += 1
+            continue
+        if sequence > expected and expected > 0:
+            found.missed[missed, 0] = flow
+            found.missed[missed, 1] = expected
+            found.missed[missed, 2] = sequence - 1
+            missed += 1
+            counts[MISSED] += sequence - expected
+        next_of[flow] = sequence + 1
+        found.packet[used], found.flow[used] = found.packet[at], flow
+        found.sequence[used] = sequence
+        found.start[used], found.end[used] = found.start[at], found.end[at]
+        used += 1
+    counts[TAKEN] += used - begin
+    return used, missed
+
+
+@kernel
+def take_packets(
+    buffer: ByteArray,  # IN
+    offsets: IntArray,  # IN
+    lengths: IntArray,  # IN
+    kept: IntArray,  # IN   packets that passed the first filter
+    rows: IntArray,  # IN   as `keep_sessions` has them
+    streams: IntArray,  # IN
+    span: tuple[int, int],  # IN   which of the kept ones to take
+    tag: int,  # IN   bytes at the end of each packet that are its tag, checked already
+    incarnation: int,  # IN   the sender's; of others nothing is taken
+    flow_of: IndexArray,  # IN   as in `Tables`
+    flow_stream: IndexArray,  # IN
+    state: State,  # OUT
+    found: Found,  # OUT  from `used` on
+    used: int,  # IN
+    counts: IntArray,  # OUT  added to
+) -> tuple[int, int, int, int]:
+    """Up to the first packet that needs thought: its place, or the end of the span.
+
+    Beside it stand the end of the messages delivered, the end of those that wait in the packet that
+    needs thought (they stand behind the former), and the number of runs in `found.missed`.
+    """
+    missed = 0
+    for i in range(span[0], span[1]):
+        at, stream = kept[i], streams[i]
+        offset, length = offsets[at], lengths[at] - tag
+        if not _has_header(buffer, offset, length, tag):
+            counts[MALFORMED] += 1
+            continue
+        if stream == CONTROL:
+            return i, used, used, missed
+        if np.int64(_long(buffer, offset + 16)) != incarnation:
+            counts[STALE] += 1
+            continue
+        if buffer[offset + 3] > _REPAIR:
+            return i, used, used, missed
+        count = np.int64(_word(buffer, offset + 4) >> np.uint64(16))
+        sequence = np.int64(_long(buffer, offset + 24))
+        row = rows[i]
+        end = _walk(
+            buffer,
+            offset + _HEADER,
+            offset + length,
+            count,
+            flow_of[row],
+            flow_stream[row],
+            stream,
+            at,
+            found,
+            used,
+        )
+        if end < 0 or sequence == 0 or count == 0:
+            counts[MALFORMED] += 1
+            continue
+        if not state.smooth[stream] or sequence > state.last[stream] + 1:
+            return i, used, end, missed
+        if sequence <= state.last[stream]:
+            counts[DUPLICATE] += 1
+            continue
+        state.last[stream] = sequence
+        counts[UNWANTED_MESSAGES] += count - (end - used)
+        used, missed = _commit(found, used, end, missed, state.next_of, counts)
+    return span[1], used, used, missed

@@ -1,0 +1,46 @@
+"""Packet tags: who has the key can tell that a packet is as the sender made it.
+
+A tag is BLAKE2b with a key, 16 bytes, over everything before it. It says nothing about how old a
+packet is: replays are told by incarnations and sequence numbers, as `docs/wire.md` explains.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+__all__ = ["LONGEST_KEY", "SHORTEST_KEY", "TAG_SIZE", "Authenticator"]
+
+TAG_SIZE = 16
+SHORTEST_KEY, LONGEST_KEY = 16, 64
+
+
+class Authenticator:
+    """Tags packets and checks tags; without a key there are none, and every packet passes."""
+
+    def __init__(self, key: bytes | None = None) -> None:
+        if key is not None and not SHORTEST_KEY <= len(key) <= LONGEST_KEY:
+            raise ValueError(
+                f"a key has {SHORTEST_KEY} to {LONGEST_KEY} bytes, this one has {len(key)}"
+            )
+        self._keyed = None if key is None else hashlib.blake2b(key=key, digest_size=TAG_SIZE)
+
+    @property
+    def size(self) -> int:
+        """How many bytes a tag takes: 0 without a key."""
+        return 0 if self._keyed is None else TAG_SIZE
+
+    def tag(self, packet: bytes | bytearray | memoryview) -> bytes:
+        """The tag of a packet that has none yet."""
+        if self._keyed is None:
+            return b""
+        digest = self._keyed.copy()  # the key is hashed in already
+        digest.update(packet)
+        return digest.digest()
+
+    def accepts(self, packet: bytes | memoryview) -> bool:
+        """Whether the packet ends in its tag."""
+        if self._keyed is None:
+            return True
+        end = len(packet) - TAG_SIZE
+        return end >= 0 and hmac.compare_digest(self.tag(packet[:end]), bytes(packet[end:]))

@@ -1,0 +1,495 @@
+"""The receiver: packets in, messages of wanted flows out, each once and in its flow's order.
+
+Packets pass two filters (`_wire_kernels.py`): by session, then by flow. What comes in order is
+taken in there. The rest is thought about in `reassembly.py`: a packet after a gap has its messages
+delivered if they are next in their flow, else they wait until the gap is closed or given up. A gap
+given up is reported at once as a range of packets, and as a range of messages of a flow as soon as
+the flow's next message shows it.
+
+A plan's versions have sessions of their own, and a version is opened when all sessions of the one
+before have ended. Until then its messages wait, unless they are next in their flow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from distributary.model import IntArray, Plan
+from distributary.protocol.actions import SetTimer
+from distributary.protocol.multicast import _wire_kernels as kernels
+from distributary.protocol.multicast import _wire_reference as reference
+from distributary.protocol.multicast._wire_kernels import ByteArray, Found
+from distributary.protocol.multicast.actions import MulticastAction, NeedPlan, Restarted
+from distributary.protocol.multicast.asking import Asking
+from distributary.protocol.multicast.authentication import Authenticator
+from distributary.protocol.multicast.incoming import Entry, Following, Incoming
+from distributary.protocol.multicast.reassembly import Reassembly
+from distributary.protocol.multicast.receiver_params import ReceiverParams
+from distributary.protocol.multicast.subscriptions import MOST_VERSIONS, Subscriptions
+from distributary.protocol.multicast.wire import (
+    HEADER_SIZE,
+    MESSAGE_HEADER_SIZE,
+    Announcement,
+    Header,
+    Kind,
+    WireError,
+    decode_announcement,
+    decode_header,
+    decode_heartbeat,
+    decode_ranges,
+)
+
+__all__ = ["Receiver", "ReceiverStatistics"]
+
+WAKE = "wake"
+_NEVER = float("inf")
+_UNAUTHENTIC = 255  # a packet's fate
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverStatistics:
+    """What a receiver did so far."""
+
+    messages: int  # wanted, and delivered
+    packets: int  # that came, of any kind
+    unwanted_packets: int  # dropped by the first filter
+    unwanted_messages: int  # dropped by the second
+    duplicates: int  # packets, or messages of a packet, that had come before
+    malformed: int
+    unauthenticated: int
+    stale: int  # packets of another incarnation
+    naks: int
+    gaps: int  # ranges of packets given up
+    gap_packets: int  # in those whose end is known
+    missing_messages: int  # found missing
+    held_packets: int  # that wait now
+    missing_ranges: int  # that it tries to have repaired now
+
+
+class Receiver:
+    """The state of a receiver. Call `start` once; `on_packet` and `on_packets` do the same."""
+
+    def __init__(
+        self,
+        name: str,
+        wanted: Iterable[str],
+        *,
+        rng: np.random.Generator,
+        params: ReceiverParams | None = None,
+        key: bytes | None = None,
+        incarnation: int = 0,
+    ) -> None:
+        """Packets of senders before `incarnation`, the last one known, are refused as replayed."""
+        self.name = name
+        self.flows = tuple(sorted(set(wanted)))
+        self.params = params = ReceiverParams() if params is None else params
+        self._authenticator = Authenticator(key)
+        self._subs = Subscriptions(name, self.flows, params, rng)
+        self._asking = Asking(name, params, self._authenticator)
+        self._counts = np.zeros(kernels.COUNTS, np.int64)
+        self._reassembly = Reassembly(self.flows, self._subs, params, self._counts)
+        self._reassembly.incarnation = incarnation
+        self._announced: Announcement | None = None
+        self._announcements = 0
+        self._present = False  # whether it was there when the sender's plan began
+        self._packets = self._unauthenticated = 0
+        self._wake_at = _NEVER
+        self._changes_seen = 0
+
+    # --- what the caller does ---------------------------------------------------------------------
+
+    @property
+    def incarnation(self) -> int:
+        """The sender's, as far as it is known."""
+        return self._reassembly.incarnation
+
+    @property
+    def statistics(self) -> ReceiverStatistics:
+        """What it did so far."""
+        counts = self._counts.tolist()
+        streams = list(self._subs.streams())
+        return ReceiverStatistics(
+            messages=counts[kernels.TAKEN],
+            packets=self._packets,
+            unwanted_packets=counts[kernels.UNWANTED_PACKETS],
+            unwanted_messages=counts[kernels.UNWANTED_MESSAGES],
+            duplicates=counts[kernels.DUPLICATE],
+            malformed=counts[kernels.MALFORMED],
+            unauthenticated=self._unauthenticated,
+            stale=counts[kernels.STALE],
+            naks=self._asking.naks,
+            gaps=self._reassembly.gaps,
+            gap_packets=self._reassembly.gap_packets,
+            missing_messages=counts[kernels.MISSED],
+            held_packets=sum(stream.holds for stream in streams),
+            missing_ranges=sum(len(stream.gaps.ranges) for stream in streams),
+        )
+
+    @property
+    def versions(self) -> tuple[int, ...]:
+        """The plan versions that it follows."""
+        return tuple(self._subs.followings)
+
+    @property
+    def unserved(self) -> tuple[str, ...]:
+        """Wanted flows that the newest plan it follows does not bring."""
+        return self._subs.unserved
+
+    def prepare(self) -> None:
+        """Have the filters compiled, or loaded, before packets come that would wait for it."""
+        buffer, nothing = np.zeros(HEADER_SIZE, np.uint8), np.empty(0, np.int64)
+        sieved = self._first_filter(buffer, nothing, nothing, 0)
+        self._second_filter(buffer, nothing, nothing, sieved, 0, _room_for(0), 0)
+
+    def start(self, now: float) -> list[MulticastAction]:
+        """Join the control group, and ask for the plan."""
+        self._reassembly.actions += self._subs.changed_groups()
+        self._asking.begin(now)
+        self._reassembly.actions += self._asking.questions(now)
+        return self._finish()
+
+    def learn_plan(self, plan: Plan, now: float) -> list[MulticastAction]:
+        """Hear of a plan, before or after the sender announces it."""
+        self._subs.remember(plan)
+        if self._announced is not None:
+            self._adopt(self._announced, now)
+        return self._finish()
+
+    def on_message(self, sender: str, message: bytes, now: float) -> list[MulticastAction]:
+        """Take in a packet that came from there."""
+        return self.on_packet(message, now, sender)
+
+    def on_packet(
+        self, packet: bytes, now: float, source: str | None = None
+    ) -> list[MulticastAction]:
+        """Take in one packet, by the plain filters."""
+        self._packets += 1
+        subs = self._subs
+        kept = reference.keep_sessions([packet], subs.tables, self._counts)
+        if kept and self._authenticated(packet):
+            at, found, waiting, missed = reference.take_packets(
+                [packet],
+                kept,
+                self._authenticator.size,
+                self.incarnation,
+                subs.tables,
+                subs.state,
+                self._counts,
+            )
+            self._reassembly.report_missed(missed)
+            buffer = np.frombuffer(packet, np.uint8)
+            self._reassembly.deliver(buffer, [entry for _, entry in found])
+            if at == 0:
+                self._think(packet, kept[0][2], waiting, now, source)
+        return self._finish()
+
+    def on_packets(
+        self,
+        buffer: ByteArray,
+        offsets: IntArray,
+        lengths: IntArray,
+        now: float,
+        sources: Sequence[str] | None = None,
+    ) -> list[MulticastAction]:
+        """Take in packets at those places of a buffer, in order, by the compiled filters."""
+        self._packets += len(offsets)
+        at = 0
+        while at < len(offsets):
+            at = self._take_some(buffer, offsets, lengths, at, now, sources)
+        return self._finish()
+
+    def on_timer(self, name: str, now: float) -> list[MulticastAction]:
+        """The one timer there is has run out."""
+        if name != WAKE:
+            raise ValueError(f"there is no timer {name!r}")
+        actions = self._reassembly.actions
+        self._wake_at = _NEVER
+        if self._announced is not None and not self._subs.silent:
+            self._asking.stop()
+        actions += self._asking.questions(now)
+        for stream in list(self._subs.troubled):
+            if stream not in self._subs.troubled:
+                continue  # ended with another one
+            self._reassembly.give_up_hopeless(stream, now)
+            if stream in self._subs.troubled:
+                actions += self._asking.naks_for(stream, self.incarnation, now)
+                self._poll(stream, now)
+        return self._finish()
+
+    # --- filters ----------------------------------------------------------------------------------
+
+    def _authenticated(self, packet: bytes | memoryview) -> bool:
+        accepted = self._authenticator.accepts(packet)
+        self._unauthenticated += not accepted
+        return accepted
+
+    def _take_some(
+        self,
+        buffer: ByteArray,
+        offsets: IntArray,
+        lengths: IntArray,
+        begin: int,
+        now: float,
+        sources: Sequence[str] | None,
+    ) -> int:
+        """Take in packets from `begin` on, for as long as the tables stay: where to go on."""
+        subs, reassembly = self._subs, self._reassembly
+        changes = subs.changes
+        sieved = self._first_filter(buffer, offsets, lengths, begin)
+        kept, streams = sieved.kept, sieved.streams
+        found = _room_for(int(lengths[kept].sum()))
+        at = used = 0
+        while at < len(kept):
+            start = used
+            at, used, end, n_missed = self._second_filter(
+                buffer, offsets, lengths, sieved, at, found, used
+            )
+            if n_missed:
+                reassembly.report_missed(found.missed[:n_missed].tolist())
+            reassembly.deliver_found(buffer, found, start, used)
+            if at < len(kept):
+                packet = int(kept[at])
+                offset = int(offsets[packet])
+                copied = buffer[offset : offset + int(lengths[packet])].tobytes()
+                source = None if sources is None else sources[packet]
+                entries = _entries(found, used, end, offset)
+                self._think(copied, int(streams[at]), entries, now, source)
+                at += 1
+                if subs.changes != changes:
+                    self._uncount(sieved, packet + 1)
+                    return packet + 1
+        return len(offsets)
+
+    def _first_filter(
+        self, buffer: ByteArray, offsets: IntArray, lengths: IntArray, begin: int
+    ) -> _Sieved:
+        """What passes the first filter, and if there is a key, is authentic."""
+        n = len(offsets)
+        kept, rows, streams = (np.empty(n - begin, np.int64) for _ in range(3))
+        fate = np.zeros(n, np.uint8)
+        tables = self._subs.tables
+        passed = kernels.keep_sessions(
+            buffer, offsets, lengths, begin, tables.versions, tables.stream_of, kept, rows, streams,
+            fate, self._counts,
+        )  # fmt: skip
+        kept, rows, streams = kept[:passed], rows[:passed], streams[:passed]
+        if self._authenticator.size:
+            view = buffer.data
+            good = np.ones(passed, np.bool_)
+            places = zip(offsets[kept].tolist(), lengths[kept].tolist(), strict=True)
+            for at, (offset, length) in enumerate(places):
+                good[at] = self._authenticated(view[offset : offset + length])
+            fate[kept[~good]] = _UNAUTHENTIC
+            kept, rows, streams = kept[good], rows[good], streams[good]
+        return _Sieved(kept, rows, streams, fate)
+
+    def _second_filter(
+        self,
+        buffer: ByteArray,
+        offsets: IntArray,
+        lengths: IntArray,
+        sieved: _Sieved,
+        at: int,
+        found: Found,
+        used: int,
+    ) -> tuple[int, int, int, int]:
+        """Take in what comes in order, as `take_packets` says."""
+        kept, rows, streams, _ = sieved
+        tables, tag = self._subs.tables, self._authenticator.size
+        return kernels.take_packets(
+            buffer, offsets, lengths, kept, rows, streams, (at, len(kept)), tag, self.incarnation,
+            tables.flow_of, tables.flow_stream, self._subs.state, found, used, self._counts,
+        )  # fmt: skip
+
+    def _uncount(self, sieved: _Sieved, begin: int) -> None:
+        """Packets from `begin` on are to be filtered again: count them then."""
+        fate = sieved.fate[begin:]
+        for what in (kernels.MALFORMED, kernels.UNWANTED_PACKETS):
+            self._counts[what] -= int((fate == what + 1).sum())
+        self._unauthenticated -= int((fate == _UNAUTHENTIC).sum())
+
+    # --- packets that need thought ----------------------------------------------------------------
+
+    def _think(
+        self, packet: bytes, place: int, entries: list[Entry], now: float, source: str | None
+    ) -> None:
+        header = decode_header(packet)
+        body = packet[HEADER_SIZE : len(packet) - self._authenticator.size]
+        try:
+            if place == kernels.CONTROL:
+                self._take_plan(header, body, now, source)
+            elif header.kind <= Kind.REPAIR:
+                self._heard(place)
+                self._reassembly.take_data(self._subs.stream(place), header, packet, entries, now)
+            else:
+                self._take_word(place, header, body, now)
+        except WireError:
+            self._counts[kernels.MALFORMED] += 1
+
+    def _take_word(self, place: int, header: Header, body: bytes, now: float) -> None:
+        """A heartbeat or a confirmation."""
+        stream = self._subs.stream(place)
+        if header.kind == Kind.HEARTBEAT:
+            found = decode_heartbeat(body)
+            if found.first > header.sequence + 1:
+                raise WireError("a window that begins after its end")
+            self._heard(place)
+            self._reassembly.take_heartbeat(stream, header, found, now)
+        elif header.kind == Kind.CONFIRM:
+            for first, last in decode_ranges(body, header.items):
+                stream.gaps.confirmed(first, last, now)
+        else:
+            raise WireError("not for a receiver")
+
+    def _heard(self, place: int) -> None:
+        self._subs.silent.pop(self._subs.stream(place), None)
+
+    # --- plans ------------------------------------------------------------------------------------
+
+    def _take_plan(self, header: Header, body: bytes, now: float, source: str | None) -> None:
+        if header.kind != Kind.PLAN:
+            raise WireError("not for a receiver")
+        announced = decode_announcement(body)
+        if header.incarnation < self.incarnation:
+            self._counts[kernels.STALE] += 1
+            return
+        if header.incarnation > self.incarnation:
+            self._begin_anew(header.incarnation, announced)
+        if header.sequence <= self._announcements:
+            self._counts[kernels.DUPLICATE] += 1
+            return
+        self._announcements = header.sequence
+        self._announced = announced
+        if source is not None:
+            self._asking.sender = source
+        self._adopt(announced, now)
+        if not self._subs.silent:
+            self._asking.stop()
+
+    def _begin_anew(self, incarnation: int, announced: Announcement) -> None:
+        """Another incarnation: give up what is missing of the last one, and forget it."""
+        old, reassembly = self.incarnation, self._reassembly
+        for following in list(self._subs.followings.values()):
+            reassembly.abandon(following, "restart", end_matters=False)
+            self._subs.forget(following.version)
+        if self._announcements:
+            reassembly.actions.append(Restarted(old, incarnation))
+        # Who was there before wants all of the new incarnation too, and so does who was there
+        # before it began. Others begin with whatever message of a flow comes first.
+        self._present = self._present or announced.current == 0
+        self._subs.state.next_of[:] = 1 if self._present else 0
+        reassembly.incarnation = incarnation
+        self._announcements = 0
+
+    def _adopt(self, announced: Announcement, now: float) -> None:
+        """Follow the plans announced, and let go of those that are gone."""
+        for version, following in list(self._subs.followings.items()):
+            if version in (announced.current, announced.following):
+                continue
+            called_off = version > announced.previous
+            if called_off or version < announced.floor:
+                self._reassembly.abandon(following, "change", end_matters=not called_off)
+                self._subs.forget(version)
+            else:
+                self._drain(following, now)
+        self._follow(announced.current, announced.current_fingerprint, announced, now)
+        self._follow(announced.following, announced.following_fingerprint, announced, now)
+        self._reassembly.open_versions()
+
+    def _follow(self, version: int, fingerprint: int, announced: Announcement, now: float) -> None:
+        if not version or version in self._subs.followings:
+            return
+        plan = self._subs.known(fingerprint)
+        if plan is None:
+            need = NeedPlan(version, fingerprint, announced.where)
+            self._reassembly.actions.append(need)
+            return
+        if not self._reassembly.close_versions_after(version):
+            return  # its flows have come by a later one already
+        self._keep_few()
+        begins = version == announced.following
+        from_start = begins or self._present or self.params.history
+        self._subs.follow(version, plan, from_start=from_start)
+        self._present = True
+        if self._subs.silent:
+            self._asking.begin(now)
+
+    def _keep_few(self) -> None:
+        """Make room in the tables for another version."""
+        while len(self._subs.followings) >= MOST_VERSIONS:
+            oldest = next(iter(self._subs.followings.values()))
+            self._reassembly.abandon(oldest, "change")
+            self._subs.forget(oldest.version)
+
+    def _drain(self, following: Following, now: float) -> None:
+        """The sender has moved on: find out where the sessions of this version end."""
+        for stream in following.streams.values():
+            if stream.end is None and stream.poll_at == _NEVER:
+                stream.poll_at = now + self.params.repair_wait
+                self._subs.troubled[stream] = None
+
+    # --- the timer --------------------------------------------------------------------------------
+
+    def _poll(self, stream: Incoming, now: float) -> None:
+        if stream.poll_at > now:
+            return
+        if stream.polls < self.params.tries:
+            self._reassembly.actions += self._asking.poll(stream, self.incarnation, now)
+        else:
+            self._reassembly.give_up_end(stream)
+
+    def _finish(self) -> list[MulticastAction]:
+        """What is to be done, with the groups and the timer as they should be by now."""
+        reassembly, subs = self._reassembly, self._subs
+        for version, following in list(subs.followings.items()):
+            done = self._announced is not None and version < self._announced.current
+            if done and not following.streams:
+                subs.forget(version)
+        if subs.changes != self._changes_seen:
+            self._changes_seen = subs.changes
+            reassembly.actions += subs.changed_groups()
+        at = self._asking.next_at(subs.troubled)
+        if at != self._wake_at:
+            self._wake_at = at
+            reassembly.actions.append(SetTimer(WAKE, None if at == _NEVER else at))
+        actions, reassembly.actions = reassembly.actions, []
+        return actions
+
+
+class _Sieved(NamedTuple):
+    """What passed the first filter: packets, rows, streams; and the fate of all, by packet."""
+
+    kept: IntArray
+    rows: IntArray
+    streams: IntArray
+    fate: ByteArray
+
+
+def _room_for(size: int) -> Found:
+    """Room for all the messages that so many bytes can hold."""
+    most = size // MESSAGE_HEADER_SIZE + 1
+    return Found(
+        np.empty(most, np.int64),
+        np.empty(most, np.int32),
+        np.empty(most, np.int64),
+        np.empty(most, np.int64),
+        np.empty(most, np.int64),
+        np.empty((most, 3), np.int64),
+    )
+
+
+def _entries(found: Found, begin: int, end: int, offset: int) -> list[Entry]:
+    """Messages as places in their own packet, which begins at `offset`."""
+    return list(
+        zip(
+            found.flow[begin:end].tolist(),
+            found.sequence[begin:end].tolist(),
+            (found.start[begin:end] - offset).tolist(),
+            (found.end[begin:end] - offset).tolist(),
+            strict=True,
+        )
+    )

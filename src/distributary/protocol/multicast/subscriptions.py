@@ -1,0 +1,184 @@
+"""Which sessions a receiver follows by which plan versions, and the tables of its filters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from distributary.model import Plan
+from distributary.protocol.multicast._wire_kernels import State, Tables
+from distributary.protocol.multicast.actions import Join, Leave
+from distributary.protocol.multicast.gaps import Gaps
+from distributary.protocol.multicast.incoming import Following, Incoming
+from distributary.protocol.multicast.receiver_params import ReceiverParams
+from distributary.protocol.multicast.routes import (
+    CONTROL_GROUP,
+    FlowRoute,
+    fingerprint_of,
+    flow_routes,
+)
+
+__all__ = ["MOST_VERSIONS", "Subscriptions"]
+
+MOST_VERSIONS = 4  # that are followed at a time
+_MOST_PLANS = 8  # that are remembered
+
+
+class Subscriptions:
+    """The plan versions followed, each with its streams, as tables for the filters."""
+
+    def __init__(
+        self, name: str, flows: tuple[str, ...], params: ReceiverParams, rng: np.random.Generator
+    ) -> None:
+        self._name = name
+        self._flows = flows
+        self._params = params
+        self._rng = rng
+        self._plans: dict[int, Plan] = {}  # by fingerprint, the newest last
+        self._joined: set[str] = set()
+        self._streams: dict[int, Incoming] = {}  # by place
+        self._free: list[int] = []
+        self.followings: dict[int, Following] = {}  # by version, ascending
+        self.troubled: dict[Incoming, None] = {}  # streams that the timer has to see to
+        self.silent: dict[Incoming, None] = {}  # unicast streams that nothing was heard of
+        self.unserved = flows
+        self.changes = 0  # of the tables
+        self.tables = Tables(
+            np.full(MOST_VERSIONS, -1, np.int64),
+            np.full((MOST_VERSIONS, 0), -1, np.int32),
+            np.full((MOST_VERSIONS, 0), -1, np.int32),
+            np.full((MOST_VERSIONS, 0), -1, np.int32),
+        )
+        self.state = State(
+            np.zeros(0, np.int64), np.zeros(0, np.bool_), np.zeros(len(flows), np.int64)
+        )
+
+    def streams(self) -> Iterator[Incoming]:
+        """All streams of all versions."""
+        return iter(self._streams.values())
+
+    def stream(self, place: int) -> Incoming:
+        """The stream at a place."""
+        return self._streams[place]
+
+    def remember(self, plan: Plan) -> None:
+        """Have a plan at hand for when it is announced."""
+        fingerprint = fingerprint_of(plan)
+        self._plans.pop(fingerprint, None)
+        self._plans[fingerprint] = plan
+        if len(self._plans) > _MOST_PLANS:
+            del self._plans[next(iter(self._plans))]
+
+    def known(self, fingerprint: int) -> Plan | None:
+        """The plan of that fingerprint, if it is at hand."""
+        return self._plans.get(fingerprint)
+
+    def follow(self, version: int, plan: Plan, *, from_start: bool) -> Following:
+        """Begin to follow a plan version; there is room for it."""
+        self.changes += 1
+        row = int(np.flatnonzero(self.tables.versions == -1)[0])
+        routes = flow_routes(plan, self._name, self._flows)
+        following = Following(version, row, {})
+        by_session: dict[int, Incoming] = {}
+        for route in routes:
+            if route.session not in by_session:
+                stream = self._begin(version, route, from_start)
+                by_session[route.session] = following.streams[stream.place] = stream
+        self._fill_row(following, plan, routes, by_session)
+        self.followings[version] = following
+        self.followings = dict(sorted(self.followings.items()))
+        served = {route.flow for route in routes}
+        self.unserved = tuple(flow for flow in self._flows if flow not in served)
+        return following
+
+    def end(self, stream: Incoming) -> None:
+        """Follow a stream no more."""
+        self.changes += 1
+        following = self.followings[stream.version]
+        del following.streams[stream.place], self._streams[stream.place]
+        self._free.append(stream.place)
+        self.state.smooth[stream.place] = False
+        self.tables.stream_of[following.row, stream.session] = -1
+        self.troubled.pop(stream, None)
+        self.silent.pop(stream, None)
+
+    def forget(self, version: int) -> None:
+        """Follow a version no more, the streams of which are ended."""
+        self.changes += 1
+        following = self.followings.pop(version)
+        self.tables.versions[following.row] = -1
+
+    def changed_groups(self) -> list[Join | Leave]:
+        """Which groups to join and to leave since the last time."""
+        groups = {stream.group for stream in self._streams.values() if stream.group is not None}
+        groups.add(CONTROL_GROUP)
+        joined, self._joined = self._joined, groups
+        return [
+            *(Join(group) for group in sorted(groups - joined)),
+            *(Leave(group) for group in sorted(joined - groups)),
+        ]
+
+    def _begin(self, version: int, route: FlowRoute, from_start: bool) -> Incoming:
+        params = self._params
+        if not self._free:
+            self._grow()
+        place = self._free.pop()
+        self.state.last[place] = 0
+        self.state.smooth[place] = False
+        gaps = Gaps(
+            self._rng,
+            params.back_off,
+            params.receivers,
+            params.repair_wait,
+            params.longest_wait,
+            params.tries,
+            [],
+        )
+        stream = Incoming(version, route.session, route.group, place, gaps, from_start)
+        self._streams[place] = stream
+        if route.group is None:
+            self.silent[stream] = None
+        return stream
+
+    def _grow(self) -> None:
+        old = len(self.state.last)
+        more = max(16, old)
+        self.state = self.state._replace(
+            last=np.concatenate((self.state.last, np.zeros(more, np.int64))),
+            smooth=np.concatenate((self.state.smooth, np.zeros(more, np.bool_))),
+        )
+        self._free = list(range(old + more - 1, old - 1, -1))
+
+    def _fill_row(
+        self,
+        following: Following,
+        plan: Plan,
+        routes: list[FlowRoute],
+        by_session: dict[int, Incoming],
+    ) -> None:
+        n_sessions = plan.n_sessions + len(plan.receivers)
+        self.tables = Tables(
+            self.tables.versions,
+            _widened(self.tables.stream_of, n_sessions, following.row),
+            _widened(self.tables.flow_of, len(plan.flows), following.row),
+            _widened(self.tables.flow_stream, len(plan.flows), following.row),
+        )
+        place_of = {flow: at for at, flow in enumerate(self._flows)}
+        row = following.row
+        self.tables.versions[row] = following.version
+        for session, stream in by_session.items():
+            self.tables.stream_of[row, session] = stream.place
+        for route in routes:
+            self.tables.flow_of[row, route.number] = place_of[route.flow]
+            self.tables.flow_stream[row, route.number] = by_session[route.session].place
+
+
+def _widened(table: np.ndarray, width: int, row: int) -> np.ndarray:
+    """The table with at least so many columns, and one row of it cleared."""
+    if table.shape[1] < width:
+        wider = np.full((len(table), width), -1, table.dtype)
+        wider[:, : table.shape[1]] = table
+        table = wider
+    table[row] = -1
+    return table

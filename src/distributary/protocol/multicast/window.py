@@ -1,0 +1,45 @@
+"""The packets that a sender can still send again: the last ones of a session."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+__all__ = ["Window"]
+
+
+class Window:
+    """So many packets and so many bytes at most; the oldest go first, the newest always stays."""
+
+    __slots__ = ("_bytes", "_max_bytes", "_max_packets", "_packets", "_repaired", "first")
+
+    def __init__(self, max_packets: int, max_bytes: int) -> None:
+        self._max_packets = max_packets
+        self._max_bytes = max_bytes
+        self._packets: OrderedDict[int, bytes] = OrderedDict()
+        self._repaired: dict[int, float] = {}
+        self._bytes = 0
+        self.first = 1  # the oldest packet here, or the next to come
+
+    def add(self, sequence: int, packet: bytes) -> None:
+        """Keep a packet; its number is the next one."""
+        self._packets[sequence] = packet
+        self._bytes += len(packet)
+        while len(self._packets) > 1 and (
+            len(self._packets) > self._max_packets or self._bytes > self._max_bytes
+        ):
+            old, gone = self._packets.popitem(last=False)
+            self._bytes -= len(gone)
+            self._repaired.pop(old, None)
+            self.first = old + 1
+
+    def get(self, sequence: int) -> bytes | None:
+        """A packet, if it is still here."""
+        return self._packets.get(sequence)
+
+    def repaired(self, sequence: int, now: float) -> None:
+        """Note that a packet was sent again."""
+        self._repaired[sequence] = now
+
+    def rests(self, sequence: int, now: float, hold_off: float) -> bool:
+        """Whether a packet was sent again just now."""
+        return now < self._repaired.get(sequence, float("-inf")) + hold_off

@@ -1,0 +1,208 @@
+"""Packets as bytes: what senders and receivers say to each other; `docs/wire.md` draws them.
+
+A packet is a header of 32 bytes, a body that depends on its kind, and with a key a tag of 16
+bytes. All numbers are little-endian. A packet says how long it is and how many items its body has;
+one whose lengths do not add up exactly is malformed, and `WireError` says why.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import NamedTuple
+
+__all__ = [
+    "CONTROL_SESSION",
+    "HEADER_SIZE",
+    "KIND_AT",
+    "LARGEST_PACKET",
+    "MESSAGE_HEADER",
+    "MESSAGE_HEADER_SIZE",
+    "MOST_RANGES",
+    "Announcement",
+    "Header",
+    "Heartbeat",
+    "Kind",
+    "WireError",
+    "decode_announcement",
+    "decode_ask",
+    "decode_header",
+    "decode_heartbeat",
+    "decode_ranges",
+    "encode_announcement",
+    "encode_ask",
+    "encode_header",
+    "encode_heartbeat",
+    "encode_ranges",
+]
+
+MAGIC = 0xD157
+WIRE_VERSION = 1
+# magic, wire version, kind, length, count, plan version, session, incarnation, sequence
+HEADER = struct.Struct("<HBBHHIIQQ")
+HEADER_SIZE = HEADER.size
+KIND_AT = 3  # where the kind is: a repair differs from the first sending in this byte alone
+MESSAGE_HEADER = struct.Struct("<IIQ")  # flow, length, sequence
+MESSAGE_HEADER_SIZE = MESSAGE_HEADER.size
+_HEARTBEAT = struct.Struct("<QQ")
+_RANGE = struct.Struct("<QQ")
+_ANNOUNCEMENT = struct.Struct("<IIIIIQQ")
+
+LARGEST_PACKET = 65_507  # what UDP can carry
+CONTROL_SESSION = 0xFFFF_FFFF  # announcements and questions: no plan has that many sessions
+MOST_RANGES = 64  # in one packet
+_SEQUENCES = 1 << 63  # sequence numbers are below this, so that signed arithmetic holds them
+_ENDED = 1
+
+
+class Kind(IntEnum):
+    """What a packet is."""
+
+    DATA = 1
+    REPAIR = 2  # data, sent again
+    HEARTBEAT = 3
+    NAK = 4  # from a receiver: these packets of a session are missing
+    CONFIRM = 5  # these repairs are on their way: no need to ask
+    PLAN = 6
+    ASK = 7  # from a receiver: which plan is it?
+
+
+class WireError(ValueError):
+    """Bytes that are no packet of this protocol."""
+
+
+class Header(NamedTuple):
+    """What every packet begins with."""
+
+    kind: int
+    length: int
+    items: int  # messages or ranges in the body
+    version: int
+    session: int
+    incarnation: int
+    sequence: int
+
+
+class Heartbeat(NamedTuple):
+    """The oldest packet that can still be repaired, and whether the session has ended."""
+
+    first: int
+    ended: bool
+
+
+class Announcement(NamedTuple):
+    """Which plan holds, which comes next (version 0: none), and where plans can be read.
+
+    Sessions of versions below `floor` are gone: nothing in them can be repaired any more. Versions
+    between `previous`, which held before the current one, and `current` were called off.
+    """
+
+    previous: int
+    current: int
+    following: int
+    floor: int
+    current_fingerprint: int
+    following_fingerprint: int
+    where: str
+
+
+def encode_header(
+    kind: int, length: int, count: int, version: int, session: int, incarnation: int, sequence: int
+) -> bytes:
+    """A header; `length` is that of the whole packet, its tag included."""
+    return HEADER.pack(
+        MAGIC, WIRE_VERSION, kind, length, count, version, session, incarnation, sequence
+    )
+
+
+def decode_header(packet: bytes | memoryview, tag: int = 0) -> Header:
+    """The header of a packet that says its length truly; its last `tag` bytes are no part of it."""
+    if len(packet) < HEADER_SIZE + tag:
+        raise WireError(f"{len(packet)} bytes are less than a header")
+    magic, wire, kind, *rest = HEADER.unpack_from(packet)
+    header = Header(kind, *rest)
+    if magic != MAGIC or wire != WIRE_VERSION or not Kind.DATA <= kind <= Kind.ASK:
+        raise WireError("not a packet, or of another version of the wire")
+    if header.length != len(packet):
+        raise WireError(f"{len(packet)} bytes that say they are {header.length}")
+    if header.sequence >= _SEQUENCES or header.incarnation >= _SEQUENCES:
+        raise WireError("a number is out of range")
+    return header
+
+
+def encode_heartbeat(first: int, ended: bool) -> bytes:
+    """The body of a heartbeat; its header has the last sequence number sent."""
+    return _HEARTBEAT.pack(first, _ENDED if ended else 0)
+
+
+def decode_heartbeat(body: bytes | memoryview) -> Heartbeat:
+    """Read the body of a heartbeat."""
+    if len(body) != _HEARTBEAT.size:
+        raise WireError(f"a heartbeat of {len(body)} bytes")
+    first, flags = _HEARTBEAT.unpack(body)
+    if not 0 < first < _SEQUENCES or flags > _ENDED:
+        raise WireError("a heartbeat that says nothing")
+    return Heartbeat(first, flags == _ENDED)
+
+
+def encode_ranges(ranges: Iterable[tuple[int, int]]) -> bytes:
+    """The body of a NAK or a confirmation: first and last sequence number of each range."""
+    return b"".join(_RANGE.pack(first, last) for first, last in ranges)
+
+
+def decode_ranges(body: bytes | memoryview, count: int) -> list[tuple[int, int]]:
+    """Read the body of a NAK or a confirmation."""
+    if count > MOST_RANGES or len(body) != count * _RANGE.size:
+        raise WireError(f"{count} ranges in {len(body)} bytes")
+    ranges: list[tuple[int, int]] = [
+        (first, last) for first, last in _RANGE.iter_unpack(body) if 0 < first <= last < _SEQUENCES
+    ]
+    if len(ranges) != count:
+        raise WireError("a range that ends before it begins")
+    return ranges
+
+
+def encode_announcement(found: Announcement) -> bytes:
+    """The body of a plan packet."""
+    where = found.where.encode()
+    fixed = _ANNOUNCEMENT.pack(
+        found.previous,
+        found.current,
+        found.following,
+        found.floor,
+        len(where),
+        found.current_fingerprint,
+        found.following_fingerprint,
+    )
+    return fixed + where
+
+
+def decode_announcement(body: bytes | memoryview) -> Announcement:
+    """Read the body of a plan packet."""
+    if len(body) < _ANNOUNCEMENT.size:
+        raise WireError(f"an announcement of {len(body)} bytes")
+    previous, current, following, floor, length, now, then = _ANNOUNCEMENT.unpack_from(body)
+    if len(body) != _ANNOUNCEMENT.size + length:
+        raise WireError("an announcement whose length does not add up")
+    if (following and following <= current) or (current and current <= previous):
+        raise WireError("a plan cannot be followed by an older one")
+    where = _text(body, _ANNOUNCEMENT.size)
+    return Announcement(previous, current, following, floor, now, then, where)
+
+
+def encode_ask(name: str) -> bytes:
+    """The body of a question: who asks."""
+    return name.encode()
+
+
+def decode_ask(body: bytes | memoryview) -> str:
+    """Read the body of a question."""
+    return _text(body, 0)
+
+
+def _text(body: bytes | memoryview, at: int) -> str:
+    try:
+        return bytes(body[at:]).decode()
+    except UnicodeDecodeError as error:
+        raise WireError("text that is not UTF-8") from error

@@ -1,0 +1,66 @@
+"""Small plans for tests, of the same receivers and flows in different ways."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from distributary.model import Interest, Plan, plan_problems
+
+
+def pairs(found: set[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    ordered = np.array(sorted(found), np.int32).reshape(-1, 2)
+    return np.ascontiguousarray(ordered[:, 0]), np.ascontiguousarray(ordered[:, 1])
+
+
+def random_plan(
+    wanted: Mapping[str, Sequence[str]],
+    rng: np.random.Generator,
+    *,
+    unicast: bool = True,
+    extra: str | None = None,
+) -> Plan:
+    """A valid plan for who wants what; with `extra`, of one more flow, which shifts numbers."""
+    asked = [(receiver, flow) for receiver, flows in wanted.items() for flow in flows]
+    if extra is not None:
+        asked.append((asked[0][0], extra))
+    interest = Interest.from_pairs(asked)
+    n_flows = len(interest.flows)
+    n_sessions = int(rng.integers(1, 5))
+    alone = {k for k in range(n_flows) if unicast and rng.random() < 0.15}
+    if len(alone) == n_flows:
+        alone.pop()
+    sessions_of = {
+        k: sorted(
+            rng.choice(
+                n_sessions, size=min(n_sessions, 1 + int(rng.random() < 0.2)), replace=False
+            ).tolist()
+        )
+        for k in range(n_flows)
+        if k not in alone
+    }
+    used = sorted({s for found in sessions_of.values() for s in found})
+    subscriptions = {
+        (r, int(rng.choice(sessions_of[k])))
+        for r in range(len(interest.receivers))
+        for k in interest.flows_of(r).tolist()
+        if k in sessions_of
+    }
+    heard = {s for _, s in subscriptions}
+    number = {s: at for at, s in enumerate(s for s in used if s in heard)}
+    n_groups = int(rng.integers(1, len(number) + 1))
+    group = [at % n_groups for at in range(len(number))]
+    placement = pairs({(k, number[s]) for k, ss in sessions_of.items() for s in ss if s in number})
+    subscription = pairs({(r, number[s]) for r, s in subscriptions})
+    by_unicast = pairs({(r, k) for k in alone for r in interest.receivers_of(k).tolist()})
+    plan = Plan(
+        interest.receivers,
+        interest.flows,
+        *placement,
+        np.array(group, np.int32),
+        *subscription,
+        *by_unicast,
+    )
+    assert plan_problems(plan, interest) == ()
+    return plan
