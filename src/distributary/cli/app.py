@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from distributary import __version__
 from distributary.cli import (
+    broker,
     demo,
     evaluate,
     export,
@@ -48,6 +49,7 @@ app.command("export")(export.export)
 app.add_typer(pipeline.app, name="pipeline")
 app.command("match")(match.match)
 app.add_typer(filter.app, name="filter")
+app.add_typer(broker.app, name="broker")
 app.add_typer(paper.app, name="paper")
 
 

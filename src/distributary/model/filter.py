@@ -88,6 +88,11 @@ class Filter:
         """Bring boxes into normal form."""
         return cls(schema, tuple(sorted(_joined(set(boxes), schema), key=Box.order)))
 
+    @classmethod
+    def everything(cls, schema: Schema) -> Self:
+        """The filter that every event matches."""
+        return cls(schema, (Box(()),))
+
     def matches(self, keys: Sequence[Key | None]) -> bool:
         """Whether an event, as the schema's `keys` of it, is wanted."""
         return any(box.matches(keys) for box in self.boxes)

@@ -10,6 +10,7 @@ Reference: Chen et al. (2011), sections III to V.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 
 import numpy as np
@@ -23,6 +24,7 @@ from distributary.protocol.content import (
     ContentBroker,
     Covering,
     Detach,
+    Pacing,
     Pruning,
 )
 from distributary.protocol.content.history import History, Seen, prune_distance
@@ -34,7 +36,8 @@ from tests.protocol.content.test_broker import ACTIVE, ALL, Broker, Delays, Scen
 from tests.protocol.content.worlds import Pair, World, box
 
 LAZY = COVERING_POLICIES["lazy"]
-PRUNING = Covering("pruning", prunes=Pruning(few=0))
+PACING = Pacing(pause=0.5)
+PRUNING = Covering("pruning", prunes=Pruning(few=0), pacing=PACING)
 UNSWEPT = Covering("pruning", prunes=Pruning(few=0), sweeps=False)
 
 WIDE, NARROW = box((0, 90)), box((10, 20))
@@ -277,7 +280,7 @@ def test_trap_8_where_an_unsubscription_stops_its_remnant_is_remembered() -> Non
 
 def burst(broker: Broker, few: int = 0) -> tuple[list[str], float]:
     """Who still knows S right after it ended, and what had to be said to p in its place."""
-    scene = with_s(broker, policy=Covering("pruning", prunes=Pruning(few=few)))
+    scene = with_s(broker, policy=replace(PRUNING, prunes=Pruning(few=few)))
     publish(scene, 10, IN_INTERVALS)
     end_s(scene)
     return knowing(scene), scene.work("p", "triggered")

@@ -45,7 +45,7 @@ class Pacing:
     queue never holds more than one of these statements for each of its links.
     """
 
-    pause: float = 0.5
+    pause: float = 0.05
     patience: float = 1.0
 
 
@@ -76,7 +76,7 @@ COVERING_POLICIES = {
         Covering("active"),
         Covering("lazy", retracts=False),
         Covering("packing", packs=True),
-        Covering("pruning", prunes=Pruning()),
+        Covering("pruning", prunes=Pruning(), pacing=Pacing(pause=5.0, patience=4.0)),
         Covering("merging", merges=True),
     )
 }

@@ -1,0 +1,226 @@
+"""`distributary broker simulate`: what each covering policy would do to a network of brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import pyarrow as pa
+import typer
+from rich.table import Table
+
+from distributary.cli.console import print_json, results, shown_progress
+from distributary.cli.options import TABLE, Json, Seed
+from distributary.errors import InputError
+from distributary.files import read_events, read_filters, write_table
+from distributary.files.brokers import read_homes, read_links
+from distributary.matching import event_schema, event_table
+from distributary.matching.covering import CoverIndex
+from distributary.model import Schema, Topology
+from distributary.planning import Step
+from distributary.protocol.content import COVERING_POLICIES
+from distributary.simulation.rehearsal import (
+    DEFAULT_PRICES,
+    Ending,
+    Outcome,
+    Prices,
+    Published,
+    Wish,
+    check_acyclic,
+    rehearse,
+)
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Try out networks of content brokers.", no_args_is_help=True)
+POLICIES = ", ".join(COVERING_POLICIES)
+
+
+@app.callback()
+def _group() -> None:
+    """Try out networks of content brokers."""
+
+
+@app.command()
+def simulate(
+    links: Annotated[
+        Path, typer.Option("--links", help=f"The overlay, without cycles: a, b, delay. {TABLE}.")
+    ],
+    filters: Annotated[
+        Path, typer.Option("--filters", help=f"Who wants what: receiver, filter. {TABLE}.")
+    ],
+    events: Annotated[Path, typer.Option("--events", help=f"Any columns. {TABLE}.")],
+    homes: Annotated[
+        Path | None,
+        typer.Option("--homes", help="Who is where: receiver, broker. Without it, drawn by seed."),
+    ] = None,
+    publish_at: Annotated[
+        list[str] | None,
+        typer.Option("--publish-at", help="A broker where events begin, again for more; or all."),
+    ] = None,
+    rate: Annotated[float, typer.Option(min=1e-3, help="Events per second.")] = 100.0,
+    leave: Annotated[
+        int, typer.Option(min=0, help="How many of the widest subscriptions end half-way.")
+    ] = 0,
+    within: Annotated[float, typer.Option(min=0.0, help="Within how many seconds.")] = 10.0,
+    policy: Annotated[
+        list[str] | None, typer.Option(help=f"Which to try, again for more: {POLICIES}; or all.")
+    ] = None,
+    per_message: Annotated[
+        float, typer.Option(min=0.0, help="Seconds that a message costs a broker.")
+    ] = DEFAULT_PRICES.per_message,
+    per_box: Annotated[
+        float, typer.Option(min=0.0, help="Seconds more for each entry of its table.")
+    ] = DEFAULT_PRICES.per_box,
+    seed: Seed = 0,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write the comparison here, one row a policy.")
+    ] = None,
+    as_document: Json = False,
+) -> None:
+    """Run the same day under several covering policies, in virtual time, and compare them."""
+    names = policy or list(COVERING_POLICIES)
+    if unknown := [name for name in names if name not in COVERING_POLICIES]:
+        raise typer.BadParameter(f"{unknown[0]!r} is not a policy: there are {POLICIES}")
+    topology = _overlay(links)
+    table = read_events(events)
+    schema = event_schema(table.schema)
+    rng = np.random.default_rng(seed)
+    wishes = _wishes(filters, homes, schema, topology, rng)
+    published = _published(event_table(table, schema, path=str(events)), publish_at, topology, rng)
+    ending = Ending(_widest(wishes, schema, leave), within=within)
+    try_out = partial(
+        rehearse,
+        topology,
+        schema,
+        wishes,
+        published,
+        rate=rate,
+        ending=ending,
+        prices=Prices(per_message, per_box),
+        seed=seed,
+    )
+    outcomes: list[Outcome] = []
+    with shown_progress() as progress:
+        for at, name in enumerate(names):
+            progress(Step(f"trying {name}", at, len(names)))
+            outcomes.append(try_out(COVERING_POLICIES[name]))
+    if out is not None:
+        write_table(pa.Table.from_pylist([asdict(outcome) for outcome in outcomes]), out)
+    if as_document:
+        print_json(
+            {
+                "brokers": len(topology.brokers),
+                "subscriptions": len(wishes),
+                "events": len(published),
+                "ended": len(ending.wishes),
+                "policies": [asdict(outcome) for outcome in outcomes],
+            }
+        )
+        return
+    results.print(_shown(outcomes))
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def _overlay(links: Path) -> Topology:
+    topology = read_links(links)
+    try:
+        check_acyclic(topology)
+    except ValueError as error:
+        raise InputError(f"{links}: {error}; leave out a link of it", path=str(links)) from None
+    return topology
+
+
+def _wishes(
+    filters: Path,
+    homes: Path | None,
+    schema: Schema,
+    topology: Topology,
+    rng: np.random.Generator,
+) -> list[Wish]:
+    found = read_filters(filters, schema)
+    if found.refused:
+        raise found.fault()
+    receivers = sorted(set(found.receivers))
+    if homes is None:
+        drawn = rng.choice(np.array(topology.brokers), len(receivers)).tolist()
+        where = dict(zip(receivers, drawn, strict=True))
+    else:
+        where = dict(read_homes(homes, topology))
+        if missing := [name for name in receivers if name not in where]:
+            raise InputError(
+                f"{homes}: receiver {missing[0]!r} of {filters} has no broker; add a row for it",
+                path=str(homes),
+                value=missing[0],
+            )
+    return [
+        Wish(receiver, where[receiver], filter)
+        for receiver, filter in zip(found.receivers, found.filters, strict=True)
+    ]
+
+
+def _published(
+    events: pa.Table,
+    publish_at: list[str] | None,
+    topology: Topology,
+    rng: np.random.Generator,
+) -> list[Published]:
+    sources = publish_at or list(topology.brokers)
+    for name in sources:
+        if name not in topology.brokers:
+            raise InputError(f"--publish-at {name}: there is no such broker in --links", value=name)
+    at = rng.integers(len(sources), size=events.num_rows).tolist()
+    schema = event_schema(events.schema)
+    return [
+        Published(sources[place], schema.keys(row))
+        for place, row in zip(at, events.to_pylist(), strict=True)
+    ]
+
+
+def _widest(wishes: Sequence[Wish], schema: Schema, leave: int) -> list[int]:
+    """Those that cover most others: their ending is what hurts."""
+    if leave > len(wishes):
+        raise InputError(
+            f"--leave {leave}: there are only {len(wishes)} subscriptions", value=leave
+        )
+    if not leave:
+        return []
+    index: CoverIndex[int] = CoverIndex(schema)
+    for number, wish in enumerate(wishes):
+        index.add(wish.filter, number)
+    covered = [len(index.covered(wish.filter)) for wish in wishes]
+    return sorted(range(len(wishes)), key=lambda number: -covered[number])[:leave]
+
+
+# --- showing --------------------------------------------------------------------------------------
+
+
+def _shown(outcomes: Sequence[Outcome]) -> Table:
+    table = Table(box=None, header_style="bold")
+    table.add_column("policy")
+    for title in ("delay, ms", "90 %", "queue", "table", "tables", "said", "again", "unwanted"):
+        table.add_column(title, justify="right")
+    table.caption = (
+        "delay: publication to delivery, mean and 90th percentile; queue: the longest at a broker; "
+        "table, tables: boxes at the fullest broker and at all; said: statements, again: those "
+        "that an ending caused; unwanted: publications that nobody behind the link wanted"
+    )
+    for each in outcomes:
+        table.add_row(
+            each.policy,
+            f"{1000 * each.mean_delay:,.1f}",
+            f"{1000 * each.p90_delay:,.1f}",
+            f"{each.longest_queue:,}",
+            f"{each.fullest_table:,}",
+            f"{each.all_tables:,}",
+            f"{each.statements:,}",
+            f"{each.triggered:,}",
+            f"{100 * each.unwanted:.2f} %",
+        )
+    return table

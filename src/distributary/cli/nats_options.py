@@ -1,0 +1,126 @@
+"""The options that say which NATS server a command works with."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from distributary.live import NatsOptions
+
+__all__ = ["ServerChoice", "takes_server"]
+
+_OPTIONS: dict[str, tuple[Any, Any]] = {
+    "state": (
+        Annotated[
+            Path | None,
+            typer.Option("--state", help="The service's folder; its embedded server is used."),
+        ],
+        None,
+    ),
+    "nats": (
+        Annotated[
+            str | None, typer.Option("--nats", help="A NATS server of one's own, as nats://HOST.")
+        ],
+        None,
+    ),
+    "token": (
+        Annotated[str | None, typer.Option(envvar="NATS_TOKEN", help="Its token.")],
+        None,
+    ),
+    "user": (Annotated[str | None, typer.Option(envvar="NATS_USER", help="Its user.")], None),
+    "password": (
+        Annotated[str | None, typer.Option(envvar="NATS_PASSWORD", help="The user's password.")],
+        None,
+    ),
+    "creds": (
+        Annotated[Path | None, typer.Option(help="A file of credentials (JWT and seed).")],
+        None,
+    ),
+    "ca": (
+        Annotated[Path | None, typer.Option(help="TLS: who signs the server's certificate.")],
+        None,
+    ),
+    "cert": (Annotated[Path | None, typer.Option(help="TLS: a certificate of ours.")], None),
+    "key": (Annotated[Path | None, typer.Option(help="TLS: its key.")], None),
+    "prefix": (
+        Annotated[str, typer.Option(help="The first part of all subjects of ours.")],
+        "distributary",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ServerChoice:
+    """What the options say."""
+
+    state: Path | None
+    prefix: str
+    own: NatsOptions | None
+
+    def options(self) -> NatsOptions:
+        """The server to connect to."""
+        return self.found()[0]
+
+    def found(self) -> tuple[NatsOptions, str]:
+        """The server, and where it shows its own numbers if that is known."""
+        from distributary.live.nats import find_server
+
+        if self.own is not None:
+            return self.own, ""
+        if self.state is None:
+            raise typer.BadParameter(
+                "name a server with --nats, or a folder with --state"
+            )
+        return find_server(self.state)
+
+
+def takes_server(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with these options after its own; it gets them as `server`."""
+
+    @wraps(command)
+    def told(**given: Any) -> None:
+        chosen = {name: given.pop(name) for name in _OPTIONS}
+        command(server=_choice(**chosen), **given)
+
+    own = inspect.signature(command, eval_str=True)
+    parameters = [p for name, p in own.parameters.items() if name != "server"]
+    parameters += [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, (kind, default) in _OPTIONS.items()
+    ]
+    told.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    told.__annotations__ = {p.name: p.annotation for p in parameters}
+    return told
+
+
+def _choice(
+    *,
+    state: Path | None,
+    prefix: str,
+    nats: str | None,
+    token: str | None,
+    user: str | None,
+    password: str | None,
+    creds: Path | None,
+    ca: Path | None,
+    cert: Path | None,
+    key: Path | None,
+) -> ServerChoice:
+    from distributary.live import NatsOptions
+    from distributary.live.subjects import Subjects
+
+    try:
+        Subjects(prefix)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="'--prefix'") from None
+    if nats is None:
+        return ServerChoice(state, prefix, None)
+    own = NatsOptions(nats, token, user, password, creds, ca, cert, key)
+    return ServerChoice(state, prefix, own)

@@ -1,0 +1,273 @@
+"""`distributary topics`: topics on NATS that share channels where that saves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from concurrent.futures import CancelledError
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from enum import StrEnum
+from threading import Thread
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from distributary.cli.console import notes, print_json, results
+from distributary.cli.nats_options import ServerChoice, takes_server
+from distributary.cli.options import Json, Seed, parse_seconds
+
+if TYPE_CHECKING:
+    from distributary.live import ServiceSettings, TopicClient
+    from distributary.protocol.topics.messages import Event
+
+__all__ = ["app"]
+
+T = TypeVar("T")
+
+app = typer.Typer(
+    help="Topics on a NATS server that share channels where that saves.", no_args_is_help=True
+)
+
+
+class PolicyName(StrEnum):
+    """Who decides what on clusters."""
+
+    OURS = "ours"
+    TAMARA = "tamara"
+
+
+def serve(
+    server: ServerChoice,
+    policy: Annotated[PolicyName, typer.Option(help="How channels decide.")] = PolicyName.OURS,
+    interval: Annotated[
+        str, typer.Option(help="A subscription costs as much as one message in this time.")
+    ] = "1m",
+    plan_every: Annotated[str, typer.Option(help="How often to look for new clusters.")] = "1m",
+    dead_after: Annotated[str, typer.Option(help="Silence that means a client is dead.")] = "10s",
+    fsync: Annotated[
+        bool, typer.Option("--fsync", help="Confirm events when they are on the disk itself.")
+    ] = False,
+    seed: Seed = 0,
+) -> None:
+    """Run the channel service, with a NATS server of its own unless --nats names one.
+
+    End it with Ctrl-C or in any other way, and start it again with the same --state: every event
+    that it has confirmed is delivered, once and in order.
+    """
+    from distributary.live import LIVE, ServiceSettings, live_policy
+    from distributary.protocol.topics import TAMARA
+
+    if server.state is None:
+        raise typer.BadParameter("name a folder for its state", param_hint="'--state'")
+    base = LIVE if policy is PolicyName.OURS else TAMARA
+    settings = ServiceSettings(
+        server.state,
+        policy=live_policy(base, interval=parse_seconds(interval)),
+        prefix=server.prefix,
+        seed=seed,
+        sync=fsync,
+        dead_after=parse_seconds(dead_after),
+        plan_every=parse_seconds(plan_every),
+    )
+    _run(_serve(server, settings))
+
+
+def publish(
+    server: ServerChoice,
+    topic: Annotated[str, typer.Argument(help="Any text.")],
+    payload: Annotated[
+        str | None, typer.Argument(help="One event; without it every line of stdin is one.")
+    ] = None,
+    create: Annotated[bool, typer.Option("--create", help="Make the topic if needed.")] = False,
+    timeout: Annotated[str, typer.Option(help="How long to wait for an answer.")] = "30s",
+    as_document: Json = False,
+) -> None:
+    """Publish events; ends when all of them are confirmed."""
+    lines: Iterable[bytes] = sys.stdin.buffer if payload is None else [payload.encode()]
+
+    async def work() -> int:
+        async with _client(server, parse_seconds(timeout)) as client:
+            if create:
+                await client.create(topic)
+            return await _publish_all(client, topic, lines)
+
+    published = _run(work())
+    if as_document:
+        print_json({"topic": topic, "published": published})
+    else:
+        results.print(f"{published:,} events published", markup=False)
+
+
+def subscribe(
+    server: ServerChoice,
+    topics: Annotated[list[str], typer.Argument(help="Any text.")],
+    count: Annotated[
+        int | None, typer.Option(min=1, help="End after so many events; else with Ctrl-C.")
+    ] = None,
+    timeout: Annotated[str, typer.Option(help="How long to wait for an answer.")] = "30s",
+    as_document: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object a line for each event.")
+    ] = False,
+) -> None:
+    """Print the events of topics as they come, each once and in order."""
+
+    async def work() -> None:
+        async with _client(server, parse_seconds(timeout)) as client:
+            await _print_events(client, dict.fromkeys(topics), count, as_document)
+
+    _run(work())
+
+
+def status(
+    server: ServerChoice,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on until Ctrl-C.")] = False,
+    every: Annotated[str, typer.Option(help="How often, with --watch.")] = "2s",
+    monitor: Annotated[
+        str | None, typer.Option(help="The server's monitoring pages, as http://HOST:8222.")
+    ] = None,
+    as_document: Json = False,
+) -> None:
+    """Show the clusters, what they save and what they cost in messages."""
+    from distributary.cli.topics_status import show_once, watch_status
+
+    options, known = server.found()
+    pages = monitor or known
+    if watch:
+        _run(watch_status(options, server.prefix, pages, parse_seconds(every), as_document))
+    else:
+        _run(show_once(options, server.prefix, pages, as_document))
+
+
+for _command in (serve, publish, subscribe, status):
+    app.command(_command.__name__)(takes_server(_command))
+
+
+# --- serving -------------------------------------------------------------------------------------
+
+
+async def _serve(server: ServerChoice, settings: ServiceSettings) -> None:
+    from distributary.live import TopicService, embedded_server
+
+    async with AsyncExitStack() as stack:
+        if server.own is not None:
+            options, where = server.own, server.own.url
+        else:
+            embedded = await stack.enter_async_context(embedded_server(server.state))
+            options, where = embedded.options, f"{embedded.options.url} (embedded)"
+        service = TopicService(options, settings)
+        with _on_signals(service.stop):
+            running = asyncio.create_task(service.run())
+            stack.push_async_callback(_ended, running)
+            starting = asyncio.create_task(service.started.wait())
+            await asyncio.wait((running, starting), return_when=asyncio.FIRST_COMPLETED)
+            starting.cancel()
+            if service.started.is_set():
+                notes.print(f"serving topics on {where}, state in {server.state}", markup=False)
+            await running
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait((task,))
+
+
+class _on_signals:  # noqa: N801 - reads as a verb where it is used
+    """Call something on Ctrl-C and when asked to end, instead of being interrupted."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+
+    def __enter__(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._call)
+
+    def __exit__(self, *_: object) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().remove_signal_handler(number)
+
+
+# --- clients -------------------------------------------------------------------------------------
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """Run to the end; of several failures that come together the first is told."""
+    try:
+        return asyncio.run(work)
+    except BaseExceptionGroup as failed:
+        first: BaseException = failed
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        raise first from None
+
+
+@asynccontextmanager
+async def _client(server: ServerChoice, timeout: float) -> AsyncIterator[TopicClient]:
+    from distributary.live import ClientSettings, TopicClient
+
+    settings = ClientSettings(prefix=server.prefix, timeout=timeout)
+    async with TopicClient(server.options(), settings, name="cli") as client:
+        yield client
+
+
+async def _publish_all(client: TopicClient, topic: str, lines: Iterable[bytes]) -> int:
+    """All lines, as many at a time as the client lets on their way."""
+    published = 0
+    room = asyncio.Semaphore(client.settings.window)
+
+    async def one(line: bytes) -> None:
+        nonlocal published
+        await client.publish(topic, line)
+        published += 1
+        room.release()
+
+    async with asyncio.TaskGroup() as group:
+        async for line in _read(lines):
+            await room.acquire()
+            group.create_task(one(line))
+    return published
+
+
+async def _read(lines: Iterable[bytes]) -> AsyncIterator[bytes]:
+    """Lines without their ends; a thread waits for them, and nobody waits for the thread."""
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[bytes | None] = asyncio.Queue(1_000)
+
+    def feed() -> None:
+        with suppress(RuntimeError, CancelledError):  # the command was ended
+            for line in lines:
+                asyncio.run_coroutine_threadsafe(queue.put(line.rstrip(b"\r\n")), loop).result()
+            asyncio.run_coroutine_threadsafe(queue.put(None), loop).result()
+
+    Thread(target=feed, daemon=True).start()
+    while (line := await queue.get()) is not None:
+        yield line
+
+
+async def _print_events(
+    client: TopicClient, topics: Iterable[str], count: int | None, as_document: bool
+) -> None:
+    printed = 0
+
+    async def follow(topic: str) -> None:
+        nonlocal printed
+        async for event in await client.subscribe(topic):
+            print(_line(event, as_document), flush=True)
+            printed += 1
+            if printed == count:
+                await client.close()
+
+    async with asyncio.TaskGroup() as group:
+        for topic in topics:
+            group.create_task(follow(topic))
+
+
+def _line(event: Event, as_document: bool) -> str:
+    text = event.payload.decode(errors="replace")
+    if as_document:
+        return json.dumps(
+            {"topic": event.topic, "number": event.number, "payload": text}, ensure_ascii=False
+        )
+    return f"{event.topic} {event.number}: {text}"
