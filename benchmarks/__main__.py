@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import matching, pipeline, planner, quality, real_logs, speed
+from benchmarks import (
+    covering,
+    matching,
+    pipeline,
+    planner,
+    quality,
+    real_logs,
+    routing,
+    schedules,
+    speed,
+)
 from benchmarks.measure import update_page
 
 SECTIONS = {
@@ -16,6 +26,9 @@ SECTIONS = {
     **pipeline.SECTIONS,
     **real_logs.SECTIONS,
     **matching.SECTIONS,
+    **covering.SECTIONS,
+    **routing.SECTIONS,
+    **schedules.SECTIONS,
 }
 
 

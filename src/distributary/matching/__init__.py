@@ -1,6 +1,7 @@
 """Filters and events: who gets this event, and along which links."""
 
 from distributary.matching.axes import event_schema, event_table
+from distributary.matching.covering import CoverIndex
 from distributary.matching.inference import inferred_schema
 from distributary.matching.links import LinkMatcher
 from distributary.matching.matcher import Folding, Matcher
@@ -9,6 +10,7 @@ from distributary.matching.sql import parse_filter
 from distributary.matching.tree import SearchTree, TreeOptions
 
 __all__ = [
+    "CoverIndex",
     "Folding",
     "LinkMatcher",
     "Matcher",

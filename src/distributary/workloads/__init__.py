@@ -4,8 +4,15 @@ from distributary.workloads.broker_trees import CLIENT_DELAY, broker_trees, regi
 from distributary.workloads.content import Content, ContentWorld, content_world, poisson_times
 from distributary.workloads.day import Day, publication_log, spoiled, subscription_log
 from distributary.workloads.quotes import QUOTE_SCHEMA, Quotes, quote_events, quote_filters
+from distributary.workloads.roaming import Move, Roaming, RoamingParams, roaming, tiered_topology
 from distributary.workloads.trading_floor import TradingFloor, trading_floor
 from distributary.workloads.two_class import TwoClass, two_class
+from distributary.workloads.workflows import (
+    Workflows,
+    WorkflowsParams,
+    workflow_topology,
+    workflows,
+)
 
 __all__ = [
     "CLIENT_DELAY",
@@ -13,9 +20,14 @@ __all__ = [
     "Content",
     "ContentWorld",
     "Day",
+    "Move",
     "Quotes",
+    "Roaming",
+    "RoamingParams",
     "TradingFloor",
     "TwoClass",
+    "Workflows",
+    "WorkflowsParams",
     "broker_trees",
     "content_world",
     "poisson_times",
@@ -23,8 +35,12 @@ __all__ = [
     "quote_events",
     "quote_filters",
     "region_of",
+    "roaming",
     "spoiled",
     "subscription_log",
+    "tiered_topology",
     "trading_floor",
     "two_class",
+    "workflow_topology",
+    "workflows",
 ]

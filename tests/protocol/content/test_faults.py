@@ -9,6 +9,7 @@ from distributary.protocol.content import COVERING_POLICIES
 from tests.protocol.content.faults import BadWorld
 from tests.protocol.content.test_schedules import POLICIES, homes_for, play
 from tests.protocol.content.worlds import random_tree
+from tests.shrinking import checked
 
 
 class Faulty(BadWorld):
@@ -38,7 +39,7 @@ class Faulty(BadWorld):
             self.snap(name)
 
 
-def run_schedule(seed: int, policy: str | None = None) -> Faulty:
+def run_schedule(seed: int, policy: str | None = None, steps: int | None = None) -> Faulty:
     """One run; an `AssertionError` says what went wrong and how to run it again."""
     rng = np.random.default_rng([seed, 66])
     drawn = POLICIES[int(rng.integers(len(POLICIES)))]
@@ -50,13 +51,18 @@ def run_schedule(seed: int, policy: str | None = None) -> Faulty:
         loss=float(rng.choice([0.0, 0.05, 0.3])),
         reorders=bool(rng.random() < 0.5),
     )
-    again = f"run_schedule({seed}, {name!r})"
+    again = f"run_schedule({seed}, {name!r}, {steps})"
+    left = 1_000 if steps is None else steps
     world.watch.moves = False
     homes = homes_for(world, rng)
     try:
         world.mend()
         for part in range(int(rng.integers(1, 10))):
-            play(world, rng, int(rng.integers(1, 25)), homes, 100 * part, moves=False)
+            n_steps = min(int(rng.integers(1, 25)), left)
+            play(world, rng, n_steps, homes, 100 * part, moves=False)
+            left -= n_steps
+            if not left:
+                break
             if rng.random() < 0.8:
                 world.misfortune(rng)
             if rng.random() < 0.4:
@@ -72,4 +78,11 @@ def run_schedule(seed: int, policy: str | None = None) -> Faulty:
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("seed", range(10))
 def test_nothing_is_lost_or_doubled_whatever_breaks(seed: int, policy: str) -> None:
-    run_schedule(seed, policy)
+    checked(run_schedule, seed, policy)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", POLICIES)
+def test_hundreds_of_schedules(policy: str) -> None:
+    for seed in range(1_000, 1_500):
+        checked(run_schedule, seed, policy)

@@ -8,11 +8,12 @@ import pytest
 from distributary.protocol import Subscribe, Unsubscribe
 from distributary.protocol.content import COVERING_POLICIES, Advertise, Detach, Unadvertise
 from tests.protocol.content.worlds import EVENTS, World, random_box, random_tree
+from tests.shrinking import checked
 
 POLICIES = tuple(COVERING_POLICIES)
 
 
-def run_schedule(seed: int, policy: str | None = None) -> World:
+def run_schedule(seed: int, policy: str | None = None, steps: int | None = None) -> World:
     """One run; an `AssertionError` says what went wrong and how to run it again."""
     rng = np.random.default_rng([seed, 6])
     drawn = POLICIES[int(rng.integers(len(POLICIES)))]
@@ -23,10 +24,11 @@ def run_schedule(seed: int, policy: str | None = None) -> World:
         rng,
         service=float(rng.choice([0.0, 0.02, 0.3])),
     )
-    play(world, rng, int(rng.integers(20, 120)), homes_for(world, rng))
+    n_steps, homes = int(rng.integers(20, 120)), homes_for(world, rng)
+    play(world, rng, n_steps if steps is None else min(steps, n_steps), homes)
     world.run()
     problems = [*world.watch.problems(), *world.table_problems()]
-    again = f"run_schedule({seed}, {name!r})"
+    again = f"run_schedule({seed}, {name!r}, {steps})"
     assert world.watch.under_way == 0, again
     assert not problems, f"{again}: {problems[0]} and {len(problems) - 1} more"
     return world
@@ -93,4 +95,20 @@ def move(world: World, rng: np.random.Generator, client: str, homes: dict[str, s
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("seed", range(25))
 def test_each_event_reaches_exactly_those_who_want_it(seed: int, policy: str) -> None:
-    run_schedule(seed, policy)
+    checked(run_schedule, seed, policy)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_thousand_schedules(policy: str) -> None:
+    for seed in range(1_000, 2_000):
+        checked(run_schedule, seed, policy)
+
+
+def test_a_failing_schedule_is_shown_at_its_shortest() -> None:
+    def fails_from_step_7_on(seed: int, steps: int | None = None) -> None:
+        assert steps is not None, f"schedule {seed}"
+        assert steps < 7, f"schedule {seed}, {steps} steps"
+
+    with pytest.raises(AssertionError, match="schedule 3, 7 steps"):
+        checked(fails_from_step_7_on, 3)

@@ -1,7 +1,7 @@
 """A content broker that survives: bad links, cut links, its own crashes and those of others.
 
-Around `ContentBroker`, which takes links to be perfect, are a connection to each neighbour and
-three rules.
+Around `ContentBroker`, which takes links to be perfect, are a connection to each neighbour and a
+few rules.
 
 *Nothing is forgotten too early.* A publication is done with at a broker when it is handed to the
 clients there and every neighbour that it was sent to is done with it; until then whoever sent it
@@ -13,6 +13,9 @@ saved, but not what is wanted behind its neighbours until they have told it all.
 their own other neighbours have, and once they know what is published here: first all advertisements
 are complete, from the leaves of the overlay inwards and out again, then all subscriptions. Until
 then it keeps all publications for them.
+
+*A promise outlasts what is published under it.* A publication whose advertisement is withdrawn
+before all are done with it may be lost if its broker crashes in between: nobody asks for it then.
 
 *Nothing is taken back in ignorance.* What a neighbour has heard from the broker's former life
 stays there, loose, until the broker knows all that it could be needed for.

@@ -115,6 +115,9 @@ class OutLink:
         """A small part of the work that can wait; nothing if there is none."""
         while self.loose:
             name = next(iter(self.loose))
+            if name in self.needed and not self.sent.is_covered(self.needed[name], but=name):
+                del self.loose[name]  # what covered it is gone meanwhile
+                continue
             said = self._merge(name) if self._policy.merges else self._sweep(name)
             if said:
                 return said

@@ -1,0 +1,362 @@
+"""Topics on a real NATS server: with channels of ours, against one subject for each topic."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from benchmarks.measure import Section
+from distributary.live import (
+    ClientSettings,
+    EmbeddedServer,
+    NatsOptions,
+    TopicClient,
+    TopicSubscription,
+    embedded_server,
+)
+from distributary.live.nats import connected
+from distributary.live.topic_status import ServerStatus, server_status
+
+GROUPS, TOPICS_EACH, READERS_EACH = 4, 10, 6
+RATE, SECONDS = 100, 6.0  # events per second where latency is measured
+EVENTS = 10_000  # where speed is measured
+SUBSCRIPTIONS = (0, 20_000, 100_000)
+
+Publish = Callable[[str, bytes], Awaitable[None]]
+
+_SERVICE = """
+import asyncio, json, sys
+from pathlib import Path
+from distributary.live import NatsOptions, ServiceSettings, TopicService
+
+async def main():
+    told = json.loads(sys.argv[1])
+    settings = ServiceSettings(Path(told["folder"]), plan_every=told["plan_every"])
+    service = TopicService(NatsOptions(told["url"], told["token"]), settings)
+    task = asyncio.create_task(service.run())
+    await service.started.wait()
+    print("started", flush=True)
+    await task
+
+asyncio.run(main())
+"""
+
+
+@dataclass
+class Readings:
+    """What readers got: how many events, and how late each was."""
+
+    late: list[float] = field(default_factory=list)
+    got: Counter[str] = field(default_factory=Counter)
+
+    def read(self, topic: str, payload: bytes) -> None:
+        self.late.append((time.perf_counter_ns() - int(payload)) / 1e6)
+        self.got[topic] += 1
+
+
+@dataclass
+class Plane:
+    """Readers that are subscribed, and a way to publish."""
+
+    publish: Publish
+    readings: Readings
+    many: Callable[[list[str]], Awaitable[None]]
+
+
+def interests() -> list[list[str]]:
+    """Groups of readers with the topics of their group; every fourth wants two more."""
+    rng = random.Random(0)
+    topics = [[f"{group}.{n}" for n in range(TOPICS_EACH)] for group in range(GROUPS)]
+    wanted = []
+    for group in range(GROUPS):
+        others = [topic for other in range(GROUPS) if other != group for topic in topics[other]]
+        for reader in range(READERS_EACH):
+            more = rng.sample(others, 2) if reader % 4 == 0 else []
+            wanted.append([*topics[group], *more])
+    return wanted
+
+
+# --- the two ways --------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def plain(options: NatsOptions) -> AsyncIterator[Plane]:
+    """One subject for each topic, and nothing else."""
+    readings = Readings()
+    async with AsyncExitStack() as stack:
+        publisher = await stack.enter_async_context(connected(options, name="publisher"))
+        for wanted in interests():
+            reader = await stack.enter_async_context(connected(options, name="reader"))
+            for topic in wanted:
+                await reader.subscribe(f"plain.{topic}", cb=_reading(readings, topic))
+            await reader.flush()
+
+        async def publish(topic: str, payload: bytes) -> None:
+            await publisher.publish(f"plain.{topic}", payload)
+
+        async def many(topics: list[str]) -> None:
+            for topic in topics:
+                await publish(topic, b"%d" % time.perf_counter_ns())
+            await publisher.flush()
+
+        yield Plane(publish, readings, many)
+
+
+def _reading(readings: Readings, topic: str) -> Callable[[Msg], Awaitable[None]]:
+    async def read(message: Msg) -> None:
+        readings.read(topic, message.data)
+
+    return read
+
+
+@asynccontextmanager
+async def channels(options: NatsOptions, *, clusters: bool) -> AsyncIterator[Plane]:
+    """The channel service in a process of its own, and clients of ours."""
+    readings = Readings()
+    settings = ClientSettings()
+    async with AsyncExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        await stack.enter_async_context(_service(options, folder, 0.5 if clusters else 1e9))
+        publisher = await stack.enter_async_context(TopicClient(options, settings))
+        for topic in sorted({topic for wanted in interests() for topic in wanted}):
+            await publisher.create(topic)
+        group = await stack.enter_async_context(_cancelled())
+        readers = []
+        for wanted in interests():
+            reader = await stack.enter_async_context(TopicClient(options, settings))
+            readers.append(reader)
+            for topic in wanted:
+                group.append(asyncio.create_task(_follow(await reader.subscribe(topic), readings)))
+        if clusters:
+            await _settled(readers)
+
+        async def many(topics: list[str]) -> None:
+            await asyncio.gather(
+                *(publisher.publish(topic, b"%d" % time.perf_counter_ns()) for topic in topics)
+            )
+
+        yield Plane(publisher.publish, readings, many)
+
+
+@asynccontextmanager
+async def _service(options: NatsOptions, folder: str, plan_every: float) -> AsyncIterator[None]:
+    told = {"url": options.url, "token": options.token, "folder": folder}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        _SERVICE,
+        json.dumps({**told, "plan_every": plan_every}),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    try:
+        assert await process.stdout.readline() == b"started\n"
+        yield
+    finally:
+        process.kill()
+        await process.communicate()
+
+
+@asynccontextmanager
+async def _cancelled() -> AsyncIterator[list[asyncio.Task[None]]]:
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        yield tasks
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _follow(subscription: TopicSubscription, readings: Readings) -> None:
+    async for event in subscription:
+        readings.read(event.topic, event.payload)
+
+
+async def _settled(readers: list[TopicClient]) -> None:
+    """Until nobody's channels have changed for three seconds."""
+    before, since = None, time.monotonic()
+    while time.monotonic() - since < 3.0:
+        await asyncio.sleep(0.1)
+        now = [reader.statistics.channels for reader in readers]
+        if now != before:
+            before, since = now, time.monotonic()
+
+
+# --- measuring -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Measured:
+    late: Sequence[float]
+    speed: float
+    before: ServerStatus
+    after: ServerStatus
+    idle: ServerStatus
+
+
+async def measured(server: EmbeddedServer, plane: Plane) -> Measured:
+    """Latency at a gentle rate, then as fast as it goes; all answers are checked."""
+    rng = random.Random(1)
+    audience = Counter(topic for wanted in interests() for topic in wanted)
+    before = await server_status(server.monitor)
+    sent: Counter[str] = Counter()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(int(RATE * SECONDS)):
+            topic = rng.choice(sorted(audience))
+            sent[topic] += 1
+            group.create_task(_one(plane, topic))
+            await asyncio.sleep(1 / RATE)
+    await _all_read(plane, audience, sent)
+    late = list(plane.readings.late)
+    after = await server_status(server.monitor)
+    topics = rng.choices(sorted(audience), k=EVENTS)
+    sent.update(topics)
+    began = time.perf_counter()
+    await plane.many(topics)
+    await _all_read(plane, audience, sent)
+    return Measured(late, EVENTS / (time.perf_counter() - began), before, after, before)
+
+
+async def _one(plane: Plane, topic: str) -> None:
+    await plane.publish(topic, b"%d" % time.perf_counter_ns())
+
+
+async def _all_read(plane: Plane, audience: Counter[str], sent: Counter[str]) -> None:
+    expected = {topic: n * audience[topic] for topic, n in sent.items()}
+    async with asyncio.timeout(120):
+        while sum(plane.readings.got.values()) < sum(expected.values()):
+            await asyncio.sleep(0.001)
+    await asyncio.sleep(0.2)
+    assert plane.readings.got == expected  # every event, and none twice
+
+
+async def _measure_all() -> dict[str, Measured]:
+    found = {}
+    for name in ("plain NATS", "channels, no clusters", "channels with clusters"):
+        async with embedded_server() as server:
+            if name == "plain NATS":
+                async with plain(server.options) as plane:
+                    found[name] = await measured(server, plane)
+            else:
+                async with channels(server.options, clusters="with" in name) as plane:
+                    found[name] = await measured(server, plane)
+    return found
+
+
+def topics_live() -> Section:
+    """Speed, latency, and what the server says of itself."""
+    found = asyncio.run(_measure_all())
+    rows = [_row(name, each, found["plain NATS"]) for name, each in found.items()]
+    readers = len(interests())
+    wanted = sum(map(len, interests()))
+    return Section(
+        "Topics on NATS: channels of ours against one subject for each topic",
+        f"{GROUPS * TOPICS_EACH} topics, {readers} readers in {GROUPS} groups with the topics of "
+        f"their group, every fourth with two more: {wanted} wanted. All readers and the publisher "
+        "are connections of one Python process, the service is another, the server a third, on "
+        f"this machine. Latency from publishing to the application, in milliseconds, at {RATE} "
+        f"events per second; speed with {EVENTS:,} events as fast as they are taken, to the last "
+        "delivery. Bytes and messages are the server's own, for the same events at the gentle "
+        "rate; a confirmed publication and everything that clients and channels say to each other "
+        "is in there. Every reader got every event it wanted, once (asserted).",
+        [
+            "",
+            "events / s",
+            "median",
+            "p99",
+            "added median",
+            "added p99",
+            "server's subscriptions",
+            "messages in",
+            "messages out",
+            "KB in",
+            "KB out",
+        ],
+        rows,
+        "Events are confirmed here and written to a journal first, which plain NATS does not do: "
+        "there, an event that nobody hears is lost.",
+    )
+
+
+def _row(name: str, each: Measured, plain: Measured) -> list[str]:
+    median, p99 = np.percentile(each.late, [50, 99])
+    base, base99 = np.percentile(plain.late, [50, 99])
+    before, after = each.before, each.after
+    return [
+        name,
+        f"{each.speed:,.0f}",
+        f"{median:.2f}",
+        f"{p99:.2f}",
+        f"{median - base:+.2f}",
+        f"{p99 - base99:+.2f}",
+        f"{before.subscriptions:,}",
+        f"{after.in_msgs - before.in_msgs:,}",
+        f"{after.out_msgs - before.out_msgs:,}",
+        f"{(after.in_bytes - before.in_bytes) / 1e3:,.0f}",
+        f"{(after.out_bytes - before.out_bytes) / 1e3:,.0f}",
+    ]
+
+
+# --- what a subscription costs the server --------------------------------------------------------
+
+
+def nats_subscriptions() -> Section:
+    """The server's memory by the number of subscriptions."""
+    rows = asyncio.run(_subscriptions())
+    return Section(
+        "What subscriptions cost a NATS server",
+        "One connection with so many subjects of its own; memory is what the server says of itself, "
+        "after it was asked to keep them all.",
+        ["subscriptions", "server's memory (MB)", "bytes for each more"],
+        rows,
+    )
+
+
+async def _subscriptions() -> list[list[str]]:
+    rows: list[list[str]] = []
+    async with embedded_server() as server:
+        last: tuple[int, int] | None = None
+        for n in SUBSCRIPTIONS:
+            async with connected(server.options, name="many") as nc:
+                for at in range(n):
+                    await _quiet(nc, f"many.topic.{at}")
+                await nc.flush(timeout=60)
+                told = await server_status(server.monitor)
+                assert told.subscriptions >= n
+            each = "" if last is None else f"{(told.mem - last[1]) / (n - last[0]):,.0f}"
+            rows.append([f"{n:,}", f"{told.mem / 1e6:,.1f}", each])
+            last = last or (n, told.mem)
+    return rows
+
+
+async def _quiet(nc: Client, subject: str) -> None:
+    """A subscription on the wire only: nats-py's own tasks would cost more than the server's."""
+    nc._sid += 1
+    await nc._send_subscribe(_Wire(nc._sid, subject))  # type: ignore[arg-type]
+
+
+@dataclass
+class _Wire:
+    _id: int
+    _subject: str
+    _queue: str = ""
+
+
+SECTIONS = {"topics_live": topics_live, "nats_subscriptions": nats_subscriptions}
+
+if __name__ == "__main__":
+    for section in SECTIONS.values():
+        print(section().markdown())
