@@ -191,6 +191,60 @@ def pipeline_replay(
         results.print(f"per minute and per receiver: {out}", markup=False)
 
 
+@app.command("topics")
+def pipeline_topics(
+    subscriptions: Annotated[
+        str, typer.Option(help="The subscription log: a file, a folder, or a table.")
+    ],
+    publications: Publications,
+    out: Annotated[Path, typer.Option(help="The folder to write, or to replace.")],
+    budget: Annotated[
+        int, typer.Option(min=0, help="How many subscriptions may change for all proposals.")
+    ] = 1_000,
+    interval: Annotated[
+        str, typer.Option(help="How often a channel is maintained, such as 30m or 1h.")
+    ] = "1h",
+    clusters: Annotated[
+        Path | None, typer.Option(help="The clusters there are: cluster, topic.")
+    ] = None,
+    members: Annotated[Path | None, typer.Option(help="Who is on them: cluster, receiver.")] = None,
+    max_bad: Annotated[
+        str, typer.Option(help="Stop if more of a log than this share cannot be used.")
+    ] = "1%",
+    master: Master = None,
+    conf: Conf = None,
+    as_document: Json = False,
+) -> None:
+    """Propose clusters of topics from logs: few changes that save much."""
+    from distributary.cli.stages import shown_stages
+    from distributary.pipeline.spark import running_spark
+    from distributary.pipeline.topics import Clusters, TopicJob, propose
+
+    if (clusters is None) != (members is None):
+        raise typer.BadParameter("--clusters and --members belong together: give both or none")
+    job = TopicJob(
+        out,
+        subscriptions,
+        publications,
+        budget,
+        timedelta(seconds=parse_seconds(interval)),
+        None if clusters is None or members is None else Clusters(clusters, members),
+        max_bad=parse_share(max_bad),
+    )
+    with running_spark(master, parse_settings(conf)) as spark, shown_stages(spark):
+        document = propose(spark, job)
+    if as_document:
+        print_json(document)
+        return
+    cost = document["operating_cost"]
+    results.print(
+        f"{len(document['proposals']):,} clusters of {document['topics']:,} topics would save "
+        f"{cost['saving']:,.0f} of {cost['now']:,.0f} messages an interval for "
+        f"{document['moves']:,} changed subscriptions: {out}",
+        markup=False,
+    )
+
+
 def run_job(
     job: Job, master: str | None = None, conf: list[str] | None = None, *, compare: bool = False
 ) -> Outcome:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from distributary.papers import adler, banavar, tock
+from distributary.papers import adler, banavar, milo, tock
 from distributary.papers.figure import DEFAULT_SEED, Figure
 from distributary.planning import Progress, silent
 
@@ -35,6 +35,13 @@ _ALL = (
     Recipe("banavar-steps", "steps of link matching against one centralised match", banavar.steps),
     Recipe("banavar-load", "the publish rate that overloads a network of brokers", banavar.load),
     Recipe("banavar-queues", "the busiest broker's queue around overload", banavar.queues),
+    Recipe("milo-table2", "clusters of a growing system against plain Scribe", milo.table2),
+    Recipe("milo-table3", "clusters after all interests have changed", milo.table3),
+    Recipe("milo-fig5", "cost while users come, for three models of events", milo.fig5),
+    Recipe("milo-fig6", "cost while users come within two weeks or one day", milo.fig6),
+    Recipe("milo-fig7", "cost where interests have no clusters", milo.fig7),
+    Recipe("milo-fig8", "cost while interests shift", milo.fig8),
+    Recipe("milo-fig9", "updates of packages, three maintenance intervals", milo.fig9),
     Recipe("tock-fig4", "who follows what on a trading floor, and how fast it ticks", tock.fig4),
     Recipe("tock-fig6", "what more sessions save, and what more groups save", tock.fig6),
     Recipe("tock-fig7", "SF, GF, IT and RRA against one another", tock.fig7),

@@ -1,0 +1,328 @@
+"""Figures 5 to 8: operating cost over time, as users come or change their interests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from distributary.papers.drawing import INK, QUIET, Sheet, drawn, key
+from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
+from distributary.papers.milo.readings import CLUSTERED, DECISIONS, OURS_NOTE, SHIFTED, TIMES
+from distributary.papers.milo.runs import FULL, QUICK, Outcome, Scale, grown, shifted
+from distributary.papers.milo.world import DAYS, INTERVALS_PER_DAY
+from distributary.papers.wording import NOTHING, listed, percent, table
+from distributary.planning import Progress, Step, silent
+from distributary.simulation.topic_rounds import Moment
+
+__all__ = ["Panel", "Panels", "fig5", "fig6", "fig7", "fig8", "panel_chart", "panel_rows"]
+
+ORDER = ("Infrequent", "Average", "Frequent")
+LOOKS = {
+    "Scribe": (INK, "-"),
+    "Tamara": ("#2f74c0", "-"),
+    "Tamara+": ("#2f74c0", ":"),
+    "static": ("#cf8417", "-"),
+    "our policy": ("#2a9179", "-"),
+    "our policy+": ("#2a9179", ":"),
+}
+COLUMNS = ("panel", "algorithm", "day", "scribe", "maintenance", "dissemination", "overhead")
+GROWN, CHANGED = ("Tamara", "ours"), ("static", "Tamara", "ours")
+UNIFORM_NOTE = "Uniform interests: every user wants every topic with the same probability."
+SHORT_NOTE = (
+    "In the run of one day a channel surveys every 24 intervals, since once a day would be once."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One part of a figure: the runs of all algorithms."""
+
+    title: str
+    outcomes: Mapping[str, Outcome]
+
+    def final(self, name: str) -> float:
+        """OC against Scribe's at the end."""
+        return self.outcomes[name].change.cost
+
+    def total(self, name: str, at: Moment) -> float:
+        """OC and overhead."""
+        return at.cost + at.overhead
+
+
+Panels = tuple[Panel, ...]
+
+
+def fig5(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
+    """Two months of growth under three models of event frequency."""
+    scale = QUICK if quick else FULL
+    jobs = {f"{m} events": _grown(m, scale, seed) for m in ORDER}
+    panels = _panels(jobs, progress)
+    claims = (_lower(panels), _merged(panels, 0.02), _order(panels))
+    return _figure(
+        "milo-fig5",
+        "Cost while users come, for three models of events",
+        "Fig. 5",
+        scale,
+        panels,
+        claims,
+        (CLUSTERED, TIMES, DECISIONS, OURS_NOTE),
+        quick,
+        seed,
+    )
+
+
+def fig6(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
+    """The same requests in two weeks and in one day."""
+    base = QUICK if quick else FULL
+    scales = {name: replace(base, days=DAYS[name]) for name in ("two weeks", "one day")}
+    panels = _panels({n: _grown("Average", s, seed) for n, s in scales.items()}, progress)
+    claims = (_lower(panels), _merged(panels[:1], 0.03), _starts(panels[1]))
+    notes = (CLUSTERED, TIMES, SHORT_NOTE, DECISIONS, OURS_NOTE)
+    return _figure(
+        "milo-fig6",
+        "Cost while users come faster",
+        "Fig. 6",
+        base,
+        panels,
+        claims,
+        notes,
+        quick,
+        seed,
+    )
+
+
+def fig7(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
+    """Uniform interests: growth, and a shift from clusters to none."""
+    scale = QUICK if quick else FULL
+    uniform = replace(scale, world=replace(scale.world, uniform=True))
+    jobs = {
+        "(a) growth, uniform": _grown("Average", uniform, seed),
+        "(b) shift to uniform": _shifted("Average", scale, seed, uniform=True),
+    }
+    panels = _panels(jobs, progress)
+    notes = (UNIFORM_NOTE, SHIFTED, TIMES, DECISIONS, OURS_NOTE)
+    return _figure(
+        "milo-fig7",
+        "Cost where interests have no clusters",
+        "Fig. 7",
+        scale,
+        panels,
+        (_lower(panels),),
+        notes,
+        quick,
+        seed,
+    )
+
+
+def fig8(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
+    """Two months in which all interests change."""
+    scale = QUICK if quick else FULL
+    panels = _panels({f"{m} events": _shifted(m, scale, seed) for m in ORDER}, progress)
+    claims = (_lower(panels), _merged(panels, 0.02), _adapts(panels), _bump(panels))
+    return _figure(
+        "milo-fig8",
+        "Cost while interests shift",
+        "Fig. 8",
+        scale,
+        panels,
+        claims,
+        (CLUSTERED, SHIFTED, TIMES, DECISIONS, OURS_NOTE),
+        quick,
+        seed,
+    )
+
+
+# --- measuring -----------------------------------------------------------------------------------
+
+Job = Callable[[], dict[str, Outcome]]
+
+
+def _grown(model: str, scale: Scale, seed: int) -> Job:
+    return lambda: grown(model, scale, seed, GROWN)
+
+
+def _shifted(model: str, scale: Scale, seed: int, *, uniform: bool = False) -> Job:
+    return lambda: shifted(model, scale, seed, CHANGED, uniform=uniform)
+
+
+def _panels(jobs: Mapping[str, Job], progress: Progress) -> Panels:
+    found = []
+    for done, (title, job) in enumerate(jobs.items()):
+        progress(Step("panels", done, len(jobs)))
+        found.append(Panel(title, job()))
+    progress(Step("panels", len(jobs), len(jobs)))
+    return tuple(found)
+
+
+# --- telling -------------------------------------------------------------------------------------
+
+
+def _figure(
+    name: str,
+    title: str,
+    where: str,
+    scale: Scale,
+    panels: Panels,
+    claims: tuple[Claim, ...],
+    notes: tuple[str, ...],
+    quick: bool,
+    seed: int,
+) -> Figure:
+    world = scale.world
+    return Figure(
+        name=name,
+        title=title,
+        source=f"Milo et al. (2007), {where} and section 5.2",
+        shown=(
+            f"Messages per maintenance interval over time; {world.users:,} users, "
+            f"{world.topics} topics, one run. Dotted: with all messages that the clusters "
+            "themselves need."
+        ),
+        columns=COLUMNS,
+        rows=panel_rows(panels),
+        chart=panel_chart(name, title, panels),
+        comparison=comparison(panels),
+        claims=claims,
+        notes=(*notes, "The paper prints no numbers for this figure, only curves."),
+        quick=quick,
+        seed=seed,
+    )
+
+
+def comparison(panels: Panels) -> str:
+    """Each panel's end: OC against Scribe and overhead."""
+    return table(
+        (
+            "at the end",
+            "ours, OC against Scribe",
+            "ours, overhead of Scribe's cost",
+            "paper",
+            "independent",
+        ),
+        (
+            (
+                f"{panel.title}, {'our policy' if name == 'ours' else name}",
+                percent(outcome.change.cost, 1, signed=True),
+                percent(outcome.change.overhead, 2),
+                "curve",
+                NOTHING,
+            )
+            for panel in panels
+            for name, outcome in panel.outcomes.items()
+        ),
+    )
+
+
+def panel_rows(panels: Panels) -> tuple[tuple[str | int | float, ...], ...]:
+    """Every moment of every run."""
+    return tuple(
+        (
+            panel.title,
+            name,
+            m.time / INTERVALS_PER_DAY,
+            m.scribe,
+            m.maintenance,
+            m.dissemination,
+            m.overhead,
+        )
+        for panel in panels
+        for name, outcome in panel.outcomes.items()
+        for m in outcome.moments
+    )
+
+
+def _lower(panels: Panels) -> Claim:
+    words = [f"{p.title} {percent(p.final('Tamara'), 1, signed=True)}" for p in panels]
+    return Claim(
+        "Tamara costs less than Scribe in the end",
+        "section 5.2",
+        listed(words),
+        all(panel.final("Tamara") < 0 for panel in panels),
+    )
+
+
+def _merged(panels: Panels, bound: float) -> Claim:
+    shares = [panel.outcomes["Tamara"].change.overhead for panel in panels]
+    return Claim(
+        "the curves of Tamara and Tamara+ practically merge",
+        "section 5.2",
+        f"overhead at most {percent(max(shares), 2)} of Scribe's cost",
+        max(shares) < bound,
+    )
+
+
+def _order(panels: Panels) -> Claim:
+    finals = [panel.final("Tamara") for panel in panels]
+    return Claim(
+        "the gain grows as events get rarer",
+        "section 5.2",
+        listed([f"{p.title} {percent(p.final('Tamara'), 1, signed=True)}" for p in panels]),
+        finals == sorted(finals),
+    )
+
+
+def _starts(panel: Panel) -> Claim:
+    moments = panel.outcomes["Tamara"].moments[1:]
+    above = [m.time / INTERVALS_PER_DAY for m in moments if m.cost + m.overhead > m.scribe]
+    last = max(above, default=0.0)
+    end = moments[-1].time / INTERVALS_PER_DAY
+    return Claim(
+        "in one day Tamara+ is above Scribe only at the beginning",
+        "section 5.2",
+        f"above it up to {percent(last / end)} of the day" if above else "never above it",
+        last < 0.5 * end,
+    )
+
+
+def _adapts(panels: Panels) -> Claim:
+    gaps = [panel.final("Tamara") - panel.final("static") for panel in panels]
+    return Claim(
+        "adapting is better than keeping the clusters",
+        "section 5.2",
+        listed([f"{p.title} {100 * g:+.1f} points" for p, g in zip(panels, gaps, strict=True)]),
+        max(gaps) < 0,
+    )
+
+
+def _bump(panels: Panels) -> Claim:
+    words, holds = [], True
+    for panel in panels:
+        costs = np.array([m.cost for m in panel.outcomes["Tamara"].moments])
+        rise, fall = costs.max() / costs[0] - 1, costs[-1] / costs.max() - 1
+        words.append(
+            f"{panel.title} {percent(rise, signed=True)}, then {percent(fall, signed=True)}"
+        )
+        holds = holds and rise > 0 and fall < -0.01
+    return Claim(
+        "Tamara's cost rises a little as interests begin to shift, and falls again",
+        "section 5.2",
+        listed(words),
+        holds,
+    )
+
+
+def panel_chart(name: str, title: str, panels: Panels, x: str = "days") -> str:
+    """One panel beside the other, all lines in each."""
+
+    def paint(sheet: Sheet) -> None:
+        for axes, panel in zip(sheet.panels, panels, strict=True):
+            first = next(iter(panel.outcomes.values())).moments
+            days = [m.time / INTERVALS_PER_DAY for m in first]
+            lines = {"Scribe": [m.scribe for m in first]}
+            for algorithm, outcome in panel.outcomes.items():
+                label = "our policy" if algorithm == "ours" else algorithm
+                lines[label] = [m.cost for m in outcome.moments]
+                if algorithm != "static":
+                    lines[f"{label}+"] = [m.cost + m.overhead for m in outcome.moments]
+            for label, y in lines.items():
+                colour, style = LOOKS[label]
+                axes.plot(days, np.array(y) / 1e3, style, color=colour, label=label)
+            axes.set(title=panel.title, xlabel=x, ylim=(0, None), xlim=(0, None))
+        sheet.panels[0].set_ylabel("thousand messages per interval")
+        sheet.panels[0].tick_params(colors=QUIET, labelcolor=INK)
+        key(sheet)
+
+    size = (3.4 * len(panels) + 0.4, 4.0)
+    return drawn(name, title, size, paint, shape=(1, len(panels)))

@@ -1,0 +1,154 @@
+"""One experiment of the paper: a system that grows or whose interests shift, by each algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from distributary.cost import OperatingPrices
+from distributary.cost.topics import clustering_cost, unclustered_cost
+from distributary.model import FloatArray
+from distributary.model.topics import BoolArray, Clustering
+from distributary.papers.milo.baselines import kmeans_clustering, settled
+from distributary.papers.milo.world import (
+    INTERVALS_PER_DAY,
+    World,
+    frequencies,
+    growth,
+    interests,
+    shift,
+)
+from distributary.protocol.topics import OURS, TAMARA
+from distributary.simulation.topic_improvement import ImprovedRounds
+from distributary.simulation.topic_rounds import Moment, Requests, TopicRounds
+
+__all__ = ["FULL", "QUICK", "Change", "Outcome", "Scale", "grown", "played", "shifted"]
+
+PRICES = OperatingPrices()
+STATIC_POLICY = replace(TAMARA, survey_every=float("inf"), phi=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How large and how often; quick runs are small."""
+
+    world: World
+    days: int = 60
+    seeds: int = 10
+    moments: int = 60
+    plans: int = 8
+
+
+FULL = Scale(World())
+QUICK = Scale(World(users=300, topics=60, natural=5), days=8, seeds=1, moments=16, plans=4)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """MC, DC and OC against plain Scribe, as shares; and overhead as a share of Scribe's cost."""
+
+    maintenance: float
+    dissemination: float
+    cost: float
+    overhead: float = 0.0
+
+    @classmethod
+    def mean(cls, changes: Sequence[Change]) -> Change:
+        """The mean of several seeds."""
+        columns = ((c.maintenance, c.dissemination, c.cost, c.overhead) for c in changes)
+        return cls(*(float(np.mean(column)) for column in zip(*columns, strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one run of one algorithm."""
+
+    moments: tuple[Moment, ...]
+    change: Change
+    updates: dict[str, int]
+
+
+def grown(model: str, scale: Scale, seed: int, algorithms: Sequence[str]) -> dict[str, Outcome]:
+    """Users come one after the other to an empty system."""
+    rng = np.random.default_rng([seed, 1])
+    world = scale.world
+    frequency, wants = frequencies(model, world.topics, rng), interests(world, rng)
+    duration = float(scale.days * INTERVALS_PER_DAY)
+    requests = growth(wants, duration, world.span, rng)
+    empty = np.zeros_like(wants)
+    return {
+        name: _run(name, empty, wants, None, frequency, requests, scale, seed)
+        for name in algorithms
+    }
+
+
+def shifted(
+    model: str, scale: Scale, seed: int, algorithms: Sequence[str], *, uniform: bool = False
+) -> dict[str, Outcome]:
+    """Interests change altogether, starting from clusters that fit the old ones."""
+    rng = np.random.default_rng([seed, 2])
+    world = scale.world
+    frequency, before = frequencies(model, world.topics, rng), interests(world, rng)
+    mixed = rng.permutation(world.topics)
+    after = interests(replace(world, uniform=uniform), rng)[:, mixed]
+    duration = float(scale.days * INTERVALS_PER_DAY)
+    requests = shift(before, after, duration, world.span, rng)
+    start = world.home_of()
+    return {
+        name: _run(name, before, after, start, frequency, requests, scale, seed)
+        for name in algorithms
+    }
+
+
+def _run(
+    name: str,
+    before: BoolArray,
+    after: BoolArray,
+    start: BoolArray | None,
+    frequency: FloatArray,
+    requests: Requests,
+    scale: Scale,
+    seed: int,
+) -> Outcome:
+    if name == "K-means":
+        rng = np.random.default_rng([seed, 3])
+        found = kmeans_clustering(after, scale.world.natural, rng)
+        return Outcome((), _change(found, frequency, 0.0), {})
+    state = settled(before, start, frequency, PRICES)
+    rounds = rounds_of(name, state, frequency, scale.days, scale.plans, seed)
+    return played(rounds, requests, float(scale.days * INTERVALS_PER_DAY), scale.moments)
+
+
+def rounds_of(
+    name: str, state: Clustering, frequency: FloatArray, days: float, plans: int, seed: int
+) -> TopicRounds:
+    """The simulation of an algorithm: static clusters, Tamara or ours."""
+    rng = np.random.default_rng([seed, 4])
+    duration = days * INTERVALS_PER_DAY
+    every = min(float(INTERVALS_PER_DAY), duration / 10)
+    if name == "ours":
+        return ImprovedRounds(state, frequency, OURS, rng, plan_every=duration / plans)
+    policy = STATIC_POLICY if name == "static" else TAMARA
+    return TopicRounds(state, frequency, policy, rng, survey_every=every)
+
+
+def played(rounds: TopicRounds, requests: Requests, duration: float, moments: int) -> Outcome:
+    """Run to the end."""
+    seen = rounds.run(requests, duration, moments)
+    spent = sum(m.overhead for m in seen) / max(sum(m.scribe for m in seen), 1e-9)
+    return Outcome(
+        tuple(seen), _change(rounds.clustering, rounds.frequency, spent), dict(rounds.updates)
+    )
+
+
+def _change(state: Clustering, frequency: FloatArray, overhead: float) -> Change:
+    found = clustering_cost(state, frequency, PRICES)
+    maintenance, dissemination = unclustered_cost(state.wants.sum(axis=0), frequency, PRICES)
+    return Change(
+        found.maintenance / maintenance - 1,
+        found.dissemination / dissemination - 1,
+        found.cost / (maintenance + dissemination) - 1,
+        overhead,
+    )

@@ -1,0 +1,265 @@
+"""Tables 2 and 3: what clusters save and cost at the end, against plain Scribe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from distributary.papers.drawing import QUIET, Sheet, drawn, key
+from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
+from distributary.papers.milo.readings import CLUSTERED, DECISIONS, OURS_NOTE, SHIFTED, TABLES
+from distributary.papers.milo.runs import FULL, QUICK, Change, Outcome, Scale, grown, shifted
+from distributary.papers.milo.world import MODELS
+from distributary.papers.wording import NOTHING, listed, percent, table
+from distributary.planning import Progress, Step, silent
+
+__all__ = ["table2", "table3"]
+
+Triple = tuple[float, float, float]
+Found = Mapping[tuple[str, str], Sequence[Change]]  # (model, algorithm) -> by seed
+
+# MC, DC and OC against Scribe in percent: as printed, and as an independent implementation found.
+PAPER2: Mapping[tuple[str, str], Triple] = {
+    ("Average", "Tamara"): (-78.75, 45.45, -63.73),
+    ("Average", "K-means"): (-53.75, 9.1, -46.15),
+    ("Frequent", "Tamara"): (-73.75, 15.62, -48.21),
+    ("Frequent", "K-means"): (-65.0, 9.3, -43.75),
+    ("Infrequent", "Tamara"): (-88.75, 150.0, -77.38),
+    ("Infrequent", "K-means"): (-65.0, 0.0, -61.9),
+}
+INDEPENDENT2: Mapping[tuple[str, str], Triple] = {
+    ("Average", "Tamara"): (-77.6, 29.1, -63.1),
+    ("Average", "K-means"): (-64.6, 9.9, -54.5),
+    ("Frequent", "Tamara"): (-75.4, 13.6, -49.1),
+    ("Frequent", "K-means"): (-64.6, 9.9, -42.7),
+    ("Infrequent", "Tamara"): (-86.1, 143.0, -77.2),
+    ("Infrequent", "K-means"): (-64.6, 9.9, -61.7),
+}
+PAPER3: Mapping[tuple[str, str], Triple] = {
+    ("Average", "static"): (-55.0, 141.66, -29.34),
+    ("Average", "Tamara"): (-70.0, 100.0, -47.82),
+    ("Average", "K-means"): (-63.75, 8.33, -54.34),
+    ("Frequent", "static"): (-25.0, 39.4, -6.2),
+    ("Frequent", "Tamara"): (-67.5, 30.3, -38.9),
+    ("Frequent", "K-means"): (-62.5, 12.12, -40.7),
+    ("Infrequent", "static"): (-63.75, 200.0, -51.2),
+    ("Infrequent", "Tamara"): (-96.25, 275.0, -78.57),
+    ("Infrequent", "K-means"): (-65.0, 0.0, -61.9),
+}
+INDEPENDENT3: Mapping[tuple[str, str], Triple] = {
+    ("Average", "static"): (-53.0, 155.0, -24.8),
+    ("Average", "Tamara"): (-67.4, 82.0, -47.2),
+    ("Average", "K-means"): (-65.4, 9.9, -55.2),
+    ("Frequent", "static"): (-23.0, 36.0, -5.7),
+    ("Frequent", "Tamara"): (-65.8, 22.0, -40.0),
+    ("Infrequent", "static"): (-63.9, 265.0, -51.0),
+    ("Infrequent", "Tamara"): (-86.0, 245.0, -73.0),
+}
+COLOURS = {"static": "#cf8417", "Tamara": "#2f74c0", "K-means": "#8b9299", "ours": "#2a9179"}
+NEAR = 5.0  # points of OC; the printed shares come from small rounded numbers
+
+
+def table2(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
+    """A system that grows from nothing: Tamara, K-means and ours against Scribe."""
+    scale = QUICK if quick else FULL
+    found = _measured(grown, ("Tamara", "K-means", "ours"), scale, seed, progress)
+    return Figure(
+        name="milo-table2",
+        title="Clusters of a growing system against plain Scribe",
+        source="Milo et al. (2007), Table 2 and section 5.2",
+        shown=_shown(scale, "join an empty system"),
+        columns=_COLUMNS,
+        rows=_rows(found),
+        chart=_chart("milo-table2", found, PAPER2),
+        comparison="\n\n".join((_table(found, PAPER2, INDEPENDENT2), _gains(found))),
+        claims=(
+            _beats(found, "Tamara", "K-means", "Table 2"),
+            _rarer(found),
+            *_nears(found, PAPER2, "Table 2"),
+            _overhead(found),
+        ),
+        notes=(CLUSTERED, DECISIONS, TABLES, OURS_NOTE),
+        quick=quick,
+        seed=seed,
+    )
+
+
+def table3(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
+    """All interests change: clusters kept as they were, Tamara, K-means and ours."""
+    scale = QUICK if quick else FULL
+    found = _measured(shifted, ("static", "Tamara", "K-means", "ours"), scale, seed, progress)
+    return Figure(
+        name="milo-table3",
+        title="Clusters after all interests have changed",
+        source="Milo et al. (2007), Table 3 and section 5.2",
+        shown=_shown(scale, "replace all their interests, from clusters that fit the old ones"),
+        columns=_COLUMNS,
+        rows=_rows(found),
+        chart=_chart("milo-table3", found, PAPER3),
+        comparison="\n\n".join((_table(found, PAPER3, INDEPENDENT3), _gains(found))),
+        claims=(
+            _beats(found, "Tamara", "static", "Table 3"),
+            *_nears(found, PAPER3, "Table 3"),
+            _overhead(found),
+        ),
+        notes=(CLUSTERED, SHIFTED, DECISIONS, TABLES, OURS_NOTE),
+        quick=quick,
+        seed=seed,
+    )
+
+
+_COLUMNS = ("model", "algorithm", "seed", "maintenance", "dissemination", "cost", "overhead")
+
+
+def _measured(
+    run: Callable[[str, Scale, int, Sequence[str]], dict[str, Outcome]],
+    algorithms: Sequence[str],
+    scale: Scale,
+    seed: int,
+    progress: Progress,
+) -> Found:
+    found: dict[tuple[str, str], list[Change]] = {}
+    todo = [(model, seed + at) for model in MODELS for at in range(scale.seeds)]
+    for done, (model, each) in enumerate(todo):
+        progress(Step("runs", done, len(todo)))
+        for name, outcome in run(model, scale, each, algorithms).items():
+            found.setdefault((model, name), []).append(outcome.change)
+    progress(Step("runs", len(todo), len(todo)))
+    return found
+
+
+def _shown(scale: Scale, what: str) -> str:
+    world = scale.world
+    return (
+        f"{world.users:,} users {what}: {world.topics} topics, {scale.days} days, a maintenance "
+        f"interval of six minutes. Costs at the end against those of plain Scribe, in percent; "
+        f"means of {scale.seeds} seeds."
+    )
+
+
+def _rows(found: Found) -> tuple[tuple[str | int | float, ...], ...]:
+    return tuple(
+        (model, name, at, c.maintenance, c.dissemination, c.cost, c.overhead)
+        for (model, name), changes in found.items()
+        for at, c in enumerate(changes)
+    )
+
+
+def _points(change: Change) -> Triple:
+    return 100 * change.maintenance, 100 * change.dissemination, 100 * change.cost
+
+
+def _said(triple: Triple | None) -> str:
+    return " / ".join(f"{value:+.1f}" for value in triple) if triple else NOTHING
+
+
+def _table(
+    found: Found,
+    paper: Mapping[tuple[str, str], Triple],
+    independent: Mapping[tuple[str, str], Triple],
+) -> str:
+    return table(
+        ("MC / DC / OC, %", "ours", "OC of single seeds", "paper", "independent"),
+        (
+            (
+                f"{model}, {'our policy' if name == 'ours' else name}",
+                _said(_points(Change.mean(changes))),
+                f"{100 * min(c.cost for c in changes):+.1f} to "
+                f"{100 * max(c.cost for c in changes):+.1f}",
+                _said(paper.get((model, name))),
+                _said(independent.get((model, name))),
+            )
+            for (model, name), changes in found.items()
+        ),
+    )
+
+
+def _gains(found: Found) -> str:
+    """Our policy beside Tamara: OC and overhead."""
+    rows = []
+    for model in MODELS:
+        tamara, own = (Change.mean(found[model, name]) for name in ("Tamara", "ours"))
+        kmeans = Change.mean(found[model, "K-means"])
+        rows.append(
+            (
+                model,
+                percent((1 + own.cost) / (1 + tamara.cost) - 1, 1, signed=True),
+                percent((1 + own.cost) / (1 + kmeans.cost) - 1, 1, signed=True),
+                percent(own.overhead, 2),
+                percent(tamara.overhead, 2),
+            )
+        )
+    header = ("our policy", "OC against Tamara", "OC against K-means", "overhead, of Scribe's cost")
+    return table((*header, "Tamara's overhead"), rows)
+
+
+def _beats(found: Found, better: str, worse: str, where: str) -> Claim:
+    gaps = {m: _oc(found, m, better) - _oc(found, m, worse) for m in MODELS}
+    words = [f"{m} {100 * gap:+.1f} points" for m, gap in gaps.items()]
+    says = (
+        f"{better} costs less than {worse if worse != 'static' else 'clusters left as they were'}"
+    )
+    return Claim(f"{says}, in every model", where, listed(words), max(gaps.values()) < 0)
+
+
+def _oc(found: Found, model: str, name: str) -> float:
+    return Change.mean(found[model, name]).cost
+
+
+def _rarer(found: Found) -> Claim:
+    costs = [_oc(found, model, "Tamara") for model in ("Frequent", "Average", "Infrequent")]
+    return Claim(
+        "the rarer the events, the more Tamara saves",
+        "section 5.2",
+        f"OC {listed([percent(cost, 1, signed=True) for cost in costs])} from frequent to rare",
+        costs == sorted(costs, reverse=True),
+    )
+
+
+def _nears(found: Found, paper: Mapping[tuple[str, str], Triple], where: str) -> list[Claim]:
+    claims = []
+    for (model, name), (_, _, printed) in paper.items():
+        own = 100 * _oc(found, model, name)
+        claims.append(
+            Claim(
+                f"{model}: the OC of {name} is {printed:+.1f} % of Scribe's",
+                where,
+                f"{own:+.1f} %",
+                abs(own - printed) <= NEAR,
+            )
+        )
+    return claims
+
+
+def _overhead(found: Found) -> Claim:
+    shares = [Change.mean(found[model, "Tamara"]).overhead for model in MODELS]
+    return Claim(
+        "the messages that Tamara itself needs are negligible",
+        "section 5.2",
+        f"at most {percent(max(shares), 2)} of Scribe's cost over the run",
+        max(shares) < 0.02,
+    )
+
+
+def _chart(name: str, found: Found, paper: Mapping[tuple[str, str], Triple]) -> str:
+    algorithms = list(dict.fromkeys(algorithm for _, algorithm in found))
+    width = 0.8 / len(algorithms)
+
+    def paint(sheet: Sheet) -> None:
+        (axes,) = sheet.panels
+        for at, algorithm in enumerate(algorithms):
+            x = np.arange(len(MODELS)) + (at - (len(algorithms) - 1) / 2) * width
+            y = [100 * (1 + _oc(found, model, algorithm)) for model in MODELS]
+            label = "our policy" if algorithm == "ours" else algorithm
+            axes.bar(x, y, width * 0.92, color=COLOURS[algorithm], label=label)
+            printed = [paper.get((model, algorithm)) for model in MODELS]
+            dots = [100 + p[2] if p else np.nan for p in printed]
+            axes.plot(x, dots, "D", color="white", markeredgecolor="#22272e", markersize=5)
+        axes.plot([], [], "D", color="white", markeredgecolor="#22272e", label="paper")
+        axes.axhline(100, color=QUIET, linewidth=1)
+        axes.set_xticks(range(len(MODELS)), [f"{model} events" for model in MODELS])
+        axes.set(ylabel="OC, % of plain Scribe", ylim=(0, 105))
+        key(sheet)
+
+    return drawn(name, "Cost against plain Scribe", (7.5, 4.4), paint)

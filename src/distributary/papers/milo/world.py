@@ -1,0 +1,124 @@
+"""Topics, users and their requests as the paper's experiments have them.
+
+Reference: Milo et al. (2007), section 5.2 and Table 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from distributary.model import FloatArray
+from distributary.model.topics import BoolArray
+from distributary.simulation.topic_rounds import Requests
+
+__all__ = [
+    "DAYS",
+    "INTERVALS_PER_DAY",
+    "MODELS",
+    "World",
+    "frequencies",
+    "growth",
+    "interests",
+    "shift",
+]
+
+INTERVALS_PER_DAY = 240  # of six minutes
+DAYS: Mapping[str, int] = {"two months": 60, "two weeks": 14, "one day": 1}
+
+# Table 1: (lowest and highest events per interval, share of topics). The first row of (a) is
+# printed 0.6-0.6, the shares of (c) add up to the whole.
+MODELS: Mapping[str, tuple[tuple[float, float, float], ...]] = {
+    "Average": (
+        (0.4, 0.6, 0.15),
+        (0.2, 0.4, 0.05),
+        (0.1, 0.2, 0.25),
+        (0.02, 0.1, 0.45),
+        (0.002, 0.02, 0.10),
+    ),
+    "Frequent": (
+        (1.0, 3.0, 0.05),
+        (0.5, 1.0, 0.20),
+        (0.1, 0.5, 0.50),
+        (0.01, 0.1, 0.20),
+        (0.001, 0.01, 0.05),
+    ),
+    "Infrequent": ((0.1, 0.2, 0.10), (0.01, 0.1, 0.40), (0.001, 0.01, 0.50)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Sizes of an experiment, by default those of the paper's sample."""
+
+    users: int = 3_000
+    topics: int = 120
+    natural: int = 10  # clusters that topics fall into
+    homes: int = 2  # natural clusters that a user is at home in
+    want_home: float = 0.9
+    mean_wanted: float = 80 / 3
+    span: float = 0.2  # of the run, in which one user makes all requests
+    uniform: bool = False  # no natural clusters
+
+    def home_of(self) -> BoolArray:
+        """Natural clusters x topics."""
+        of_topic = np.arange(self.topics) * self.natural // self.topics
+        found: BoolArray = of_topic == np.arange(self.natural)[:, None]
+        return found
+
+
+def frequencies(model: str, topics: int, rng: np.random.Generator) -> FloatArray:
+    """Events per interval of each topic: class by class in the exact shares, in random order."""
+    bounds = MODELS[model]
+    edges = np.rint(np.cumsum([0.0, *(share for *_, share in bounds)]) * topics).astype(int)
+    found = np.concatenate(
+        [
+            rng.uniform(low, high, size=b - a)
+            for (low, high, _), a, b in zip(bounds, edges[:-1], edges[1:], strict=True)
+        ]
+    )
+    return rng.permutation(found)
+
+
+def interests(world: World, rng: np.random.Generator) -> BoolArray:
+    """Who wants what (users x topics)."""
+    if world.uniform:
+        return rng.random((world.users, world.topics)) < world.mean_wanted / world.topics
+    homes = np.argsort(rng.random((world.users, world.natural)), axis=1)[:, : world.homes]
+    at_home = world.home_of()[homes].any(axis=1)
+    inside = world.homes * world.topics / world.natural
+    elsewhere = (world.mean_wanted - world.want_home * inside) / (world.topics - inside)
+    odds = np.where(at_home, world.want_home, max(elsewhere, 0.0))
+    return rng.random((world.users, world.topics)) < odds
+
+
+def growth(wants: BoolArray, duration: float, span: float, rng: np.random.Generator) -> Requests:
+    """From nothing to these interests: each user's requests fall within a share of the run."""
+    users, topics = np.nonzero(wants)
+    start = rng.uniform(0.0, 1.0 - span, size=len(wants))
+    time = duration * (start[users] + span * rng.random(len(users)))
+    return _in_order(time, users, topics, np.ones(len(users), bool))
+
+
+def shift(
+    before: BoolArray, after: BoolArray, duration: float, span: float, rng: np.random.Generator
+) -> Requests:
+    """From some interests to others, each user within a share of the run."""
+    users, topics = np.nonzero(before != after)
+    start = rng.uniform(0.0, 1.0 - span, size=len(before))
+    time = duration * (start[users] + span * rng.random(len(users)))
+    return _in_order(time, users, topics, after[users, topics])
+
+
+def _in_order(
+    time: FloatArray,
+    users: np.ndarray[tuple[int], np.dtype[np.intp]],
+    topics: np.ndarray[tuple[int], np.dtype[np.intp]],
+    wanted: BoolArray,
+) -> Requests:
+    order = np.argsort(time, kind="stable")
+    return Requests(
+        time[order], users[order].astype(np.int64), topics[order].astype(np.int64), wanted[order]
+    )

@@ -1,0 +1,198 @@
+"""Which topics should share a channel, from the logs that the plan comes from.
+
+Spark makes interest and rates of the logs, as for a plan. Clusters are then proposed on the driver,
+with full knowledge of who wants what, and no more of them than a bounded number of subscriptions
+would have to change for. Channels adopt a proposal only where their own estimate agrees.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from distributary.cost.topics import clustering_cost, unclustered_cost
+from distributary.errors import InputError
+from distributary.files import read_interest, read_rates
+from distributary.files.columns import Column, Kind
+from distributary.files.replacing import replaced_folder
+from distributary.files.tables import Table, read_table
+from distributary.model import FloatArray, Interest, Rates
+from distributary.model.topics import Clustering
+from distributary.pipeline.ingest import Window
+from distributary.pipeline.inputs import inputs_of
+from distributary.pipeline.job import Job
+from distributary.pipeline.writing import say, write_arrow, write_json
+from distributary.planning import Request
+from distributary.planning.topics import Planner, Proposal, proposals
+
+__all__ = ["Clusters", "TopicJob", "propose"]
+
+MANIFEST = "proposals.json"
+# Who wants what is held as dense arrays on the driver, some bytes for each receiver and topic.
+MOST_CELLS = 100_000_000
+
+CLUSTERS = (Column("cluster", Kind.NUMBER), Column("topic", Kind.TEXT))
+MEMBERS = (Column("cluster", Kind.NUMBER), Column("receiver", Kind.TEXT))
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """Where the present clusters are told: (cluster, topic) and (cluster, receiver)."""
+
+    topics: Path
+    members: Path
+
+
+@dataclass(frozen=True, slots=True)
+class TopicJob:
+    """What to propose clusters from. `interval` is how often a channel is maintained."""
+
+    out: Path
+    subscriptions: str
+    publications: str
+    budget: int
+    interval: timedelta = timedelta(hours=1)
+    clusters: Clusters | None = None
+    window: Window = field(default_factory=Window)
+    max_bad: float = 1.0
+    planner: Planner = field(default_factory=Planner)
+
+
+def propose(spark: SparkSession, job: TopicJob) -> dict[str, Any]:
+    """Write interest, rates and the proposals into a folder; what they would save."""
+    logs = Job(
+        out=job.out,
+        publications=job.publications,
+        request=Request(groups=1),
+        subscriptions=job.subscriptions,
+        window=job.window,
+        max_bad=job.max_bad,
+    )
+    with replaced_folder(job.out, lambda at: (at / MANIFEST).is_file(), "proposals") as folder:
+        stage = folder / ".work"
+        told = inputs_of(spark, logs, folder, stage).told
+        say(spark, "proposing clusters")
+        interest = read_interest(folder / "interest").value
+        rates = _per_interval(read_rates(folder / "rates").value, job.interval)
+        _check_size(interest)
+        clustering = _clustering(interest, job.clusters)
+        found = proposals(interest, rates, clustering, job.budget, job.planner)
+        _write(found, interest, folder)
+        document = {**told, **_told(found, interest, rates, clustering, job)}
+        shutil.rmtree(stage, ignore_errors=True)
+        write_json(folder / MANIFEST, document)
+    return document
+
+
+def _check_size(interest: Interest) -> None:
+    cells = len(interest.receivers) * len(interest.flows)
+    if cells > MOST_CELLS:
+        raise InputError(
+            f"{len(interest.receivers):,} receivers x {len(interest.flows):,} topics are more than "
+            f"the {MOST_CELLS:,} cells that proposals are made from; leave out topics that few want"
+        )
+
+
+def _per_interval(rates: Rates, interval: timedelta) -> Rates:
+    return Rates(rates.flows, rates.rate * interval.total_seconds())
+
+
+# --- the present clusters -------------------------------------------------------------------------
+
+
+def _clustering(interest: Interest, clusters: Clusters | None) -> Clustering:
+    """Who is on which channel: members on their clusters, for all else on the topics' own."""
+    state = Clustering(len(interest.receivers), len(interest.flows))
+    if clusters is not None:
+        _form(state, interest, clusters)
+    wants = np.zeros(state.wants.shape, bool)
+    wants[interest.flow_receivers, interest.pair_flows()] = True
+    for topic in range(state.n_topics):
+        who = np.flatnonzero(wants[:, topic])
+        state.follow(who[state.copies[who, topic] == 0], topic)
+        state.want(who, topic)
+    return state
+
+
+def _form(state: Clustering, interest: Interest, clusters: Clusters) -> None:
+    """Topics that nobody wants any more and receivers that are gone are left out."""
+    topics = _rows(read_table(clusters.topics, CLUSTERS), "topic", interest.flows)
+    members = _rows(read_table(clusters.members, MEMBERS), "receiver", interest.receivers)
+    for cluster in sorted(topics):
+        number = state.form(sorted(topics[cluster]))
+        state.join(sorted(members.get(cluster, ())), number)
+    if unknown := sorted(members.keys() - topics.keys()):
+        raise InputError(
+            f"cluster {unknown[0]} has members and no topics",
+            path=str(clusters.topics),
+            value=unknown[0],
+            remedy=f"add its topics, or take it out of {clusters.members}",
+        )
+
+
+def _rows(table: Table, column: str, known: tuple[str, ...]) -> dict[int, set[int]]:
+    """For each cluster the places of its names, of those that are known."""
+    places = {name: at for at, name in enumerate(known)}
+    names, codes = table.names(column)
+    found: dict[int, set[int]] = {}
+    for cluster, code in zip(table.numbers("cluster").tolist(), codes.tolist(), strict=True):
+        row = found.setdefault(cluster, set())
+        if names[code] in places:
+            row.add(places[names[code]])
+    return found
+
+
+# --- what came of it ------------------------------------------------------------------------------
+
+
+def _write(found: list[Proposal], interest: Interest, folder: Path) -> None:
+    def table(column: str, rows: list[tuple[int, str]]) -> pa.Table:
+        return pa.table(
+            {
+                "proposal": pa.array([number for number, _ in rows], pa.int64()),
+                column: pa.array([name for _, name in rows], pa.string()),
+            }
+        )
+
+    topics = [(at, interest.flows[t]) for at, one in enumerate(found) for t in one.topics]
+    invited = [(at, interest.receivers[r]) for at, one in enumerate(found) for r in one.invited]
+    write_arrow(table("topic", topics), folder / "proposals.parquet")
+    write_arrow(table("receiver", invited), folder / "invitations.parquet")
+
+
+def _told(
+    found: list[Proposal], interest: Interest, rates: Rates, clustering: Clustering, job: TopicJob
+) -> dict[str, Any]:
+    place = {name: at for at, name in enumerate(rates.flows)}
+    frequency: FloatArray = rates.rate[[place[name] for name in interest.flows]]
+    prices = job.planner.prices
+    now = clustering_cost(clustering, frequency, prices)
+    plain = sum(unclustered_cost(clustering.wants.sum(axis=0), frequency, prices))
+    return {
+        "topics": len(interest.flows),
+        "receivers": len(interest.receivers),
+        "clusters": len(clustering.clusters),
+        "operating_cost": {
+            "without_clusters": plain,
+            "now": now.cost,
+            "saving": sum(one.saving for one in found),
+        },
+        "budget": job.budget,
+        "moves": sum(one.moves for one in found),
+        "proposals": [
+            {
+                "topics": len(one.topics),
+                "invited": len(one.invited),
+                "saving": one.saving,
+                "moves": one.moves,
+            }
+            for one in found
+        ],
+    }

@@ -1,0 +1,50 @@
+"""How a subscriber chooses between a topic's own channel and the clusters that carry it.
+
+Reference: Milo et al. (2007), section 4. With equal frequencies alpha and the linear prices a
+cluster c is the better choice once more than (1 + alpha |c|)/(1 + alpha) of its topics are wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
+
+from distributary.protocol.topics.messages import Quote
+
+__all__ = ["Choice", "best_cluster", "widest_cluster"]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The topics that one is on directly, and what each topic's own channel costs."""
+
+    direct: Set[str]
+    toll: Callable[[str], float]
+
+    def replaced(self, quote: Quote, also: str | None = None) -> list[str]:
+        """The topics' own channels that a cluster would make needless (and `also`, if carried)."""
+        return [
+            found.topic
+            for found in quote.topics
+            if found.topic in self.direct or found.topic == also
+        ]
+
+    def saving(self, quote: Quote, also: str | None = None) -> float:
+        """What one saves by the cluster; below 0 it costs more than it replaces."""
+        return sum(self.toll(topic) for topic in self.replaced(quote, also)) - quote.toll
+
+
+def widest_cluster(topic: str, clusters: Sequence[Quote], choice: Choice) -> Quote | None:
+    """The paper's: look only at the cluster that would replace most, and take it if it pays."""
+    widest = max(clusters, key=lambda quote: len(choice.replaced(quote, topic)), default=None)
+    if widest is None or choice.saving(widest, topic) <= 0:
+        return None
+    return widest
+
+
+def best_cluster(topic: str, clusters: Sequence[Quote], choice: Choice) -> Quote | None:
+    """The cluster that saves most, if any does."""
+    best = max(clusters, key=lambda quote: choice.saving(quote, topic), default=None)
+    if best is None or choice.saving(best, topic) <= 0:
+        return None
+    return best

@@ -1,0 +1,248 @@
+"""The channel of a cluster: which topics it carries, and whether it should.
+
+Reference: Milo et al. (2007), section 3.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from distributary.cost.updates import (
+    Channel,
+    absorbing,
+    adding,
+    destroying,
+    least_common,
+    merging,
+    removing,
+)
+from distributary.protocol.actions import Action, Message, Send, SetTimer
+from distributary.protocol.topics.carriage import Carrier, ClusterState
+from distributary.protocol.topics.census import Census, Views
+from distributary.protocol.topics.channel import Lock, Poll
+from distributary.protocol.topics.messages import (
+    Accept,
+    Advise,
+    Answer,
+    Carried,
+    Dropped,
+    Event,
+    Found,
+    Gone,
+    Join,
+    Leave,
+    Propose,
+    Refuse,
+    Settled,
+    Tell,
+    TopicFlow,
+    Withdraw,
+)
+from distributary.protocol.topics.names import is_cluster, members_of, topic_channel, topic_of
+from distributary.protocol.topics.policy import Policy, coin
+
+__all__ = ["ClusterChannel"]
+
+
+class ClusterChannel(Carrier):
+    """The `Machine` of one cluster; the first message to its name makes it.
+
+    Once it is `finished` it can be thrown away: a late message to its name makes one that knows
+    nothing, carries nothing, and is finished again.
+    """
+
+    def __init__(
+        self, name: str, policy: Policy, rng: np.random.Generator, state: ClusterState
+    ) -> None:
+        super().__init__(name, policy, rng, state)
+        self._absorbs: Lock | None = None  # answer this proposal when its topics are carried
+
+    def on_message(self, sender: str, message: Message, now: float) -> list[Action]:
+        """Take in what subscribers and other channels say."""
+        match message:
+            case Event(topic):
+                known = topic in self.state.topics or topic in self.state.dropping
+                return [Send(members_of(self.name), message)] if known and self.size else []
+            case Join():
+                return self._join(sender, message)
+            case Leave():
+                return self._leave(sender, message, now)
+            case Gone():
+                return self._gone(message, now)
+            case Settled():
+                return self._settled(sender, message, now)
+            case Answer():
+                return self._answer(sender, message)
+            case Tell():
+                return self._told(sender, message, now)
+        return self._on_channel(sender, message, now)
+
+    def _on_channel(self, sender: str, message: Message, now: float) -> list[Action]:
+        match message:
+            case Found(topics):
+                return self._take_up(topics, now, recruit=True)
+            case Carried():
+                return self._carried(sender, message, now)
+            case Dropped():
+                return self._dropped(sender, message, now)
+            case Propose():
+                return self._proposed(sender, message, now)
+            case Accept():
+                return self._accepted(sender, message, now)
+            case Refuse(number):
+                return self._withdraw(sender, Withdraw(number))
+            case Withdraw():
+                return self._withdraw(sender, message)
+            case Advise(partner=partner):
+                return self._advised(partner, now)
+        raise TypeError(f"a cluster does not understand {message!r}")
+
+    def on_timer(self, name: str, now: float) -> list[Action]:
+        """Survey, count the answers, say unheard things again, or give a lock up."""
+        match name:
+            case "survey":
+                return [*self._next_survey(now), *(self._ask(now) if self._free() else ())]
+            case "answers":
+                return self._count(now)
+            case "retry":
+                return self._advance(now)
+            case "lock":
+                self.lock = None
+                return []
+            case "idle":
+                return [] if self.size or self.state.adding else self._end(None, now)
+        raise ValueError(f"there is no timer {name!r}")
+
+    # --- a topic in or out ---------------------------------------------------------------------
+
+    def _told(self, sender: str, message: Tell, now: float) -> list[Action]:
+        """One subscription may make a change pay: toss for a survey, or count what is known."""
+        member = self.state.members.get(sender)
+        if member is None:
+            return []
+        self._see(member, Views(message.needs, message.channels))
+        if not self._free():
+            return []
+        if self.policy.tells:
+            return self._reconsider(self.census, now, message.topic)
+        enough = least_common(self.policy.prices, self.known(), self._topic(message.topic))
+        relevant = message.wanted != (message.topic.topic in self.state.topics)
+        if relevant and self._rng.random() < coin(self.policy.phi, enough):
+            return self._ask(now, message.topic)
+        return []
+
+    def concluded(self, poll: Poll, now: float) -> list[Action]:
+        """A survey about one topic decides on it; a regular one on everything."""
+        if not self._free():
+            return []
+        census = Census.of(poll.answers.values())
+        if poll.about is not None:
+            return self._reconsider(census, now, poll.about)
+        if self.policy.prunes and (changes := self._pruned(census, now)):
+            return changes
+        own = {topic_channel(topic) for topic in self.state.topics} | {self.name}
+        other = census.nearest(name for name in census.channels if name not in own)
+        return self._offer(other, census, now) if other is not None else []
+
+    def _reconsider(self, census: Census, now: float, about: TopicFlow) -> list[Action]:
+        """Take the topic up, or give it up, if that pays."""
+        if about.topic not in self.state.topics:
+            return self._try_adding(census, now, about)
+        if self.policy.tells:
+            return self._pruned(census, now)
+        return self._give_up(self._useless(census, [about.topic]), now)
+
+    def _try_adding(self, census: Census, now: float, about: TopicFlow) -> list[Action]:
+        if about.topic in self.state.dropping or not self.state.topics:
+            return []
+        topic = self._topic(about)
+        common = census.on(topic_channel(about.topic), self.size)
+        topic = Channel(max(topic.size, common), topic.flow)
+        change = adding(self.policy.prices, self.known(), topic, common)
+        messages = 2.0 * self.size + 2.0 * common
+        if not self.policy.pays(change, messages):
+            return []
+        return self._take_up((about.topic,), now, recruit=self.policy.tells)
+
+    def _pruned(self, census: Census, now: float) -> list[Action]:
+        """End the cluster, or give up the topics that do not pay."""
+        needs = [
+            (Channel(held.size, held.flow), census.need(topic, self.size))
+            for topic, held in self.state.topics.items()
+        ]
+        change = destroying(self.policy.prices, self.known(), needs)
+        if self.policy.pays(change, 2.0 * self.size + 2.0 * sum(n for _, n in needs)):
+            return self._end(None, now)
+        return self._give_up(self._useless(census, list(self.state.topics)), now)
+
+    def _useless(self, census: Census, topics: list[str]) -> list[str]:
+        cluster, found = self.known(), []
+        for topic in topics:
+            held = self.state.topics[topic]
+            need = census.need(topic, self.size)
+            change = removing(self.policy.prices, cluster, Channel(held.size, held.flow), need)
+            if self.policy.pays(change, 2.0 * self.size + 2.0 * need):
+                found.append(topic)
+        return found
+
+    def _topic(self, about: TopicFlow) -> Channel:
+        held = self.state.topics.get(about.topic)
+        return Channel(held.size, held.flow) if held else Channel(self.size, about.flow)
+
+    # --- merging -------------------------------------------------------------------------------
+
+    def _advised(self, partner: str | None, now: float) -> list[Action]:
+        if partner is None or partner == self.name or not self._free():
+            return []
+        return self._offer(partner, self.census, now)
+
+    def _offer(self, other: str, census: Census, now: float) -> list[Action]:
+        number, common = self._number(), census.on(other, self.size)
+        propose = Propose(number, self.flows(), self.size, common)
+        return [*self._hold(other, number, now), Send(other, propose)]
+
+    def _proposed(self, sender: str, message: Propose, now: float) -> list[Action]:
+        known = {found.topic for found in message.topics} & set(self.state.topics)
+        if not self._free() or (known and not is_cluster(sender)):
+            return [Send(sender, Refuse(message.number))]
+        change, messages = self._merge_change(sender, message)
+        if not self.policy.pays(change, messages):
+            return [Send(sender, Refuse(message.number))]
+        actions = self._hold(sender, message.number, now)
+        accept = Accept(message.number, self.flows(), self.size)
+        new = tuple(found.topic for found in message.topics if found.topic not in known)
+        if not is_cluster(sender):
+            return [*actions, Send(sender, accept), *self._take_up(new, now, recruit=True)]
+        self._absorbs = self.lock
+        return actions + self._take_up(new, now)
+
+    def _merge_change(self, sender: str, message: Propose) -> tuple[float, float]:
+        """What the merge does to OC, and the messages it takes."""
+        prices, known = self.policy.prices, self.known()
+        common = min(message.common, message.size, self.size)
+        flow = sum(found.flow for found in message.topics)
+        if not is_cluster(sender):
+            change = absorbing(prices, known, Channel(message.size, flow), common)
+            return change, 2.0 * self.size + 5.0 * message.size
+        shared = [found for found in message.topics if found.topic in self.state.topics]
+        both = Channel(0, sum(found.flow for found in shared), len(shared))
+        other = Channel(message.size, flow, len(message.topics))
+        change = merging(prices, known, other, common, both)
+        return change, 2.0 * self.size + 6.0 * message.size
+
+    def _accepted(self, sender: str, message: Accept, now: float) -> list[Action]:
+        if self.lock != Lock(sender, message.number) or self.state.ended:
+            return [Send(sender, Withdraw(message.number))]
+        if is_cluster(sender):
+            return self._end(sender, now)
+        return self._take_up((topic_of(sender),), now, recruit=True)
+
+    def all_carried(self, now: float) -> list[Action]:
+        """What was asked for is carried: the merge that it was for can go on."""
+        idle = SetTimer("idle", now + self.policy.lock_for)
+        if self._absorbs is None:
+            return [*self._release(), idle]
+        accept, self._absorbs = self._absorbs, None
+        if self.lock != accept:
+            return []
+        return [Send(accept.partner, Accept(accept.number, self.flows(), self.size))]

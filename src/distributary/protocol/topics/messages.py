@@ -1,0 +1,302 @@
+"""What subscribers, topic channels and cluster channels say to each other.
+
+All but `Publish` and `Event` is overhead: messages that a broker without clusters would not send.
+Everything is made to be sent again: a receiver that has acted on a message already only answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = [
+    "OVERHEAD",
+    "Accept",
+    "Advise",
+    "Answer",
+    "Carried",
+    "Carry",
+    "Change",
+    "Drop",
+    "Dropped",
+    "Event",
+    "Found",
+    "Gone",
+    "Inquire",
+    "Join",
+    "Joined",
+    "Leave",
+    "Left",
+    "Offer",
+    "Propose",
+    "Publish",
+    "Quote",
+    "Refuse",
+    "Repair",
+    "Settled",
+    "Suggest",
+    "Survey",
+    "Tell",
+    "TopicFlow",
+    "Unwant",
+    "Want",
+    "Withdraw",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFlow:
+    """A topic and how many events it has in an interval."""
+
+    topic: str
+    flow: float
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """A channel as it offers itself: what it carries, and what one more subscriber costs."""
+
+    channel: str
+    topics: tuple[TopicFlow, ...]
+    toll: float
+
+
+# --- an application and its subscriber -----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """The application wants a topic from now on."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unwant:
+    """The application wants a topic no more."""
+
+    topic: str
+
+
+# --- events --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """A publisher hands an event to the channel of its topic."""
+
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """The event of that number of a topic; numbers start at 1 and leave none out."""
+
+    topic: str
+    number: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """A subscriber asks a topic's channel for every event from a number on that there is."""
+
+    first: int
+
+
+# --- a subscriber and a channel ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Inquire:
+    """A subscriber asks a topic's channel how the topic can be had."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A topic's channel answers: itself, the clusters with the topic, the next event's number."""
+
+    quote: Quote
+    clusters: tuple[Quote, ...]
+    next_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A subscriber comes, for these of the channel's topics; it is on those other channels."""
+
+    version: int
+    needs: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The subscriber is on the channel, which carries this as of that version of its own."""
+
+    version: int
+    carry_version: int
+    topics: tuple[TopicFlow, ...]
+    toll: float
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """A subscriber goes."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The subscriber is not on the channel, as of that version of the subscriber's."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A cluster tells a member what it carries now, and who took over if that is nothing."""
+
+    carry_version: int
+    topics: tuple[TopicFlow, ...]
+    toll: float
+    successor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A member relies on nothing that the cluster did not carry at that version any more."""
+
+    carry_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Suggest:
+    """A channel tells a subscriber that a cluster would be the better place."""
+
+    quote: Quote
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """A subscriber's news for a cluster: a topic it took up or gave up, what it needs now."""
+
+    topic: TopicFlow
+    wanted: bool
+    needs: tuple[str, ...]
+    channels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A channel asks a subscriber where else it is and what it needs the channel for."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A subscriber's answer: the topics it has from the asking channel only, and its channels."""
+
+    number: int
+    needs: tuple[str, ...]
+    channels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Whoever runs the channels has found a subscriber dead."""
+
+    subscriber: str
+
+
+# --- channels among themselves -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Propose:
+    """A channel with so many subscribers, so many of them common, offers to merge."""
+
+    number: int
+    topics: tuple[TopicFlow, ...]
+    size: int
+    common: int
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """The other channel agrees and has locked itself for this merge."""
+
+    number: int
+    topics: tuple[TopicFlow, ...]
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The other channel does not gain, or is locked."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """The proposer is not waiting for this merge any more."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A topic's channel starts a cluster: the first message to that cluster's name."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """A cluster asks a topic's channel to send it the topic, or tells it what else it carries."""
+
+    version: int
+    topics: tuple[TopicFlow, ...]
+    toll: float
+    recruit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A topic's channel sends its events to the cluster."""
+
+    version: int
+    flow: float
+    size: int
+    toll: float
+    clusters: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A cluster needs a topic no more."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A topic's channel sends its events to the cluster no more."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Advise:
+    """A planner's advice: to a topic, found a cluster of these; to a cluster, merge with that."""
+
+    topics: tuple[TopicFlow, ...] = ()
+    partner: str | None = None
+
+
+OVERHEAD = (
+    *(Inquire, Offer, Join, Joined, Leave, Left, Change, Settled, Suggest, Tell, Survey, Answer),
+    *(Propose, Accept, Refuse, Withdraw, Found, Carry, Carried, Drop, Dropped, Advise),
+)

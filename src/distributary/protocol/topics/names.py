@@ -1,0 +1,34 @@
+"""How channels are called: a topic's own channel, and clusters, whatever the topic's name is."""
+
+from __future__ import annotations
+
+__all__ = ["cluster_channel", "is_cluster", "members_of", "topic_channel", "topic_of"]
+
+_TOPIC, _CLUSTER, _MEMBERS = "topic/", "cluster/", "members/"
+
+
+def topic_channel(topic: str) -> str:
+    """The name of a topic's own channel."""
+    return _TOPIC + topic
+
+
+def topic_of(channel: str) -> str:
+    """The topic whose own channel this is."""
+    if not channel.startswith(_TOPIC):
+        raise ValueError(f"{channel!r} is not a topic's own channel")
+    return channel.removeprefix(_TOPIC)
+
+
+def cluster_channel(number: int, founder: str) -> str:
+    """The name of a cluster, which nobody else gives: the founding topic's so many-th."""
+    return f"{_CLUSTER}{number}/{founder}"
+
+
+def is_cluster(channel: str) -> bool:
+    """Whether a channel is a cluster's."""
+    return channel.startswith(_CLUSTER)
+
+
+def members_of(channel: str) -> str:
+    """Where to send what everybody on a channel should get."""
+    return _MEMBERS + channel

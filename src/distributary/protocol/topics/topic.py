@@ -1,0 +1,286 @@
+"""The channel of a topic: numbers its events, and knows the clusters that carry them too.
+
+Reference: Milo et al. (2007), sections 2 and 3.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from math import exp
+
+import numpy as np
+
+from distributary.cost.updates import Channel, absorbing, forming, pairing, toll
+from distributary.protocol.actions import Action, Message, Send
+from distributary.protocol.topics.census import Census
+from distributary.protocol.topics.channel import ChannelMachine, ChannelState, Lock, Poll
+from distributary.protocol.topics.messages import (
+    Accept,
+    Advise,
+    Answer,
+    Carried,
+    Carry,
+    Drop,
+    Dropped,
+    Event,
+    Found,
+    Gone,
+    Inquire,
+    Join,
+    Joined,
+    Leave,
+    Offer,
+    Propose,
+    Publish,
+    Quote,
+    Refuse,
+    Repair,
+    Suggest,
+    Tell,
+    TopicFlow,
+    Withdraw,
+)
+from distributary.protocol.topics.names import (
+    cluster_channel,
+    is_cluster,
+    members_of,
+    topic_channel,
+    topic_of,
+)
+from distributary.protocol.topics.policy import Policy
+
+__all__ = ["FlowMeter", "TopicChannel", "TopicState"]
+
+_MOST_REPAIRED = 200  # events in answer to one request
+
+
+@dataclass(slots=True)
+class FlowMeter:
+    """Events per interval, the latest counting most: a mean over about `memory` intervals."""
+
+    count: float = 0.0
+    weight: float = 1.0
+    at: float = 0.0
+    memory: float = 240.0
+
+    def rate(self, now: float, interval: float, *, events: int = 0) -> float:
+        """The mean by now, with so many events more."""
+        passed = max(0.0, (now - self.at) / interval)
+        keep = exp(-passed / self.memory)
+        self.count = self.count * keep + events
+        self.weight = self.weight * keep + passed
+        self.at = max(self.at, now)
+        return self.count / max(self.weight, 1e-9)
+
+
+@dataclass(slots=True)
+class _Known:
+    """A cluster as it last presented itself."""
+
+    version: int
+    quote: Quote
+    recruited: int = -1
+
+
+@dataclass(slots=True)
+class TopicState(ChannelState):
+    """What the channel of a topic must find again after a restart."""
+
+    topic: str = ""
+    meter: FlowMeter = field(default_factory=FlowMeter)
+    clusters: dict[str, _Known] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)  # clusters that left, and when
+    next_number: int = 1
+    history: deque[Event] = field(default_factory=deque)
+
+    @classmethod
+    def new(cls, topic: str, flow: float, memory: float = 240.0) -> TopicState:
+        """A topic with nobody on it, and a first guess of its events per interval."""
+        return cls(topic=topic, meter=FlowMeter(flow * memory, memory, 0.0, memory))
+
+
+class TopicChannel(ChannelMachine):
+    """The `Machine` of one topic."""
+
+    def __init__(self, policy: Policy, rng: np.random.Generator, state: TopicState) -> None:
+        super().__init__(topic_channel(state.topic), policy, rng, state)
+        self.state = state
+        self._flow = state.meter.rate(state.meter.at, policy.interval)
+
+    def known(self) -> Channel:
+        """Direct subscribers and the topic's own events."""
+        return Channel(self.size, self._flow)
+
+    def flows(self) -> tuple[TopicFlow, ...]:
+        """The topic alone."""
+        return (TopicFlow(self.state.topic, self._flow),)
+
+    def joined(self, subscriber: str, version: int) -> Action:
+        """Its own topic it carries always: of version 0."""
+        return Send(subscriber, Joined(version, 0, self.flows(), self.toll()))
+
+    def on_message(self, sender: str, message: Message, now: float) -> list[Action]:
+        """Take in what publishers, subscribers and clusters say."""
+        match message:
+            case Publish(payload):
+                return self._publish(payload, now)
+            case Inquire():
+                clusters = tuple(known.quote for known in self.state.clusters.values())
+                offer = Offer(self.quote(), clusters, self.state.next_number)
+                return [Send(sender, offer)]
+            case Repair(first):
+                missed = [event for event in self.state.history if event.number >= first]
+                return [Send(sender, event) for event in missed[:_MOST_REPAIRED]]
+            case Join():
+                return self._join(sender, message)
+            case Leave():
+                return self._leave(sender, message, now)
+            case Gone():
+                return self._gone(message, now)
+            case Answer():
+                return self._answer(sender, message)
+            case Tell():
+                return []  # meant for a cluster that was here before
+        return self._on_channel(sender, message, now)
+
+    def _on_channel(self, sender: str, message: Message, now: float) -> list[Action]:
+        match message:
+            case Carry():
+                return self._carry(sender, message)
+            case Drop():
+                return self._drop(sender, message)
+            case Propose():
+                return self._proposed(sender, message, now)
+            case Accept():
+                return self._accepted(sender, message)
+            case Refuse(number):
+                return self._withdraw(sender, Withdraw(number))
+            case Withdraw():
+                return self._withdraw(sender, message)
+            case Advise(topics):
+                return self._ask(now, topics=topics) if self.lock is None else []
+        raise TypeError(f"a topic's channel does not understand {message!r}")
+
+    def on_timer(self, name: str, now: float) -> list[Action]:
+        """Survey, count the answers, or give a lock up."""
+        self._flow = self.state.meter.rate(now, self.policy.interval)
+        match name:
+            case "survey":
+                return [*self._next_survey(now), *(self._ask(now) if self.lock is None else ())]
+            case "answers":
+                return self._count(now)
+            case "lock":
+                self.lock = None
+                return []
+        raise ValueError(f"there is no timer {name!r}")
+
+    def _publish(self, payload: bytes, now: float) -> list[Action]:
+        self._flow = self.state.meter.rate(now, self.policy.interval, events=1)
+        event = Event(self.state.topic, self.state.next_number, payload)
+        self.state.next_number += 1
+        self.state.history.append(event)
+        while len(self.state.history) > self.policy.history:
+            self.state.history.popleft()
+        own = [Send(members_of(self.name), event)] if self.size else []
+        return [*own, *(Send(cluster, event) for cluster in self.state.clusters)]
+
+    # --- clusters ------------------------------------------------------------------------------
+
+    def _carry(self, cluster: str, message: Carry) -> list[Action]:
+        dropped = self.state.dropped.get(cluster, -1)
+        if message.version <= dropped:
+            return [Send(cluster, Dropped(dropped))]
+        known = self.state.clusters.get(cluster)
+        quote = Quote(cluster, message.topics, message.toll)
+        if known is None:
+            known = self.state.clusters[cluster] = _Known(message.version, quote)
+        elif message.version >= known.version:
+            known.version, known.quote = message.version, quote
+        others = tuple(name for name in self.state.clusters if name != cluster)
+        answer = Carried(message.version, self._flow, self.size, self.toll(), others)
+        actions: list[Action] = [Send(cluster, answer)]
+        if message.recruit and known.recruited < message.version:
+            known.recruited = message.version
+            actions += [Send(name, Suggest(quote)) for name in self.state.members]
+            actions += self._release()
+        return actions
+
+    def _drop(self, cluster: str, message: Drop) -> list[Action]:
+        known = self.state.clusters.get(cluster)
+        if known is None or message.version >= known.version:
+            self.state.clusters.pop(cluster, None)
+            self.state.dropped[cluster] = max(
+                message.version, self.state.dropped.get(cluster, message.version)
+            )
+        return [Send(cluster, Dropped(message.version))]
+
+    # --- merging -------------------------------------------------------------------------------
+
+    def concluded(self, poll: Poll, now: float) -> list[Action]:
+        """Offer a merge to the channel with most common subscribers, or found what was advised."""
+        if self.lock is not None:
+            return []
+        if poll.topics is not None:
+            return self._advised(poll)
+        census = Census.of(poll.answers.values())
+        own = {self.name, *self.state.clusters}
+        other = census.nearest(name for name in census.channels if name not in own)
+        if other is None:
+            return []
+        number, common = self._number(), census.on(other, self.size)
+        return [
+            *self._hold(other, number, now),
+            Send(other, Propose(number, self.flows(), self.size, common)),
+        ]
+
+    def _advised(self, poll: Poll) -> list[Action]:
+        """Found the cluster if the topic's own subscribers alone save enough by it.
+
+        Those who are on many of the topics would leave them for the one cluster; whoever is on
+        other topics only saves on top of that.
+        """
+        assert poll.topics is not None
+        prices = self.policy.prices
+        flow = sum(found.flow for found in poll.topics)
+        whole = Channel(self.size, flow, len(poll.topics))
+        tolls = {
+            topic_channel(found.topic): toll(prices, Channel(self.size, found.flow))
+            for found in poll.topics
+        }
+        saved = [
+            sum(tolls.get(channel, 0.0) for channel in views.channels)
+            for views in poll.answers.values()
+        ]
+        joining = [each for each in saved if each > toll(prices, whole)]
+        share = self.size / len(saved)
+        cluster = Channel(round(share * len(joining)), flow, len(poll.topics))
+        change = forming(prices, cluster, share * sum(joining))
+        if not self.policy.pays(change, 6.0 * cluster.size + self.size):
+            return []
+        name = cluster_channel(self._number(), self.state.topic)
+        return [Send(name, Found(tuple(found.topic for found in poll.topics)))]
+
+    def _proposed(self, sender: str, message: Propose, now: float) -> list[Action]:
+        if self.lock is not None or sender in self.state.clusters:
+            return [Send(sender, Refuse(message.number))]
+        common = min(message.common, message.size, self.size)
+        flow = sum(found.flow for found in message.topics)
+        prices = self.policy.prices
+        if is_cluster(sender):
+            other = Channel(message.size, flow, len(message.topics))
+            change = absorbing(prices, other, self.known(), common)
+        else:
+            change = pairing(prices, Channel(message.size, flow), self.known(), common)
+        if not self.policy.pays(change, 4.0 * (message.size + self.size)):
+            return [Send(sender, Refuse(message.number))]
+        accept = Accept(message.number, self.flows(), self.size)
+        return [*self._hold(sender, message.number, now), Send(sender, accept)]
+
+    def _accepted(self, sender: str, message: Accept) -> list[Action]:
+        if self.lock != Lock(sender, message.number):
+            return [Send(sender, Withdraw(message.number))]
+        if is_cluster(sender):
+            return []  # it carries the topic soon, and says so
+        cluster = cluster_channel(self._number(), self.state.topic)
+        return [Send(cluster, Found((self.state.topic, topic_of(sender))))]

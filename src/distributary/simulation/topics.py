@@ -1,0 +1,252 @@
+"""Topic channels, clusters and subscribers as machines over a network in virtual time.
+
+Every message is sent, so this is for hundreds of subscribers and for faults; `topic_rounds` is for
+thousands of subscribers over months.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from distributary.model.topics import Clustering
+from distributary.protocol.actions import Action
+from distributary.protocol.topics import (
+    ClusterChannel,
+    ClusterState,
+    Policy,
+    Subscriber,
+    TopicChannel,
+    TopicState,
+    drawn_by_name,
+    is_cluster,
+    members_of,
+    topic_channel,
+)
+from distributary.protocol.topics.messages import Event, Publish, Repair, Unwant, Want
+from distributary.simulation.engine import Simulation
+from distributary.simulation.network import Link, Network
+
+__all__ = ["TopicSystem"]
+
+_START = "start"
+_OUTSIDE = "outside"
+
+
+class _Kept:
+    """A channel's machine, and a copy of its state as it was before its last actions."""
+
+    def __init__(self, machine: TopicChannel | ClusterChannel) -> None:
+        self.machine = machine
+        self.copy = pickle.dumps(machine.state)
+
+    def on_message(self, sender: str, message: Any, now: float) -> Iterable[Action]:
+        actions = (
+            self.machine.start(now)
+            if message == _START
+            else self.machine.on_message(sender, message, now)
+        )
+        self.copy = pickle.dumps(self.machine.state)
+        return actions
+
+    def on_timer(self, name: str, now: float) -> Iterable[Action]:
+        actions = self.machine.on_timer(name, now)
+        self.copy = pickle.dumps(self.machine.state)
+        return actions
+
+
+class _Overlay(Network):
+    """A network that makes a cluster when its name is first used, and knows who is on a channel."""
+
+    def __init__(self, link: Link, rng: np.random.Generator, system: TopicSystem) -> None:
+        super().__init__({}, rng, default=link)
+        self.system = system
+        self.sent: Counter[str] = Counter()
+
+    def arrivals(self, sender: str, to: str, now: float) -> Iterator[tuple[str, float | None]]:
+        self.system.make(to)
+        group = self.system.group(to)
+        for name in (to,) if group is None else group:
+            yield from super().arrivals(sender, name, now)
+
+    def count(self, message: Any) -> None:
+        self.sent[type(message).__name__] += 1
+
+
+class TopicSystem:
+    """A whole broker: a channel for every topic, clusters as they come, and subscribers.
+
+    Channels can crash; they come back with the state they had. `overhead` counts what a broker
+    without clusters would not send.
+    """
+
+    def __init__(
+        self, policy: Policy, flows: Mapping[str, float], *, seed: int, link: Link | None = None
+    ) -> None:
+        self.policy = policy
+        self.seed = seed
+        self.flows = dict(flows)
+        rng = np.random.default_rng([seed, 1])
+        self.network = _Overlay(link or Link(0.01), rng, self)
+        self.simulation = _Counting(self.network)
+        self.clock = self.simulation.clock
+        self.channels: dict[str, _Kept] = {}
+        self.subscribers: dict[str, Subscriber] = {}
+        self.down: set[str] = set()
+        for topic, flow in self.flows.items():
+            state = TopicState.new(topic, flow)
+            name = topic_channel(topic)
+            self._begin(name, TopicChannel(policy, drawn_by_name(seed, name), state))
+
+    # --- driving -------------------------------------------------------------------------------
+
+    def subscriber(self, name: str) -> Subscriber:
+        """The subscriber of that name, there from its first mention on."""
+        if name not in self.subscribers:
+            self.subscribers[name] = Subscriber(name, self.policy)
+            self.simulation.add(name, self.subscribers[name])
+        return self.subscribers[name]
+
+    def want(self, time: float, subscriber: str, topic: str) -> None:
+        """Let a subscriber want a topic from a time on."""
+        self.subscriber(subscriber)
+        self.simulation.post(time, subscriber, Want(topic), sender=_OUTSIDE)
+
+    def unwant(self, time: float, subscriber: str, topic: str) -> None:
+        """Let a subscriber want a topic no more."""
+        self.simulation.post(time, subscriber, Unwant(topic), sender=_OUTSIDE)
+
+    def publish(self, time: float, topic: str, payload: bytes = b"") -> None:
+        """Let an event arrive at its topic's channel, when that is up."""
+        name = topic_channel(topic)
+        self.clock.at(time, partial(self._publish, name, payload))
+
+    def crash(self, time: float, channel: str, down_for: float) -> None:
+        """Let a channel crash, if it is there then, and come back."""
+        self.clock.at(time, partial(self._crash, channel, down_for))
+
+    def run(self, until: float) -> None:
+        """Go on up to a time."""
+        self.simulation.run(until=until)
+
+    @property
+    def overhead(self) -> int:
+        """Messages sent so far that are neither events nor requests to repeat events."""
+        own = {Event.__name__, Repair.__name__}
+        return sum(n for kind, n in self.network.sent.items() if kind not in own)
+
+    # --- looking -------------------------------------------------------------------------------
+
+    def clusters(self) -> dict[str, ClusterChannel]:
+        """The clusters there are."""
+        machines = ((name, kept.machine) for name, kept in self.channels.items())
+        return {
+            name: machine
+            for name, machine in machines
+            if isinstance(machine, ClusterChannel) and not machine.finished
+        }
+
+    def sweep(self) -> int:
+        """Throw finished clusters away, as a service does now and then; how many there were."""
+        done = [
+            name
+            for name, kept in self.channels.items()
+            if isinstance(kept.machine, ClusterChannel)
+            and kept.machine.finished
+            and name not in self.down
+        ]
+        for name in done:
+            self.simulation.crash(name)
+            del self.channels[name]
+        return len(done)
+
+    def topic(self, topic: str) -> TopicChannel:
+        """The channel of a topic."""
+        machine = self.channels[topic_channel(topic)].machine
+        assert isinstance(machine, TopicChannel)
+        return machine
+
+    def reaches(self, topic: str, subscriber: str) -> bool:
+        """Whether an event of the topic that is published now would be sent to the subscriber."""
+        channel = self.topic(topic)
+        if subscriber in channel.state.members:
+            return True
+        clusters = self.clusters()
+        return any(
+            name in clusters
+            and subscriber in clusters[name].state.members
+            and topic in {*clusters[name].state.topics, *clusters[name].state.dropping}
+            for name in channel.state.clusters
+        )
+
+    def clustering(self) -> Clustering:
+        """Who is on which channel now, as channels see it."""
+        topics, names = list(self.flows), sorted(self.subscribers)
+        row = {name: at for at, name in enumerate(names)}
+        found = Clustering(len(names), len(topics))
+        for at, topic in enumerate(topics):
+            found.follow([row[name] for name in self.topic(topic).state.members], at)
+        for machine in self.clusters().values():
+            carried = {*machine.state.topics, *machine.state.dropping}
+            cluster = found.form([topics.index(topic) for topic in carried])
+            found.join([row[name] for name in machine.state.members], cluster)
+        for name, client in self.subscribers.items():
+            for topic in client.wanted:
+                if client.covered(topic):
+                    found.want(row[name], topics.index(topic))
+        return found
+
+    # --- inside --------------------------------------------------------------------------------
+
+    def make(self, name: str) -> None:
+        """See to it that a cluster is there, if that is what the name is for."""
+        if is_cluster(name) and name not in self.channels:
+            rng = drawn_by_name(self.seed, name)
+            self._begin(name, ClusterChannel(name, self.policy, rng, ClusterState()))
+
+    def group(self, name: str) -> list[str] | None:
+        """Who gets what is sent to everybody on a channel; None for a single node."""
+        channel = name.removeprefix(members_of(""))
+        if channel == name:
+            return None
+        return list(self.channels[channel].machine.state.members)
+
+    def _begin(self, name: str, machine: TopicChannel | ClusterChannel) -> None:
+        self.channels[name] = _Kept(machine)
+        self.simulation.add(name, self.channels[name])
+        self.simulation.post(self.clock.now, name, _START, sender=_OUTSIDE)
+
+    def _publish(self, name: str, payload: bytes) -> None:
+        if name in self.down:  # a publisher tries again until it is heard
+            self.clock.at(self.clock.now + 0.5, partial(self._publish, name, payload))
+        else:
+            self.simulation.post(self.clock.now, name, Publish(payload), sender=_OUTSIDE)
+
+    def _crash(self, name: str, down_for: float) -> None:
+        if name in self.channels and name not in self.down:
+            self.down.add(name)
+            self.simulation.crash(name)
+            self.clock.at(self.clock.now + down_for, partial(self._restart, name))
+
+    def _restart(self, name: str) -> None:
+        self.down.discard(name)
+        state = pickle.loads(self.channels[name].copy)
+        rng = drawn_by_name(self.seed + self.clock.scheduled, name)
+        if isinstance(state, TopicState):
+            self._begin(name, TopicChannel(self.policy, rng, state))
+        else:
+            self._begin(name, ClusterChannel(name, self.policy, rng, state))
+
+
+class _Counting(Simulation):
+    """A simulation that counts what is sent, by kind."""
+
+    def _send(self, sender: str, to: str, message: Any) -> None:
+        assert isinstance(self.network, _Overlay)
+        self.network.count(message)
+        super()._send(sender, to, message)

@@ -1,0 +1,151 @@
+"""The figures of Milo et al., quickly, and the pieces that they are made of."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from distributary.cost.topics import Ledger
+from distributary.model.topics import Clustering
+from distributary.papers import milo
+from distributary.papers.figure import Figure
+from distributary.papers.milo.baselines import kmeans_clustering, settled
+from distributary.papers.milo.fig9 import DATA, packages
+from distributary.papers.milo.runs import PRICES, QUICK, grown, shifted
+from distributary.papers.milo.world import MODELS, World, frequencies, growth, interests, shift
+from distributary.protocol.topics import OURS, TAMARA
+from distributary.simulation.topic_improvement import ImprovedRounds
+from distributary.simulation.topic_rounds import TopicRounds
+
+SMALL = World(users=60, topics=24, natural=4, mean_wanted=13)
+
+
+@cache
+def quick(name: str) -> Figure:
+    run = getattr(milo, name)
+    found: Figure = run(quick=True)
+    return found
+
+
+# --- the world -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_frequencies_have_the_shares_of_table_1(model: str) -> None:
+    found = frequencies(model, 120, np.random.default_rng(0))
+    for low, high, share in MODELS[model]:
+        assert np.count_nonzero((found >= low) & (found < high)) == pytest.approx(120 * share)
+
+
+def test_interests_are_clustered_as_read() -> None:
+    wants = interests(World(), np.random.default_rng(0))
+    assert wants.sum(axis=1).mean() == pytest.approx(80 / 3, abs=0.3)
+    per_cluster = wants.reshape(3_000, 10, 12).sum(axis=2)
+    assert np.count_nonzero(per_cluster >= 8) == pytest.approx(6_000, rel=0.03)
+
+
+def test_a_shift_leads_from_the_old_interests_to_the_new() -> None:
+    rng = np.random.default_rng(1)
+    before, after = interests(SMALL, rng), interests(SMALL, rng)
+    wants = before.copy()
+    requests = shift(before, after, 100.0, 0.2, rng)
+    wants[requests.subscriber, requests.topic] = requests.wanted
+    assert np.array_equal(wants, after)
+    assert (np.diff(requests.time) >= 0).all()
+
+
+# --- the rounds ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["tamara", "ours"])
+@pytest.mark.parametrize("seed", range(4))
+def test_rounds_keep_everybody_covered_and_the_bill_right(own: bool, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    before, after = interests(SMALL, rng), interests(SMALL, rng)
+    frequency = frequencies("Average", SMALL.topics, rng)
+    state = Clustering(SMALL.users, SMALL.topics)
+    rounds = (
+        ImprovedRounds(state, frequency, OURS, rng, plan_every=60.0)
+        if own
+        else TopicRounds(state, frequency, TAMARA, rng, survey_every=20.0)
+    )
+    rounds.run(growth(before, 300.0, 0.2, rng), 300.0, 10)
+    state.check()
+    assert np.array_equal(state.wants, before)
+    rounds.now = 0.0
+    rounds.run(shift(before, after, 300.0, 0.2, rng), 300.0, 10)
+    state.check()
+    assert np.array_equal(state.wants, after)
+    assert rounds.ledger.cost == Ledger(state, frequency, PRICES).cost
+    assert rounds.updates.total() > 0
+
+
+def test_our_updates_never_raise_the_cost() -> None:
+    for seed in range(3):
+        assert grown("Average", QUICK, seed, ("ours",))["ours"].updates.get("raised", 0) == 0
+
+
+def test_static_clusters_never_change() -> None:
+    found = shifted("Average", QUICK, 0, ("static",))["static"]
+    assert not found.updates
+    assert {m.clusters for m in found.moments} <= {0, 1, 2, 3, 4, 5}
+
+
+def test_kmeans_finds_the_natural_clusters_of_clear_interests() -> None:
+    world = World(users=200, topics=24, natural=4, homes=1, want_home=1.0, mean_wanted=6)
+    wants = interests(world, np.random.default_rng(0))
+    found = kmeans_clustering(wants, 4, np.random.default_rng(0))
+    found.check()
+    assert {tuple(found.topics_of(int(c))) for c in found.clusters} <= {
+        tuple(np.flatnonzero(row)) for row in world.home_of()
+    } | {tuple(found.topics_of(int(c))) for c in found.clusters if found.carries[c].sum() > 6}
+
+
+def test_a_settled_start_covers_everybody() -> None:
+    rng = np.random.default_rng(0)
+    wants = interests(SMALL, rng)
+    state = settled(wants, SMALL.home_of(), frequencies("Average", SMALL.topics, rng), PRICES)
+    state.check()
+    assert np.array_equal(state.wants, wants)
+    assert state.cluster_size.max() > 0
+
+
+# --- the figures ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", milo.__all__)
+def test_a_quick_figure_has_claims_rows_and_a_chart(name: str) -> None:
+    figure = quick(name)
+    assert figure.claims
+    assert all(len(row) == len(figure.columns) for row in figure.rows)
+    assert "<svg" in figure.chart
+    assert len(figure.chart.encode()) < 300_000
+
+
+@pytest.mark.parametrize("name", ["fig5", "fig6", "fig7", "fig8"])
+def test_tamara_costs_less_than_scribe_in_the_end(name: str) -> None:
+    (claim,) = (c for c in quick(name).claims if c.says.startswith("Tamara costs less"))
+    assert claim.holds
+
+
+def test_the_stand_in_for_packages_says_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(DATA, raising=False)
+    found = packages(100, 0)
+    assert "stand-in, not real data" in found.origin
+    assert DATA in found.origin
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", MODELS)
+def test_tamara_and_ours_are_near_the_independent_numbers_at_full_scale(model: str) -> None:
+    from distributary.papers.milo.runs import FULL
+    from distributary.papers.milo.tables import INDEPENDENT2
+
+    found = grown(model, FULL, 0, ("Tamara", "ours"))
+    assert 100 * found["Tamara"].change.cost == pytest.approx(
+        INDEPENDENT2[model, "Tamara"][2], abs=4
+    )
+    assert found["ours"].change.cost < found["Tamara"].change.cost
+    assert found["ours"].change.overhead < found["Tamara"].change.overhead

@@ -1,0 +1,142 @@
+"""Proposals save what they say, stay within their budget, and find the obvious."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distributary.cost import OperatingPrices
+from distributary.cost.topics import clustering_cost
+from distributary.model import Interest, Rates
+from distributary.model.topics import BoolArray, Clustering
+from distributary.planning.topic_answers import Answers
+from distributary.planning.topics import Planner, planned, proposals
+
+
+def direct(wants: BoolArray) -> Clustering:
+    state = Clustering(*wants.shape)
+    for topic in range(state.n_topics):
+        rows = np.flatnonzero(wants[:, topic])
+        state.follow(rows, topic)
+        state.want(rows, topic)
+    return state
+
+
+def blocks(users: int = 40, topics: int = 12, seed: int = 0) -> BoolArray:
+    """Two kinds of users, each with topics of its own."""
+    rng = np.random.default_rng(seed)
+    kind = np.arange(users) % 2
+    own = (np.arange(topics) * 2 // topics) == kind[:, None]
+    return rng.random((users, topics)) < np.where(own, 0.95, 0.02)
+
+
+def test_two_kinds_of_users_get_a_cluster_each() -> None:
+    wants, frequency = blocks(), np.full(12, 0.2)
+    found = planned(wants, direct(wants), frequency, 10_000, Planner())
+    assert {p.topics for p in found} == {tuple(range(6)), tuple(range(6, 12))}
+    assert all(p.saving > 0 for p in found)
+
+
+def test_a_proposal_saves_what_it_says() -> None:
+    wants, frequency, prices = blocks(), np.full(12, 0.2), OperatingPrices()
+    state = direct(wants)
+    before = clustering_cost(state, frequency, prices).cost
+    found = planned(wants, state, frequency, 10_000, Planner())
+    for proposal in found:
+        cluster = state.form(proposal.topics)
+        state.join(proposal.invited, cluster)
+        for topic in proposal.topics:
+            rows = np.array(proposal.invited)
+            state.unfollow(rows[state.direct[rows, topic]], topic)
+    saved = before - clustering_cost(state, frequency, prices).cost
+    assert saved == pytest.approx(sum(p.saving for p in found))
+
+
+@pytest.mark.parametrize("budget", [0, 30, 150, 10_000])
+def test_moves_stay_within_the_budget(budget: int) -> None:
+    wants = blocks(seed=3)
+    found = planned(wants, direct(wants), np.full(12, 0.2), budget, Planner())
+    assert sum(p.moves for p in found) <= budget
+    assert bool(found) == (budget >= 150)
+
+
+def test_nothing_is_proposed_where_the_clusters_fit() -> None:
+    wants, frequency = blocks(), np.full(12, 0.2)
+    state = direct(wants)
+    for proposal in planned(wants, state, frequency, 10_000, Planner()):
+        cluster = state.form(proposal.topics)
+        state.join(proposal.invited, cluster)
+        for topic in proposal.topics:
+            rows = np.array(proposal.invited)
+            state.unfollow(rows[state.direct[rows, topic]], topic)
+    assert planned(wants, state, frequency, 10_000, Planner()) == []
+
+
+def test_names_and_rates_are_brought_in_line() -> None:
+    wants = blocks()
+    pairs = [(f"u{s:02}", f"t{t:02}") for s, t in zip(*np.nonzero(wants), strict=True)]
+    interest = Interest.from_pairs(pairs)
+    rates = Rates.from_mapping({f"t{t:02}": 0.2 for t in range(12)} | {"unwanted": 1.0})
+    named = proposals(interest, rates, direct(wants), 10_000)
+    assert named == planned(wants, direct(wants), np.full(12, 0.2), 10_000, Planner())
+    with pytest.raises(ValueError, match=r"1 flows have no rate, such as 't11'"):
+        proposals(
+            interest, Rates.from_mapping({f"t{t:02}": 1.0 for t in range(11)}), direct(wants), 1
+        )
+    with pytest.raises(ValueError, match="the clustering is for"):
+        proposals(interest, rates, Clustering(2, 2), 1)
+
+
+# --- subscribers and clusters that answer each other ---------------------------------------------
+
+SHAPES = st.tuples(st.integers(1, 6), st.integers(2, 5), st.integers(1, 3), st.integers(0, 10**6))
+
+
+@settings(max_examples=80, deadline=None)
+@given(SHAPES)
+def test_answers_end_where_no_single_step_helps(shape: tuple[int, int, int, int]) -> None:
+    users, topics, clusters, seed = shape
+    rng = np.random.default_rng(seed)
+    wants, carries = rng.random((users, topics)) < 0.6, rng.random((clusters, topics)) < 0.6
+    answers = Answers(wants, rng.uniform(0.01, 1.0, size=topics))
+    member = answers.responded(carries)
+    paid = answers.paid(carries, member)
+    for user, cluster in itertools.product(range(users), range(clusters)):
+        other = member.copy()
+        other[user, cluster] ^= True
+        assert answers.paid(carries, other)[user] >= paid[user] - 1e-4
+
+
+@settings(max_examples=80, deadline=None)
+@given(SHAPES)
+def test_costs_are_those_of_the_clustering(shape: tuple[int, int, int, int]) -> None:
+    users, topics, clusters, seed = shape
+    rng = np.random.default_rng(seed)
+    wants, carries = rng.random((users, topics)) < 0.6, rng.random((clusters, topics)) < 0.6
+    frequency = rng.uniform(0.01, 1.0, size=topics)
+    answers = Answers(wants, frequency)
+    member = answers.responded(carries)
+    state = Clustering(users, topics)
+    for cluster in range(clusters):
+        state.join(np.flatnonzero(member[:, cluster]), state.form(np.flatnonzero(carries[cluster])))
+    for topic in range(topics):
+        rows = np.flatnonzero(wants[:, topic])
+        state.follow(rows[state.copies[rows, topic] == 0], topic)
+    found = clustering_cost(state, frequency, OperatingPrices())
+    assert answers.cost(carries, member) + frequency.sum() == pytest.approx(found.cost)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SHAPES)
+def test_refining_never_makes_clusters_worse(shape: tuple[int, int, int, int]) -> None:
+    users, topics, clusters, seed = shape
+    rng = np.random.default_rng(seed)
+    wants, carries = rng.random((users, topics)) < 0.6, rng.random((clusters, topics)) < 0.6
+    answers = Answers(wants, rng.uniform(0.01, 0.3, size=topics))
+    nothing = answers.cost(carries[:0], np.zeros((users, 0), bool))
+    refined = answers.refined(carries, 6)
+    assert answers.cost(refined, answers.responded(refined)) <= nothing + 1e-6

@@ -1,0 +1,208 @@
+"""Channels and subscribers one message at a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from distributary.protocol.actions import Action, Deliver, Send, SetTimer
+from distributary.protocol.topics import (
+    OURS,
+    TAMARA,
+    ClusterChannel,
+    ClusterState,
+    Policy,
+    Subscriber,
+    TopicChannel,
+    TopicState,
+    drawn_by_name,
+    topic_channel,
+)
+from distributary.protocol.topics.messages import (
+    Accept,
+    Carried,
+    Carry,
+    Change,
+    Drop,
+    Event,
+    Found,
+    Join,
+    Joined,
+    Leave,
+    Left,
+    Propose,
+    Publish,
+    Quote,
+    Refuse,
+    Settled,
+    TopicFlow,
+    Withdraw,
+)
+from distributary.protocol.topics.policy import coin, sample_size
+from distributary.protocol.topics.subscriber import Wanted
+
+A, B = TopicFlow("a", 0.01), TopicFlow("b", 0.02)
+
+
+def sent(actions: list[Action], to: str | None = None) -> list[object]:
+    return [a.message for a in actions if isinstance(a, Send) and to in (None, a.to)]
+
+
+def topic(policy: Policy = TAMARA, members: int = 0) -> TopicChannel:
+    machine = TopicChannel(policy, drawn_by_name(0, "t"), TopicState.new("t", 0.01))
+    for at in range(members):
+        machine.on_message(f"s{at}", Join(1), 0.0)
+    return machine
+
+
+def cluster(members: int = 2, policy: Policy = TAMARA) -> ClusterChannel:
+    """A cluster of a and b, with members who have settled."""
+    rng = drawn_by_name(0, "c")
+    machine = ClusterChannel("cluster/1/a", policy, rng, ClusterState())
+    machine.on_message("topic/a", Found(("a", "b")), 0.0)
+    for name, flow in (("a", 0.01), ("b", 0.02)):
+        version = machine.state.version
+        machine.on_message(topic_channel(name), Carried(version, flow, 5, 1.0, ()), 0.0)
+    for at in range(members):
+        machine.on_message(f"s{at}", Join(1, ("a",)), 0.0)
+    return machine
+
+
+def test_a_late_leave_does_not_undo_a_newer_join() -> None:
+    machine = topic()
+    machine.on_message("s", Join(3), 0.0)
+    assert machine.on_message("s", Leave(2), 0.0) == []
+    assert machine.size == 1
+    assert sent(machine.on_message("s", Leave(4), 0.0)) == [Left(4)]
+    assert machine.on_message("s", Join(3), 0.0) == []  # older than the leave
+    assert machine.size == 0
+
+
+def test_a_topic_numbers_events_and_sends_them_to_its_clusters() -> None:
+    machine = topic(members=1)
+    machine.on_message("cluster/1/x", Carry(1, (A,), 1.0), 0.0)
+    found = [machine.on_message("p", Publish(b"x"), 1.0) for _ in range(2)]
+    assert [[a.to for a in actions if isinstance(a, Send)] for actions in found] == [
+        ["members/topic/t", "cluster/1/x"]
+    ] * 2
+    assert [sent(actions)[0] for actions in found] == [
+        Event("t", 1, b"x"),
+        Event("t", 2, b"x"),
+    ]
+    machine.on_message("cluster/1/x", Drop(2), 2.0)
+    machine.on_message("cluster/1/x", Carry(1, (A,), 1.0), 2.0)  # late
+    assert not machine.state.clusters
+
+
+def test_a_locked_channel_refuses_every_other_merge() -> None:
+    machine = topic(members=9)
+    propose = Propose(1, (A,), 9, 9)
+    (accept,) = sent(machine.on_message("topic/a", propose, 0.0))
+    assert isinstance(accept, Accept)
+    assert sent(machine.on_message("topic/b", propose, 0.0)) == [Refuse(1)]
+    machine.on_message("topic/a", Withdraw(1), 0.0)
+    assert isinstance(sent(machine.on_message("topic/b", propose, 0.0))[0], Accept)
+
+
+def test_a_proposer_that_gave_up_waiting_founds_nothing() -> None:
+    machine = topic(members=9)
+    accept = Accept(7, (A,), 9)
+    assert sent(machine.on_message("topic/a", accept, 0.0)) == [Withdraw(7)]
+
+
+def test_two_clusters_that_propose_to_each_other_do_not_both_merge() -> None:
+    one, other = cluster(9), cluster(9)
+    other.name = "cluster/2/b"
+    for machine, partner in ((one, other.name), (other, one.name)):
+        machine._offer(partner, machine.census, 0.0)  # each has a proposal out
+    propose = Propose(1, (A, B), 9, 9)
+    assert sent(one.on_message(other.name, propose, 0.0)) == [Refuse(1)]
+    assert sent(other.on_message(one.name, propose, 0.0)) == [Refuse(1)]
+
+
+def test_a_cluster_keeps_getting_a_topic_until_every_member_has_settled() -> None:
+    machine = cluster(2)
+    actions = machine._give_up(["b"], 1.0)
+    version = machine.state.version
+    assert {type(m) for m in sent(actions)} == {Change, Carry}
+    assert sent(machine.on_message("s0", Settled(version), 1.0)) == []
+    event = Event("b", 5, b"")
+    assert sent(machine.on_message("topic/b", event, 1.0), "members/cluster/1/a") == [event]
+    assert sent(machine.on_message("s1", Leave(9), 1.0), "topic/b") == [Drop(version)]
+
+
+def test_a_restarted_cluster_goes_on_dropping() -> None:
+    machine = cluster(1)
+    machine._give_up(["b"], 1.0)
+    again = ClusterChannel(machine.name, TAMARA, drawn_by_name(1, "c"), machine.state)
+    assert any(isinstance(m, Change) for m in sent(again.start(2.0), "s0"))
+    version = again.state.version
+    assert sent(again.on_message("s0", Settled(version), 3.0), "topic/b") == [Drop(version)]
+
+
+def test_an_update_is_made_only_if_its_estimate_says_so() -> None:
+    """Few common subscribers: a pair would cost more than it saves."""
+    machine = topic(members=9)
+    assert sent(machine.on_message("topic/a", Propose(1, (TopicFlow("a", 0.5),), 9, 0), 0.0)) == [
+        Refuse(1)
+    ]
+    assert not TAMARA.pays(0.0, 0.0)
+    assert TAMARA.pays(-0.1, 1e9)
+    assert not replace(OURS, horizon=10.0).pays(-1.0, 10.0)
+
+
+def test_a_subscriber_settles_only_when_it_has_the_topic_elsewhere() -> None:
+    machine = Subscriber("s", TAMARA)
+    name = "cluster/1/a"
+    machine.wanted["b"] = _wanted(1)
+    machine._come(_quote(name), 0.0)
+    machine.on_message(name, Joined(1, 4, (A, B), 1.0), 0.0)
+    actions = machine.on_message(name, Change(5, (A,), 1.0), 1.0)
+    assert [type(m) for m in sent(actions)] == [Join]  # first to the topic's own channel
+    assert machine.needs("topic/b") == ("b",)
+    actions = machine.on_message("topic/b", Joined(2, 0, (B,), 1.0), 2.0)
+    assert Settled(5) in sent(actions, name)
+
+
+def test_events_come_in_order_once_and_gaps_are_asked_for() -> None:
+    machine = Subscriber("s", TAMARA)
+    machine.wanted["b"] = _wanted(1)
+    assert [type(a) for a in machine.on_message("c", Event("b", 2, b""), 0.0)] == [Send]
+    found = machine.on_message("topic/b", Event("b", 1, b""), 0.0)
+    assert [a.message.number for a in found if isinstance(a, Deliver)] == [1, 2]
+    assert machine.on_message("c", Event("b", 2, b""), 0.0) == []
+    assert machine.on_message("c", Event("other", 1, b""), 0.0) == []
+
+
+def _wanted(expected: int) -> Wanted:
+    return Wanted(expected, flow=0.02)
+
+
+def _quote(name: str) -> Quote:
+    return Quote(name, (A, B), 1.0)
+
+
+@pytest.mark.parametrize(("population", "asked"), [(0, 0), (1, 1), (100, 80), (10**9, 384)])
+def test_samples_are_smaller_where_there_are_few(population: int, asked: int) -> None:
+    assert sample_size(population, 384.0) == asked
+
+
+@pytest.mark.parametrize("subscribers", [1, 2, 50, 911])
+def test_a_coin_is_won_by_one_of_so_many_as_surely_as_asked(subscribers: int) -> None:
+    assert 1 - (1 - coin(0.99, subscribers)) ** subscribers >= 0.99 - 1e-9
+
+
+def test_names_give_different_draws_and_the_same_each_time() -> None:
+    draws = [drawn_by_name(1, name).random() for name in ("a", "b", "a", "ä\n")]
+    assert draws[0] == draws[2]
+    assert len({*draws}) == 3
+
+
+def test_a_first_survey_comes_within_the_period() -> None:
+    (timer,) = topic().start(10.0)
+    assert isinstance(timer, SetTimer)
+    assert timer.at is not None
+    assert 10.0 <= timer.at <= 10.0 + TAMARA.survey_every
+    assert np.isfinite(timer.at)
