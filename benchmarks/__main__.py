@@ -14,6 +14,7 @@ from benchmarks import (
     routing,
     schedules,
     speed,
+    topics_live,
 )
 from benchmarks.measure import update_page
 
@@ -29,6 +30,7 @@ SECTIONS = {
     **covering.SECTIONS,
     **routing.SECTIONS,
     **schedules.SECTIONS,
+    **topics_live.SECTIONS,
 }
 
 

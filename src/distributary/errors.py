@@ -5,6 +5,7 @@
     │   └── MissingRateError    a flow somebody wants has no rate
     ├── PlanError           a plan that does not serve everybody
     ├── InfeasibleError     constraints that no plan holds, or none that was found
+    ├── LiveError           what happens on a live plane               (live.errors)
     ├── FullError           a sender's queue is full                   (protocol.multicast)
     ├── OutputError         a place that cannot be written to
     ├── BadRowsError        more of a log cannot be used than the caller allows  (pipeline.ingest)

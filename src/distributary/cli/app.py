@@ -23,6 +23,7 @@ from distributary.cli import (
     plan,
     report,
     sweep,
+    topics,
 )
 from distributary.cli.console import notes
 from distributary.errors import DistributaryError
@@ -50,6 +51,7 @@ app.add_typer(pipeline.app, name="pipeline")
 app.command("match")(match.match)
 app.add_typer(filter.app, name="filter")
 app.add_typer(broker.app, name="broker")
+app.add_typer(topics.app, name="topics")
 app.add_typer(paper.app, name="paper")
 
 

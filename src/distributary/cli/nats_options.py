@@ -75,9 +75,7 @@ class ServerChoice:
         if self.own is not None:
             return self.own, ""
         if self.state is None:
-            raise typer.BadParameter(
-                "name a server with --nats, or a folder with --state"
-            )
+            raise typer.BadParameter("name a server with --nats, or a folder with --state")
         return find_server(self.state)
 
 

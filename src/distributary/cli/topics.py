@@ -46,6 +46,9 @@ def serve(
         str, typer.Option(help="A subscription costs as much as one message in this time.")
     ] = "1m",
     plan_every: Annotated[str, typer.Option(help="How often to look for new clusters.")] = "1m",
+    history: Annotated[
+        int, typer.Option(min=1, help="Events of each topic to keep for who was away.")
+    ] = 1_000,
     dead_after: Annotated[str, typer.Option(help="Silence that means a client is dead.")] = "10s",
     fsync: Annotated[
         bool, typer.Option("--fsync", help="Confirm events when they are on the disk itself.")
@@ -65,7 +68,7 @@ def serve(
     base = LIVE if policy is PolicyName.OURS else TAMARA
     settings = ServiceSettings(
         server.state,
-        policy=live_policy(base, interval=parse_seconds(interval)),
+        policy=live_policy(base, interval=parse_seconds(interval), history=history),
         prefix=server.prefix,
         seed=seed,
         sync=fsync,

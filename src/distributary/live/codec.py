@@ -1,0 +1,157 @@
+"""Messages as bytes: MessagePack, an array of the kind, the sender and the message itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from distributary.protocol.topics import messages
+from distributary.protocol.topics.messages import Event
+
+__all__ = [
+    "AROUND",
+    "SERVICE",
+    "Beat",
+    "Bye",
+    "Create",
+    "Created",
+    "Expect",
+    "Expired",
+    "Forgotten",
+    "NoTopic",
+    "Pulse",
+    "Put",
+    "Taken",
+    "decode",
+    "encode",
+]
+
+AROUND = 1_024  # bytes of a message that are not payload, at most: names are short
+SERVICE = "service"  # who is spoken to with what is for no channel
+
+
+# --- between a client and the service, beside what subscribers and channels say -------------------
+
+
+class _Word(msgspec.Struct, frozen=True, array_like=True):
+    """Fields without their names: events are small, and what is around them should be."""
+
+
+class Put(_Word, frozen=True):
+    """A publisher's event: the `number`-th of a stream of its own to one topic, from 1."""
+
+    stream: int
+    number: int
+    payload: bytes
+
+
+class Taken(_Word, frozen=True):
+    """The events of a stream up to a number are accepted, and will be delivered."""
+
+    stream: int
+    upto: int
+
+
+class Expect(_Word, frozen=True):
+    """An event of a stream came too early: this one is next."""
+
+    stream: int
+    number: int
+
+
+class NoTopic(_Word, frozen=True):
+    """Nobody has made this topic."""
+
+    topic: str
+
+
+class Create(_Word, frozen=True):
+    """Make a topic, with a first guess of its events per interval."""
+
+    flow: float
+
+
+class Created(_Word, frozen=True):
+    """The topic is there; `new` if it was not before."""
+
+    new: bool
+
+
+class Expired(_Word, frozen=True):
+    """Asked for events from `first` on: the oldest that is kept is a later one."""
+
+    topic: str
+    first: int
+    oldest: int
+
+
+class Beat(_Word, frozen=True):
+    """A client is alive; `generation` counts how often it was found dead before."""
+
+    generation: int
+
+
+class Pulse(_Word, frozen=True):
+    """The service is alive and answers a beat; this is how it wants subscribers to be."""
+
+    tells: bool
+    obeys: bool
+    refresh: float
+
+
+class Forgotten(_Word, frozen=True):
+    """The client was found dead in that generation: it must come to its channels anew."""
+
+    generation: int
+
+
+class Bye(_Word, frozen=True):
+    """A client goes for good."""
+
+
+_OURS = (Put, Taken, Expect, NoTopic, Create, Created, Expired, Beat, Pulse, Forgotten, Bye)
+_KINDS: dict[str, type[Any]] = {
+    kind.__name__: kind for kind in (*_OURS, *messages.OVERHEAD, messages.Repair)
+}
+_EVENT = Event.__name__
+
+
+class _Envelope(msgspec.Struct, array_like=True, frozen=True):
+    kind: str
+    sender: str
+    message: msgspec.Raw
+
+
+class _Event(_Word, frozen=True):
+    """An `Event` on its way."""
+
+    topic: str
+    number: int
+    payload: bytes
+
+
+_envelope = msgspec.msgpack.Decoder(_Envelope)
+_decoders = {name: msgspec.msgpack.Decoder(kind) for name, kind in _KINDS.items()}
+_events = msgspec.msgpack.Decoder(_Event)
+_encoder = msgspec.msgpack.Encoder()
+
+
+def encode(sender: str, message: Any) -> bytes:
+    """A message and who says it."""
+    if isinstance(message, Event):
+        event = _Event(message.topic, message.number, message.payload)
+        return _encoder.encode((_EVENT, sender, event))
+    return _encoder.encode((type(message).__name__, sender, message))
+
+
+def decode(data: bytes) -> tuple[str, Any]:
+    """The sender and the message; a ValueError if that is not what the bytes are."""
+    envelope = _envelope.decode(data)
+    if envelope.kind == _EVENT:
+        event = _events.decode(envelope.message)
+        return envelope.sender, Event(event.topic, event.number, event.payload)
+    decoder = _decoders.get(envelope.kind)
+    if decoder is None:
+        raise ValueError(f"there is no message {envelope.kind!r}")
+    return envelope.sender, decoder.decode(envelope.message)

@@ -1,0 +1,83 @@
+"""Names of topics and channels as subjects of NATS, and back.
+
+A subject is tokens with dots between, where blanks and some signs mean something to the server. A
+name of ours, whatever its letters, becomes one token of harmless ones: letters, digits, `_`, `-`
+and `~` stand for themselves, every other byte of its UTF-8 is written `%41`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import quote, unquote_to_bytes
+
+from distributary.live.errors import TopicNameError
+
+__all__ = ["LONGEST_TOPIC", "Subjects", "check_topic", "name_of", "token_of"]
+
+LONGEST_TOPIC = 256  # bytes of UTF-8: three times that still fits into a line of the protocol
+
+
+def token_of(name: str) -> str:
+    """The token that stands for a name."""
+    return quote(name, safe="").replace(".", "%2E")
+
+
+def name_of(token: str) -> str:
+    """The name that a token stands for; a ValueError if none is written so."""
+    name = unquote_to_bytes(token).decode()
+    if not name or token_of(name) != token:
+        raise ValueError(f"{token!r} stands for no name")
+    return name
+
+
+def check_topic(topic: str) -> None:
+    """Raise a `TopicNameError` unless a topic can be called so."""
+    if not topic:
+        raise TopicNameError(topic, "it is empty")
+    try:
+        size = len(topic.encode())
+    except UnicodeEncodeError:
+        raise TopicNameError(topic, "it is not valid Unicode") from None
+    if size > LONGEST_TOPIC:
+        raise TopicNameError(topic, f"it has {size:,} bytes and {LONGEST_TOPIC} are the most")
+
+
+@dataclass(frozen=True, slots=True)
+class Subjects:
+    """Where things are said, all under one prefix that several systems on a server tell apart by.
+
+    Whoever may publish under `to` may act as any client: keep others out with the server's
+    permissions.
+    """
+
+    prefix: str = "distributary"
+
+    def __post_init__(self) -> None:
+        if not all(token and token_of(token) == token for token in self.prefix.split(".")):
+            raise ValueError(f"{self.prefix!r} cannot begin subjects: letters, digits, dots only")
+
+    @property
+    def status(self) -> str:
+        """Where a service is asked how it is."""
+        return f"{self.prefix}.status"
+
+    @property
+    def service(self) -> str:
+        """Everything that a service listens to."""
+        return f"{self.prefix}.to.*"
+
+    def to(self, channel: str) -> str:
+        """Where a channel is spoken to."""
+        return f"{self.prefix}.to.{token_of(channel)}"
+
+    def channel(self, subject: str) -> str:
+        """Which channel is spoken to on a subject."""
+        return name_of(subject.rpartition(".")[2])
+
+    def on(self, channel: str) -> str:
+        """Where everybody on a channel gets its events."""
+        return f"{self.prefix}.on.{token_of(channel)}"
+
+    def client(self, name: str) -> str:
+        """Where one client is spoken to."""
+        return f"{self.prefix}.client.{token_of(name)}"

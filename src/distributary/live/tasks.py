@@ -1,0 +1,30 @@
+"""Tasks that end with the block that started them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+__all__ = ["owned_tasks"]
+
+Start = Callable[[Coroutine[Any, Any, None]], None]
+
+
+@asynccontextmanager
+async def owned_tasks() -> AsyncIterator[Start]:
+    """Start tasks that are cancelled when the block ends; one that fails ends the block.
+
+    The failure is raised as it is, not in a group of one.
+    """
+    started: list[asyncio.Task[None]] = []
+    try:
+        async with asyncio.TaskGroup() as group:
+            try:
+                yield lambda work: started.append(group.create_task(work))
+            finally:
+                for task in started:
+                    task.cancel()
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from None

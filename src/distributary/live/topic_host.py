@@ -1,0 +1,334 @@
+"""All channels of one service, without I/O: what clients say goes in, what to send comes out.
+
+Channels speak to each other in here. What changed is noted in the store as it happens; whoever runs
+the host commits the store before it sends anything of `out`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass, replace
+from typing import Any
+
+from distributary.live.codec import (
+    SERVICE,
+    Beat,
+    Bye,
+    Create,
+    Created,
+    Expect,
+    Expired,
+    Forgotten,
+    NoTopic,
+    Pulse,
+    Put,
+)
+from distributary.live.errors import TopicNameError
+from distributary.live.subjects import check_topic
+from distributary.live.topic_store import State, TopicStore
+from distributary.protocol.actions import Action, Send, SetTimer
+from distributary.protocol.topics import (
+    ClusterChannel,
+    ClusterState,
+    Policy,
+    TopicChannel,
+    TopicState,
+    drawn_by_name,
+    is_cluster,
+    members_of,
+    topic_channel,
+    topic_of,
+)
+from distributary.protocol.topics.messages import (
+    Answer,
+    Event,
+    Gone,
+    Inquire,
+    Join,
+    Leave,
+    Publish,
+    Repair,
+    Settled,
+    Tell,
+)
+from distributary.protocol.topics.topic import FlowMeter
+
+__all__ = ["Counts", "TopicHost"]
+
+_MEMBERS = members_of("")
+_TOPICS = topic_channel("")
+_FROM_CLIENTS = (Inquire, Join, Leave, Settled, Tell, Answer, Repair)
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a host has done so far."""
+
+    accepted: int = 0  # events
+    repeated: int = 0  # events that a publisher said again though they were accepted
+    refused: int = 0  # messages that could not be understood
+    found_dead: int = 0
+
+
+class TopicHost:
+    """The machines of topics and clusters, and what they are to send and to wait for.
+
+    `out` has (to, sender, message): to a client by its name, or to everybody on a channel by
+    `members_of(channel)`. `timers` has (channel, name, at). Both are for the caller to empty, and
+    `taken` to say after all else.
+    """
+
+    def __init__(
+        self, policy: Policy, store: TopicStore, *, seed: int = 0, flow_memory: float = 10.0
+    ) -> None:
+        self.policy = policy
+        self.store = store
+        self.seed = seed
+        self.counts = Counts()
+        self.most_payload = 1 << 62  # bytes of an event that the server would still carry
+        self.said: Counter[str] = Counter()  # messages by kind, those between channels too
+        self.out: list[tuple[str, str, Any]] = []
+        self.taken: dict[tuple[str, int], int] = {}  # by client and stream, up to which number
+        self.timers: list[tuple[str, str, float | None]] = []
+        self.topics: dict[str, TopicChannel] = {}
+        self.clusters: dict[str, ClusterChannel] = {}
+        self.heard: dict[str, float] = {}  # clients, and when last
+        self._flow_memory = flow_memory
+        self._inside: deque[tuple[str, str, Any]] = deque()
+
+    # --- beginning -----------------------------------------------------------------------------
+
+    def start(self, now: float) -> None:
+        """Bring all channels back; who is on them has to be heard of again in time."""
+        for channel, state in [*self.store.kept.states.items()]:
+            if isinstance(state, TopicState):
+                state.meter.at = now  # nobody counted while we were away
+            self.heard |= dict.fromkeys(state.members, now)
+            self._begin(channel, state, now)
+        self.say_last(now)
+
+    def say_last(self, now: float) -> None:
+        """Say the last event of each topic again: whoever missed those before finds the gap."""
+        for channel, machine in self.topics.items():
+            state = machine.state
+            if state.history:
+                if machine.size:
+                    self._send(channel, members_of(channel), state.history[-1])
+                for cluster in state.clusters:
+                    self._send(channel, cluster, state.history[-1])
+        self._settle(now)
+
+    def _begin(self, channel: str, state: State, now: float) -> TopicChannel | ClusterChannel:
+        rng = drawn_by_name(self.seed, channel)
+        machine: TopicChannel | ClusterChannel
+        if isinstance(state, TopicState):
+            machine = self.topics[channel] = TopicChannel(self.policy, rng, state)
+        else:
+            machine = ClusterChannel(channel, self.policy, rng, state)
+            self.clusters[channel] = machine
+        self._perform(channel, machine.start(now))
+        self.store.changed(channel, machine.state)
+        return machine
+
+    # --- inputs --------------------------------------------------------------------------------
+
+    def take(self, sender: str, to: str, message: Any, now: float) -> Any:
+        """A client says something; what comes back is an answer to whoever waits for one."""
+        self.said[type(message).__name__] += 1
+        self.heard[sender] = now
+        answer: Any = None
+        match message:
+            case Put():
+                self._put(sender, to, message, now)
+            case Create(flow) if to.startswith(_TOPICS):
+                answer = self._create(topic_of(to), flow, now)
+            case Beat(generation):
+                self._beat(sender, generation)
+            case Bye():
+                self.bye(sender, now)
+            case _ if isinstance(message, _FROM_CLIENTS):
+                self._from_client(sender, to, message, now)
+            case _:
+                self.counts.refused += 1
+        self._settle(now)
+        return answer
+
+    def tell(self, to: str, message: Any, now: float, *, sender: str = SERVICE) -> None:
+        """Say something to a channel, in the service's own name or in somebody else's."""
+        self._send(sender, to, message)
+        self._settle(now)
+
+    def due(self, channel: str, name: str, now: float) -> None:
+        """A timer of a channel has run out."""
+        machine = self.machine(channel)
+        if machine is not None:
+            actions = machine.on_timer(name, now)
+            self.store.changed(channel, machine.state)
+            self._perform(channel, actions)
+            self._settle(now)
+
+    def flow(self, channel: str, now: float) -> float:
+        """How many events a topic has in an interval, by now."""
+        return replace(self.topics[channel].state.meter).rate(now, self.policy.interval)
+
+    def machine(self, channel: str) -> TopicChannel | ClusterChannel | None:
+        """A channel that is there."""
+        return self.topics.get(channel) or self.clusters.get(channel)
+
+    def bye(self, client: str, now: float) -> None:
+        """A client is gone: from every channel, and as a publisher."""
+        self._gone(client, now)
+        self.heard.pop(client, None)
+        for channel, streams in self.store.kept.streams.items():
+            for stream in [name for name in streams if name.startswith(f"{client}#")]:
+                self.store.forget_stream(channel, stream)
+
+    def bury(self, now: float, silent_for: float) -> list[str]:
+        """Take clients that were not heard of for so long off their channels."""
+        found = [name for name, at in self.heard.items() if now - at > silent_for]
+        for client in found:
+            del self.heard[client]
+            if self._gone(client, now):
+                self.counts.found_dead += 1
+                self.store.found_dead(client, now)
+        self._settle(now)
+        return found
+
+    def sweep(self, now: float, forget_after: float) -> None:
+        """Throw away clusters that are finished, and what is kept of clients long gone."""
+        for name in [name for name, machine in self.clusters.items() if machine.finished]:
+            del self.clusters[name]
+            self.store.thrown(name)
+        for channel, streams in self.store.kept.streams.items():
+            for stream in [s for s, held in streams.items() if now - held.at > forget_after]:
+                self.store.forget_stream(channel, stream)
+        for client in [
+            c for c, death in self.store.kept.dead.items() if now - death.at > forget_after
+        ]:
+            if client not in self.heard:
+                self.store.forget_death(client)
+
+    # --- events --------------------------------------------------------------------------------
+
+    def _put(self, sender: str, to: str, put: Put, now: float) -> None:
+        machine = self.topics.get(to)
+        if machine is None:
+            self._no_topic(sender, to)
+            return
+        if len(put.payload) > self.most_payload:
+            self.counts.refused += 1  # clients of ours know better
+            return
+        stream = f"{sender}#{put.stream}"
+        held = self.store.kept.streams.get(to, {}).get(stream)
+        upto = held.upto if held else 0
+        if put.number > upto + 1:
+            self._answer(sender, Expect(put.stream, upto + 1))
+            return
+        if put.number <= upto:
+            self.counts.repeated += 1
+            self.taken[sender, put.stream] = upto
+            return
+        actions = machine.on_message(sender, Publish(put.payload), now)
+        self.store.accepted(to, stream, put.number, put.payload, now)
+        self.counts.accepted += 1
+        self._perform(to, actions)
+        self.taken[sender, put.stream] = put.number
+
+    # --- clients -------------------------------------------------------------------------------
+
+    def _create(self, topic: str, flow: float, now: float) -> Created | NoTopic:
+        try:
+            check_topic(topic)
+        except TopicNameError:
+            self.counts.refused += 1
+            return NoTopic(topic)
+        channel = topic_channel(topic)
+        if channel in self.topics:
+            return Created(False)
+        # The guess counts for one interval: what really comes outweighs it soon.
+        meter = FlowMeter(max(0.0, flow), 1.0, now, self._flow_memory)
+        state = TopicState(topic=topic, meter=meter)
+        self._begin(channel, state, now)
+        return Created(True)
+
+    def _from_client(self, sender: str, to: str, message: Any, now: float) -> None:
+        if to not in self.topics and not is_cluster(to):
+            self._no_topic(sender, to)
+            return
+        if isinstance(message, Repair):
+            self._tell_expired(sender, to, message.first)
+        try:
+            self._input(sender, to, message, now)
+        except (TypeError, ValueError):
+            self.counts.refused += 1  # such a channel is not spoken to like that
+
+    def _no_topic(self, sender: str, to: str) -> None:
+        if to.startswith(_TOPICS):
+            self._answer(sender, NoTopic(topic_of(to)))
+        else:
+            self.counts.refused += 1
+
+    def _tell_expired(self, sender: str, to: str, first: int) -> None:
+        machine = self.topics.get(to)
+        if machine is None:
+            return
+        state = machine.state
+        oldest = state.history[0].number if state.history else state.next_number
+        if first < oldest:
+            self._answer(sender, Expired(state.topic, first, oldest))
+
+    def _beat(self, client: str, generation: int) -> None:
+        found = self.store.kept.dead.get(client)
+        if found is not None and generation <= found.generation:
+            self._answer(client, Forgotten(found.generation))
+        else:
+            policy = self.policy
+            self._answer(client, Pulse(policy.tells, policy.obeys, policy.refresh))
+
+    def _answer(self, client: str, message: Any) -> None:
+        self.said[type(message).__name__] += 1
+        self.out.append((client, SERVICE, message))
+
+    def _gone(self, client: str, now: float) -> bool:
+        on = [name for name, each in self.topics.items() if client in each.state.members]
+        on += [name for name, each in self.clusters.items() if client in each.state.members]
+        for channel in on:
+            self._input(SERVICE, channel, Gone(client), now)
+        return bool(on)
+
+    # --- channels among themselves -------------------------------------------------------------
+
+    def _settle(self, now: float) -> None:
+        """Until channels have nothing more to say to each other."""
+        while self._inside:
+            sender, to, message = self._inside.popleft()
+            self._input(sender, to, message, now)
+
+    def _input(self, sender: str, to: str, message: Any, now: float) -> None:
+        machine = self.machine(to)
+        if machine is None:
+            if not is_cluster(to):
+                return
+            machine = self._begin(to, ClusterState(), now)
+        actions = machine.on_message(sender, message, now)
+        if not isinstance(message, Event | Inquire | Repair | Answer):  # these change nothing
+            who = message.subscriber if isinstance(message, Gone) else sender
+            self.store.changed(to, machine.state, who)
+        self._perform(to, actions)
+
+    def _perform(self, channel: str, actions: list[Action]) -> None:
+        for action in actions:
+            match action:
+                case Send(to, message):
+                    self._send(channel, to, message)
+                case SetTimer(name, at):
+                    self.timers.append((channel, name, at))
+                case _:
+                    raise TypeError(f"a channel cannot {action!r}")
+
+    def _send(self, channel: str, to: str, message: Any) -> None:
+        self.said[type(message).__name__] += 1
+        if is_cluster(to) or to in self.topics:
+            self._inside.append((channel, to, message))
+        elif to.startswith(_MEMBERS) or not to.startswith(_TOPICS):
+            self.out.append((to, channel, message))

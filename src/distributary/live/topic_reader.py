@@ -1,0 +1,248 @@
+"""The subscribing half of a client: runs the subscriber's machine on a connection."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from distributary.live.codec import Expired, Forgotten, NoTopic, Pulse, decode, encode
+from distributary.live.errors import EventsLostError, UnknownTopicError
+from distributary.live.subjects import Subjects
+from distributary.live.subscription import TopicSubscription
+from distributary.live.topic_subscriber import LiveSubscriber
+from distributary.protocol.actions import Action, Deliver, Send, SetTimer
+from distributary.protocol.topics.messages import Event, Join, Left, Unwant, Want
+
+__all__ = ["TopicReader"]
+
+_LINGER = 2.0  # seconds to go on listening to a channel that was left
+_SOON = 0.1
+_OUTSIDE = "application"
+
+
+class TopicReader:
+    """Keeps a subscriber on the channels that bring what it wants, and hands events over.
+
+    Everything comes through one queue. Channels' events wait when it is full; what else comes is
+    dropped then, since it is said again.
+    """
+
+    def __init__(
+        self, nc: Client, subjects: Subjects, subscriber: LiveSubscriber, *, queue: int
+    ) -> None:
+        self.machine = subscriber
+        self.generation = 0
+        self.delivered = 0
+        self.dropped = 0
+        self._nc = nc
+        self._subjects = subjects
+        self._queue: asyncio.Queue[tuple[str, Any] | None] = asyncio.Queue(queue)
+        self._due: deque[Callable[[], Awaitable[None]]] = deque()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._data: dict[str, Subscription] = {}  # by channel
+        self._coming: set[str] = set()
+        self._subscriptions: dict[str, TopicSubscription] = {}
+        self._confirmations: dict[str, asyncio.Future[None]] = {}
+
+    # --- for the client ------------------------------------------------------------------------
+
+    async def want(self, subscription: TopicSubscription) -> None:
+        """Return once every event from now on will come; whoever cancels it unwants the topic."""
+        topic = subscription.topic
+        if topic in self._subscriptions:
+            raise ValueError(f"topic {topic!r} is subscribed to already")
+        self._subscriptions[topic] = subscription
+        confirmed = asyncio.get_running_loop().create_future()
+        self._confirmations[topic] = confirmed
+        try:
+            await self._feed(_OUTSIDE, Want(topic))
+            await confirmed
+        except BaseException:
+            await self.unwant(topic)
+            raise
+        finally:
+            self._confirmations.pop(topic, None)
+
+    async def unwant(self, topic: str) -> None:
+        """Hand nothing more over; channels that are not needed any more are left."""
+        subscription = self._subscriptions.pop(topic, None)
+        if subscription is not None:
+            subscription.close()
+            await self._feed(_OUTSIDE, Unwant(topic))
+
+    def heard(self, sender: str, message: Any) -> None:
+        """Take in what was said to this client alone."""
+        if isinstance(message, Pulse):
+            self._adopt(message)
+            return
+        try:
+            self._queue.put_nowait((sender, message))
+        except asyncio.QueueFull:
+            self.dropped += 1
+
+    async def pump(self) -> None:
+        """Work through what comes, until cancelled."""
+        while True:
+            item = await self._queue.get()
+            if item is not None:
+                await self._take(*item)
+            while self._due:
+                await self._due.popleft()()
+
+    def refresh(self) -> None:
+        """Ask for all that may have been missed, soon; often is no more than once."""
+        self._later("refresh", _SOON, partial(self._ring, "refresh"))
+
+    async def chase(self) -> None:
+        """Ask again for what is missing and due."""
+        for topic in self.machine.behind():
+            await self._perform(self.machine.chase(topic, time.time()))
+
+    def close(self) -> None:
+        """Stop all timers and end all subscriptions."""
+        for timer in self._timers.values():
+            timer.cancel()
+        for subscription in self._subscriptions.values():
+            subscription.close()
+        for confirmation in self._confirmations.values():
+            confirmation.cancel()
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """The channels that are listened to."""
+        return tuple(self._data)
+
+    # --- inputs --------------------------------------------------------------------------------
+
+    async def _take(self, sender: str, message: Any) -> None:
+        match message:
+            case NoTopic(topic):
+                confirmation = self._confirmations.get(topic)
+                if confirmation is not None and not confirmation.done():
+                    confirmation.set_exception(UnknownTopicError(topic))
+            case Expired(topic, _, oldest):
+                await self._hand_over(topic, self.machine.skip(topic, oldest))
+            case Forgotten(generation):
+                if generation >= self.generation:
+                    self.generation = generation + 1
+                    await self._perform(self.machine.rejoin(time.time()))
+            case Event(topic):
+                await self._feed(sender, message)
+                await self._perform(self.machine.chase(topic, time.time()))
+            case _:
+                await self._feed(sender, message)
+
+    async def _feed(self, sender: str, message: Any) -> None:
+        try:
+            actions = self.machine.on_message(sender, message, time.time())
+        except (TypeError, ValueError):
+            self.dropped += 1  # nothing that a subscriber understands
+            return
+        await self._perform(actions)
+        if isinstance(message, Left):
+            self._unlisten_later(sender)
+        for topic, confirmation in self._confirmations.items():
+            if not confirmation.done() and self._secured(topic):
+                confirmation.set_result(None)
+
+    def _secured(self, topic: str) -> bool:
+        """Whether a topic comes, and it is known from which event on."""
+        wanted = self.machine.wanted.get(topic)
+        return wanted is not None and wanted.expected is not None and self.machine.covered(topic)
+
+    async def _ring(self, name: str) -> None:
+        await self._perform(self.machine.on_timer(name, time.time()))
+
+    def _adopt(self, pulse: Pulse) -> None:
+        """Be as the service wants its subscribers."""
+        self.machine.policy = replace(
+            self.machine.policy, tells=pulse.tells, obeys=pulse.obeys, refresh=pulse.refresh
+        )
+
+    # --- actions -------------------------------------------------------------------------------
+
+    async def _perform(self, actions: Iterable[Action]) -> None:
+        for action in actions:
+            match action:
+                case Deliver(_, event, _):
+                    await self._hand_over(event.topic, (event,))
+                case Send(to, message):
+                    if isinstance(message, Join):
+                        await self._listen(to)
+                    await self._say(to, message)
+                case SetTimer(name, at):
+                    self._set_timer(name, at)
+
+    async def _hand_over(self, topic: str, events: Iterable[Event | EventsLostError]) -> None:
+        subscription = self._subscriptions.get(topic)
+        for event in events:
+            if subscription is not None:
+                self.delivered += 1
+                await subscription.put(event)
+
+    async def _say(self, to: str, message: Any) -> None:
+        try:
+            await self._nc.publish(self._subjects.to(to), encode(self.machine.name, message))
+        except (nats.errors.OutboundBufferLimitError, nats.errors.ConnectionClosedError):
+            self.dropped += 1  # the machine says it again
+
+    async def _listen(self, channel: str) -> None:
+        if channel in self._data or channel in self._coming or self._nc.is_closed:
+            return
+        self._coming.add(channel)
+        try:
+            subject = self._subjects.on(channel)
+            self._data[channel] = await self._nc.subscribe(subject, cb=self._on_event)
+        finally:
+            self._coming.discard(channel)
+
+    async def _on_event(self, message: Msg) -> None:
+        try:
+            said = decode(message.data)
+        except ValueError:
+            self.dropped += 1
+            return
+        await self._queue.put(said)
+
+    def _unlisten_later(self, channel: str) -> None:
+        if channel not in self.machine.on:
+            self._later(f"unlisten {channel}", _LINGER, partial(self._unlisten, channel))
+
+    async def _unlisten(self, channel: str) -> None:
+        if channel not in self.machine.on and channel in self._data and not self._nc.is_closed:
+            await self._data.pop(channel).unsubscribe()
+
+    # --- time ----------------------------------------------------------------------------------
+
+    def _set_timer(self, name: str, at: float | None) -> None:
+        if at is not None:
+            self._later(name, at - time.time(), partial(self._ring, name))
+        elif name in self._timers:
+            self._timers.pop(name).cancel()
+
+    def _later(self, name: str, delay: float, what: Callable[[], Awaitable[None]]) -> None:
+        running = self._timers.pop(name, None)
+        if running is not None:
+            running.cancel()
+        self._timers[name] = asyncio.get_running_loop().call_later(
+            max(0.0, delay), self._ripe, name, what
+        )
+
+    def _ripe(self, name: str, what: Callable[[], Awaitable[None]]) -> None:
+        self._timers.pop(name, None)
+        self._do(what)
+
+    def _do(self, what: Callable[[], Awaitable[None]]) -> None:
+        self._due.append(what)
+        if self._queue.empty():
+            self._queue.put_nowait(None)

@@ -1,0 +1,271 @@
+"""What a channel service must find again: the states of its channels, written as they change.
+
+An event is one record. Of anything else that happens to a channel, what is written is the fields
+that changed and the one subscriber that it was about, not the whole state.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar, get_type_hints
+
+import msgspec
+
+from distributary.live.errors import StateError
+from distributary.live.journal import Journal
+from distributary.protocol.topics import ClusterState, TopicState, is_cluster
+from distributary.protocol.topics.channel import Member
+from distributary.protocol.topics.messages import Event
+
+__all__ = ["Death", "Kept", "State", "Stream", "TopicStore"]
+
+V = TypeVar("V")
+State = TopicState | ClusterState
+
+_APART = frozenset({"members", "departed", "history"})  # written one by one
+_LEAST = 1 << 24  # bytes of journal that are never worth a shorter one
+_GROWTH = 4
+
+
+class _Patch(msgspec.Struct, array_like=True, tag="patch"):
+    """A channel's other fields, none if they stay, and these of its subscribers (None: gone)."""
+
+    channel: str
+    fields: msgspec.Raw
+    members: dict[str, Member | None]
+    departed: dict[str, int | None]
+
+
+class _Accepted(msgspec.Struct, array_like=True, tag="accepted"):
+    channel: str
+    stream: str
+    number: int
+    payload: bytes
+    at: float
+
+
+class _History(msgspec.Struct, array_like=True, tag="history"):
+    channel: str
+    events: list[tuple[int, bytes]]
+
+
+class _Streams(msgspec.Struct, array_like=True, tag="streams"):
+    """Up to which number streams were accepted, and when last; None: forget it."""
+
+    channel: str
+    streams: dict[str, tuple[int, float] | None]
+
+
+class _Dead(msgspec.Struct, array_like=True, tag="dead"):
+    """A client was found dead in a generation; None: forget it."""
+
+    client: str
+    generation: int | None
+    at: float
+
+
+class _Thrown(msgspec.Struct, array_like=True, tag="thrown"):
+    channel: str
+
+
+_Record = _Patch | _Accepted | _History | _Streams | _Dead | _Thrown
+_decoder = msgspec.msgpack.Decoder(_Record)
+_encoder = msgspec.msgpack.Encoder()
+_NOTHING = _encoder.encode({})
+_HINTS = {kind: get_type_hints(kind) for kind in (TopicState, ClusterState)}
+
+
+@dataclass(slots=True)
+class Stream:
+    """A publisher's stream to one topic: the number accepted last, and when."""
+
+    upto: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """In which generation a client was found dead last, and when."""
+
+    generation: int
+    at: float
+
+
+@dataclass(slots=True)
+class Kept:
+    """All that a service knew."""
+
+    states: dict[str, State] = field(default_factory=dict)
+    streams: dict[str, dict[str, Stream]] = field(default_factory=dict)  # by channel
+    dead: dict[str, Death] = field(default_factory=dict)  # by client, whether it is back or not
+
+
+class TopicStore:
+    """Keeps the states of channels in a journal, and brings them back from there.
+
+    What is noted is kept once `commit` has returned; only then may anybody hear of it.
+    """
+
+    def __init__(self, journal: Journal, history: int, interval: float) -> None:
+        self.kept = Kept()
+        self._journal = journal
+        self._history = history
+        self._interval = interval
+        self._fields: dict[str, bytes] = {}
+        self._noted: list[bytes] = []
+        for data in journal.read():
+            self._apply(self._decoded(data))
+        self._base = journal.size
+
+    # --- noting --------------------------------------------------------------------------------
+
+    def changed(self, channel: str, state: State, who: str | None = None) -> None:
+        """Something happened to a channel: somebody said it, or it was said about them."""
+        body = _encoder.encode(_rest(state))
+        same = self._fields.get(channel) == body
+        self._fields[channel] = body
+        self.kept.states[channel] = state
+        raw = msgspec.Raw(_NOTHING if same else body)
+        if who is not None:
+            member, departed = state.members.get(who), state.departed.get(who)
+            self._note(_Patch(channel, raw, {who: member}, {who: departed}))
+        elif not same:
+            self._note(_Patch(channel, raw, {}, {}))
+
+    def accepted(self, channel: str, stream: str, number: int, payload: bytes, at: float) -> None:
+        """A topic's channel has accepted an event."""
+        self.kept.streams.setdefault(channel, {})[stream] = Stream(number, at)
+        self._note(_Accepted(channel, stream, number, payload, at))
+
+    def forget_stream(self, channel: str, stream: str) -> None:
+        """A publisher will not be heard of again."""
+        if self.kept.streams.get(channel, {}).pop(stream, None) is not None:
+            self._note(_Streams(channel, {stream: None}))
+
+    def found_dead(self, client: str, at: float) -> None:
+        """A client was found dead, once more."""
+        before = self.kept.dead.get(client)
+        death = self.kept.dead[client] = Death(before.generation + 1 if before else 0, at)
+        self._note(_Dead(client, death.generation, at))
+
+    def forget_death(self, client: str) -> None:
+        """A client will not be heard of again."""
+        if self.kept.dead.pop(client, None) is not None:
+            self._note(_Dead(client, None, 0.0))
+
+    def thrown(self, channel: str) -> None:
+        """A cluster is no more."""
+        self.kept.states.pop(channel, None)
+        self._fields.pop(channel, None)
+        self._note(_Thrown(channel))
+
+    def commit(self) -> None:
+        """Write what was noted."""
+        noted, self._noted = self._noted, []
+        self._journal.append(noted)
+        if self._journal.size > max(_LEAST, _GROWTH * self._base):
+            self.shorten()
+
+    def shorten(self) -> None:
+        """Write a new journal with nothing but how things are now."""
+        self._journal.replace(self._snapshot())
+        self._base = self._journal.size
+
+    def _note(self, record: _Record) -> None:
+        self._noted.append(_encoder.encode(record))
+
+    def _snapshot(self) -> Iterator[bytes]:
+        for channel, state in self.kept.states.items():
+            body = msgspec.Raw(_encoder.encode(_rest(state)))
+            members: dict[str, Member | None] = {**state.members}
+            departed: dict[str, int | None] = {**state.departed}
+            yield _encoder.encode(_Patch(channel, body, members, departed))
+            if isinstance(state, TopicState):
+                events = [(event.number, event.payload) for event in state.history]
+                yield _encoder.encode(_History(channel, events))
+        for channel, streams in self.kept.streams.items():
+            found = {name: (stream.upto, stream.at) for name, stream in streams.items()}
+            yield _encoder.encode(_Streams(channel, {**found}))
+        for client, death in self.kept.dead.items():
+            yield _encoder.encode(_Dead(client, death.generation, death.at))
+
+    # --- bringing back -------------------------------------------------------------------------
+
+    def _decoded(self, data: bytes) -> _Record:
+        try:
+            record: _Record = _decoder.decode(data)
+        except msgspec.MsgspecError as error:
+            raise StateError(
+                str(self._journal.path),
+                f"has a record that this version does not understand ({error})",
+                "use the version that wrote it, or start anew",
+            ) from error
+        return record
+
+    def _apply(self, record: _Record) -> None:
+        match record:
+            case _Patch():
+                self._patch(record)
+            case _Accepted(channel, stream, number, payload, at):
+                self._again(channel, payload, at)
+                self.kept.streams.setdefault(channel, {})[stream] = Stream(number, at)
+            case _History(channel, events):
+                state = self._topic(channel)
+                state.history = deque(Event(state.topic, *event) for event in events)
+            case _Streams(channel, streams):
+                held = self.kept.streams.setdefault(channel, {})
+                for name, last in streams.items():
+                    held.pop(name, None)
+                    if last is not None:
+                        held[name] = Stream(*last)
+            case _Dead(client, None, _):
+                self.kept.dead.pop(client, None)
+            case _Dead(client, generation, at) if generation is not None:
+                self.kept.dead[client] = Death(generation, at)
+            case _Thrown(channel):
+                self.kept.states.pop(channel, None)
+
+    def _patch(self, patch: _Patch) -> None:
+        kind = ClusterState if is_cluster(patch.channel) else TopicState
+        state = self.kept.states.get(patch.channel)
+        if state is None:
+            state = self.kept.states[patch.channel] = kind()
+        found: dict[str, Any] = msgspec.msgpack.decode(patch.fields)
+        for name, value in found.items():
+            if name in _HINTS[kind]:
+                setattr(state, name, msgspec.convert(value, _HINTS[kind][name]))
+        _update(state.members, patch.members)
+        _update(state.departed, patch.departed)
+
+    def _again(self, channel: str, payload: bytes, at: float) -> None:
+        """Let a topic's state be as its channel left it after an event."""
+        state = self._topic(channel)
+        state.meter.rate(at, self._interval, events=1)
+        state.history.append(Event(state.topic, state.next_number, payload))
+        state.next_number += 1
+        while len(state.history) > self._history:
+            state.history.popleft()
+
+    def _topic(self, channel: str) -> TopicState:
+        state = self.kept.states.get(channel)
+        if not isinstance(state, TopicState):
+            raise StateError(
+                str(self._journal.path),
+                f"has an event for {channel!r}, which it does not know",
+                "bring it back from a copy, or start anew",
+            )
+        return state
+
+
+def _update(table: dict[str, V], news: dict[str, V | None]) -> None:
+    for name, value in news.items():
+        if value is None:
+            table.pop(name, None)
+        else:
+            table[name] = value
+
+
+def _rest(state: State) -> dict[str, Any]:
+    return {one.name: getattr(state, one.name) for one in fields(state) if one.name not in _APART}

@@ -1,0 +1,73 @@
+"""What a subscriber does beside its protocol when the network is real: come back, and catch up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from distributary.live.errors import EventsLostError
+from distributary.protocol.actions import Action, Send
+from distributary.protocol.topics import Policy, Subscriber, topic_channel
+from distributary.protocol.topics.messages import Event, Repair
+
+__all__ = ["LiveSubscriber"]
+
+_ONE_ANSWER = 200  # events at most that come for one request
+
+
+class LiveSubscriber(Subscriber):
+    """A `Subscriber` that asks on until a gap is closed, and that can have been forgotten."""
+
+    def __init__(self, name: str, policy: Policy) -> None:
+        super().__init__(name, policy)
+        self._asked: dict[str, tuple[int, float]] = {}  # from which event on, and when
+
+    def rejoin(self, now: float) -> list[Action]:
+        """Come to all channels anew, as all have taken us for dead; what we had, we keep."""
+        for name, held in [*self.on.items()]:
+            if held.leaving:
+                del self.on[name]
+                continue
+            self._version += 1
+            held.version, held.joined, held.carry_version = self._version, False, -1
+            held.owes = None
+        return self._again(now)
+
+    def chase(self, topic: str, now: float) -> list[Action]:
+        """Ask again for what is missing, if that is due.
+
+        One request brings so many events only, and may be lost.
+        """
+        wanted = self.wanted.get(topic)
+        if wanted is None or wanted.expected is None or not wanted.early:
+            self._asked.pop(topic, None)
+            return []
+        if topic not in self._asked:
+            self._asked[topic] = (wanted.expected, now)  # the protocol itself asks once
+            return []
+        first, at = self._asked[topic]
+        if wanted.expected < first + _ONE_ANSWER and now < at + self.policy.retry:
+            return []
+        self._asked[topic] = (wanted.expected, now)
+        return [Send(topic_channel(topic), Repair(wanted.expected))]
+
+    def behind(self) -> list[str]:
+        """The topics with gaps."""
+        return list(self._asked)
+
+    def skip(self, topic: str, oldest: int) -> Iterator[Event | EventsLostError]:
+        """Go on at the oldest event that is kept: what came before it, and what never will."""
+        wanted = self.wanted.get(topic)
+        if wanted is None or wanted.expected is None:
+            return
+        while wanted.expected < oldest:
+            event = wanted.early.pop(wanted.expected, None)
+            if event is not None:
+                wanted.expected += 1
+                yield event
+                continue
+            first = wanted.expected
+            wanted.expected = min([oldest, *wanted.early])
+            yield EventsLostError(topic, first, wanted.expected - 1)
+        while (event := wanted.early.pop(wanted.expected, None)) is not None:
+            wanted.expected += 1
+            yield event

@@ -1,0 +1,123 @@
+"""`topics serve`, `publish`, `subscribe` and `status`, typed as a user types them."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import CommandLine
+
+PATIENCE = 60.0
+
+
+def begin(folder: Path, *words: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "distributary", "topics", *words],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def end(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    process.send_signal(signal.SIGINT)
+    return process.communicate(timeout=PATIENCE)
+
+
+def serve(folder: Path) -> subprocess.Popen[bytes]:
+    process = begin(folder, "serve", "--state", "state", "--plan-every", "1s")
+    assert process.stderr is not None
+    said = process.stderr.readline()
+    assert said.startswith(b"serving topics on nats://127.0.0.1:"), said
+    return process
+
+
+@pytest.fixture
+def service(cli: CommandLine) -> Iterator[subprocess.Popen[bytes]]:
+    process = serve(cli.folder)
+    yield process
+    if process.poll() is None:
+        end(process)
+    for pipe in (process.stdout, process.stderr):
+        assert pipe is not None
+        pipe.close()
+
+
+def test_what_is_published_is_printed_where_it_is_wanted(
+    cli: CommandLine, service: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = ("--state", "state")
+    ran = cli("topics", "publish", "a topic", "zero", "--create", "--json", *state)
+    assert (ran.status, ran.document) == (0, {"topic": "a topic", "published": 1})
+    reading = begin(cli.folder, "subscribe", "a topic", "--count", "3", "--json", *state)
+    deadline = time.monotonic() + PATIENCE
+    while not (told := cli("topics", "status", "--json", *state).document)["subscriptions"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    stdin = io.TextIOWrapper(io.BytesIO("öne\n\nthree\r\n".encode()))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    assert cli("topics", "publish", "a topic", *state).out == "3 events published\n"
+    out, _ = reading.communicate(timeout=PATIENCE)
+    assert reading.returncode == 0
+    assert [json.loads(line) for line in out.splitlines()] == [
+        {"topic": "a topic", "number": number, "payload": payload}
+        for number, payload in ((2, "öne"), (3, ""), (4, "three"))
+    ]
+    assert (told["topics"], told["subscribers"], told["accepted"]) == (1, 1, 1)
+    assert told["server"]["subscriptions"] > 0
+    assert {"cost", "unclustered", "saving", "clusters", "overhead"} <= told.keys()
+    assert "operating cost" in cli("topics", "status", *state).out
+    for words, said in (
+        (("publish", "unknown", "x", *state), "there is no topic 'unknown'"),
+        (("subscribe", "unknown", *state), "there is no topic 'unknown'"),
+        (("publish", "x" * 300, "x", "--create", *state), "no topic can be called"),
+        (("status", "--state", "elsewhere"), "no NATS server answers"),
+    ):
+        ran = cli("topics", *words)
+        assert (ran.status, ran.out) == (1, "")
+        assert said in ran.err
+        assert ran.err.count("\n") == 1
+    assert end(service)[1] == b""
+    assert service.returncode == 0
+
+
+def test_a_killed_service_goes_on_where_it_was(
+    cli: CommandLine, service: subprocess.Popen[bytes]
+) -> None:
+    state = ("--state", "state")
+    where = json.loads((cli.folder / "state/server.json").read_text())
+    assert cli("topics", "publish", "t", "one", "--create", *state).status == 0
+    os.kill(service.pid, signal.SIGKILL)
+    service.wait(timeout=PATIENCE)
+    again = serve(cli.folder)
+    try:
+        now = json.loads((cli.folder / "state/server.json").read_text())
+        assert now["token"] == where["token"]
+        assert cli("topics", "publish", "t", "two", *state).status == 0
+        assert cli("topics", "status", "--json", *state).document["topics"] == 1
+        other = cli("topics", "serve", *state, "--nats", now["url"], "--token", now["token"])
+        assert other.status == 1
+        assert "another process works with this folder" in other.err
+    finally:
+        out, err = end(again)
+        assert (again.returncode, out, err) == (0, b"", b"")
+
+
+def test_wrong_usage_is_told(cli: CommandLine) -> None:
+    for words in (
+        ("status",),
+        ("serve",),
+        ("publish", "t", "x"),
+        ("serve", "--state", "s", "--interval", "never"),
+        ("status", "--state", "s", "--prefix", "a b"),
+    ):
+        assert cli("topics", *words).status == 2
