@@ -14,6 +14,7 @@ from benchmarks import (
     routing,
     schedules,
     speed,
+    topics,
     topics_live,
 )
 from benchmarks.measure import update_page
@@ -30,6 +31,7 @@ SECTIONS = {
     **covering.SECTIONS,
     **routing.SECTIONS,
     **schedules.SECTIONS,
+    **topics.SECTIONS,
     **topics_live.SECTIONS,
 }
 

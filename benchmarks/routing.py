@@ -15,7 +15,6 @@ PRUNING = replace(COVERING_POLICIES["pruning"], sweeps=False)
 POLICIES = {
     "active covering": COVERING_POLICIES["active"],
     "selective pruning, as published": PRUNING,
-    "selective pruning, swept": COVERING_POLICIES["pruning"],
     "merging (ours)": COVERING_POLICIES["merging"],
 }
 

@@ -16,6 +16,7 @@ from distributary.cost.updates import (
     absorbing,
     adding,
     destroying,
+    enough_common,
     least_common,
     merging,
     pairing,
@@ -24,7 +25,7 @@ from distributary.cost.updates import (
 )
 from distributary.model import FloatArray
 from distributary.model.topics import Clustering
-from distributary.protocol.topics.policy import coin
+from distributary.protocol.topics.policy import coin, most_winning
 from tests.model.test_topics import steps, try_step
 
 LINEAR = OperatingPrices()
@@ -205,3 +206,25 @@ def test_a_measured_cost_that_makes_no_sense_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=r"needs as many|must grow|cannot cost less"):
         MeasuredCost(sizes, costs)
+
+
+@given(
+    st.integers(0, 60),
+    st.integers(0, 60),
+    st.floats(0.001, 3.0),
+    st.integers(0, 80),
+    PRICES,
+)
+def test_one_estimate_tells_whether_enough_are_common(
+    members: int, size: int, flow: float, common: int, prices: OperatingPrices
+) -> None:
+    cluster, topic = Channel(members, 0.5, 4), Channel(size, flow)
+    found = enough_common(prices, cluster, topic, common)
+    assert found == (common >= least_common(prices, cluster, topic))
+
+
+@given(st.sampled_from([0.0, 0.5, 0.99, 1.0]), st.floats(0.0, 0.999), st.integers(1, 5_000))
+def test_a_draw_wins_the_coins_of_up_to_so_many(phi: float, draw: float, n: int) -> None:
+    odds = coin(phi, n)
+    if abs(odds - draw) > 1e-9:
+        assert (draw < odds) == (n <= most_winning(phi, draw))

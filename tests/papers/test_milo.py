@@ -16,6 +16,7 @@ from distributary.papers.milo.fig9 import DATA, packages
 from distributary.papers.milo.runs import PRICES, QUICK, grown, shifted
 from distributary.papers.milo.world import MODELS, World, frequencies, growth, interests, shift
 from distributary.protocol.topics import OURS, TAMARA
+from distributary.simulation.scribe_prices import scribe_prices
 from distributary.simulation.topic_improvement import ImprovedRounds
 from distributary.simulation.topic_rounds import TopicRounds
 
@@ -98,9 +99,10 @@ def test_kmeans_finds_the_natural_clusters_of_clear_interests() -> None:
     wants = interests(world, np.random.default_rng(0))
     found = kmeans_clustering(wants, 4, np.random.default_rng(0))
     found.check()
-    assert {tuple(found.topics_of(int(c))) for c in found.clusters} <= {
+    assert {tuple(found.topics_of(int(c))) for c in found.clusters} == {
         tuple(np.flatnonzero(row)) for row in world.home_of()
-    } | {tuple(found.topics_of(int(c))) for c in found.clusters if found.carries[c].sum() > 6}
+    }
+    assert not found.direct.any()  # everybody wants a whole cluster and nothing else
 
 
 def test_a_settled_start_covers_everybody() -> None:
@@ -110,6 +112,24 @@ def test_a_settled_start_covers_everybody() -> None:
     state.check()
     assert np.array_equal(state.wants, wants)
     assert state.cluster_size.max() > 0
+
+
+def test_helper_peers_weigh_more_in_small_trees() -> None:
+    prices = scribe_prices(400, np.random.default_rng(0))
+    sizes = [1, 3, 10, 40, 150, 400]
+    helpers = [prices.maintain(n) / n for n in sizes]
+    assert helpers == sorted(helpers, reverse=True)
+    assert helpers[-1] == 1.0  # everybody subscribes: nobody helps
+    assert helpers[0] > 2.0
+
+
+@pytest.mark.parametrize("uniform", [False, True])
+def test_our_policy_is_no_worse_than_tamara_in_a_small_system_after_a_shift(uniform: bool) -> None:
+    """Where clusters are costly to keep for few users, it must end those that do not pay."""
+    runs = [shifted("Average", QUICK, s, ("Tamara", "ours"), uniform=uniform) for s in (100,)]
+    cost = {n: np.mean([run[n].change.cost for run in runs]) for n in ("Tamara", "ours")}
+    assert cost["ours"] < cost["Tamara"] + 0.005
+    assert all(run["ours"].change.overhead < run["Tamara"].change.overhead for run in runs)
 
 
 # --- the figures ---------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ __all__ = [
     "absorbing",
     "adding",
     "destroying",
+    "enough_common",
     "forming",
     "least_common",
     "merging",
@@ -131,6 +132,13 @@ def least_common(prices: OperatingPrices, cluster: Channel, topic: Channel) -> i
         else:
             low = middle + 1
     return low
+
+
+def enough_common(prices: OperatingPrices, cluster: Channel, topic: Channel, common: int) -> bool:
+    """Whether so many are at least `least_common`, at the price of one estimate."""
+    most = cluster.size + 2
+    size = max(topic.size, most)
+    return common >= most or adding(prices, cluster, Channel(size, topic.flow), common) < 0
 
 
 def _price(prices: OperatingPrices, channel: Channel) -> float:

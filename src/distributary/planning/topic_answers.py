@@ -80,8 +80,17 @@ class Answers:
 
     # --- subscribers answer --------------------------------------------------------------------
 
-    def responded(self, carries: BoolArray, member: BoolArray | None = None) -> BoolArray:
-        """Subscriptions after everybody joined and left clusters as long as it saved something."""
+    def responded(
+        self,
+        carries: BoolArray,
+        member: BoolArray | None = None,
+        *,
+        closed: BoolArray | None = None,
+    ) -> BoolArray:
+        """Subscriptions after everybody joined and left clusters as long as it saved something.
+
+        Nobody joins what is `closed` to it (subscribers x clusters).
+        """
         n, clusters = len(self.wants), len(carries)
         found = np.zeros((n, clusters), bool) if member is None else member.copy()
         if not clusters:
@@ -95,7 +104,8 @@ class Answers:
             copies = self._copies(carries, mine)
             left = self._leave(mine, tolls - (value * (copies == 1)) @ topics)
             copies = self._copies(carries, mine)
-            joined = self._join(mine, (value * (copies == 0)) @ topics - tolls)
+            barred = mine if closed is None else mine | closed[rows]
+            joined = self._join(mine, barred, (value * (copies == 0)) @ topics - tolls)
             found[rows] = mine
             rows = rows[left | joined]
         return found
@@ -103,8 +113,8 @@ class Answers:
     def _leave(self, mine: BoolArray, saving: FloatArray) -> BoolArray:
         return _flip(mine, np.where(mine, saving, -1.0), False)
 
-    def _join(self, mine: BoolArray, saving: FloatArray) -> BoolArray:
-        return _flip(mine, np.where(mine, -1.0, saving), True)
+    def _join(self, mine: BoolArray, barred: BoolArray, saving: FloatArray) -> BoolArray:
+        return _flip(mine, np.where(barred, -1.0, saving), True)
 
     # --- clusters answer -----------------------------------------------------------------------
 

@@ -8,12 +8,14 @@ comes about if those who are invited save more by it than it costs.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from distributary.cost.updates import Channel, toll
-from distributary.model import IntArray
+from distributary.model import FloatArray, IntArray
 from distributary.model.topics import BoolArray
 from distributary.planning.topic_answers import Answers
 from distributary.planning.topics import Planner, Proposal, planned
@@ -22,6 +24,10 @@ from distributary.simulation.topic_rounds import TopicRounds
 __all__ = ["ImprovedRounds"]
 
 PLAN = 2
+_NEWS_SHARE = 25  # a cluster looks at itself after news from one in so many members
+_LEAST_NEWS = 10
+_MESSAGES_PER_MOVE = 3.0
+_FIRST_ASKED = 100  # members, before all are
 _MOST_STEPS = 8  # of one subscriber who looks for better channels
 
 
@@ -35,10 +41,11 @@ class ImprovedRounds(TopicRounds):
     plan_every: float = 240.0
     budget: int = 20_000
     planner: Planner = field(default_factory=Planner)
+    _news: Counter[int] = field(init=False, default_factory=Counter)
 
     def __post_init__(self) -> None:
         TopicRounds.__post_init__(self)
-        self._after(self.plan_every, PLAN, 0)
+        self._after(self.plan_every / 2, PLAN, 0)
 
     def due(self, kind: int, number: int) -> None:
         """It is time for proposals."""
@@ -73,7 +80,7 @@ class ImprovedRounds(TopicRounds):
         for cluster in np.flatnonzero(state.member[subscriber]):
             self.messages["tell"] += 1
             if state.alive[cluster] and state.carries[cluster, topic]:
-                self._reconsider(int(cluster))
+                self._heard(int(cluster), topic)
 
     def improve(self, subscriber: int) -> None:
         """Join the cluster that saves most and leave those that do not pay, while that helps."""
@@ -132,7 +139,18 @@ class ImprovedRounds(TopicRounds):
         members = np.flatnonzero(self.clustering.member[:, cluster])
         self._try_adding(cluster, topic, members)
 
+    def _heard(self, cluster: int, topic: int) -> None:
+        """A member gave a topic up: look at that topic, and at all else now and then."""
+        self._news[cluster] += 1
+        size = int(self.clustering.cluster_size[cluster])
+        if self._news[cluster] >= max(_LEAST_NEWS, size // _NEWS_SHARE):
+            self._reconsider(cluster)
+        else:
+            members = np.flatnonzero(self.clustering.member[:, cluster])
+            self._try_removing(cluster, [topic], members)
+
     def _reconsider(self, cluster: int) -> None:
+        self._news[cluster] = 0
         members = np.flatnonzero(self.clustering.member[:, cluster])
         if not len(members) or self._try_destroying(cluster, members):
             return
@@ -147,14 +165,13 @@ class ImprovedRounds(TopicRounds):
     # --- proposals -----------------------------------------------------------------------------
 
     def plan(self) -> None:
-        """Ask for proposals; a new cluster stays if enough of those invited save by it."""
+        """Ask for proposals; a new cluster comes if those invited save enough by it."""
         state = self.clustering
         self.reconsider_all()
-        for proposal in planned(state.wants, state, self.frequency, self.budget, self.planner):
-            self.messages["advice"] += 1
-            self.offer(proposal)
+        self.offer(planned(state.wants, state, self.frequency, self.budget, self.planner))
         self.reconsider_all()
         self.retire()
+        self._news.clear()
 
     def reconsider_all(self) -> None:
         """Every cluster looks at itself; it knows its members' needs, so that takes no message."""
@@ -163,43 +180,104 @@ class ImprovedRounds(TopicRounds):
                 self._reconsider(int(cluster))
 
     def retire(self) -> None:
-        """A small cluster asks its members what they would do without it, and ends if that pays."""
+        """Clusters without which their members would do about as well end, the smallest first.
+
+        Whoever proposes clusters sees that from all interests too, and says so to the cluster,
+        which asks its members what they would do without it.
+        """
         state = self.clustering
         sizes = state.cluster_size[state.clusters]
         for cluster in state.clusters[np.argsort(sizes, kind="stable")]:
-            if not state.alive[cluster] or 2 * state.cluster_size[cluster] > sizes.mean():
+            if not state.alive[cluster]:
                 continue
-            clusters, before = state.clusters, self.ledger.cost
             who = np.flatnonzero(state.member[:, cluster])
-            current, at = self._answers(who), int(np.searchsorted(clusters, cluster))
-            member = state.member[np.ix_(who, clusters)]
-            _, target, change = current.without(state.carries[clusters], member, at)
-            self.messages["survey"] += 2 * len(who)
-            if self.policy.pays(change, 6.0 * len(who)):
+            some = who[:: max(1, len(who) // _FIRST_ASKED)]
+            _, likely = self._without(int(cluster), some, len(who) / max(len(some), 1))
+            if likely > 0.0:
+                continue
+            target, change = self._without(int(cluster), who, 1.0)
+            if self.policy.pays(change, 9.0 * len(who)):
+                before = self.ledger.cost
+                self.messages["advice"] += 1
+                self.messages["survey"] += 2 * len(who)
                 self._announce(int(cluster))
-                self._change_over(who, clusters, np.insert(target, at, False, axis=1))
+                self._change_over(who, state.clusters, target)
                 self._done("retire", before)
 
-    def offer(self, proposal: Proposal) -> None:
-        """A new cluster: whoever is invited joins if that saves, with what it can leave then."""
+    def _without(self, cluster: int, who: IntArray, share: float) -> tuple[BoolArray, float]:
+        """What some members would be on if a cluster ended, and OC after less OC before.
+
+        Each of them stands for `share` members.
+        """
+        state, clusters = self.clustering, self.clustering.clusters
+        answers, present = self._answers(who), self.clustering.carries[clusters]
+        mine, gone = state.member[np.ix_(who, clusters)], clusters == cluster
+        kept = mine & ~gone
+        closed = np.broadcast_to(gone, mine.shape)
+        target = answers.responded(present, kept, closed=closed)
+        loss = float((answers.paid(present, target) - answers.paid(present, mine)).sum())
+        return target, share * loss - answers.fixed(state.carries[cluster])
+
+    def offer(self, proposals: Sequence[Proposal]) -> None:
+        """Invite everybody at once: new clusters may pay together where none pays alone.
+
+        Whoever is invited compares what it has with the cheapest cover of its interests by old
+        clusters and those it is invited to. A cluster comes about if those who would come save
+        more by it than it costs; without those that do not, everybody looks again.
+        """
+        if not proposals:
+            return
         state, before = self.clustering, self.ledger.cost
-        who = np.asarray(proposal.invited, np.int64)
-        current = self._answers(who)
-        present = state.carries[state.clusters]
-        mine = state.member[np.ix_(who, state.clusters)]
-        carries = np.vstack((present, np.isin(np.arange(state.n_topics), proposal.topics)))
-        tried = np.hstack((mine, np.ones((len(who), 1), bool)))
-        target = current.responded(carries, tried)
-        saved = current.paid(present, mine) - current.paid(carries, target)
-        joining = target[:, -1] & (saved > 1e-9)
-        self.messages["advice"] += len(who)
-        if float(saved[joining].sum()) <= current.fixed(carries[-1]):
-            return  # the channel asked, and counted
+        self.messages["advice"] += sum(1 + len(p.invited) for p in proposals)
+        who = np.unique(np.concatenate([p.invited for p in proposals])).astype(np.int64)
         clusters = state.clusters
-        new = state.form(proposal.topics)
-        self.messages["announce"] += 4 * len(proposal.topics) + 1
-        self._change_over(who[joining], np.append(clusters, new), target[joining])
+        offered = np.array([np.isin(np.arange(state.n_topics), p.topics) for p in proposals])
+        closed = np.array([~np.isin(who, p.invited) for p in proposals]).T
+        target, founded = self._taken(who, clusters, offered, closed)
+        if not founded.any():
+            return
+        new = [state.form(np.flatnonzero(offered[at])) for at in np.flatnonzero(founded)]
+        self.messages["announce"] += 4 * int(offered[founded].sum()) + len(new)
+        self._change_over(who, np.append(clusters, new), target)
         self._done("form", before)
+
+    def _taken(
+        self, who: IntArray, clusters: IntArray, offered: BoolArray, closed: BoolArray
+    ) -> tuple[BoolArray, BoolArray]:
+        """What those invited would be on (old clusters, then new), and which new ones pay."""
+        state, answers = self.clustering, self._answers(who)
+        present, mine = state.carries[clusters], state.member[np.ix_(who, clusters)]
+        paid = answers.paid(present, mine)
+        founded = np.ones(len(offered), bool)
+        while True:
+            carries = np.vstack((present, offered[founded]))
+            target, saved = self._chosen_cover(answers, carries, mine, closed[:, founded], paid)
+            coming = target[:, len(clusters) :]
+            each = saved / np.maximum(coming.sum(axis=1), 1)
+            pays = each @ coming > [answers.fixed(carried) for carried in offered[founded]]
+            if pays.all():
+                return target, founded
+            founded[np.flatnonzero(founded)[~pays]] = False
+
+    def _chosen_cover(
+        self,
+        answers: Answers,
+        carries: BoolArray,
+        mine: BoolArray,
+        closed: BoolArray,
+        paid: FloatArray,
+    ) -> tuple[BoolArray, FloatArray]:
+        """Each subscriber's clusters, changed where that is worth its moves, and what it saves."""
+        kept = np.hstack((mine, np.zeros_like(closed)))
+        shut = np.hstack((np.zeros_like(mine), closed))
+        target, saved = kept.copy(), np.zeros(len(kept))
+        for start in (kept, kept | ~shut & (np.arange(shut.shape[1]) >= mine.shape[1]), None):
+            found = answers.responded(carries, start, closed=shut)
+            gain = paid - answers.paid(carries, found)
+            moves = _MESSAGES_PER_MOVE * (found != kept).sum(axis=1)
+            better = (gain > saved + 1e-9) & (gain * self.policy.horizon > moves)
+            target[better], saved[better] = found[better], gain[better]
+        return target, saved
 
     def _answers(self, who: IntArray) -> Answers:
         kept = toll(self.policy.prices, Channel(1, 0.0))

@@ -21,7 +21,7 @@ from distributary.cost.updates import (
     absorbing,
     adding,
     destroying,
-    least_common,
+    enough_common,
     merging,
     pairing,
     removing,
@@ -30,7 +30,7 @@ from distributary.cost.updates import (
 from distributary.model import FloatArray, IntArray
 from distributary.model.topics import BoolArray, Clustering
 from distributary.protocol.topics import Policy
-from distributary.protocol.topics.policy import coin, sample_size
+from distributary.protocol.topics.policy import most_winning, sample_size
 
 __all__ = ["Moment", "Requests", "TopicRounds"]
 
@@ -275,8 +275,9 @@ class TopicRounds:
     def _tell_about(self, cluster: int, topic: int) -> None:
         """One subscription more or less: toss the coin of section 3.1."""
         self.messages["tell"] += 1
-        enough = least_common(self.policy.prices, self.cluster(cluster), self.topic(topic))
-        if self.rng.random() >= coin(self.policy.phi, enough):
+        known, own = self.cluster(cluster), self.topic(topic)
+        most = most_winning(self.policy.phi, self.rng.random())
+        if not enough_common(self.policy.prices, known, own, most):
             return
         sample = self._sampled(np.flatnonzero(self.clustering.member[:, cluster]))
         if self.clustering.carries[cluster, topic]:
@@ -300,14 +301,22 @@ class TopicRounds:
             self.add(cluster, topic)
 
     def _try_removing(self, cluster: int, topics: list[int], sample: IntArray) -> None:
-        state, known = self.clustering, self.cluster(cluster)
-        share = known.size / max(len(sample), 1)
-        for topic in topics:
-            alone = state.wants[sample, topic] & (state.copies[sample, topic] == 1)
-            needed = round(share * int(alone.sum()))
+        known = self.cluster(cluster)
+        for topic, needed in zip(topics, self._needed(cluster, topics, sample), strict=True):
             change = removing(self.policy.prices, known, self.topic(topic), needed)
             if self.policy.pays(change, 2.0 * known.size + 2.0 * needed):
                 self.drop(cluster, topic)
+                known = self.cluster(cluster)
+
+    def _needed(self, cluster: int, topics: list[int], sample: IntArray) -> list[int]:
+        """How many members have each topic from this cluster only, by those of a sample."""
+        state = self.clustering
+        share = int(state.cluster_size[cluster]) / max(len(sample), 1)
+        if len(topics) == 1:  # the usual case, without gathering rows
+            alone = state.wants[sample, topics[0]] & (state.copies[sample, topics[0]] == 1)
+            return [round(share * int(np.count_nonzero(alone)))]
+        counts = (state.wants[sample] & (state.copies[sample] == 1)).sum(axis=0)[topics]
+        return [round(share * count) for count in counts.tolist()]
 
     def survey_topic(self, topic: int) -> None:
         """A topic's subscribers say where else they are: merge with where most of them are."""
@@ -383,13 +392,11 @@ class TopicRounds:
 
     def _try_destroying(self, cluster: int, sample: IntArray) -> bool:
         state, known = self.clustering, self.cluster(cluster)
-        share = known.size / len(sample)
-        topics = state.topics_of(cluster)
-        at = np.ix_(sample, topics)
-        needed = np.rint(share * (state.wants[at] & (state.copies[at] == 1)).sum(axis=0))
-        needs = [(self.topic(int(t)), int(n)) for t, n in zip(topics, needed, strict=True)]
+        topics = state.topics_of(cluster).tolist()
+        needed = self._needed(cluster, topics, sample)
+        needs = [(self.topic(t), n) for t, n in zip(topics, needed, strict=True)]
         change = destroying(self.policy.prices, known, needs)
-        if not self.policy.pays(change, 2.0 * known.size + 2.0 * float(needed.sum())):
+        if not self.policy.pays(change, 2.0 * known.size + 2.0 * sum(needed)):
             return False
         self.destroy(cluster)
         return True

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from distributary.model.topics import Clustering
+from distributary.planning.topics import Planner, planned
 from distributary.protocol.actions import Action
 from distributary.protocol.topics import (
     ClusterChannel,
@@ -28,7 +29,15 @@ from distributary.protocol.topics import (
     members_of,
     topic_channel,
 )
-from distributary.protocol.topics.messages import Event, Publish, Repair, Unwant, Want
+from distributary.protocol.topics.messages import (
+    Advise,
+    Event,
+    Publish,
+    Repair,
+    TopicFlow,
+    Unwant,
+    Want,
+)
 from distributary.simulation.engine import Simulation
 from distributary.simulation.network import Link, Network
 
@@ -98,6 +107,8 @@ class TopicSystem:
         self.channels: dict[str, _Kept] = {}
         self.subscribers: dict[str, Subscriber] = {}
         self.down: set[str] = set()
+        self.crashed: set[str] = set()  # at any time so far
+        self.listeners: list[Callable[[str, str, Any], None]] = []  # hear whatever is sent
         for topic, flow in self.flows.items():
             state = TopicState.new(topic, flow)
             name = topic_channel(topic)
@@ -129,6 +140,10 @@ class TopicSystem:
     def crash(self, time: float, channel: str, down_for: float) -> None:
         """Let a channel crash, if it is there then, and come back."""
         self.clock.at(time, partial(self._crash, channel, down_for))
+
+    def plan(self, time: float, budget: int, planner: Planner) -> None:
+        """Let a planner look at everything at a time, and give its advice to the channels."""
+        self.clock.at(time, partial(self._plan, budget, planner))
 
     def run(self, until: float) -> None:
         """Go on up to a time."""
@@ -227,9 +242,21 @@ class TopicSystem:
         else:
             self.simulation.post(self.clock.now, name, Publish(payload), sender=_OUTSIDE)
 
+    def _plan(self, budget: int, planner: Planner) -> None:
+        state, topics = self.clustering(), list(self.flows)
+        frequency = np.array([self.topic(topic).known().flow for topic in topics])
+        names = sorted(self.subscribers)
+        for found in planned(state.wants, state, frequency, budget, planner):
+            carried = tuple(TopicFlow(topics[t], float(frequency[t])) for t in found.topics)
+            advice = Advise(carried, invited=tuple(names[at] for at in found.invited))
+            self.network.count(advice)
+            to = topic_channel(carried[0].topic)
+            self.simulation.post(self.clock.now, to, advice, sender=_OUTSIDE)
+
     def _crash(self, name: str, down_for: float) -> None:
         if name in self.channels and name not in self.down:
             self.down.add(name)
+            self.crashed.add(name)
             self.simulation.crash(name)
             self.clock.at(self.clock.now + down_for, partial(self._restart, name))
 
@@ -249,4 +276,6 @@ class _Counting(Simulation):
     def _send(self, sender: str, to: str, message: Any) -> None:
         assert isinstance(self.network, _Overlay)
         self.network.count(message)
+        for listener in self.network.system.listeners:
+            listener(sender, to, message)
         super()._send(sender, to, message)

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
-from distributary.protocol.topics import OURS, TAMARA, Policy, topic_channel
-from distributary.protocol.topics.messages import Advise, Event, TopicFlow
+from distributary.planning.topics import Planner
+from distributary.protocol.topics import OURS, TAMARA, Policy, is_cluster, topic_channel
+from distributary.protocol.topics.channel import Lock
+from distributary.protocol.topics.messages import (
+    Accept,
+    Advise,
+    Change,
+    Event,
+    Found,
+    Invite,
+    TopicFlow,
+)
 from distributary.simulation import Link
 from distributary.simulation.topics import TopicSystem
 
@@ -22,8 +33,12 @@ QUICK = {
 POLICIES: dict[str, Policy] = {
     "tamara": replace(TAMARA, **QUICK),
     "ours": replace(OURS, **QUICK),
+    "hasty": replace(  # many merges at once
+        TAMARA, **(QUICK | {"survey_every": 1.5, "answer_within": 0.5, "lock_for": 4.0})
+    ),
     "told": replace(OURS, **(QUICK | {"survey_every": float("inf")})),
 }
+PLANNER = Planner(subscriber_groups=(1, 3), topic_groups=(2,), passes=3, horizon=50.0)
 BUSY, END = 60.0, 110.0
 
 
@@ -33,8 +48,38 @@ class Watch:
 
     system: TopicSystem
     covered: set[tuple[str, str]] = field(default_factory=set)
-    merges: int = 0
+    merged: set[tuple[str, int]] = field(default_factory=set)  # who proposed, and its number
     clusters: int = 0
+    invited: int = 0
+
+    def hear(self, sender: str, to: str, message: Any) -> None:
+        """A merge is made by what is sent for it; both channels must be locked for it then."""
+        self.invited += isinstance(message, Invite)
+        lock = self.lock(sender)
+        match message:
+            case Found() if lock is not None:
+                self.merge(sender, lock.number, lock.partner)
+            case Accept(number) if is_cluster(sender) and not is_cluster(to):
+                self.merge(to, number, sender)
+            case Change(successor=str(successor)) if lock == Lock(successor, lock_number(lock)):
+                self.merge(sender, lock_number(lock), successor, again=True)
+
+    def merge(self, proposer: str, number: int, other: str, *, again: bool = False) -> None:
+        assert again or (proposer, number) not in self.merged, f"{proposer} merged twice"
+        if (proposer, number) in self.merged:
+            return  # members are told one by one
+        self.merged.add((proposer, number))
+        if proposer not in self.crashed and other not in self.crashed:  # a crash loses locks
+            assert self.lock(proposer) == Lock(other, number), f"{proposer} is in another merge"
+            assert self.lock(other) == Lock(proposer, number), f"{other} is in another merge"
+
+    def lock(self, channel: str) -> Lock | None:
+        kept = self.system.channels.get(channel)
+        return kept.machine.lock if kept is not None else None
+
+    @property
+    def crashed(self) -> set[str]:
+        return self.system.crashed
 
     def check(self) -> None:
         for name, machine in self.system.subscribers.items():
@@ -51,24 +96,31 @@ class Watch:
         self.clusters = max(self.clusters, len(self.system.clusters()))
 
 
-def run_schedule(seed: int, policy: str, *, loss: float | None = None) -> Watch:
+def lock_number(lock: Lock | None) -> int:
+    return lock.number if lock is not None else -1
+
+
+def run_schedule(
+    seed: int, policy: str, *, loss: float | None = None, crashes: bool = True
+) -> Watch:
     """Play one seeded schedule; raises an AssertionError that says how to play it again."""
     try:
-        return _run(seed, policy, loss)
+        return _run(seed, policy, loss, crashes)
     except Exception as error:
-        again = f"run_schedule({seed}, {policy!r}, loss={loss})"
+        again = f"run_schedule({seed}, {policy!r}, loss={loss}, crashes={crashes})"
         raise AssertionError(f"{error!r}; again: {again}") from error
 
 
-def _run(seed: int, policy: str, loss: float | None) -> Watch:
+def _run(seed: int, policy: str, loss: float | None, crashes: bool) -> Watch:
     rng = np.random.default_rng(seed)
     topics = [f"t{at}" for at in range(int(rng.integers(3, 8)))]
     flows = {topic: float(rng.uniform(0.01, 0.4)) for topic in topics}
     lossy = float(rng.choice([0.0, 0.1, 0.3])) if loss is None else loss
     link = Link(0.02, float(rng.choice([0.0, 0.4])), loss=lossy, reorders=bool(rng.random() < 0.5))
     system = TopicSystem(POLICIES[policy], flows, seed=seed, link=link)
-    published = _disturb(system, topics, rng)
+    published = _disturb(system, topics, rng, crashes)
     watch = Watch(system)
+    system.listeners.append(watch.hear)
     while system.clock.now < END:
         before = system.clock.now
         system.simulation.run(max_events=1, until=END)
@@ -80,7 +132,9 @@ def _run(seed: int, policy: str, loss: float | None) -> Watch:
     return watch
 
 
-def _disturb(system: TopicSystem, topics: list[str], rng: np.random.Generator) -> dict[str, int]:
+def _disturb(
+    system: TopicSystem, topics: list[str], rng: np.random.Generator, crashes: bool
+) -> dict[str, int]:
     """Interests that come and go, events, restarts and advice, up to a time."""
     for number in range(int(rng.integers(2, 12))):
         for topic in topics:
@@ -94,13 +148,19 @@ def _disturb(system: TopicSystem, topics: list[str], rng: np.random.Generator) -
         for time in np.sort(rng.uniform(0, BUSY, size=int(rng.integers(0, 25)))):
             system.publish(float(time), topic)
             published[topic] += 1
-    for _ in range(int(rng.integers(0, 6))):
+    for _ in range(int(rng.integers(0, 6)) if crashes else 0):
         channel = topic_channel(topics[int(rng.integers(len(topics)))])
         system.crash(float(rng.uniform(0, BUSY)), channel, float(rng.uniform(0.1, 4)))
-    for time in rng.uniform(0, BUSY, size=4):
+    for time in rng.uniform(0, BUSY, size=4 if crashes else 0):
         system.clock.at(float(time), lambda: _crash_a_cluster(system, rng))
+    for time in rng.uniform(0, BUSY, size=2):
+        system.plan(float(time), 10_000, PLANNER)
     for time in rng.uniform(0, BUSY, size=3):
-        advice = Advise(tuple(TopicFlow(t, system.flows[t]) for t in topics if rng.random() < 0.6))
+        invited = tuple(f"s{at}" for at in range(12) if rng.random() < 0.4)
+        advice = Advise(
+            tuple(TopicFlow(t, system.flows[t]) for t in topics if rng.random() < 0.6),
+            invited=invited if rng.random() < 0.5 else (),
+        )
         channel = topic_channel(topics[int(rng.integers(len(topics)))])
         if len(advice.topics) > 1:
             system.simulation.post(float(time), channel, advice, sender="planner")

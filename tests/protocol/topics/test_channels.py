@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -20,14 +21,17 @@ from distributary.protocol.topics import (
     drawn_by_name,
     topic_channel,
 )
+from distributary.protocol.topics.choice import cheapest_cover
 from distributary.protocol.topics.messages import (
     Accept,
+    Advise,
     Carried,
     Carry,
     Change,
     Drop,
     Event,
     Found,
+    Invite,
     Join,
     Joined,
     Leave,
@@ -206,3 +210,74 @@ def test_a_first_survey_comes_within_the_period() -> None:
     assert timer.at is not None
     assert 10.0 <= timer.at <= 10.0 + TAMARA.survey_every
     assert np.isfinite(timer.at)
+
+
+# --- invitations ---------------------------------------------------------------------------------
+
+
+def test_a_cluster_for_named_subscribers_is_founded_at_once_and_invites_them() -> None:
+    machine = topic(OURS)
+    (found,) = sent(machine.on_message("planner", Advise((A, B), invited=("s", "u")), 0.0))
+    assert found == Found(("a", "b"), ("s", "u"))
+    new = ClusterChannel("cluster/1/t", OURS, drawn_by_name(0, "c"), ClusterState())
+    new.on_message("topic/t", found, 0.0)
+    new.on_message("topic/a", Carried(1, 0.01, 5, 1.0, ()), 0.0)
+    actions = new.on_message("topic/b", Carried(1, 0.02, 5, 1.0, ()), 0.0)
+    assert sent(actions, "s") == sent(actions, "u") == [Invite(new.quote())]
+    assert not any(m.recruit for m in sent(actions) if isinstance(m, Carry))
+    assert new.on_message("topic/b", Carried(1, 0.02, 5, 1.0, ()), 0.0) == []  # said once
+
+
+def test_nobody_comes_where_its_own_estimate_disagrees() -> None:
+    machine = Subscriber("s", OURS)
+    machine.wanted["a"] = _wanted(1)
+    dear = Quote("cluster/1/t", (A, B), 5.0)
+    assert machine.on_message(dear.channel, Invite(dear), 0.0) == []
+    cheap = Quote("cluster/2/t", (A, B), 0.2)
+    machine._come(Quote("topic/a", (A,), 1.0), 0.0)
+    machine.on_message("topic/a", Joined(1, 0, (A,), 1.0), 0.0)
+    assert [type(m) for m in sent(machine.on_message(cheap.channel, Invite(cheap), 0.0))] == [Join]
+
+
+def test_invitations_that_pay_only_together_are_taken_together() -> None:
+    """One old cluster brings both topics; two new ones replace it, neither does alone."""
+    machine = Subscriber("s", OURS)
+    machine.wanted = {"a": _wanted(1), "b": _wanted(1)}
+    machine._come(Quote("cluster/1/x", (A, B), 1.5), 0.0)
+    machine.on_message("cluster/1/x", Joined(1, 1, (A, B), 1.5), 0.0)
+    one, other = Quote("cluster/2/x", (A,), 0.6), Quote("cluster/3/x", (B,), 0.6)
+    assert machine.on_message(one.channel, Invite(one), 0.0) == []
+    actions = machine.on_message(other.channel, Invite(other), 0.0)
+    joins = {a.to for a in actions if isinstance(a, Send) and isinstance(a.message, Join)}
+    assert joins == {one.channel, other.channel}
+    assert not any(isinstance(m, Leave) for m in sent(actions))  # not before both are there
+    machine.on_message(one.channel, Joined(2, 1, (A,), 0.6), 0.0)
+    actions = machine.on_message(other.channel, Joined(3, 1, (B,), 0.6), 0.0)
+    assert [type(m) for m in sent(actions, "cluster/1/x")] == [Leave]
+
+
+def test_a_cluster_whose_members_do_not_pay_for_it_ends_after_a_while() -> None:
+    machine = cluster(1, replace(OURS, horizon=1e9))
+    assert any(isinstance(m, Change) for m in sent(machine.on_timer("idle", 99.0)))
+    assert machine.state.ended
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_cover_brings_everything_and_is_never_dearer_than_topics_alone(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    flows = [TopicFlow(f"t{at}", 0.1) for at in range(6)]
+    quotes = [
+        Quote(f"cluster/{n}/x", tuple(f for f in flows if rng.random() < 0.5), rng.uniform(0.5, 3))
+        for n in range(5)
+    ]
+    wanted = {f.topic for f in flows if rng.random() < 0.7}
+    taken, cost = cheapest_cover(wanted, quotes, lambda _: 1.1)
+
+    def price(chosen: tuple[Quote, ...]) -> float:
+        carried = {f.topic for quote in chosen for f in quote.topics}
+        return sum(q.toll for q in chosen) + 1.1 * len(wanted - carried)
+
+    every = [price(c) for n in range(6) for c in combinations(quotes, n)]
+    assert cost == pytest.approx(price(tuple(taken)))
+    assert min(every) - 1e-9 <= cost <= 1.1 * len(wanted) + 1e-9
+    assert cost <= min(price(c) for n in range(2) for c in combinations(quotes, n)) + 1e-9

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,10 +10,10 @@ import numpy as np
 from distributary.papers.drawing import INK, QUIET, Sheet, drawn, key
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
 from distributary.papers.milo.readings import CLUSTERED, DECISIONS, OURS_NOTE, SHIFTED, TIMES
-from distributary.papers.milo.runs import FULL, QUICK, Outcome, Scale, grown, shifted
+from distributary.papers.milo.runs import FULL, QUICK, Case, Outcome, Scale, outcomes
 from distributary.papers.milo.world import DAYS, INTERVALS_PER_DAY
 from distributary.papers.wording import NOTHING, listed, percent, table
-from distributary.planning import Progress, Step, silent
+from distributary.planning import Progress, silent
 from distributary.simulation.topic_rounds import Moment
 
 __all__ = ["Panel", "Panels", "fig5", "fig6", "fig7", "fig8", "panel_chart", "panel_rows"]
@@ -57,8 +57,8 @@ Panels = tuple[Panel, ...]
 def fig5(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
     """Two months of growth under three models of event frequency."""
     scale = QUICK if quick else FULL
-    jobs = {f"{m} events": _grown(m, scale, seed) for m in ORDER}
-    panels = _panels(jobs, progress)
+    cases = {f"{m} events": _grown(m, scale, seed) for m in ORDER}
+    panels = _panels(cases, progress)
     claims = (_lower(panels), _merged(panels, 0.02), _order(panels))
     return _figure(
         "milo-fig5",
@@ -97,11 +97,11 @@ def fig7(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
     """Uniform interests: growth, and a shift from clusters to none."""
     scale = QUICK if quick else FULL
     uniform = replace(scale, world=replace(scale.world, uniform=True))
-    jobs = {
+    cases = {
         "(a) growth, uniform": _grown("Average", uniform, seed),
         "(b) shift to uniform": _shifted("Average", scale, seed, uniform=True),
     }
-    panels = _panels(jobs, progress)
+    panels = _panels(cases, progress)
     notes = (UNIFORM_NOTE, SHIFTED, TIMES, DECISIONS, OURS_NOTE)
     return _figure(
         "milo-fig7",
@@ -136,24 +136,18 @@ def fig8(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
 
 # --- measuring -----------------------------------------------------------------------------------
 
-Job = Callable[[], dict[str, Outcome]]
+
+def _grown(model: str, scale: Scale, seed: int) -> Case:
+    return Case(model, scale, seed, GROWN)
 
 
-def _grown(model: str, scale: Scale, seed: int) -> Job:
-    return lambda: grown(model, scale, seed, GROWN)
+def _shifted(model: str, scale: Scale, seed: int, *, uniform: bool = False) -> Case:
+    return Case(model, scale, seed, CHANGED, shifts=True, uniform=uniform)
 
 
-def _shifted(model: str, scale: Scale, seed: int, *, uniform: bool = False) -> Job:
-    return lambda: shifted(model, scale, seed, CHANGED, uniform=uniform)
-
-
-def _panels(jobs: Mapping[str, Job], progress: Progress) -> Panels:
-    found = []
-    for done, (title, job) in enumerate(jobs.items()):
-        progress(Step("panels", done, len(jobs)))
-        found.append(Panel(title, job()))
-    progress(Step("panels", len(jobs), len(jobs)))
-    return tuple(found)
+def _panels(cases: Mapping[str, Case], progress: Progress) -> Panels:
+    found = outcomes(list(cases.values()), progress)
+    return tuple(Panel(title, each) for title, each in zip(cases, found, strict=True))
 
 
 # --- telling -------------------------------------------------------------------------------------

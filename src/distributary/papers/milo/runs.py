@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
+from functools import cache
+from multiprocessing import get_context
 
 import numpy as np
 
@@ -20,11 +23,28 @@ from distributary.papers.milo.world import (
     interests,
     shift,
 )
+from distributary.planning import Progress, Step
 from distributary.protocol.topics import OURS, TAMARA
+from distributary.simulation.scribe_prices import scribe_prices
 from distributary.simulation.topic_improvement import ImprovedRounds
 from distributary.simulation.topic_rounds import Moment, Requests, TopicRounds
 
-__all__ = ["FULL", "QUICK", "Change", "Outcome", "Scale", "grown", "played", "shifted"]
+__all__ = [
+    "FULL",
+    "QUICK",
+    "Case",
+    "Change",
+    "Outcome",
+    "Outcomes",
+    "Scale",
+    "grown",
+    "outcomes",
+    "played",
+    "rounds_of",
+    "shifted",
+]
+
+AT_ONCE = 2  # processes
 
 PRICES = OperatingPrices()
 STATIC_POLICY = replace(TAMARA, survey_every=float("inf"), phi=0.0)
@@ -42,7 +62,7 @@ class Scale:
 
 
 FULL = Scale(World())
-QUICK = Scale(World(users=300, topics=60, natural=5), days=8, seeds=1, moments=16, plans=4)
+QUICK = Scale(World(users=200, topics=60, natural=5), days=8, seeds=1, moments=16, plans=4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +83,69 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one run of one algorithm."""
+    """What became of one run of one algorithm; `on_trees` counts Scribe's helper peers too."""
 
     moments: tuple[Moment, ...]
     change: Change
     updates: dict[str, int]
+    on_trees: Change
 
 
-def grown(model: str, scale: Scale, seed: int, algorithms: Sequence[str]) -> dict[str, Outcome]:
+Outcomes = dict[str, Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One experiment with one seed: interests that grow, or that shift."""
+
+    model: str
+    scale: Scale
+    seed: int
+    algorithms: tuple[str, ...]
+    shifts: bool = False
+    uniform: bool = False  # what interests shift to
+
+    def run(self) -> Outcomes:
+        """What becomes of each algorithm."""
+        if self.shifts:
+            return shifted(self.model, self.scale, self.seed, self.algorithms, uniform=self.uniform)
+        return grown(self.model, self.scale, self.seed, self.algorithms)
+
+    def parts(self) -> list[Case]:
+        """The same with one algorithm each."""
+        return [replace(self, algorithms=(name,)) for name in self.algorithms]
+
+
+_found: dict[Case, Outcomes] = {}  # several tables and figures show the same runs
+
+
+def outcomes(cases: Sequence[Case], progress: Progress) -> list[Outcomes]:
+    """What became of each case, in their order; large ones two at a time, a process each."""
+    wanted = dict.fromkeys(part for case in cases for part in case.parts())
+    todo = [part for part in wanted if part not in _found]
+    before = len(wanted) - len(todo)
+    progress(Step("runs", before, len(wanted)))
+    for done, (part, outcome) in enumerate(_run_all(todo), before + 1):
+        _found[part] = outcome
+        progress(Step("runs", done, len(wanted)))
+    return [
+        {name: outcome for part in case.parts() for name, outcome in _found[part].items()}
+        for case in cases
+    ]
+
+
+def _run_all(cases: Sequence[Case]) -> Iterator[tuple[Case, Outcomes]]:
+    if all(case.scale.world.users < FULL.world.users for case in cases):
+        yield from ((case, case.run()) for case in cases)
+        return
+    # A new interpreter for each process: forking one that has threads is not safe.
+    with ProcessPoolExecutor(AT_ONCE, mp_context=get_context("spawn")) as pool:
+        running: dict[Future[Outcomes], Case] = {pool.submit(case.run): case for case in cases}
+        for future in as_completed(running):
+            yield running[future], future.result()
+
+
+def grown(model: str, scale: Scale, seed: int, algorithms: Sequence[str]) -> Outcomes:
     """Users come one after the other to an empty system."""
     rng = np.random.default_rng([seed, 1])
     world = scale.world
@@ -86,7 +161,7 @@ def grown(model: str, scale: Scale, seed: int, algorithms: Sequence[str]) -> dic
 
 def shifted(
     model: str, scale: Scale, seed: int, algorithms: Sequence[str], *, uniform: bool = False
-) -> dict[str, Outcome]:
+) -> Outcomes:
     """Interests change altogether, starting from clusters that fit the old ones."""
     rng = np.random.default_rng([seed, 2])
     world = scale.world
@@ -115,7 +190,7 @@ def _run(
     if name == "K-means":
         rng = np.random.default_rng([seed, 3])
         found = kmeans_clustering(after, scale.world.natural, rng)
-        return Outcome((), _change(found, frequency, 0.0), {})
+        return _outcome((), found, frequency, 0.0, {})
     state = settled(before, start, frequency, PRICES)
     rounds = rounds_of(name, state, frequency, scale.days, scale.plans, seed)
     return played(rounds, requests, float(scale.days * INTERVALS_PER_DAY), scale.moments)
@@ -138,14 +213,35 @@ def played(rounds: TopicRounds, requests: Requests, duration: float, moments: in
     """Run to the end."""
     seen = rounds.run(requests, duration, moments)
     spent = sum(m.overhead for m in seen) / max(sum(m.scribe for m in seen), 1e-9)
+    return _outcome(tuple(seen), rounds.clustering, rounds.frequency, spent, rounds.updates)
+
+
+def _outcome(
+    moments: tuple[Moment, ...],
+    state: Clustering,
+    frequency: FloatArray,
+    overhead: float,
+    updates: Mapping[str, int],
+) -> Outcome:
     return Outcome(
-        tuple(seen), _change(rounds.clustering, rounds.frequency, spent), dict(rounds.updates)
+        moments,
+        _change(state, frequency, overhead, PRICES),
+        dict(updates),
+        _change(state, frequency, overhead, _tree_prices(state.n_subscribers)),
     )
 
 
-def _change(state: Clustering, frequency: FloatArray, overhead: float) -> Change:
-    found = clustering_cost(state, frequency, PRICES)
-    maintenance, dissemination = unclustered_cost(state.wants.sum(axis=0), frequency, PRICES)
+@cache
+def _tree_prices(peers: int) -> OperatingPrices:
+    """Those of one ring for all runs: what differs is the clusters."""
+    return scribe_prices(peers, np.random.default_rng([peers, 5]))
+
+
+def _change(
+    state: Clustering, frequency: FloatArray, overhead: float, prices: OperatingPrices
+) -> Change:
+    found = clustering_cost(state, frequency, prices)
+    maintenance, dissemination = unclustered_cost(state.wants.sum(axis=0), frequency, prices)
     return Change(
         found.maintenance / maintenance - 1,
         found.dissemination / dissemination - 1,

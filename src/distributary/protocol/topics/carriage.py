@@ -52,6 +52,7 @@ class ClusterState(ChannelState):
     dropping: dict[str, int] = field(default_factory=dict)  # since which version
     successor: str | None = None
     ended: bool = False  # it takes nothing up any more
+    invited: tuple[str, ...] = ()  # to be told as soon as its first topics are carried
 
 
 class Carrier(ChannelMachine):

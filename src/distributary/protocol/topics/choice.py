@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from distributary.protocol.topics.messages import Quote
 
-__all__ = ["Choice", "best_cluster", "widest_cluster"]
+__all__ = ["Choice", "best_cluster", "cheapest_cover", "widest_cluster"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +48,33 @@ def best_cluster(topic: str, clusters: Sequence[Quote], choice: Choice) -> Quote
     if best is None or choice.saving(best, topic) <= 0:
         return None
     return best
+
+
+def cheapest_cover(
+    wanted: Set[str], clusters: Sequence[Quote], toll: Callable[[str], float]
+) -> tuple[list[Quote], float]:
+    """Clusters that together bring what is wanted cheaply, and what that costs with the rest alone.
+
+    They come in the order of what each saves on top of those before; one that the others make
+    needless goes again.
+    """
+    alone, taken = set(wanted), list[Quote]()
+    carried = {quote.channel: {found.topic for found in quote.topics} for quote in clusters}
+
+    def worth(quote: Quote, topics: Set[str]) -> float:
+        return sum(toll(topic) for topic in sorted(carried[quote.channel] & topics)) - quote.toll
+
+    left = list(clusters)
+    while left:
+        best = max(left, key=lambda quote: worth(quote, alone))
+        if worth(best, alone) <= 0:
+            break
+        left.remove(best)
+        taken.append(best)
+        alone -= carried[best.channel]
+    for quote in [*taken]:
+        others = set().union(*(carried[q.channel] for q in taken if q is not quote))
+        if worth(quote, wanted - others) < 0:
+            taken.remove(quote)
+    alone = set(wanted).difference(*(carried[q.channel] for q in taken))
+    return taken, sum(q.toll for q in taken) + sum(toll(topic) for topic in sorted(alone))

@@ -12,7 +12,7 @@ from distributary.cost.updates import (
     absorbing,
     adding,
     destroying,
-    least_common,
+    enough_common,
     merging,
     removing,
 )
@@ -29,6 +29,7 @@ from distributary.protocol.topics.messages import (
     Event,
     Found,
     Gone,
+    Invite,
     Join,
     Leave,
     Propose,
@@ -39,7 +40,7 @@ from distributary.protocol.topics.messages import (
     Withdraw,
 )
 from distributary.protocol.topics.names import is_cluster, members_of, topic_channel, topic_of
-from distributary.protocol.topics.policy import Policy, coin
+from distributary.protocol.topics.policy import Policy, most_winning
 
 __all__ = ["ClusterChannel"]
 
@@ -79,8 +80,9 @@ class ClusterChannel(Carrier):
 
     def _on_channel(self, sender: str, message: Message, now: float) -> list[Action]:
         match message:
-            case Found(topics):
-                return self._take_up(topics, now, recruit=True)
+            case Found(topics, invited):
+                self.state.invited = invited
+                return self._take_up(topics, now, recruit=not invited)
             case Carried():
                 return self._carried(sender, message, now)
             case Dropped():
@@ -110,8 +112,14 @@ class ClusterChannel(Carrier):
                 self.lock = None
                 return []
             case "idle":
-                return [] if self.size or self.state.adding else self._end(None, now)
+                return self._idle(now)
         raise ValueError(f"there is no timer {name!r}")
+
+    def _idle(self, now: float) -> list[Action]:
+        """Some time after its last change: end if nobody came, or if those who came do not pay."""
+        if not self.size and not self.state.adding:
+            return self._end(None, now)
+        return self._pruned(self.census, now) if self.policy.tells and self._free() else []
 
     # --- a topic in or out ---------------------------------------------------------------------
 
@@ -125,11 +133,13 @@ class ClusterChannel(Carrier):
             return []
         if self.policy.tells:
             return self._reconsider(self.census, now, message.topic)
-        enough = least_common(self.policy.prices, self.known(), self._topic(message.topic))
-        relevant = message.wanted != (message.topic.topic in self.state.topics)
-        if relevant and self._rng.random() < coin(self.policy.phi, enough):
-            return self._ask(now, message.topic)
-        return []
+        if message.wanted == (message.topic.topic in self.state.topics):
+            return []
+        most = most_winning(self.policy.phi, float(self._rng.random()))
+        topic = self._topic(message.topic)
+        if not enough_common(self.policy.prices, self.known(), topic, most):
+            return []
+        return self._ask(now, message.topic)
 
     def concluded(self, poll: Poll, now: float) -> list[Action]:
         """A survey about one topic decides on it; a regular one on everything."""
@@ -241,8 +251,13 @@ class ClusterChannel(Carrier):
         """What was asked for is carried: the merge that it was for can go on."""
         idle = SetTimer("idle", now + self.policy.lock_for)
         if self._absorbs is None:
-            return [*self._release(), idle]
+            return [*self._release(), *self._invitations(), idle]
         accept, self._absorbs = self._absorbs, None
         if self.lock != accept:
             return []
         return [Send(accept.partner, Accept(accept.number, self.flows(), self.size))]
+
+    def _invitations(self) -> list[Action]:
+        """Said once: whoever does not hear of it stays where it is, which costs only a saving."""
+        invited, self.state.invited = self.state.invited, ()
+        return [Send(name, Invite(self.quote())) for name in invited]

@@ -22,6 +22,7 @@ __all__ = [
     "Found",
     "Gone",
     "Inquire",
+    "Invite",
     "Join",
     "Joined",
     "Leave",
@@ -178,6 +179,13 @@ class Suggest:
 
 
 @dataclass(frozen=True, slots=True)
+class Invite:
+    """A new cluster tells a subscriber that was named to it how it offers itself."""
+
+    quote: Quote
+
+
+@dataclass(frozen=True, slots=True)
 class Tell:
     """A subscriber's news for a cluster: a topic it took up or gave up, what it needs now."""
 
@@ -248,9 +256,13 @@ class Withdraw:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A topic's channel starts a cluster: the first message to that cluster's name."""
+    """A topic's channel starts a cluster: the first message to that cluster's name.
+
+    Subscribers named here are invited; if there are none, those on the topics' own channels are.
+    """
 
     topics: tuple[str, ...]
+    invited: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,13 +302,18 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Advise:
-    """A planner's advice: to a topic, found a cluster of these; to a cluster, merge with that."""
+    """A planner's advice: to a topic, found a cluster of these; to a cluster, merge with that.
+
+    A topic's channel that is told whom to invite founds the cluster at once: those invited decide.
+    Otherwise it asks its own subscribers first.
+    """
 
     topics: tuple[TopicFlow, ...] = ()
     partner: str | None = None
+    invited: tuple[str, ...] = ()
 
 
 OVERHEAD = (
     *(Inquire, Offer, Join, Joined, Leave, Left, Change, Settled, Suggest, Tell, Survey, Answer),
-    *(Propose, Accept, Refuse, Withdraw, Found, Carry, Carried, Drop, Dropped, Advise),
+    *(Propose, Accept, Refuse, Withdraw, Found, Carry, Carried, Drop, Dropped, Advise, Invite),
 )

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from math import ceil, inf
+from math import ceil, inf, log1p
+from sys import maxsize
 
 import numpy as np
 
 from distributary.cost import OperatingPrices
 
-__all__ = ["OURS", "TAMARA", "Policy", "coin", "drawn_by_name", "sample_size"]
+__all__ = ["OURS", "TAMARA", "Policy", "coin", "drawn_by_name", "most_winning", "sample_size"]
+
+_LEAST_DRAW = 1e-15  # below it, more subscribers would win than there can be
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,15 @@ OURS = Policy(survey_every=inf, tells=True, obeys=False, horizon=240.0)
 def coin(phi: float, subscribers: int) -> float:
     """Omega: so likely that one of so many tosses wins with probability `phi` (section 3.1)."""
     return 1.0 if subscribers <= 1 else 1.0 - (1.0 - phi) ** (1.0 / subscribers)
+
+
+def most_winning(phi: float, draw: float) -> int:
+    """Up to how many subscribers a draw from [0, 1) wins their coin; with one it always does."""
+    if phi <= 0.0:
+        return 1
+    if phi >= 1.0 or draw < _LEAST_DRAW:
+        return maxsize
+    return max(1, int(log1p(-phi) / log1p(-draw)))
 
 
 def sample_size(population: int, sample: float) -> int:

@@ -12,12 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from distributary.protocol.actions import Action, Deliver, Message, Send, SetTimer
-from distributary.protocol.topics.choice import Choice, best_cluster, widest_cluster
+from distributary.protocol.topics.choice import Choice, best_cluster, cheapest_cover, widest_cluster
 from distributary.protocol.topics.messages import (
     Answer,
     Change,
     Event,
     Inquire,
+    Invite,
     Join,
     Joined,
     Leave,
@@ -37,6 +38,9 @@ from distributary.protocol.topics.names import is_cluster, topic_channel, topic_
 from distributary.protocol.topics.policy import Policy
 
 __all__ = ["Attendance", "Subscriber"]
+
+_MOST_INVITATIONS = 20
+_MESSAGES_PER_MOVE = 3.0
 
 
 @dataclass(slots=True)
@@ -71,12 +75,19 @@ class Subscriber:
         self.wanted: dict[str, Wanted] = {}
         self.on: dict[str, Attendance] = {}
         self._quotes: dict[str, Quote] = {}
+        self._invitations: dict[str, Quote] = {}  # not taken so far: they may pay together
         self._version = 0
 
     # --- what holds --------------------------------------------------------------------------
 
     def covered(self, topic: str, *, without: str | None = None) -> bool:
-        """Whether a topic comes by a channel that has confirmed and that we are not leaving."""
+        """Whether a topic comes by a channel that has confirmed and that we are not leaving.
+
+        Before its channel has told the number of the next event, none could be delivered.
+        """
+        wanted = self.wanted.get(topic)
+        if wanted is None or wanted.expected is None:
+            return False
         return any(
             held.joined and not held.leaving and topic in held.topics and name != without
             for name, held in self.on.items()
@@ -122,6 +133,8 @@ class Subscriber:
                 return self._changed(sender, message, now)
             case Suggest(quote):
                 return self._suggested(quote, now)
+            case Invite(quote):
+                return self._invited(quote, now)
             case Survey(number):
                 on = sender in self.on and self.on[sender].joined
                 needs = self.needs(sender) if on else ()
@@ -196,7 +209,8 @@ class Subscriber:
         for name in clusters:
             held = self.on[name]
             if held.joined and not held.leaving and not held.parting:
-                alone = sum(self._toll(topic) for topic in self.needs(name))
+                wanted = (topic for topic in held.topics if topic in self.wanted)
+                alone = sum(self._toll(t) for t in wanted if not self._elsewhere(t, name))
                 held.parting = alone < held.toll
 
     def _toll(self, topic: str) -> float:
@@ -291,6 +305,38 @@ class Subscriber:
         if self.policy.obeys or self._choice().saving(quote) > 0:
             return [*self._come(quote, now), *self._settle(now)]
         return []
+
+    def _invited(self, quote: Quote, now: float) -> list[Action]:
+        """Change over to the cheapest cover by clusters one is on or invited to, if it is worth it.
+
+        Clusters that it is without are left as soon as everything comes from elsewhere.
+        """
+        self._invitations[quote.channel] = quote
+        while len(self._invitations) > _MOST_INVITATIONS:
+            del self._invitations[next(iter(self._invitations))]
+        staying = {n: h for n, h in self.on.items() if not (h.leaving or h.parting)}
+        mine = [
+            Quote(name, tuple(TopicFlow(t, f) for t, f in held.topics.items()), held.toll)
+            for name, held in staying.items()
+            if is_cluster(name)
+        ]
+        new = [q for name, q in self._invitations.items() if name not in self.on]
+        cover, cost = min(  # new clusters may replace an old one only together
+            (cheapest_cover(self.wanted.keys(), q, self._toll) for q in ([*mine, *new], new)),
+            key=lambda found: found[1],
+        )
+        now_paid = sum(held.toll for held in staying.values())
+        names = {found.channel for found in cover}
+        moves = len(names ^ {found.channel for found in mine})
+        if not self.policy.pays(cost - now_paid, _MESSAGES_PER_MOVE * moves):
+            return []
+        actions: list[Action] = []
+        for found in cover:
+            self._invitations.pop(found.channel, None)
+            actions += self._come(found, now)
+        for found in mine:
+            self.on[found.channel].parting = found.channel not in names
+        return [*actions, *self._settle(now)]
 
     def _provided(self, topic: str) -> bool:
         """Whether a topic comes, or will once a channel has confirmed."""

@@ -158,8 +158,8 @@ class TopicChannel(ChannelMachine):
                 return self._withdraw(sender, Withdraw(number))
             case Withdraw():
                 return self._withdraw(sender, message)
-            case Advise(topics):
-                return self._ask(now, topics=topics) if self.lock is None else []
+            case Advise():
+                return self._advised(message, now)
         raise TypeError(f"a topic's channel does not understand {message!r}")
 
     def on_timer(self, name: str, now: float) -> list[Action]:
@@ -222,7 +222,7 @@ class TopicChannel(ChannelMachine):
         if self.lock is not None:
             return []
         if poll.topics is not None:
-            return self._advised(poll)
+            return self._agreed(poll)
         census = Census.of(poll.answers.values())
         own = {self.name, *self.state.clusters}
         other = census.nearest(name for name in census.channels if name not in own)
@@ -234,7 +234,19 @@ class TopicChannel(ChannelMachine):
             Send(other, Propose(number, self.flows(), self.size, common)),
         ]
 
-    def _advised(self, poll: Poll) -> list[Action]:
+    def _advised(self, message: Advise, now: float) -> list[Action]:
+        """Found a cluster for those who are named, or ask the topic's own subscribers first."""
+        if self.lock is not None or not message.topics:
+            return []
+        if not message.invited:
+            return self._ask(now, topics=message.topics)
+        return [self._found(message.topics, message.invited)]
+
+    def _found(self, topics: tuple[TopicFlow, ...], invited: tuple[str, ...] = ()) -> Action:
+        name = cluster_channel(self._number(), self.state.topic)
+        return Send(name, Found(tuple(found.topic for found in topics), invited))
+
+    def _agreed(self, poll: Poll) -> list[Action]:
         """Found the cluster if the topic's own subscribers alone save enough by it.
 
         Those who are on many of the topics would leave them for the one cluster; whoever is on
@@ -258,8 +270,7 @@ class TopicChannel(ChannelMachine):
         change = forming(prices, cluster, share * sum(joining))
         if not self.policy.pays(change, 6.0 * cluster.size + self.size):
             return []
-        name = cluster_channel(self._number(), self.state.topic)
-        return [Send(name, Found(tuple(found.topic for found in poll.topics)))]
+        return [self._found(poll.topics)]
 
     def _proposed(self, sender: str, message: Propose, now: float) -> list[Action]:
         if self.lock is not None or sender in self.state.clusters:
