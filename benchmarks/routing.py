@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -22,13 +23,17 @@ POLICIES = {
 def routing() -> Section:
     rows = []
     for dimensions in (1, 2):
-        found = {
-            name: run_case(Case(policy, WorkflowsParams(dimensions=dimensions)))
-            for name, policy in POLICIES.items()
-        }
+        found, speeds = {}, {}
+        for name, policy in POLICIES.items():
+            began = time.perf_counter()
+            found[name] = run_case(Case(policy, WorkflowsParams(dimensions=dimensions)))
+            speeds[name] = found[name].messages / (time.perf_counter() - began)
         reached = {len(outcome.delays) for outcome in found.values()}
         assert len(reached) == 1, f"the policies deliver different numbers of probes: {reached}"
-        rows += [_row(name, dimensions, outcome, found) for name, outcome in found.items()]
+        rows += [
+            (*_row(name, dimensions, outcome, found), f"{speeds[name]:,.0f}")
+            for name, outcome in found.items()
+        ]
     return Section(
         "Content routing at full scale",
         "55 brokers, 30,000 subscriptions of covering degree 30, 300 roots end within 150 s, "
@@ -66,7 +71,6 @@ def _row(
         f"{outcome.tables['E']:,}",
         f"{np.mean([outcome.tables[broker] for broker in CORE]):,.0f}",
         f"{outcome.triggered.get('E', 0):,}",
-        f"{outcome.messages / outcome.seconds:,.0f}",
     )
 
 

@@ -56,6 +56,12 @@ SHAPES = {
 TABLE = ("model", "algorithm", "seed", "maintenance", "dissemination", "cost", "overhead")
 CURVES = curves.COLUMNS
 SHAPES |= {
+    "chen-fig1": (("broker", "time", "waiting"), 905),
+    "chen-fig7": (("dimensions", "policy", "quantity", "at", "value"), 1710),
+    "chen-fig8": (("unsubscriptions", "policy", "quantity", "at", "value"), 1170),
+    "chen-fig9": (("degree", "policy", "quantity", "at", "value"), 1170),
+    "chen-fig10": (("policy", "quantity", "at", "value"), 570),
+    "chen-fig12": (("setting", "policy", "quantity", "at", "value"), 657),
     "milo-table2": (TABLE, 9),
     "milo-table3": (TABLE, 12),
     "milo-fig5": (CURVES, 102),

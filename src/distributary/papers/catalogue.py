@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from distributary.papers import adler, banavar, milo, tock
+from distributary.papers import adler, banavar, chen, milo, tock
 from distributary.papers.figure import DEFAULT_SEED, Figure
 from distributary.planning import Progress, silent
 
@@ -35,6 +35,12 @@ _ALL = (
     Recipe("banavar-steps", "steps of link matching against one centralised match", banavar.steps),
     Recipe("banavar-load", "the publish rate that overloads a network of brokers", banavar.load),
     Recipe("banavar-queues", "the busiest broker's queue around overload", banavar.queues),
+    Recipe("chen-fig1", "queues after unsubscriptions under active covering", chen.fig1),
+    Recipe("chen-fig7", "six covering policies after unsubscriptions", chen.fig7),
+    Recipe("chen-fig8", "more and more unsubscriptions", chen.fig8),
+    Recipe("chen-fig9", "roots that cover more and more", chen.fig9),
+    Recipe("chen-fig10", "subscriptions that cover one another are neighbours", chen.fig10),
+    Recipe("chen-fig12", "monitors and subscribers that move", chen.fig12),
     Recipe("milo-table2", "clusters of a growing system against plain Scribe", milo.table2),
     Recipe("milo-table3", "clusters after all interests have changed", milo.table3),
     Recipe("milo-fig5", "cost while users come, for three models of events", milo.fig5),

@@ -1,0 +1,185 @@
+"""The experiment of section V-F: monitors that want everything move, and so may all others.
+
+A move is, in the paper's words, an unsubscription and a subscription at another broker. In that
+order nothing hides what the monitor hid, and it all comes to light for as long as the monitor is
+under way. With `overlap` the client subscribes first and leaves its old broker only then.
+
+Prices are those of the other experiment, for as many fewer subscriptions: each box is as much
+dearer as 5,000 are fewer than 30,000. How long a client is under way was chosen so that active
+covering congests as in the paper. After one second the new subscription still overtakes the burst
+that the old one's end sets off, and hides it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from distributary.model import Box, Filter, FloatArray
+from distributary.papers.chen.network import Queue
+from distributary.papers.chen.pricing import SECONDS_PER_BOX, add_broker
+from distributary.protocol import Subscribe, Unsubscribe
+from distributary.protocol.content import Advertise, ContentBroker, Covering, PublishUnder
+from distributary.protocol.messages import Event
+from distributary.simulation import Network, Simulation
+from distributary.workloads.roaming import Roaming, RoamingParams, roaming, tier_of
+from distributary.workloads.workflows import WorkflowsParams
+
+__all__ = [
+    "DEARER",
+    "PUBLISH_EVERY",
+    "TIERS",
+    "UNDER_WAY",
+    "MobileCase",
+    "MobileOutcome",
+    "run_mobile_case",
+]
+
+TIERS = 4
+UNDER_WAY = 30.0  # seconds from one half of a move to the other
+SUBSCRIBE_EVERY, PUBLISH_EVERY = 1.5, 2.0
+DEARER = WorkflowsParams().subscriptions / RoamingParams().subscribers
+SAMPLED = 60.0  # seconds from one look at the tables to the next
+
+
+@dataclass(frozen=True, slots=True)
+class MobileCase:
+    """One run; `scale` is that of `network.Case`."""
+
+    policy: Covering
+    roaming: RoamingParams = field(default_factory=RoamingParams)
+    overlap: bool = False
+    scale: float = 1.0
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MobileOutcome:
+    """What was seen from the start of the moves to their end; counts are by tier, the core first.
+
+    `tables` is the average number of boxes in a broker's table at each of `times`; `queue` is the
+    core's. Counts of publications are averages over the brokers of a tier.
+    """
+
+    queue: Queue
+    times: FloatArray
+    tables: FloatArray
+    publications: tuple[float, ...]
+    unwanted: tuple[float, ...]
+    triggered: int
+    waiting: int
+    loose: int
+
+    def false_positives(self) -> float:
+        """The share of publications that came to a broker from another and had no use there."""
+        carried = sum(n * share for n, share in zip(_SIZES, self.publications, strict=True))
+        unwanted = sum(n * share for n, share in zip(_SIZES, self.unwanted, strict=True))
+        return unwanted / carried if carried else 0.0
+
+
+_SIZES = (1, 4, 12, 36)
+
+
+def run_mobile_case(case: MobileCase) -> MobileOutcome:
+    """Run one case from the first subscription to the end of the moves."""
+    rng = np.random.default_rng([case.seed, 8])
+    load = roaming(case.roaming, rng)
+    brokers, simulation = _started(case, load, rng)
+    begins = _subscribed(simulation, load, SUBSCRIBE_EVERY / case.scale)
+    _published(simulation, load, begins, rng)
+    _moved(case, simulation, load, begins)
+    simulation.run(until=begins)
+    before = Counter(simulation.record.units)
+    simulation.record.waiting.clear()
+    times = np.arange(0.0, case.roaming.duration + SAMPLED / 2, SAMPLED)
+    tables = []
+    for time in times.tolist():
+        simulation.run(until=begins + time)
+        tables.append(np.mean([broker.subscriptions.boxes for broker in brokers.values()]))
+    units = Counter(simulation.record.units) - before
+    queue = _queue(simulation, begins)
+    return MobileOutcome(
+        queue=queue,
+        times=times,
+        tables=np.array(tables, np.float64),
+        publications=_by_tier(units, "publication"),
+        unwanted=_by_tier(units, "unwanted"),
+        triggered=round(units["core", "triggered"]),
+        waiting=int(queue.at(times[-1:])[0]),
+        loose=sum(len(link.loose) for each in brokers.values() for link in each.links.values()),
+    )
+
+
+def _started(
+    case: MobileCase, load: Roaming, rng: np.random.Generator
+) -> tuple[dict[str, ContentBroker], Simulation]:
+    """Brokers, and publishers that may publish anything."""
+    topology = load.topology
+    simulation = Simulation(Network.of(topology, rng))
+    per_box = SECONDS_PER_BOX * DEARER / case.scale
+    brokers = {}
+    for name in topology.brokers:
+        brokers[name] = ContentBroker(name, topology.neighbours(name), load.schema, case.policy)
+        add_broker(simulation, brokers[name], match=per_box, compare=per_box / case.scale)
+    everything = Filter(load.schema, (Box(()),))
+    for client, broker in load.publishers:
+        simulation.post(0.0, broker, Advertise(client, 0, everything), sender=client)
+    return brokers, simulation
+
+
+def _subscribed(simulation: Simulation, load: Roaming, every: float) -> float:
+    """Monitors first: then nothing else goes far. When the rest may begin."""
+    clients = (*load.monitors, *load.subscriptions)
+    for turn, (client, broker, filter) in enumerate(clients, 1):
+        simulation.post(every * turn, broker, Subscribe(client, 0, filter), sender=client)
+    return every * (len(clients) + 1) + 60.0
+
+
+def _published(
+    simulation: Simulation, load: Roaming, begins: float, rng: np.random.Generator
+) -> None:
+    """Publish events at a steady rate, each by any of the publishers."""
+    events = load.events(int(load.params.duration / PUBLISH_EVERY), rng)
+    who = rng.integers(len(load.publishers), size=len(events)).tolist()
+    for number, (keys, at) in enumerate(zip(events, who, strict=True)):
+        client, broker = load.publishers[at]
+        time = begins + PUBLISH_EVERY * number
+        message = PublishUnder(client, 0, Event(number, keys, time))
+        simulation.post(time, broker, message, sender=client)
+
+
+def _moved(case: MobileCase, simulation: Simulation, load: Roaming, begins: float) -> None:
+    """Each move as its two halves, in the order of the case; who is under way arrives first."""
+    clients = (*load.monitors, *load.subscriptions)
+    here = {client: broker for client, broker, _ in clients}
+    wants = {client: filter for client, _, filter in clients}
+    since = dict.fromkeys(here, 0.0)
+    for at, client, broker in load.moves:
+        sets_out = max(at, since[client])
+        comes, leaves = sets_out, sets_out + UNDER_WAY
+        if not case.overlap:
+            comes, leaves = leaves, comes
+        unsubscribe, subscribe = Unsubscribe(client, 0), Subscribe(client, 0, wants[client])
+        simulation.post(begins + leaves, here[client], unsubscribe, sender=client)
+        simulation.post(begins + comes, broker, subscribe, sender=client)
+        here[client], since[client] = broker, sets_out + UNDER_WAY
+
+
+# --- what came of it ------------------------------------------------------------------------------
+
+
+def _by_tier(units: Mapping[tuple[str, str], float], kind: str) -> tuple[float, ...]:
+    found = [0.0] * TIERS
+    for (broker, of), n in units.items():
+        if of == kind:
+            found[tier_of(broker)] += n
+    return tuple(n / size for n, size in zip(found, _SIZES, strict=True))
+
+
+def _queue(simulation: Simulation, begins: float) -> Queue:
+    seen = [(time - begins, n) for time, node, n in simulation.record.waiting if node == "core"]
+    times, lengths = zip(*seen, strict=True) if seen else ((), ())
+    return Queue(np.array(times, np.float64), np.array(lengths, np.int64))
