@@ -6,6 +6,7 @@ import sys
 
 from benchmarks import (
     covering,
+    delivery,
     matching,
     pipeline,
     planner,
@@ -32,6 +33,7 @@ SECTIONS = {
     **routing.SECTIONS,
     **schedules.SECTIONS,
     **topics.SECTIONS,
+    **delivery.SECTIONS,
     **topics_live.SECTIONS,
 }
 

@@ -19,7 +19,6 @@ from distributary.papers.chen.mobile import (
     run_mobile_case,
 )
 from distributary.papers.chen.network import CORE, Case, Outcome, Queue, run_case
-from distributary.papers.chen.pricing import Weighed
 from distributary.papers.chen.runs import ACTIVE, COMPARED, OURS, POLICIES, SELECTIVE
 from distributary.papers.chen.telling import INNER
 from distributary.planning import Step, silent
@@ -59,6 +58,7 @@ def tiny_mobile(policy: str, overlap: bool = False) -> MobileOutcome:
 # --- the network of workflows --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_probes_reach_as_many_clients_under_each_policy_as_without_any() -> None:
     wanted = len(run_case(TINY).delays)
     assert wanted > 100
@@ -122,7 +122,7 @@ def test_every_box_of_a_statement_is_compared_with_the_table() -> None:
     )
 
     def work(message: Subscribed | Packed) -> float:
-        broker = Weighed(ContentBroker("B", ["A"], schema, COVERING_POLICIES["active"]))
+        broker = ContentBroker("B", ["A"], schema, COVERING_POLICIES["active"])
         for number in range(5):
             filter = range_filter(schema, 9, [number / 10], [number / 10 + 0.05])
             broker.on_message("A", Subscribed(Name("A", number), filter), 0.0)

@@ -12,6 +12,7 @@ from rich.markup import escape
 from distributary import __version__
 from distributary.cli import (
     broker,
+    calibrate,
     demo,
     evaluate,
     export,
@@ -21,6 +22,8 @@ from distributary.cli import (
     paper,
     pipeline,
     plan,
+    publish,
+    receive,
     report,
     sweep,
     topics,
@@ -51,6 +54,9 @@ app.add_typer(pipeline.app, name="pipeline")
 app.command("match")(match.match)
 app.add_typer(filter.app, name="filter")
 app.add_typer(broker.app, name="broker")
+app.command("publish")(publish.publish)
+app.command("receive")(receive.receive)
+app.command("calibrate")(calibrate.calibrate)
 app.add_typer(topics.app, name="topics")
 app.add_typer(paper.app, name="paper")
 

@@ -16,11 +16,14 @@ from distributary.planning import ALGORITHMS
 __all__ = [
     "Alpha",
     "Beta",
+    "CalibrationFile",
     "Format",
     "InterestFile",
     "Json",
+    "MessagesPerPacket",
     "RatesFile",
     "Seed",
+    "chosen_prices",
     "filtering_prices",
     "parse_seconds",
 ]
@@ -35,6 +38,15 @@ Alpha = Annotated[
     float, typer.Option(help="Price of a message at the session filter (per message/s).")
 ]
 Beta = Annotated[float, typer.Option(help="Price of a message at the flow filter.")]
+CalibrationFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--calibration", help="Prices that `calibrate` measured, instead of --alpha and --beta."
+    ),
+]
+MessagesPerPacket = Annotated[
+    float, typer.Option(min=1, help="With --calibration: messages in a packet.")
+]
 Seed = Annotated[int, typer.Option(min=0, help="Same seed, same answer.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 ALGORITHM_HELP = "One of " + ", ".join(a.label for a in ALGORITHMS.values()) + "."
@@ -54,6 +66,19 @@ def filtering_prices(alpha: float, beta: float) -> FilteringPrices:
         return FilteringPrices(alpha, beta)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="'--alpha' / '--beta'") from None
+
+
+def chosen_prices(
+    alpha: float, beta: float, calibration: Path | None, messages_per_packet: float
+) -> FilteringPrices:
+    """The prices named, or those of a calibration."""
+    if calibration is None:
+        return filtering_prices(alpha, beta)
+    if (alpha, beta) != (1.0, 1.0):
+        raise typer.BadParameter("--calibration replaces --alpha and --beta")
+    from distributary.live.multicast.calibration_file import read_prices
+
+    return read_prices(calibration, messages_per_packet)
 
 
 def parse_share(text: str) -> float:

@@ -16,12 +16,14 @@ from distributary.cli.options import (
     ALGORITHM_HELP,
     Alpha,
     Beta,
+    CalibrationFile,
     Format,
     InterestFile,
     Json,
+    MessagesPerPacket,
     RatesFile,
     Seed,
-    filtering_prices,
+    chosen_prices,
     parse_seconds,
 )
 from distributary.cli.summary import (
@@ -65,6 +67,8 @@ def plan(
     algorithm: Annotated[str, typer.Option(help=ALGORITHM_HELP)] = planning.DEFAULT_ALGORITHM,
     alpha: Alpha = 1.0,
     beta: Beta = 1.0,
+    calibration: CalibrationFile = None,
+    messages_per_packet: MessagesPerPacket = 8,
     column: Annotated[
         str | None,
         typer.Option(help="The column of the rates that by-column goes by, such as a market."),
@@ -139,7 +143,7 @@ def plan(
         sessions=sessions,
         algorithm=algorithm,
         objective=objective,
-        prices=filtering_prices(alpha, beta),
+        prices=chosen_prices(alpha, beta, calibration, messages_per_packet),
         seed=seed,
         budget_s=parse_seconds(budget),
         previous=None if previous is None else read_previous(previous),

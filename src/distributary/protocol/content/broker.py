@@ -157,7 +157,7 @@ class ContentBroker:
         actions: list[Action] = []
         for statement in statements:
             actions.append(Work("statement", 1))
-            actions.append(Work("compare", self.subscriptions.boxes))
+            actions.append(Work("compare", _boxes(statement) * self.subscriptions.boxes))
             match statement:
                 case Subscribed(name, filter, triggered):
                     actions += [Work("triggered", 1)] if triggered else []
@@ -384,6 +384,11 @@ class ContentBroker:
 
 def _statement(kind: str, name: Name, filter: Filter) -> Statement:
     return Subscribed(name, filter) if kind == "subscription" else Advertised(name, filter)
+
+
+def _boxes(statement: Statement) -> int:
+    """What is compared with the table; all else counts as one."""
+    return len(statement.filter.boxes) if isinstance(statement, Subscribed) else 1
 
 
 def _timer(neighbour: str) -> str:

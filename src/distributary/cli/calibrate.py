@@ -1,0 +1,88 @@
+"""`distributary calibrate`: what the two filters cost on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import Progress as Bars
+from rich.table import Table
+
+from distributary.cli.console import notes, print_json, results
+from distributary.cli.multicast_options import GroupBase, InterfaceName, Port, network_from
+from distributary.cli.options import Json, parse_seconds
+
+if TYPE_CHECKING:
+    from distributary.live.multicast.calibration import Calibration
+
+__all__ = ["calibrate"]
+
+
+def calibrate(
+    out: Annotated[Path, typer.Option(help="The file to write, for `plan --calibration`.")],
+    factor: Annotated[
+        list[int] | None,
+        typer.Option("--messages-per-packet", "-h", min=1, help="h; can be repeated."),
+    ] = None,
+    message_bytes: Annotated[int, typer.Option(min=1, help="The size of a payload.")] = 200,
+    seconds: Annotated[str, typer.Option(help="How long each mix of rates is sent.")] = "500ms",
+    rounds: Annotated[int, typer.Option(min=1, help="How often all is measured.")] = 1,
+    unicast: Annotated[
+        bool, typer.Option("--unicast", help="Use no multicast: send to the receiver alone.")
+    ] = False,
+    group_base: GroupBase = "239.192.77.0",
+    port: Port = 7703,
+    interface: InterfaceName = "lo",
+    as_document: Json = False,
+) -> None:
+    """Measure what receivers spend on a message at either filter: alpha(h) and beta(h)."""
+    from distributary.live.multicast.calibration import FACTORS, CalibrationParams
+    from distributary.live.multicast.calibration import calibrate as measured
+    from distributary.live.multicast.calibration_file import (
+        calibration_document,
+        write_calibration,
+    )
+
+    try:
+        params = CalibrationParams(
+            factors=tuple(sorted(set(factor))) if factor else FACTORS,
+            message_bytes=message_bytes,
+            seconds=parse_seconds(seconds),
+            unicast=unicast,
+            rounds=rounds,
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    network = network_from(group_base, port, interface, ttl=0)  # nothing leaves this machine
+    with Bars(console=notes, transient=True, disable=not notes.is_terminal) as bars:
+        task = bars.add_task("calibrating")
+        found = measured(
+            network,
+            params,
+            progress=lambda done, total: bars.update(task, completed=done, total=total),
+        )
+    write_calibration(found, out)
+    if as_document:
+        print_json(calibration_document(found))
+        return
+    results.print(_table(found))
+    results.print(_sentence(found), markup=False)
+    results.print(f"written to {out}", markup=False)
+
+
+def _table(found: Calibration) -> Table:
+    table = Table("h", "alpha, ns a message", "fit", "beta, ns a message", "fit", box=None)
+    for price in found.prices:
+        numbers = (price.alpha, found.alpha.at(price.h), price.beta, found.beta.at(price.h))
+        table.add_row(str(price.h), *(f"{1e9 * number:,.1f}" for number in numbers))
+    return table
+
+
+def _sentence(found: Calibration) -> str:
+    alpha, beta = found.alpha, found.beta
+    return (
+        f"alpha(h) = {1e9 * alpha.constant:,.1f} + {1e9 * alpha.per_packet:,.1f}/h ns "
+        f"(R2 {alpha.r2:.3f}), beta(h) = {1e9 * beta.constant:,.1f} + "
+        f"{1e9 * beta.per_packet:,.1f}/h ns (R2 {beta.r2:.3f})"
+    )

@@ -1,0 +1,118 @@
+"""The options that `publish`, `receive` and `calibrate` share, and how these commands end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+from rich.markup import escape
+
+from distributary.cli.console import notes
+from distributary.errors import DistributaryError
+
+if TYPE_CHECKING:
+    from distributary.live.multicast import NetworkOptions
+    from distributary.live.multicast.statistics import Snapshot
+
+__all__ = [
+    "GroupBase",
+    "InterfaceName",
+    "KeyFile",
+    "LargestPacket",
+    "MetricsAddress",
+    "MetricsPort",
+    "PlanFolder",
+    "Port",
+    "Ttl",
+    "key_from",
+    "metrics_page",
+    "network_from",
+    "run_until_signal",
+    "tell_fault",
+]
+
+T = TypeVar("T")
+
+PlanFolder = Annotated[Path, typer.Option("--plan", help="The plan folder; it is watched.")]
+GroupBase = Annotated[
+    str,
+    typer.Option(help="The control group's address, IPv4 or IPv6; groups are behind it."),
+]
+Port = Annotated[int, typer.Option(min=1, max=65_535, help="The UDP port of all groups.")]
+InterfaceName = Annotated[
+    str, typer.Option("--interface", help="The name of the interface, or its IPv4 address.")
+]
+Ttl = Annotated[int, typer.Option(min=0, max=255, help="1 stays on the link, 0 on the machine.")]
+KeyFile = Annotated[
+    Path | None,
+    typer.Option(help="A key for packets, 16 to 64 bytes; only its owner may have access."),
+]
+MetricsPort = Annotated[
+    int | None, typer.Option("--metrics", min=0, max=65_535, help="Serve Prometheus at this port.")
+]
+MetricsAddress = Annotated[str, typer.Option(help="The address to serve Prometheus at.")]
+LargestPacket = Annotated[
+    int, typer.Option(min=512, max=65_507, help="The longest packet that is taken, in bytes.")
+]
+
+
+def network_from(
+    group_base: str, port: int, interface: str, ttl: int = 1, largest_packet: int = 9_216
+) -> NetworkOptions:
+    """The network that the options describe."""
+    from distributary.live.multicast import GroupAddresses, NetworkOptions
+
+    groups = GroupAddresses(group_base, port)
+    return NetworkOptions(groups, interface, ttl, largest_packet=largest_packet)
+
+
+def key_from(path: Path | None) -> bytes | None:
+    """The key in the file that was named, if one was."""
+    from distributary.live.multicast import read_key
+
+    return None if path is None else read_key(path)
+
+
+@contextmanager
+def metrics_page(
+    snapshot: Callable[[], Snapshot], port: int | None, address: str
+) -> Iterator[None]:
+    """Serve statistics for as long as the block lasts, if a port was named."""
+    from distributary.live.multicast import served_metrics
+
+    with nullcontext() if port is None else served_metrics(snapshot, port, address) as found:
+        if found is not None:
+            notes.print(f"statistics at http://{address}:{found}/metrics", markup=False)
+        yield
+
+
+def tell_fault(error: DistributaryError) -> None:
+    """Say that a plan in the folder cannot be used."""
+    notes.print(f"[bold yellow]kept the old plan:[/] {escape(str(error))}")
+
+
+def run_until_signal(work: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -> T:
+    """Run to the end; Ctrl-C and a request to end set the event, and a second one interrupts."""
+
+    async def heeding() -> T:
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def heed(number: int) -> None:
+            loop.remove_signal_handler(number)
+            stop.set()
+
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        for number in numbers:
+            loop.add_signal_handler(number, heed, number)
+        try:
+            return await work(stop)
+        finally:
+            for number in numbers:
+                loop.remove_signal_handler(number)
+
+    return asyncio.run(heeding())

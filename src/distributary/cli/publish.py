@@ -1,0 +1,136 @@
+"""`distributary publish`: messages in, packets out by a plan."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from distributary.cli.console import notes, print_json, results
+from distributary.cli.multicast_options import (
+    GroupBase,
+    InterfaceName,
+    KeyFile,
+    MetricsAddress,
+    MetricsPort,
+    PlanFolder,
+    Port,
+    Ttl,
+    key_from,
+    metrics_page,
+    network_from,
+    run_until_signal,
+    tell_fault,
+)
+from distributary.cli.multicast_table import shown_live, statistics_table
+from distributary.cli.options import Json, parse_bytes, parse_seconds
+
+if TYPE_CHECKING:
+    from distributary.live.multicast import Publisher
+    from distributary.live.multicast.records import Record
+
+__all__ = ["publish"]
+
+INTERRUPTED = 130
+
+
+def publish(
+    plan: PlanFolder,
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from", help="Parquet, JSON lines, or lines of FLOW, tab, PAYLOAD; - is stdin."
+        ),
+    ] = "-",
+    group_base: GroupBase = "239.192.77.0",
+    port: Port = 7702,
+    interface: InterfaceName = "",
+    ttl: Ttl = 1,
+    rate: Annotated[
+        float | None,
+        typer.Option(min=0.001, help="Messages/s; without it by the ts column, or at once."),
+    ] = None,
+    bandwidth: Annotated[
+        str, typer.Option(help="The most bytes a second to send, repairs included.")
+    ] = "100MB",
+    messages_per_packet: Annotated[
+        int, typer.Option("--messages-per-packet", "-h", min=1, max=65_535, help="h, at most.")
+    ] = 8,
+    packet_size: Annotated[
+        int, typer.Option(min=1_100, max=65_507, help="The longest UDP payload, in bytes.")
+    ] = 1_400,
+    stay: Annotated[
+        str, typer.Option(help="At the end, go on repairing until nobody asked for so long.")
+    ] = "500ms",
+    key_file: KeyFile = None,
+    metrics: MetricsPort = None,
+    metrics_address: MetricsAddress = "127.0.0.1",
+    as_document: Json = False,
+) -> None:
+    """Publish messages by a plan, over multicast, and repair what receivers miss."""
+    from distributary.live.multicast import Publisher, document
+    from distributary.protocol.multicast import SenderParams
+
+    try:
+        params = SenderParams(
+            packet_size=packet_size,
+            messages_per_packet=messages_per_packet,
+            rate=float(parse_bytes(bandwidth)),
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    publisher = Publisher(
+        plan,
+        network_from(group_base, port, interface, ttl),
+        params=params,
+        key=key_from(key_file),
+        stay=parse_seconds(stay),
+        on_fault=tell_fault,
+    )
+
+    async def work(stop: asyncio.Event) -> tuple[bool, dict[str, Any]]:
+        async with publisher, shown_live(lambda: publisher.statistics):
+            with metrics_page(lambda: publisher.statistics, metrics, metrics_address):
+                done = await _publish_until(publisher, _chunks(source), rate, stop)
+                await publisher.drain()
+        return done, document(publisher.statistics)
+
+    done, told = run_until_signal(work)
+    if as_document:
+        print_json({**told, "interrupted": not done})
+    else:
+        notes.print(statistics_table(told))
+        results.print(f"{told['messages']:,} messages published", markup=False)
+    if not done:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _chunks(source: str) -> Iterator[list[Record]]:
+    from distributary.live.multicast.records import read_lines, read_records
+
+    if source != "-":
+        return read_records(source)
+    # Past Python's own stdin: a thread that still reads that when we end would crash the process.
+    return read_lines(open(0, "rb", buffering=0, closefd=False), "stdin")
+
+
+async def _publish_until(
+    publisher: Publisher, chunks: Iterator[list[Record]], rate: float | None, stop: asyncio.Event
+) -> bool:
+    """Publish until the input ends or we are told to stop: whether it was all."""
+    from distributary.live.multicast.records import fed, publish_records
+
+    publishing = asyncio.ensure_future(publish_records(publisher, fed(chunks), rate))
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait((publishing, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if publishing.done():
+            publishing.result()
+            return True
+        return False
+    finally:
+        for task in (publishing, stopping):
+            task.cancel()
+        await asyncio.wait((publishing, stopping))

@@ -1,0 +1,391 @@
+"""The receiver in real time: `async for message in Receiver(plan, interest, name=...)`.
+
+A thin shell around `protocol.multicast.Receiver`: it reads batches of packets, hands them over, and
+does what the machine says. Messages wait in a bounded queue. When that is full the sockets are not
+read until half of it is gone: nobody else is slowed down, the system drops what it has no room for,
+and repair brings it or a gap is reported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from distributary.errors import DistributaryError
+from distributary.live.multicast.datagrams import Batch, reader_of
+from distributary.live.multicast.endpoints import Outlet, Wake, told_address
+from distributary.live.multicast.faults import Loss
+from distributary.live.multicast.memberships import Memberships
+from distributary.live.multicast.network import NetworkOptions
+from distributary.live.multicast.plan_watch import PlanWatch, load_plan
+from distributary.live.multicast.sockets import (
+    find_interface,
+    open_own_socket,
+    packets_overrun,
+)
+from distributary.live.multicast.statistics import SubscriberStatistics
+from distributary.live.tasks import owned_tasks
+from distributary.model import Interest, Plan
+from distributary.protocol.actions import Send, SetTimer
+from distributary.protocol.multicast import (
+    Gap,
+    Join,
+    Leave,
+    Message,
+    Messages,
+    Missing,
+    MulticastAction,
+    NeedPlan,
+    ReceiverParams,
+    Restarted,
+)
+from distributary.protocol.multicast import Receiver as Machine
+
+__all__ = ["Receiver", "Report", "wanted_flows"]
+
+Report = Gap | Missing | Restarted | NeedPlan
+_READS = 8  # batches of one socket before others have their turn
+_TURN = 256  # messages after which others get their turn
+_log = logging.getLogger(__name__)
+
+
+def wanted_flows(plan: Plan, name: str) -> tuple[str, ...]:
+    """All that a plan brings to a receiver: the flows of its sessions, and those by unicast."""
+    if name not in plan.receivers:
+        return ()
+    me = plan.receivers.index(name)
+    sessions = plan.subscription_session[plan.subscription_receiver == me]
+    placed = plan.placement_flow[np.isin(plan.placement_session, sessions)]
+    alone = plan.unicast_flow[plan.unicast_receiver == me]
+    return tuple(plan.flows[flow] for flow in sorted({*placed.tolist(), *alone.tolist()}))
+
+
+class Receiver:
+    """Receives wanted flows by a plan: every message once, in its flow's order, or a report.
+
+    `plan` is one, or the folder of one, which is then watched. `interest` is the flows wanted, or
+    an `Interest` that has them under `name`, or None for all that the plan brings to `name`.
+    Reports (gaps, missing messages, a sender that began anew) go to `on_report`; without one they
+    are logged as warnings. With `on_messages` messages go there at once, many at a time, and are
+    not to be read by iterating: its buffer is used again, so nothing of it may be kept.
+    """
+
+    def __init__(
+        self,
+        plan: Plan | str | os.PathLike[str],
+        interest: Interest | Iterable[str] | None = None,
+        *,
+        name: str,
+        network: NetworkOptions | None = None,
+        params: ReceiverParams | None = None,
+        key: bytes | None = None,
+        sender: str = "",
+        incarnation: int = 0,
+        seed: int | None = None,
+        queue_messages: int = 65_536,
+        gather: float = 0.0,
+        loss: Loss | None = None,
+        watch_every: float = 1.0,
+        on_messages: Callable[[Messages], None] | None = None,
+        on_report: Callable[[Report], None] | None = None,
+        on_fault: Callable[[DistributaryError], None] = lambda error: None,
+    ) -> None:
+        """`sender` (`udp://HOST:PORT`) may be asked before it is heard.
+
+        With `gather` packets wait for so many seconds to be taken in together, which costs less.
+        """
+        self._network = NetworkOptions() if network is None else network
+        self._folder = None if isinstance(plan, Plan) else plan
+        loaded = load_plan(plan)
+        self._network.groups.check_room(loaded)
+        self._machine = Machine(
+            name,
+            _flows(loaded, interest, name),
+            rng=np.random.default_rng(seed),
+            params=params,
+            key=key,
+            incarnation=incarnation,
+        )
+        self._machine.prepare()
+        self._first_plan = loaded
+        self._sender = sender
+        self._most = queue_messages
+        self._gather = gather
+        self._loss = Loss(0) if loss is None else loss
+        self._watch_every = watch_every
+        self._on_messages = self._enqueue if on_messages is None else on_messages
+        self._on_report = _warn if on_report is None else on_report
+        self._on_fault = on_fault
+        self._reader = reader_of(
+            self._network.batch, self._network.largest_packet, plain=self._network.plain
+        )
+        self._queue: deque[Message] = deque()
+        self._truncated = self._since_turn = 0
+        self._failure: BaseException | None = None
+        self._open = self._paused = False
+        self._stack = AsyncExitStack()
+        self._watch: PlanWatch | None = None
+        self._own: socket.socket
+        self._memberships: Memberships
+        self._outlet: Outlet
+        self._wake: Wake
+        self._came: asyncio.Event
+        self._loop: asyncio.AbstractEventLoop
+
+    # --- what the caller does ---------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        """Open sockets, join the control group, and ask for the plan."""
+        self._loop = asyncio.get_running_loop()
+        self._came = asyncio.Event()
+        interface = find_interface(self._network)
+        self._own = open_own_socket(self._network, interface)
+        self._stack.callback(self._own.close)
+        self._outlet = Outlet(self._network, interface, self._own, self._sender)
+        self._memberships = Memberships(self._network, interface, self._read_from)
+        self._stack.callback(self._close)
+        self._wake = Wake(self._on_timer)
+        self._open = True
+        try:
+            if self._folder is not None:
+                self._watch = PlanWatch(self._folder, self._watch_every, self._on_fault)
+                start = await self._stack.enter_async_context(owned_tasks())
+                start(self._follow_folder(self._watch))
+            self._read_from(self._own)
+            now = time.monotonic()
+            self._perform(self._machine.learn_plan(self._first_plan, now))
+            self._perform(self._machine.start(now))
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        """Leave all groups and close."""
+        return await self._stack.__aexit__(kind, error, trace)
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        """Messages without end; opened and closed here where no `async with` did."""
+        return self._messages()
+
+    async def receive(self) -> Message:
+        """The next message. Cancelled, it takes none."""
+        while not self._queue:
+            self._check()
+            self._came.clear()
+            await self._came.wait()
+        message = self._queue.popleft()
+        if self._paused and 2 * len(self._queue) <= self._most:
+            self._resume()
+        self._since_turn += 1
+        if self._since_turn >= _TURN:
+            self._since_turn = 0
+            try:
+                await asyncio.sleep(0)
+            except asyncio.CancelledError:
+                self._queue.appendleft(message)
+                raise
+        return message
+
+    async def wait(self) -> None:
+        """Go on until cancelled, or until something fails; for those with `on_messages`."""
+        while True:
+            self._check()
+            self._came.clear()
+            await self._came.wait()
+
+    def learn_plan(self, plan: Plan) -> None:
+        """Hear of a plan, before or after the sender announces it."""
+        self._network.groups.check_room(plan)
+        self._perform(self._machine.learn_plan(plan, time.monotonic()))
+
+    @property
+    def name(self) -> str:
+        """The receiver's name in plans."""
+        return self._machine.name
+
+    @property
+    def address(self) -> str:
+        """Where it can be reached alone."""
+        return told_address(self._own.getsockname())
+
+    @property
+    def flows(self) -> tuple[str, ...]:
+        """The flows it wants."""
+        return self._machine.flows
+
+    @property
+    def unserved(self) -> tuple[str, ...]:
+        """Wanted flows that the plan does not bring."""
+        return self._machine.unserved
+
+    @property
+    def incarnation(self) -> int:
+        """The sender's; to be kept where recorded packets could be replayed after a restart."""
+        return self._machine.incarnation
+
+    @property
+    def statistics(self) -> SubscriberStatistics:
+        """What it did so far."""
+        sockets = [self._own, *self._memberships.sockets]
+        return SubscriberStatistics(
+            machine=self._machine.statistics,
+            plan_version=max(self._machine.versions, default=0),
+            joined_groups=self._memberships.count,
+            waiting=len(self._queue),
+            truncated=self._truncated,
+            overrun=sum(packets_overrun(each) for each in sockets if each.fileno() >= 0),
+            lost_on_purpose=self._loss.lost,
+            unsent=self._outlet.unsent,
+            unserved_flows=len(self._machine.unserved),
+            cpu_seconds=time.process_time(),
+        )
+
+    async def _messages(self) -> AsyncIterator[Message]:
+        if self._open:
+            while True:
+                yield await self.receive()
+        async with self:
+            while True:
+                yield await self.receive()
+
+    # --- the edge ---------------------------------------------------------------------------------
+
+    def _perform(self, actions: Sequence[MulticastAction]) -> None:
+        """Do what the machine says, strictly in order."""
+        for action in actions:
+            match action:
+                case Messages():
+                    self._on_messages(action)
+                case Send():
+                    self._outlet.send([action])
+                case SetTimer(_, at):
+                    self._wake.set(at)
+                case Join(group):
+                    self._memberships.join(group)
+                case Leave(group):
+                    self._memberships.leave(group)
+                case NeedPlan() if self._watch is not None:
+                    self._watch.look_now()
+                case _:
+                    self._on_report(action)
+
+    def _enqueue(self, messages: Messages) -> None:
+        self._queue.extend(messages)
+        self._came.set()
+        if len(self._queue) >= self._most and not self._paused:
+            self._pause()
+
+    def _on_readable(self, source: socket.socket) -> None:
+        try:
+            self._read(source)
+            if self._gather and not self._paused:
+                self._loop.remove_reader(source)
+                self._loop.call_later(self._gather, self._read_from, source)
+        except Exception as error:  # a callback has no caller: the next one to call hears of it
+            self._fail(error)
+
+    def _read(self, source: socket.socket) -> None:
+        for _ in range(_READS):
+            batch = None if self._paused else self._reader.read(source)
+            if batch is None:
+                return
+            self._take(batch)
+
+    def _take(self, batch: Batch) -> None:
+        self._truncated += batch.truncated
+        batch = self._loss.thin(batch)
+        now = time.monotonic()
+        self._perform(
+            self._machine.on_packets(
+                batch.buffer, batch.offsets, batch.lengths, now, _Sources(batch)
+            )
+        )
+
+    def _on_timer(self) -> None:
+        try:
+            # What is about to be asked for may have come already, and wait to be read.
+            for source in (*self._memberships.sockets, self._own):
+                self._read(source)
+            self._perform(self._machine.on_timer("wake", time.monotonic()))
+        except Exception as error:
+            self._fail(error)
+
+    def _read_from(self, source: socket.socket) -> None:
+        if source.fileno() >= 0 and not self._paused:
+            self._loop.add_reader(source, self._on_readable, source)
+
+    def _pause(self) -> None:
+        self._paused = True
+        for source in (self._own, *self._memberships.sockets):
+            self._loop.remove_reader(source)
+
+    def _resume(self) -> None:
+        self._paused = False
+        for source in (self._own, *self._memberships.sockets):
+            self._read_from(source)
+
+    def _close(self) -> None:
+        self._open = False
+        self._wake.stop()
+        for source in (self._own, *self._memberships.sockets):
+            self._loop.remove_reader(source)
+        self._memberships.close()
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = self._failure or error
+        self._came.set()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    async def _follow_folder(self, watch: PlanWatch) -> None:
+        async for plan in watch.plans():
+            try:
+                self.learn_plan(plan)
+            except DistributaryError as error:
+                self._on_fault(error)
+
+
+class _Sources(Sequence[str]):
+    """Where packets came from, worked out for the few that it matters for."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+
+    def __len__(self) -> int:
+        return len(self._batch.offsets)
+
+    def __getitem__(self, at: int) -> str:  # type: ignore[override]
+        return told_address(self._batch.source_of(at))
+
+
+def _flows(plan: Plan, interest: Interest | Iterable[str] | None, name: str) -> tuple[str, ...]:
+    if interest is None:
+        return wanted_flows(plan, name)
+    if not isinstance(interest, Interest):
+        return tuple(interest)
+    if name not in interest.receivers:
+        return ()
+    wanted = interest.flows_of(interest.receivers.index(name))
+    return tuple(interest.flows[flow] for flow in wanted.tolist())
+
+
+def _warn(report: Report) -> None:
+    _log.warning("%s", report)

@@ -1,0 +1,492 @@
+"""What happens in the namespace: publishers and receivers on real sockets, checked to the message.
+
+`python -m tests.live.multicast.scenarios` reads names of scenarios, a JSON list with arguments on
+each line, runs them, and answers each with a line: done, skip or failed, and why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+import tempfile
+import traceback
+import urllib.request
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from distributary.files import write_plan
+from distributary.live.multicast import (
+    GroupAddresses,
+    Loss,
+    NetworkError,
+    NetworkOptions,
+    Publisher,
+    PublisherStatistics,
+    Receiver,
+    SubscriberStatistics,
+    served_metrics,
+)
+from distributary.model import Plan
+from distributary.protocol.multicast import Message, Restarted, SenderParams
+from tests.protocol.multicast.machines import simple_plan
+from tests.protocol.multicast.plans import random_plan
+
+PATIENCE = 60.0  # seconds after which a scenario fails: never how long anything should take
+LOOPBACK = NetworkOptions(interface="lo")
+QUICK = SenderParams(grace=0.2, linger=1.0)
+KEY = b"an example key of 32 bytes......"
+Wants = Mapping[str, Sequence[str]]
+
+
+class SkipError(Exception):
+    """The kernel forbids it."""
+
+
+class Tape:
+    """What one receiver delivers, told by flow, with the next number that is expected."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self.receiver = receiver
+        self.payloads: dict[str, list[bytes]] = defaultdict(list)
+
+    async def record(self, total: int) -> None:
+        """Take in so many messages; each has to be the next of its flow."""
+        for _ in range(total):
+            message = await self.receiver.receive()
+            self.add(message)
+
+    def add(self, message: Message) -> None:
+        known = self.payloads[message.flow]
+        assert message.sequence == len(known) + 1, (message.flow, message.sequence, len(known))
+        known.append(message.payload)
+
+    def holds(self, sent: Mapping[str, Sequence[bytes]], flows: Iterable[str]) -> None:
+        assert {flow: list(sent[flow]) for flow in flows} == dict(self.payloads)
+
+
+async def publish_all(
+    publisher: Publisher, flows: Sequence[str], messages: int, sent: dict[str, list[bytes]]
+) -> None:
+    """Messages of all flows in turn, each with a payload of its own."""
+    for at in range(messages):
+        flow = flows[at % len(flows)]
+        payload = f"{flow} {len(sent[flow])}".encode().ljust(100, b".")
+        sent[flow].append(payload)
+        await publisher.publish(flow, payload)
+
+
+async def deliver(
+    plan: Plan | Path,
+    wants: Wants,
+    flows: Sequence[str],
+    *,
+    network: NetworkOptions = LOOPBACK,
+    messages: int = 2_000,
+    losses: Mapping[str, float] | None = None,
+    key: bytes | None = None,
+    params: SenderParams = QUICK,
+    halfway: Callable[[Publisher], Coroutine[Any, Any, None]] | None = None,
+    **settings: Any,
+) -> tuple[PublisherStatistics, list[SubscriberStatistics]]:
+    """All receivers there before the publisher; every wanted message comes, once and in order."""
+    sent: dict[str, list[bytes]] = defaultdict(list)
+    reports: list[object] = []
+    async with AsyncExitStack() as stack:
+        tapes = []
+        for at, (name, wanted) in enumerate(wants.items()):
+            loss = Loss((losses or {}).get(name, 0.0), seed=at)
+            receiver = Receiver(
+                plan, wanted, name=name, network=network, key=key, seed=at, loss=loss,
+                on_report=reports.append, **settings,
+            )  # fmt: skip
+            tapes.append(Tape(await stack.enter_async_context(receiver)))
+        publisher = Publisher(plan, network, params=params, key=key, stay=0.3, watch_every=0.05)
+        await stack.enter_async_context(publisher)
+        half = messages // 2 // len(flows) * len(flows)
+        async with asyncio.TaskGroup() as group:
+            for tape in tapes:
+                per_flow = messages // len(flows)
+                group.create_task(tape.record(per_flow * len(tape.receiver.flows)))
+            await publish_all(publisher, flows, half, sent)
+            if halfway is not None:
+                await halfway(publisher)
+            await publish_all(publisher, flows, messages // len(flows) * len(flows) - half, sent)
+        for tape in tapes:
+            tape.holds(sent, tape.receiver.flows)
+            assert tape.receiver.statistics.machine.gaps == 0
+        assert not reports, reports
+        return publisher.statistics, [tape.receiver.statistics for tape in tapes]
+
+
+def three_receivers(seed: int = 1, unicast: bool = False) -> tuple[Plan, dict[str, list[str]]]:
+    flows = [f"f{k}" for k in range(8)]
+    wants = {"r0": flows, "r1": flows[::2], "r2": flows[5:]}
+    return random_plan(wants, np.random.default_rng(seed), unicast=unicast), wants
+
+
+# --- scenarios -----------------------------------------------------------------------------------
+
+
+async def several_receivers(plain: bool) -> None:
+    plan, wants = three_receivers()
+    network = replace(LOOPBACK, plain=plain)
+    publisher, receivers = await deliver(plan, wants, plan.flows, network=network)
+    assert publisher.machine.messages == 2_000
+    assert [r.machine.messages for r in receivers] == [2_000, 1_000, 750]
+    assert receivers[1].machine.unwanted_messages > 0
+
+
+async def loss_at_the_endpoint(share: float) -> None:
+    plan, wants = three_receivers(2)
+    losses = {"r0": share, "r1": share / 2}
+    publisher, receivers = await deliver(plan, wants, plan.flows, losses=losses, messages=8_000)
+    assert receivers[0].lost_on_purpose > 0
+    assert publisher.machine.repairs > 0
+
+
+async def loss_by_netem() -> None:
+    command = ["tc", "qdisc", "add", "dev", "lo", "root", "netem", "loss", "5%"]
+    try:
+        made = subprocess.run(command, capture_output=True, text=True)
+    except FileNotFoundError:
+        raise SkipError("there is no tc") from None
+    if made.returncode:
+        raise SkipError(f"the kernel has no netem: {made.stderr.strip()}")
+    try:
+        plan, wants = three_receivers(3)
+        publisher, _ = await deliver(plan, wants, plan.flows, messages=4_000)
+        assert publisher.machine.repairs > 0
+    finally:
+        subprocess.run(["tc", "qdisc", "del", "dev", "lo", "root"], check=True)
+
+
+async def plan_change_in_the_folder(share: float) -> None:
+    """The plan folder is replaced under traffic: flows move to other sessions and groups."""
+    old, wants = three_receivers(4)
+    new, _ = three_receivers(5)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "plan"
+        write_plan(old, {}, path)
+
+        async def change(publisher: Publisher) -> None:
+            write_plan(new, {}, path)
+            while publisher.statistics.plan_version < 2:
+                await asyncio.sleep(0.02)
+
+        losses = dict.fromkeys(wants, share)
+        publisher, receivers = await deliver(
+            path, wants, old.flows, losses=losses, messages=6_000, halfway=change
+        )
+        assert publisher.plan_version == 2
+        assert all(r.plan_version == 2 for r in receivers)
+
+
+async def plan_change_without_a_pause() -> None:
+    """Messages are published all the time from before the announcement until after the move."""
+    old, wants = three_receivers(6)
+    new, _ = three_receivers(7)
+    sent: dict[str, list[bytes]] = defaultdict(list)
+    async with AsyncExitStack() as stack:
+        tapes = []
+        for at, (name, wanted) in enumerate(wants.items()):
+            receiver = Receiver(old, wanted, name=name, network=LOOPBACK, loss=Loss(0.05, at))
+            await stack.enter_async_context(receiver)
+            receiver.learn_plan(new)
+            tapes.append(Tape(receiver))
+        publisher = Publisher(old, LOOPBACK, params=QUICK)
+        await stack.enter_async_context(publisher)
+        versions = set()
+        for turn in range(400):
+            await publish_all(publisher, old.flows, 2 * len(old.flows), sent)
+            versions.add((publisher.statistics.plan_version, publisher.changing))
+            if turn == 100:
+                publisher.change_plan(new)
+            await asyncio.sleep(0.002)
+            if turn > 200 and publisher.statistics.plan_version == 2 and turn % 50 == 0:
+                break
+        assert {(1, True), (2, False)} <= versions, versions
+        for tape in tapes:
+            flows = tape.receiver.flows
+            await tape.record(sum(len(sent[flow]) for flow in flows))
+            tape.holds(sent, flows)
+
+
+async def unicast_flows(share: float) -> None:
+    plan = simple_plan([0, 0, -1, -1], [0], {"r": [2], "s": [2, 3]})
+    wants = {"r": ["f0", "f2"], "s": ["f2", "f3"]}
+    losses = dict.fromkeys(wants, share)
+    # By unicast nothing can be sent before the receivers were heard: they ask when it announces.
+    publisher, receivers = await deliver(plan, wants, plan.flows, losses=losses)
+    assert receivers[1].joined_groups == 1  # the control group alone
+    assert publisher.machine.messages == 2_000
+
+
+async def ipv6(share: float) -> None:
+    network = NetworkOptions(GroupAddresses("ff15::7700:0"), interface="veth0")
+    plan, wants = three_receivers(8, unicast=True)
+    await deliver(plan, wants, plan.flows, network=network, losses=dict.fromkeys(wants, share))
+
+
+async def many_groups() -> None:
+    """More groups than Linux lets one socket join."""
+    plan = simple_plan(range(50), range(50))
+    _, [receiver] = await deliver(plan, {"r": plan.flows}, plan.flows)
+    assert receiver.joined_groups == 51
+
+
+async def strangers() -> None:
+    """Packets without the key, damaged ones, old ones and noise change nothing."""
+    plan, wants = three_receivers(9)
+    groups = LOOPBACK.groups
+    names = ("group control", *(f"group {g}" for g in range(plan.n_groups)))
+
+    async def disturb(publisher: Publisher) -> None:
+        for key in (None, bytes(32)):
+            other = Publisher(plan, LOOPBACK, key=key, params=replace(QUICK, grace=0.0), stay=0.1)
+            async with other:
+                for flow in plan.flows:
+                    await other.publish(flow, b"forged")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
+            own.bind(("127.0.0.1", 0))
+            ours = ("127.0.0.1", int(publisher.address.rpartition(":")[2]))
+            for name in names:
+                for noise in (b"", b"noise", bytes(200), b"\x57\xd1\x01\x01" + bytes(60)):
+                    own.sendto(noise, (groups.of(name), groups.port))
+                    own.sendto(noise, ours)
+
+    publisher, receivers = await deliver(plan, wants, plan.flows, key=KEY, halfway=disturb)
+    for receiver in receivers:
+        assert receiver.machine.unauthenticated > 0
+    assert publisher.machine.unauthenticated > 0
+
+
+async def a_slow_reader_stops_nobody() -> None:
+    """One reads slowly, through a queue of few messages; the other has its messages long before."""
+    plan = simple_plan([0, 0], [0])
+    sent: dict[str, list[bytes]] = defaultdict(list)
+    async with (
+        Receiver(plan, plan.flows, name="slow", network=LOOPBACK, queue_messages=50) as slow,
+        Receiver(plan, plan.flows, name="fast", network=LOOPBACK) as fast,
+        Publisher(plan, LOOPBACK, params=QUICK) as publisher,
+    ):
+        await publish_all(publisher, plan.flows, 4_000, sent)
+        tape = Tape(fast)
+        await tape.record(4_000)
+        tape.holds(sent, plan.flows)
+        waiting = slow.statistics.waiting
+        assert 50 <= waiting < 4_000, waiting
+        late = Tape(slow)
+        await late.record(4_000)
+        late.holds(sent, plan.flows)
+
+
+async def a_sender_that_starts_again() -> None:
+    plan = simple_plan([0, 0], [0])
+    reports: list[object] = []
+    async with Receiver(
+        plan, plan.flows, name="r", network=LOOPBACK, on_report=reports.append
+    ) as receiver:
+        for _ in range(2):
+            sent: dict[str, list[bytes]] = defaultdict(list)
+            async with Publisher(plan, LOOPBACK, params=QUICK, stay=0.1) as publisher:
+                await publish_all(publisher, plan.flows, 500, sent)
+                tape = Tape(receiver)
+                await tape.record(500)
+            tape.holds(sent, plan.flows)
+    assert [type(report) for report in reports] == [Restarted]
+
+
+async def a_late_receiver_with_history() -> None:
+    from distributary.protocol.multicast import ReceiverParams
+
+    plan = simple_plan([0, 0], [0])
+    sent: dict[str, list[bytes]] = defaultdict(list)
+    async with Publisher(plan, LOOPBACK, params=QUICK) as publisher:
+        await publish_all(publisher, plan.flows, 1_000, sent)
+        await publisher.drain()
+        params = ReceiverParams(history=True)
+        async with Receiver(plan, ["f1"], name="r", network=LOOPBACK, params=params) as receiver:
+            tape = Tape(receiver)
+            await tape.record(500)
+        tape.holds(sent, ["f1"])
+
+
+async def iterating_opens_and_closes() -> None:
+    plan = simple_plan([0], [0])
+    found = []
+
+    async def read() -> None:
+        receiver = Receiver(plan, name="r", network=LOOPBACK)
+        messages = aiter(receiver)
+        async for message in messages:
+            found.append(message.payload)
+            if len(found) == 100:
+                break
+        await messages.aclose()  # type: ignore[attr-defined]
+
+    reading = asyncio.create_task(read())
+    await asyncio.sleep(0)
+    async with Publisher(plan, LOOPBACK, params=QUICK) as publisher:
+        for at in range(100):
+            await publisher.publish("f0", str(at).encode())
+    await reading
+    assert found == [str(at).encode() for at in range(100)]
+
+
+async def a_publisher_that_cannot_send() -> None:
+    plan = simple_plan([0], [0])
+    for network in (
+        NetworkOptions(interface="nowhere0"),
+        NetworkOptions(interface="192.0.2.7"),
+        NetworkOptions(GroupAddresses("ff15::1"), interface="10.77.0.1"),
+        NetworkOptions(GroupAddresses("ff15::1"), interface="lo"),
+    ):
+        try:
+            async with Publisher(plan, network):
+                pass
+        except NetworkError:
+            continue
+        raise AssertionError(network)
+
+
+async def metrics() -> None:
+    plan = simple_plan([0], [0])
+    async with (
+        Receiver(plan, name="r", network=LOOPBACK) as receiver,
+        Publisher(plan, LOOPBACK, params=QUICK) as publisher,
+    ):
+        await publisher.publish("f0", b"x")
+        await receiver.receive()
+        for snapshot, line in (
+            (lambda: receiver.statistics, "distributary_receiver_messages_total 1.0"),
+            (lambda: publisher.statistics, "distributary_publisher_messages_total 1.0"),
+        ):
+            with served_metrics(snapshot, 0) as port:
+                page = await asyncio.to_thread(_read_page, f"http://127.0.0.1:{port}/metrics")
+            assert line in page, page
+
+
+def _read_page(address: str) -> str:
+    with urllib.request.urlopen(address, timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+# --- commands ------------------------------------------------------------------------------------
+
+COMMAND = (sys.executable, "-m", "tests.live.multicast.commands")
+
+
+async def _start(*words: str, **options: Any) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *COMMAND, *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, **options
+    )
+
+
+async def _until_joined(group: str) -> None:
+    """Wait until somebody in this namespace has joined a group."""
+    wanted = "".join(f"{int(part):02X}" for part in reversed(group.split(".")))
+    while wanted not in Path("/proc/net/igmp").read_text():
+        await asyncio.sleep(0.02)
+
+
+async def commands_deliver_and_end_with_ctrl_c(folder: str) -> None:
+    plan = simple_plan([0, 0, 1], [0, 1])
+    where = Path(folder)
+    write_plan(plan, {}, where / "plan")
+    key = where / "key"
+    key.touch(0o600)
+    key.write_bytes(KEY)
+    shared = ("--plan", str(where / "plan"), "--interface", "lo", "--key-file", str(key))
+    listening = await _start(
+        "receive", *shared, "--as", "r", "--flow", "f0", "--flow", "f2", "--out",
+        str(where / "got.jsonl"), "--json", "--metrics", "0",
+    )  # fmt: skip
+    await _until_joined("239.192.77.0")
+    rows = [{"flow": f"f{at % 3}", "payload": f"message {at}"} for at in range(999)]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    sending = await _start(
+        "publish", *shared, "--json", "--rate", "5000", stdin=asyncio.subprocess.PIPE
+    )
+    told, faults = await sending.communicate(lines.encode())
+    assert sending.returncode == 0, faults
+    assert json.loads(told)["messages"] == 999
+    while len((where / "got.jsonl").read_bytes().splitlines()) < 666:
+        await asyncio.sleep(0.02)
+    listening.send_signal(2)
+    told, faults = await listening.communicate()
+    assert listening.returncode == 0, faults
+    assert json.loads(told)["messages"] == 666
+    assert b"Traceback" not in faults
+    got = [json.loads(line) for line in (where / "got.jsonl").read_text().splitlines()]
+    for flow in ("f0", "f2"):
+        wanted = [row["payload"] for row in rows if row["flow"] == flow]
+        assert [row["payload"] for row in got if row["flow"] == flow] == wanted
+
+
+async def ctrl_c_ends_a_publisher(folder: str) -> None:
+    write_plan(simple_plan([0], [0]), {}, Path(folder) / "plan")
+    sending = await _start(
+        "publish", "--plan", str(Path(folder) / "plan"), "--interface", "lo", "--json",
+        stdin=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert sending.stdin is not None
+    sending.stdin.write(b"f0\tone\nf0\ttwo\n")
+    async with Receiver(Path(folder) / "plan", name="r", network=LOOPBACK) as receiver:
+        for payload in (b"one", b"two"):
+            assert (await receiver.receive()).payload == payload
+        sending.send_signal(2)
+        told, faults = await sending.communicate()
+    assert sending.returncode == 130, (sending.returncode, faults)
+    assert json.loads(told)["interrupted"] is True
+    assert b"Traceback" not in faults
+
+
+async def calibrating(folder: str, *more: str) -> None:
+    from distributary.live.multicast.calibration_file import read_prices
+
+    out = Path(folder) / "calibration.json"
+    asked = ("--seconds", "50ms", "-h", "1", "-h", "8", *more)
+    running = await _start("calibrate", "--out", str(out), "--json", *asked)
+    told, faults = await running.communicate()
+    assert running.returncode == 0, faults
+    document = json.loads(told)
+    assert document["alpha0"] + document["alpha1"] > 0
+    assert [price["h"] for price in document["prices"]] == [1, 8]
+    assert read_prices(out).alpha == document["alpha0"] + document["alpha1"] / 8
+
+
+# --- the worker ----------------------------------------------------------------------------------
+
+
+def answer(name: str, *values: Any) -> tuple[str, str]:
+    """Run a scenario: what came of it."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(PATIENCE):
+            await globals()[name](*values)
+
+    try:
+        asyncio.run(bounded())
+    except SkipError as reason:
+        return "skip", str(reason)
+    except BaseException:
+        return "failed", traceback.format_exc()
+    return "done", ""
+
+
+def main() -> None:
+    for line in sys.stdin:
+        print(json.dumps(answer(*json.loads(line))), flush=True)
+
+
+if __name__ == "__main__":
+    main()
