@@ -13,7 +13,7 @@ from tests.protocol.content import test_faults, test_schedules
 
 from benchmarks.measure import Section
 
-PLAIN, FAULTY = 1_000, 1_000  # of each policy
+PLAIN, FAULTY = 1_000, 600  # of each policy
 PARTS = 50
 
 Counts = Counter[str]
