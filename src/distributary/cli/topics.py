@@ -7,10 +7,9 @@ import json
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from concurrent.futures import CancelledError
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from enum import StrEnum
-from threading import Thread
+from threading import Semaphore, Thread
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -236,16 +235,19 @@ async def _publish_all(client: TopicClient, topic: str, lines: Iterable[bytes]) 
 async def _read(lines: Iterable[bytes]) -> AsyncIterator[bytes]:
     """Lines without their ends; a thread waits for them, and nobody waits for the thread."""
     loop = asyncio.get_running_loop()
-    queue: asyncio.Queue[bytes | None] = asyncio.Queue(1_000)
+    queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+    room = Semaphore(1_000)
 
     def feed() -> None:
-        with suppress(RuntimeError, CancelledError):  # the command was ended
+        with suppress(RuntimeError):  # the command was ended
             for line in lines:
-                asyncio.run_coroutine_threadsafe(queue.put(line.rstrip(b"\r\n")), loop).result()
-            asyncio.run_coroutine_threadsafe(queue.put(None), loop).result()
+                room.acquire()
+                loop.call_soon_threadsafe(queue.put_nowait, line.rstrip(b"\r\n"))
+            loop.call_soon_threadsafe(queue.put_nowait, None)
 
     Thread(target=feed, daemon=True).start()
     while (line := await queue.get()) is not None:
+        room.release()
         yield line
 
 
