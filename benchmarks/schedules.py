@@ -13,8 +13,8 @@ from tests.protocol.content import test_faults, test_schedules
 
 from benchmarks.measure import Section
 
-PLAIN, FAULTY = 1_000, 600  # of each policy
-PARTS = 50
+PLAIN, FAULTY = 400, 200  # of each policy
+PARTS = 20
 
 Counts = Counter[str]
 
