@@ -10,7 +10,6 @@ import numpy as np
 from benchmarks.measure import Section
 from distributary.papers.chen.network import CORE, Case, Outcome, run_case
 from distributary.protocol.content import COVERING_POLICIES
-from distributary.workloads.workflows import WorkflowsParams
 
 PRUNING = replace(COVERING_POLICIES["pruning"], sweeps=False)
 POLICIES = {
@@ -21,29 +20,24 @@ POLICIES = {
 
 
 def routing() -> Section:
-    rows = []
-    for dimensions in (1, 2):
-        found, speeds = {}, {}
-        for name, policy in POLICIES.items():
-            began = time.perf_counter()
-            found[name] = run_case(Case(policy, WorkflowsParams(dimensions=dimensions)))
-            speeds[name] = found[name].messages / (time.perf_counter() - began)
-        reached = {len(outcome.delays) for outcome in found.values()}
-        assert len(reached) == 1, f"the policies deliver different numbers of probes: {reached}"
-        rows += [
-            (*_row(name, dimensions, outcome, found), f"{speeds[name]:,.0f}")
-            for name, outcome in found.items()
-        ]
+    found, speeds = {}, {}
+    for name, policy in POLICIES.items():
+        began = time.perf_counter()
+        found[name] = run_case(Case(policy))
+        speeds[name] = found[name].messages / (time.perf_counter() - began)
+    reached = {len(outcome.delays) for outcome in found.values()}
+    assert len(reached) == 1, f"the policies deliver different numbers of probes: {reached}"
+    rows = [
+        (*_row(name, outcome, found), f"{speeds[name]:,.0f}") for name, outcome in found.items()
+    ]
     return Section(
         "Content routing at full scale",
         "55 brokers, 30,000 subscriptions of covering degree 30, 300 roots end within 150 s, "
         "21,000 publications; one seed. Delay of the probes 600 s later, and its ratio to the "
-        "published selective pruning's. With one dimension a union of ranges is few ranges; with "
-        "two it stays many boxes. Tables and prices count boxes. Messages are inputs and ends of "
+        "published selective pruning's. Tables and prices count boxes. Messages are inputs and ends of "
         "service that the simulator handled per second of one core.",
         (
             "policy",
-            "dimensions",
             "delay",
             "ratio",
             "longest core queue",
@@ -63,7 +57,6 @@ def _row(
     published = found["selective pruning, as published"].delays.mean()
     return (
         name,
-        str(dimensions),
         f"{outcome.delays.mean():,.2f} s",
         f"{outcome.delays.mean() / published:,.2f}",
         f"{outcome.core_queue():,}",
