@@ -34,8 +34,8 @@ def routing() -> Section:
         "Content routing at full scale",
         "55 brokers, 30,000 subscriptions of covering degree 30, 300 roots end within 150 s, "
         "21,000 publications; one seed. Delay of the probes 600 s later, and its ratio to the "
-        "published selective pruning's. Tables and prices count boxes. Messages are inputs and ends "
-        "of service that the simulator handled per second of one core.",
+        "published selective pruning's. Tables and prices count boxes. Messages are inputs "
+        "and ends of service that the simulator handled per second of one core.",
         (
             "policy",
             "delay",
