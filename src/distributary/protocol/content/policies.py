@@ -4,7 +4,7 @@ A subscription that another one covers brings nothing that the other does not br
 be forwarded where the other was. The price comes when the other one ends: all that it had hidden
 must be said then, at once in the classic policies.
 
-References: Chen et al. (2011) for the first five; `MERGING` is ours.
+References: Chen et al. (2011) for the first five; "merging" is ours.
 """
 
 from __future__ import annotations
