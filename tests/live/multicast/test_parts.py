@@ -250,7 +250,13 @@ def test_the_same_seed_loses_the_same_packets(share: float, seed: int, sizes: li
         loss, left = Loss(share, seed), []
         for n in sizes:
             batch = Batch(
-                np.zeros(n, np.uint8), np.arange(n), np.ones(n, np.int64), lambda at: ("", at), 0
+                np.zeros(n, np.uint8),
+                np.arange(n),
+                np.ones(n, np.int64),
+                lambda at: ("", at),
+                0,
+                more=False,
+                size=n,
             )
             thin = loss.thin(batch)
             assert [thin.source_of(at)[1] for at in range(len(thin.offsets))] == (

@@ -141,7 +141,7 @@ def run_compiled(
     counts = np.zeros(kernels.COUNTS, np.int64) if counts is None else counts
     kept, rows, streams = (np.empty(n, np.int64) for _ in range(3))
     fate = np.zeros(n, np.uint8)
-    passed = kernels.keep_sessions(
+    passed, _ = kernels.keep_sessions(
         batch.buffer,
         batch.offsets,
         batch.lengths,

@@ -43,6 +43,8 @@ class Batch(NamedTuple):
     lengths: IntArray
     source_of: Callable[[int], Address]
     truncated: int  # that were too long, and are not here
+    more: bool  # whether others may wait: all that was asked for came
+    size: int  # bytes of all that came
 
 
 class Reader(Protocol):
@@ -136,6 +138,8 @@ class PlainReader:
             np.array(lengths, np.int64),
             sources.__getitem__,
             truncated,
+            len(lengths) + truncated == len(self._slots),
+            sum(lengths),
         )
 
 

@@ -49,7 +49,7 @@ class Settings:
     interface: str = ""
     largest_packet: int = 9_216
     batch: int = 64
-    gather: float = 0.0
+    gather: float = 0.001
     loss: float = 0.0
     seed: int = 0
     use: Use = "count"

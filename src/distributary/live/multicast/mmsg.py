@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from distributary.live.multicast._piece_kernels import UDP, UDP_GRO, split_pieces
 from distributary.live.multicast.datagrams import _FULL, Address, Batch, PlainWriter, slot_size
 from distributary.model import IntArray
 from distributary.protocol.multicast._wire_kernels import ByteArray
@@ -30,7 +31,7 @@ __all__ = ["MmsgReader", "MmsgWriter", "coalesce"]
 
 _NAME = 28  # bytes of the longest address, IPv6's
 _CONTROL = 32  # bytes for one number beside a datagram: its header (16), and the number
-_UDP, _UDP_SEGMENT, _UDP_GRO = 17, 103, 104
+_UDP_SEGMENT = 103
 _PIECE = 65_535  # bytes that can come at once
 _READ_AT_ONCE = 1 << 19  # bytes, about: what was just copied is then still in the cache
 _LEAST_PIECES = 8
@@ -70,7 +71,7 @@ _sendmmsg.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, ctypes.c_int
 def coalesce(source: socket.socket) -> None:
     """Let a socket hand over datagrams of one size together, where the system can."""
     with suppress(OSError):
-        source.setsockopt(_UDP, _UDP_GRO, 1)
+        source.setsockopt(UDP, UDP_GRO, 1)
 
 
 class _Vector:
@@ -112,58 +113,47 @@ class MmsgReader:
         self._largest = largest
         slot = slot_size(max(largest, _PIECE))
         self._buffer = np.zeros(packets * slot, np.uint8)
-        self._offsets = np.arange(packets, dtype=np.int64) * slot
+        self._places = np.arange(packets, dtype=np.int64) * slot
         self._vector = vector = _Vector(packets)
-        vector.base[:] = self._buffer.ctypes.data + self._offsets.astype(np.uint64)
+        vector.base[:] = self._buffer.ctypes.data + self._places.astype(np.uint64)
         vector.size[:] = slot
         names = vector.names
         vector.name_at[:] = names.ctypes.data + _NAME * np.arange(packets, dtype=np.uint64)
+        vector.name_length[:] = _NAME
+        vector.control_length[:] = _CONTROL
+        self._make_room(packets * _SEGMENTS)
 
     def read(self, source: socket.socket) -> Batch | None:
         """Up to a batch of datagrams, or None if there is none."""
-        vector = self._vector
-        vector.name_length[:] = _NAME
-        vector.control_length[:] = _CONTROL
-        n = _recvmmsg(source.fileno(), vector.at, self._ask, socket.MSG_DONTWAIT, None)
+        asked = self._ask
+        n = _recvmmsg(source.fileno(), self._vector.at, asked, socket.MSG_DONTWAIT, None)
         if n <= 0:
             return None  # a fault of one datagram, such as an ICMP answer, is not for us
-        lengths = vector.length[:n].astype(np.int64)
-        fitting = _READ_AT_ONCE * n // (int(lengths.sum()) + 1)
-        self._ask = min(self._n, max(fitting, _LEAST_PIECES))
-        if vector.control_length[:n].any():
-            return self._split(lengths)
-        if lengths.max() <= self._largest:
-            return Batch(self._buffer, self._offsets[:n], lengths, self._source, 0)
-        return self._fitting(self._offsets[:n], lengths, np.arange(n))
+        found, too_long, total = self._split(n)
+        self._ask = min(self._n, max(_READ_AT_ONCE * n // (total + 1), _LEAST_PIECES))
+        offsets, lengths = self._offsets[:found], self._lengths[:found]
+        return Batch(self._buffer, offsets, lengths, self._source, too_long, n == asked, total)
 
-    def _split(self, lengths: IntArray) -> Batch:
-        """Pieces as the datagrams that they consist of: all of one size, but for the last."""
-        n = len(lengths)
-        control = self._vector.control[:n]
-        joined = (self._vector.control_length[:n] > 0) & (control[:, 2] == _UDP)
-        joined &= (control[:, 3] == _UDP_GRO) & (control[:, 4] > 0)
-        size = np.where(joined, control[:, 4], np.maximum(lengths, 1)).astype(np.int64)
-        count = np.maximum(-(-lengths // size), 1)
-        piece = np.repeat(np.arange(n), count)
-        nth = np.arange(len(piece)) - np.repeat(np.cumsum(count) - count, count)
-        begin = nth * size[piece]
-        return self._fitting(
-            self._offsets[piece] + begin, np.minimum(size[piece], lengths[piece] - begin), piece
-        )
+    def _split(self, n: int) -> tuple[int, int, int]:
+        """Pieces as datagrams; headers are then ready for the next read."""
+        vector = self._vector
+        while True:
+            found, too_long, total = split_pieces(
+                n, vector.length, self._places, vector.control_length, vector.control,
+                self._largest, self._offsets, self._lengths, self._pieces,
+            )  # fmt: skip
+            if found >= 0:
+                break
+            self._make_room(-found)
+        vector.name_length[:n] = _NAME
+        vector.control_length[:n] = _CONTROL
+        return found, too_long, total
 
-    def _fitting(self, offsets: IntArray, lengths: IntArray, piece: IntArray) -> Batch:
-        """Datagrams that are not too long, each out of a piece."""
-        kept = np.flatnonzero(lengths <= self._largest)
-        return Batch(
-            self._buffer,
-            offsets[kept],
-            lengths[kept],
-            lambda at: self._source(int(piece[kept[at]])),
-            len(lengths) - len(kept),
-        )
+    def _make_room(self, datagrams: int) -> None:
+        self._offsets, self._lengths, self._pieces = np.empty((3, datagrams), np.int64)
 
     def _source(self, at: int) -> Address:
-        return _decoded(self._vector.names[at].tobytes())
+        return _decoded(self._vector.names[self._pieces[at]].tobytes())
 
 
 class MmsgWriter:
@@ -174,7 +164,7 @@ class MmsgWriter:
         self._one = PlainWriter()  # for one alone the plain call is the cheaper one
         self._vector = _Vector(packets)
         self._vector.control_head[:] = 18  # bytes, the number's two included
-        self._vector.control[:, 2:4] = _UDP, _UDP_SEGMENT
+        self._vector.control[:, 2:4] = UDP, _UDP_SEGMENT
         self._names: dict[Address, tuple[Any, int, int]] = {}
         self._joins = joins  # until the system says that it cannot
 

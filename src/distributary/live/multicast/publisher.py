@@ -214,6 +214,8 @@ class Publisher:
                     source = told_address(batch.source_of(at))
                     packet = bytes(view[offset : offset + length])
                     self._perform(self._machine.on_message(source, packet, now))
+                if not batch.more:
+                    return
         except Exception as error:  # a callback has no caller: the next one to call hears of it
             self._fail(error)
 

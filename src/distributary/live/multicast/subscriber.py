@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -55,6 +55,8 @@ __all__ = ["Receiver", "Report", "wanted_flows"]
 
 Report = Gap | Missing | Restarted | NeedPlan
 _READS = 8  # batches of one socket before others have their turn
+_MANY = 16  # packets at one look: so many are load
+_BESIDE = 1_024  # bytes, about, that the system keeps beside each packet
 _TURN = 256  # messages after which others get their turn
 _log = logging.getLogger(__name__)
 
@@ -93,7 +95,7 @@ class Receiver:
         incarnation: int = 0,
         seed: int | None = None,
         queue_messages: int = 65_536,
-        gather: float = 0.0,
+        gather: float = 0.001,
         loss: Loss | None = None,
         watch_every: float = 1.0,
         on_messages: Callable[[Messages], None] | None = None,
@@ -102,7 +104,8 @@ class Receiver:
     ) -> None:
         """`sender` (`udp://HOST:PORT`) may be asked before it is heard.
 
-        With `gather` packets wait for so many seconds to be taken in together, which costs less.
+        Under load packets wait for up to `gather` seconds to be taken in together, which costs
+        much less; with 0, none ever waits.
         """
         self._network = NetworkOptions() if network is None else network
         self._folder = None if isinstance(plan, Plan) else plan
@@ -130,7 +133,7 @@ class Receiver:
             self._network.batch, self._network.largest_packet, plain=self._network.plain
         )
         self._queue: deque[Message] = deque()
-        self._truncated = self._since_turn = 0
+        self._truncated = self._since_turn = self._room = 0
         self._failure: BaseException | None = None
         self._open = self._paused = False
         self._stack = AsyncExitStack()
@@ -151,6 +154,7 @@ class Receiver:
         interface = find_interface(self._network)
         self._own = open_own_socket(self._network, interface)
         self._stack.callback(self._own.close)
+        self._room = self._own.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
         self._outlet = Outlet(self._network, interface, self._own, self._sender)
         self._memberships = Memberships(self._network, interface, self._read_from)
         self._stack.callback(self._close)
@@ -293,19 +297,45 @@ class Receiver:
 
     def _on_readable(self, source: socket.socket) -> None:
         try:
-            self._read(source)
-            if self._gather and not self._paused:
+            if self._waits_after(self._read(source)):
                 self._loop.remove_reader(source)
-                self._loop.call_later(self._gather, self._read_from, source)
+                self._loop.call_later(self._gather, self._look_again, source)
         except Exception as error:  # a callback has no caller: the next one to call hears of it
             self._fail(error)
 
-    def _read(self, source: socket.socket) -> None:
+    def _look_again(self, source: socket.socket) -> None:
+        if source.fileno() < 0 or self._paused:
+            return
+        try:
+            if self._waits_after(self._read(source)):
+                self._loop.call_later(self._gather, self._look_again, source)
+            else:
+                self._read_from(source)
+        except Exception as error:
+            self._fail(error)
+
+    def _waits_after(self, look: _Look) -> bool:
+        """Whether to let packets gather: under load, while there is room for as many again."""
+        room = look.bytes + _BESIDE * look.packets
+        return (
+            look.packets >= _MANY
+            and 4 * room <= self._room
+            and not self._paused
+            and bool(self._gather)
+        )
+
+    def _read(self, source: socket.socket) -> _Look:
+        """Take in what a socket has, in a few batches."""
+        packets = size = 0
         for _ in range(_READS):
             batch = None if self._paused else self._reader.read(source)
             if batch is None:
-                return
+                break
             self._take(batch)
+            packets, size = packets + len(batch.offsets), size + batch.size
+            if not batch.more:
+                break
+        return _Look(packets, size)
 
     def _take(self, batch: Batch) -> None:
         self._truncated += batch.truncated
@@ -361,6 +391,13 @@ class Receiver:
                 self.learn_plan(plan)
             except DistributaryError as error:
                 self._on_fault(error)
+
+
+class _Look(NamedTuple):
+    """What one look at a socket brought."""
+
+    packets: int
+    bytes: int
 
 
 class _Sources(Sequence[str]):

@@ -107,9 +107,9 @@ def keep_sessions(
     streams: IntArray,  # OUT  their stream, or CONTROL
     fate: ByteArray,  # OUT  by packet: 0, or 1 more than the place in `counts` of why it is dropped
     counts: IntArray,  # OUT  added to
-) -> int:
-    """How many packets the first filter lets through."""
-    n = 0
+) -> tuple[int, int]:
+    """How many packets the first filter lets through, and how many bytes they are."""
+    n = size = 0
     width = np.uint64(stream_of.shape[1])
     for at in range(begin, len(offsets)):
         offset, length = offsets[at], lengths[at]
@@ -120,7 +120,9 @@ def keep_sessions(
         session = _word(buffer, offset + 12)
         if session == _CONTROL_SESSION:
             kept[n], rows[n], streams[n] = at, -1, CONTROL
+            fate[at] = 0
             n += 1
+            size += length
             continue
         stream = -1
         if session < width:
@@ -134,8 +136,10 @@ def keep_sessions(
             fate[at] = UNWANTED_PACKETS + 1
             continue
         kept[n], streams[n] = at, stream
+        fate[at] = 0
         n += 1
-    return n
+        size += length
+    return n, size
 
 
 @kernel

@@ -99,6 +99,8 @@ class Receiver:
         self._packets = self._unauthenticated = 0
         self._wake_at = _NEVER
         self._changes_seen = 0
+        self._sieve = _sieve_for(0)
+        self._found = _room_for(0)
 
     # --- what the caller does ---------------------------------------------------------------------
 
@@ -143,7 +145,7 @@ class Receiver:
         """Have the filters compiled, or loaded, before packets come that would wait for it."""
         buffer, nothing = np.zeros(HEADER_SIZE, np.uint8), np.empty(0, np.int64)
         sieved = self._first_filter(buffer, nothing, nothing, 0)
-        self._second_filter(buffer, nothing, nothing, sieved, 0, _room_for(0), 0)
+        self._second_filter(buffer, nothing, nothing, sieved, 0, 0)
 
     def start(self, now: float) -> list[MulticastAction]:
         """Join the control group, and ask for the plan."""
@@ -195,11 +197,16 @@ class Receiver:
         now: float,
         sources: Sequence[str] | None = None,
     ) -> list[MulticastAction]:
-        """Take in packets at those places of a buffer, in order, by the compiled filters."""
+        """Take in packets at those places of a buffer, in order, by the compiled filters.
+
+        `Messages` that come of it are places in that buffer, and good until the next call.
+        """
         self._packets += len(offsets)
         at = 0
         while at < len(offsets):
             at = self._take_some(buffer, offsets, lengths, at, now, sources)
+            if at < len(offsets):
+                self._found = _room_for(0)  # what was found so far is still to be read
         return self._finish()
 
     def on_timer(self, name: str, now: float) -> list[MulticastAction]:
@@ -240,13 +247,12 @@ class Receiver:
         subs, reassembly = self._subs, self._reassembly
         changes = subs.changes
         sieved = self._first_filter(buffer, offsets, lengths, begin)
-        kept, streams = sieved.kept, sieved.streams
-        found = _room_for(int(lengths[kept].sum()))
+        kept, streams, found = sieved.kept, sieved.streams, self._found
         at = used = 0
         while at < len(kept):
             start = used
             at, used, end, n_missed = self._second_filter(
-                buffer, offsets, lengths, sieved, at, found, used
+                buffer, offsets, lengths, sieved, at, used
             )
             if n_missed:
                 reassembly.report_missed(found.missed[:n_missed].tolist())
@@ -267,16 +273,22 @@ class Receiver:
     def _first_filter(
         self, buffer: ByteArray, offsets: IntArray, lengths: IntArray, begin: int
     ) -> _Sieved:
-        """What passes the first filter, and if there is a key, is authentic."""
-        n = len(offsets)
-        kept, rows, streams = (np.empty(n - begin, np.int64) for _ in range(3))
-        fate = np.zeros(n, np.uint8)
+        """What passes the first filter, and if there is a key, is authentic.
+
+        There is room then for all messages of it.
+        """
+        if len(offsets) > len(self._sieve.kept):
+            self._sieve = _sieve_for(2 * len(offsets))
+        kept, rows, streams, fate = self._sieve
         tables = self._subs.tables
-        passed = kernels.keep_sessions(
+        passed, size = kernels.keep_sessions(
             buffer, offsets, lengths, begin, tables.versions, tables.stream_of, kept, rows, streams,
             fate, self._counts,
         )  # fmt: skip
+        if size // MESSAGE_HEADER_SIZE >= len(self._found.packet):
+            self._found = _room_for(2 * size)
         kept, rows, streams = kept[:passed], rows[:passed], streams[:passed]
+        fate = fate[: len(offsets)]
         if self._authenticator.size:
             view = buffer.data
             good = np.ones(passed, np.bool_)
@@ -294,7 +306,6 @@ class Receiver:
         lengths: IntArray,
         sieved: _Sieved,
         at: int,
-        found: Found,
         used: int,
     ) -> tuple[int, int, int, int]:
         """Take in what comes in order, as `take_packets` says."""
@@ -302,7 +313,7 @@ class Receiver:
         tables, tag = self._subs.tables, self._authenticator.size
         return kernels.take_packets(
             buffer, offsets, lengths, kept, rows, streams, (at, len(kept)), tag, self.incarnation,
-            tables.flow_of, tables.flow_stream, self._subs.state, found, used, self._counts,
+            tables.flow_of, tables.flow_stream, self._subs.state, self._found, used, self._counts,
         )  # fmt: skip
 
     def _uncount(self, sieved: _Sieved, begin: int) -> None:
@@ -467,6 +478,12 @@ class _Sieved(NamedTuple):
     rows: IntArray
     streams: IntArray
     fate: ByteArray
+
+
+def _sieve_for(packets: int) -> _Sieved:
+    """Room for so many packets."""
+    kept, rows, streams = np.empty((3, packets), np.int64)
+    return _Sieved(kept, rows, streams, np.empty(packets, np.uint8))
 
 
 def _room_for(size: int) -> Found:
