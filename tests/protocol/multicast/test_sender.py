@@ -179,12 +179,27 @@ def test_naks_of_another_incarnation_or_session_are_ignored() -> None:
         assert sends(sender.on_message("a", packet, 2.0)) == []
 
 
+def ask_of(name: str) -> bytes:
+    body = encode_ask(name)
+    return encode_header(Kind.ASK, HEADER_SIZE + len(body), 0, 0, CONTROL_SESSION, 0, 0) + body
+
+
+def test_an_address_that_was_given_is_not_changed_by_a_question() -> None:
+    plan = simple_plan([0, -1], [0], {"r": [1], "s": [1]})
+    params = SenderParams(messages_per_packet=1, grace=0.0, **QUIET)
+    sender = Sender(plan, 5, params=params, addresses={"s": "10.0.0.1:1"})
+    sender.start(0.0)
+    for name in ("r", "s"):
+        sender.on_message("10.0.0.7:99", ask_of(name), 1.0)
+    actions = sender.offer("f1", b"x", 2.0)
+    to = [a.to for a in actions if isinstance(a, Send)]
+    assert [each for each in to if each != CONTROL_GROUP] == ["10.0.0.7:99", "10.0.0.1:1"]
+
+
 def test_unicast_goes_to_where_a_receiver_asked_from() -> None:
     plan = simple_plan([0, -1], [0], {"r": [1], "s": [1]})
     sender = started_sender(plan, messages_per_packet=1, **QUIET)
-    name = encode_ask("s")
-    ask = encode_header(Kind.ASK, HEADER_SIZE + len(name), 0, 0, CONTROL_SESSION, 0, 0) + name
-    answer = sender.on_message("10.0.0.7:99", ask, 1.0)
+    answer = sender.on_message("10.0.0.7:99", ask_of("s"), 1.0)
     assert len(sends(answer, CONTROL_GROUP)) == 1
     actions = sender.offer("f1", b"x", 2.0)
     assert [a.to for a in actions if isinstance(a, Send)] == ["r", "10.0.0.7:99"]

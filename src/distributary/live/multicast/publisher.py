@@ -39,8 +39,8 @@ class Publisher:
     """Sends messages of flows by a plan, and repairs what receivers miss.
 
     `plan` is one, or the folder of one, which is then watched: a new plan there is changed to under
-    traffic. `addresses` are receivers' own, as `udp://HOST:PORT`, for flows that go by unicast;
-    those of others are learnt when they ask. When the block ends, what is left is sent, and repairs
+    traffic. `addresses` are receivers' own, as `udp://HOST:PORT`, for flows that go by unicast, and
+    stay; those of others are learnt when they ask. When the block ends, what is left is sent, and repairs
     go on until nobody has asked for `stay` seconds.
     """
 

@@ -85,7 +85,7 @@ class Sender:
         where: str = "",
         addresses: Mapping[str, str] | None = None,
     ) -> None:
-        """`addresses` are receivers' own, for unicast; others are learnt when they ask.
+        """`addresses` are receivers' own, for unicast, and stay; others are learnt when they ask.
 
         Until then what is for them goes to their name, for the caller to resolve or to drop.
         """
@@ -95,6 +95,7 @@ class Sender:
         self.incarnation = incarnation
         self._authenticator = Authenticator(key)
         self._where = where
+        self._given = frozenset(addresses or ())
         self._addresses = dict(addresses or {})
         self._counts = dict.fromkeys(SenderStatistics.__slots__, 0)
         self._next_of: dict[str, int] = {}
@@ -411,7 +412,8 @@ class Sender:
     # --- plans ------------------------------------------------------------------------------------
 
     def _take_question(self, name: str, address: str, now: float) -> None:
-        if name in self._addresses or len(self._addresses) < _MOST_ADDRESSES:
+        known = name in self._addresses
+        if name not in self._given and (known or len(self._addresses) < _MOST_ADDRESSES):
             self._addresses[name] = address
         self._announce_at = min(
             self._announce_at, max(now, self._announced_at + self.params.hold_off)
