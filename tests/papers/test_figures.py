@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -32,6 +33,7 @@ SHAPES = {
     ),
     "banavar-queues": (("rate_ratio", "events_per_s", "time", "waiting"), 4 * 41),
     "tock-fig4": (("market", "symbols", "followed_symbols", "follows", "messages_per_s"), 10),
+    "tock-fig5": (("h", "alpha", "alpha_fit", "beta", "beta_fit", "r2"), 4),
     "tock-fig6": (
         ("alpha", "beta", "groups", "sessions", "floors", "relative_cost"),
         3 * (6 + 5 + 4 + 3 + 2),
@@ -71,15 +73,21 @@ SHAPES |= {
     "milo-fig9": (CURVES, 126),
 }
 
-# Whole networks are simulated for these: their own tests try small parts of them by default.
-SIMULATED = ("chen", "milo")
-each_figure = pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.slow if name.startswith(SIMULATED) else ())
-        for name in FIGURES
-    ],
-)
+# Whole networks are simulated for the first, and a real receiver is measured for the last: their
+# own tests try small parts of them by default.
+LONG = ("chen", "milo", "tock-fig5")
+MEASURED = ("tock-fig5",)  # no two runs are alike
+
+
+def _each_of(names: Iterable[str]) -> pytest.MarkDecorator:
+    slow = pytest.mark.slow
+    return pytest.mark.parametrize(
+        "name", [pytest.param(each, marks=slow if each.startswith(LONG) else ()) for each in names]
+    )
+
+
+each_figure = _each_of(FIGURES)
+each_computed_figure = _each_of(name for name in FIGURES if name not in MEASURED)
 
 
 def test_every_figure_is_in_the_catalogue_with_a_summary() -> None:
@@ -118,7 +126,7 @@ def test_the_chart_is_small_valid_svg_without_a_date(name: str) -> None:
     assert "<dc:date>" not in chart
 
 
-@each_figure
+@each_computed_figure
 def test_the_same_seed_gives_the_same_bytes(name: str, tmp_path: Path) -> None:
     write_figure(quick(name), tmp_path / "once")
     write_figure(run_figure(name, quick=True), tmp_path / "again")
@@ -176,7 +184,7 @@ def test_the_verdict_counts_the_claims_that_hold(holds: tuple[bool, ...], verdic
 
 
 def test_the_index_names_every_figure_its_command_and_every_miss(tmp_path: Path) -> None:
-    figures = [quick(name) for name in FIGURES if not name.startswith(SIMULATED)]
+    figures = [quick(name) for name in FIGURES if not name.startswith(LONG)]
     text = write_index(figures, tmp_path).read_text(encoding="utf-8")
     for figure in figures:
         assert f"[{figure.name}]({figure.name}.md)" in text

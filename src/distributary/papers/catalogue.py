@@ -49,6 +49,7 @@ _ALL = (
     Recipe("milo-fig8", "cost while interests shift", milo.fig8),
     Recipe("milo-fig9", "updates of packages, three maintenance intervals", milo.fig9),
     Recipe("tock-fig4", "who follows what on a trading floor, and how fast it ticks", tock.fig4),
+    Recipe("tock-fig5", "what the two filters cost a receiver, measured here", tock.fig5),
     Recipe("tock-fig6", "what more sessions save, and what more groups save", tock.fig6),
     Recipe("tock-fig7", "SF, GF, IT and RRA against one another", tock.fig7),
     Recipe("tock-unicast-flooding", "unicast and flooding on many floors", tock.unicast_flooding),

@@ -40,8 +40,8 @@ class Publisher:
 
     `plan` is one, or the folder of one, which is then watched: a new plan there is changed to under
     traffic. `addresses` are receivers' own, as `udp://HOST:PORT`, for flows that go by unicast, and
-    stay; those of others are learnt when they ask. When the block ends, what is left is sent, and repairs
-    go on until nobody has asked for `stay` seconds.
+    stay; those of others are learnt when they ask. When the block ends, what is left is sent, and
+    repairs go on until nobody has asked for `stay` seconds.
     """
 
     def __init__(
