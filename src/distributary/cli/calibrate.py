@@ -63,6 +63,11 @@ def calibrate(
             progress=lambda done, total: bars.update(task, completed=done, total=total),
         )
     write_calibration(found, out)
+    if found.doubtful:
+        notes.print(
+            "the measurements fit no prices well: calibrate again while the machine has less to "
+            "do, or with more --rounds"
+        )
     if as_document:
         print_json(calibration_document(found))
         return

@@ -31,7 +31,16 @@ from distributary.live.multicast import (
     read_key,
     wanted_flows,
 )
-from distributary.live.multicast.calibration import Line, Point, fit_line, fit_price, two_sessions
+from distributary.live.multicast.calibration import (
+    Calibration,
+    CalibrationParams,
+    Line,
+    Point,
+    Price,
+    fit_line,
+    fit_price,
+    two_sessions,
+)
 from distributary.live.multicast.calibration_file import read_prices
 from distributary.live.multicast.datagrams import (
     Batch,
@@ -438,6 +447,18 @@ def test_prices_below_nothing_are_taken_as_nothing() -> None:
     found = fit_price([Point(1, 1.0, 0.0, 1.0), Point(1, 0.0, 1.0, 3.0), Point(1, 1, 1, 3.9)], 1)
     assert found.beta == 0
     assert found.alpha > 0
+
+
+@pytest.mark.parametrize(
+    ("price", "alpha", "beta", "doubtful"),
+    [(0.9, 0.9, 0.1, False), (0.7, 0.9, 0.9, True), (0.9, 0.7, 0.9, True)],
+)
+def test_prices_that_do_not_fit_are_doubted(
+    price: float, alpha: float, beta: float, doubtful: bool
+) -> None:
+    prices = (Price(1, 2.0, 1.0, 0.0, 0.99), Price(8, 1.0, 1.0, 0.0, price))
+    lines = Line(1.0, 1.0, alpha), Line(1.0, 0.0, beta)
+    assert Calibration(CalibrationParams(), (), prices, *lines).doubtful == doubtful
 
 
 def test_a_calibration_file_gives_prices_at_any_h(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ FLOWS = 16  # of each session
 TICK = 0.002  # seconds from one burst to the next
 # Shares of the full rate that the wanted and the unwanted session have.
 _MIXES = ((1.0, 0.0), (0.0, 1.0), (0.5, 0.5), (0.5, 0.0), (0.0, 0.5), (0.25, 0.25))
+_GOOD_FIT = 0.8  # R2
 _TRIES = 4  # each at half the rate of the one before
 
 
@@ -126,6 +127,14 @@ class Calibration:
     prices: tuple[Price, ...]
     alpha: Line
     beta: Line
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the measurements are far from any prices: the machine had too much else to do.
+
+        beta's line is left out: its price hardly depends on h, so there is little to fit.
+        """
+        return min(self.alpha.r2, *(price.r2 for price in self.prices)) < _GOOD_FIT
 
     def at(self, messages_per_packet: float) -> FilteringPrices:
         """What a plan is priced with at h messages per packet."""
