@@ -8,6 +8,7 @@ and `~` stand for themselves, every other byte of its UTF-8 is written `%41`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import quote, unquote_to_bytes
 
 from distributary.live.errors import TopicNameError
@@ -17,11 +18,13 @@ __all__ = ["LONGEST_TOPIC", "Subjects", "check_topic", "name_of", "token_of"]
 LONGEST_TOPIC = 256  # bytes of UTF-8: three times that still fits into a line of the protocol
 
 
+@lru_cache(maxsize=65_536)
 def token_of(name: str) -> str:
     """The token that stands for a name."""
     return quote(name, safe="").replace(".", "%2E")
 
 
+@lru_cache(maxsize=65_536)
 def name_of(token: str) -> str:
     """The name that a token stands for; a ValueError if none is written so."""
     name = unquote_to_bytes(token).decode()
