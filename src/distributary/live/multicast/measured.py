@@ -130,7 +130,7 @@ class _Consumer:
     def _read(self, messages: Messages) -> None:
         view = messages.buffer.data
         for start, end in zip(messages.start.tolist(), messages.end.tolist(), strict=True):
-            self.bytes += len(bytes(view[start:end]))
+            self.bytes += len(view[start:end].tobytes())
 
     def _check(self, messages: Messages) -> None:
         now = time.monotonic_ns()

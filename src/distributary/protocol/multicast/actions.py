@@ -115,7 +115,7 @@ class Messages:
         view = self.buffer.data
         columns = (self.flow.tolist(), self.sequence.tolist(), self.start.tolist())
         for flow, sequence, start, end in zip(*columns, self.end.tolist(), strict=True):
-            yield Message(self.names[flow], sequence, bytes(view[start:end]))
+            yield Message(self.names[flow], sequence, view[start:end].tobytes())
 
 
 MulticastAction = Send | SetTimer | Join | Leave | NeedPlan | Gap | Missing | Restarted | Messages
