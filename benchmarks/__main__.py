@@ -8,6 +8,7 @@ from benchmarks import (
     covering,
     delivery,
     matching,
+    overlay,
     pipeline,
     planner,
     quality,
@@ -33,6 +34,7 @@ SECTIONS = {
     **routing.SECTIONS,
     **schedules.SECTIONS,
     **topics.SECTIONS,
+    **overlay.SECTIONS,
     **delivery.SECTIONS,
     **topics_live.SECTIONS,
 }
