@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import cache
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from distributary.cost.topics import Ledger
@@ -12,9 +17,10 @@ from distributary.model.topics import Clustering
 from distributary.papers import milo
 from distributary.papers.figure import Figure
 from distributary.papers.milo.baselines import kmeans_clustering, settled
-from distributary.papers.milo.fig9 import DATA, packages
+from distributary.papers.milo.fig9 import DATA, FOLDER, packages
 from distributary.papers.milo.runs import PRICES, QUICK, grown, shifted
 from distributary.papers.milo.world import MODELS, World, frequencies, growth, interests, shift
+from distributary.planning.topics import Planner
 from distributary.protocol.topics import OURS, TAMARA
 from distributary.simulation.scribe_prices import scribe_prices
 from distributary.simulation.topic_improvement import ImprovedRounds
@@ -80,6 +86,31 @@ def test_rounds_keep_everybody_covered_and_the_bill_right(own: bool, seed: int) 
     state.check()
     assert np.array_equal(state.wants, after)
     assert rounds.ledger.cost == Ledger(state, frequency, PRICES).cost
+    assert rounds.updates.total() > 0
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_our_policy_is_no_worse_than_tamara_where_helper_peers_count(model: str) -> None:
+    """Both decide by the sizes of trees; many small clusters do not pay then."""
+    prices = scribe_prices(QUICK.world.users, np.random.default_rng(0))
+    for seed in (100, 101):
+        runs = grown(model, QUICK, seed, ("Tamara", "ours"), prices=prices)
+        ours, tamara = (runs[name].moments[-1] for name in ("ours", "Tamara"))
+        assert ours.scribe == tamara.scribe
+        assert ours.cost < tamara.cost + 0.005 * tamara.scribe
+        assert runs["ours"].updates.get("raised", 0) == 0
+
+
+def test_the_bill_is_right_at_the_prices_of_trees() -> None:
+    prices, rng = scribe_prices(SMALL.users, np.random.default_rng(0)), np.random.default_rng(5)
+    wants, frequency = interests(SMALL, rng), frequencies("Average", SMALL.topics, rng)
+    state = Clustering(SMALL.users, SMALL.topics)
+    policy, planner = replace(OURS, prices=prices), Planner(prices)
+    rounds = ImprovedRounds(state, frequency, policy, rng, plan_every=60.0, planner=planner)
+    rounds.run(growth(wants, 300.0, 0.2, rng), 300.0, 10)
+    state.check()
+    assert np.array_equal(state.wants, wants)
+    assert rounds.ledger.cost == Ledger(state, frequency, prices).cost
     assert rounds.updates.total() > 0
 
 
@@ -155,6 +186,35 @@ def test_the_stand_in_for_packages_says_what_it_is(monkeypatch: pytest.MonkeyPat
     found = packages(100, 0)
     assert "stand-in, not real data" in found.origin
     assert DATA in found.origin
+
+
+def test_users_come_in_the_order_and_at_the_pace_of_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two days with many users, one between them with a single user, and a robot."""
+    first = datetime(2012, 12, 26, tzinfo=UTC)
+    rows = [
+        (first + timedelta(days=day, minutes=10 * at + package), f"{day}/{at}", f"p{package}")
+        for day in (0, 3)
+        for at in range(120)
+        for package in range(3)
+    ]
+    rows += [(first + timedelta(days=1), "1/0", f"p{package}") for package in range(3)]
+    rows += [(first, "0/robot", f"r{package:04}") for package in range(1_200)]
+    folder = tmp_path / FOLDER
+    folder.mkdir()
+    table = dict(zip(("ts", "receiver", "flow"), map(list, zip(*rows, strict=True)), strict=True))
+    pq.write_table(pa.table(table), folder / "subscriptions.parquet")
+    flows = sorted({flow for *_, flow in rows})
+    rates = pa.table({"flow": flows, "rate": [float(len(f)) for f in flows]})
+    pq.write_table(rates, folder / "rates.parquet")
+    monkeypatch.setenv(DATA, str(tmp_path))
+    found = packages(1_000, 0)
+    assert found.wants.shape == (240, 3)  # neither the lone user nor the robot and its packages
+    minutes = sorted(10 * at + 1_440 * day for day in range(2) for at in range(120))
+    assert found.joined == pytest.approx(np.array(minutes) / 2_880)
+    assert found.time[0] == pytest.approx(found.time[0, 0] + np.arange(3) / 2_880)
+    assert len(packages(100, 0).wants) == 100
 
 
 @pytest.mark.slow

@@ -10,11 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributary.cost import OperatingPrices
-from distributary.cost.topics import clustering_cost
+from distributary.cost.topics import MeasuredCost, clustering_cost
 from distributary.model import Interest, Rates
 from distributary.model.topics import BoolArray, Clustering
 from distributary.planning.topic_answers import Answers
-from distributary.planning.topics import Planner, planned, proposals
+from distributary.planning.topic_prices import Tariff
+from distributary.planning.topics import Planner, adopted, planned, proposals
+
+# The paper's, those of trees with helper peers, and those of a server to which nobody tells events.
+_TREES = MeasuredCost((1, 2, 5, 10, 20, 50, 100), (3.7, 6.4, 13.0, 23.0, 40.0, 75.0, 100.0))
+PRICES = {
+    "linear": OperatingPrices(),
+    "helper peers": OperatingPrices(maintain=_TREES, disseminate=_TREES),
+    "server": OperatingPrices(maintain=lambda n: 0.4 * n, associate=lambda n: 0.0 * n, notify=0.0),
+}
+LINEAR = Tariff(OperatingPrices(), 100)
 
 
 def direct(wants: BoolArray) -> Clustering:
@@ -54,6 +64,54 @@ def test_a_proposal_saves_what_it_says() -> None:
             state.unfollow(rows[state.direct[rows, topic]], topic)
     saved = before - clustering_cost(state, frequency, prices).cost
     assert saved == pytest.approx(sum(p.saving for p in found))
+
+
+def settled(wants: BoolArray, rng: np.random.Generator) -> Clustering:
+    """Some clusters of random topics with random members, and whatever that leaves."""
+    state = Clustering(*wants.shape)
+    for _ in range(int(rng.integers(4))):
+        cluster = state.form(np.flatnonzero(rng.random(wants.shape[1]) < 0.5))
+        state.join(np.flatnonzero(rng.random(len(wants)) < 0.4), cluster)
+    for topic in range(state.n_topics):
+        rows = np.flatnonzero(wants[:, topic])
+        state.follow(rows[state.copies[rows, topic] == 0], topic)
+        state.follow(np.flatnonzero(rng.random(len(wants)) < 0.05), topic)  # for no reason
+        state.want(rows, topic)
+    return state
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.tuples(st.integers(2, 40), st.integers(2, 12)),
+    st.integers(0, 10**6),
+    st.sampled_from(list(PRICES)),
+    st.sampled_from([40, 200, 10_000]),
+)
+def test_proposals_save_what_a_recomputation_says(
+    shape: tuple[int, int], seed: int, kind: str, budget: int
+) -> None:
+    rng, prices = np.random.default_rng(seed), PRICES[kind]
+    wants, frequency = rng.random(shape) < 0.5, rng.uniform(0.001, 0.3, shape[1])
+    state, planner = settled(wants, rng), Planner(prices)
+    before = clustering_cost(state, frequency, prices).cost
+    found = planned(wants, state, frequency, budget, planner)
+    after = adopted(wants, state, frequency, found, planner)
+    after.check()
+    assert np.array_equal(after.wants, wants)
+    saved = before - clustering_cost(after, frequency, prices).cost
+    if found:
+        assert sum(p.saving for p in found) == pytest.approx(saved, abs=1e-6)
+    assert all(p.saving > 0 for p in found)
+    assert sum(p.moves for p in found) <= budget
+
+
+@pytest.mark.parametrize("kind", PRICES)
+def test_kinds_of_users_get_clusters_at_any_prices(kind: str) -> None:
+    wants, planner = blocks(), Planner(PRICES[kind])
+    found = planned(wants, direct(wants), np.full(12, 0.02), 10_000, planner)
+    after = adopted(wants, direct(wants), np.full(12, 0.02), found, planner)
+    alone = clustering_cost(direct(wants), np.full(12, 0.02), PRICES[kind]).cost
+    assert clustering_cost(after, np.full(12, 0.02), PRICES[kind]).cost < 0.4 * alone
 
 
 @pytest.mark.parametrize("budget", [0, 30, 150, 10_000])
@@ -102,7 +160,7 @@ def test_answers_end_where_no_single_step_helps(shape: tuple[int, int, int, int]
     users, topics, clusters, seed = shape
     rng = np.random.default_rng(seed)
     wants, carries = rng.random((users, topics)) < 0.6, rng.random((clusters, topics)) < 0.6
-    answers = Answers(wants, rng.uniform(0.01, 1.0, size=topics))
+    answers = Answers(wants, rng.uniform(0.01, 1.0, size=topics), LINEAR)
     member = answers.responded(carries)
     paid = answers.paid(carries, member)
     for user, cluster in itertools.product(range(users), range(clusters)):
@@ -111,14 +169,15 @@ def test_answers_end_where_no_single_step_helps(shape: tuple[int, int, int, int]
         assert answers.paid(carries, other)[user] >= paid[user] - 1e-4
 
 
-@settings(max_examples=80, deadline=None)
-@given(SHAPES)
-def test_costs_are_those_of_the_clustering(shape: tuple[int, int, int, int]) -> None:
+@settings(max_examples=120, deadline=None)
+@given(SHAPES, st.sampled_from(list(PRICES)))
+def test_costs_are_those_of_the_clustering(shape: tuple[int, int, int, int], kind: str) -> None:
+    prices = PRICES[kind]
     users, topics, clusters, seed = shape
     rng = np.random.default_rng(seed)
     wants, carries = rng.random((users, topics)) < 0.6, rng.random((clusters, topics)) < 0.6
     frequency = rng.uniform(0.01, 1.0, size=topics)
-    answers = Answers(wants, frequency)
+    answers = Answers(wants, frequency, Tariff(prices, users))
     member = answers.responded(carries)
     state = Clustering(users, topics)
     for cluster in range(clusters):
@@ -126,8 +185,8 @@ def test_costs_are_those_of_the_clustering(shape: tuple[int, int, int, int]) -> 
     for topic in range(topics):
         rows = np.flatnonzero(wants[:, topic])
         state.follow(rows[state.copies[rows, topic] == 0], topic)
-    found = clustering_cost(state, frequency, OperatingPrices())
-    assert answers.cost(carries, member) + frequency.sum() == pytest.approx(found.cost)
+    found = clustering_cost(state, frequency, prices)
+    assert answers.cost(carries, member) == pytest.approx(found.cost)
 
 
 @settings(max_examples=60, deadline=None)
@@ -136,7 +195,7 @@ def test_refining_never_makes_clusters_worse(shape: tuple[int, int, int, int]) -
     users, topics, clusters, seed = shape
     rng = np.random.default_rng(seed)
     wants, carries = rng.random((users, topics)) < 0.6, rng.random((clusters, topics)) < 0.6
-    answers = Answers(wants, rng.uniform(0.01, 0.3, size=topics))
+    answers = Answers(wants, rng.uniform(0.01, 0.3, size=topics), LINEAR)
     nothing = answers.cost(carries[:0], np.zeros((users, 0), bool))
     refined = answers.refined(carries, 6)
     assert answers.cost(refined, answers.responded(refined)) <= nothing + 1e-6

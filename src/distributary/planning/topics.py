@@ -10,25 +10,27 @@ Subscribers x topics are dense arrays here: for thousands of each.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from distributary.cost import OperatingPrices
-from distributary.cost.updates import Channel, toll
-from distributary.model import FloatArray, Interest, Rates
+from distributary.model import FloatArray, IntArray, Interest, Rates
 from distributary.model.topics import BoolArray, Clustering
 from distributary.planning.topic_answers import Answers
+from distributary.planning.topic_prices import Tariff
 
-__all__ = ["Planner", "Proposal", "planned", "proposals"]
+__all__ = ["Planner", "Proposal", "adopted", "planned", "proposals"]
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """Form a cluster of these topics and offer it to those subscribers.
 
-    `saving` is the OC per interval that all of them save together by changing over, `moves` how
-    many subscriptions change for it.
+    `saving` is the OC per interval that this saves, `moves` how many subscriptions change for it.
+    Savings of proposals made together add up to what all of them save together (`adopted`): some
+    pay only together.
     """
 
     topics: tuple[int, ...]
@@ -89,41 +91,126 @@ def planned(
     planner: Planner,
 ) -> list[Proposal]:
     """The same from arrays."""
-    active = np.flatnonzero(wants.any(axis=1))
-    if len(active) < 2:
+    here = _Here.of(wants, clustering, frequency, planner)
+    if len(here.active) < 2:
         return []
-    answers = Answers(wants[active], frequency, _slopes(clustering, frequency, planner.prices))
-    clusters = clustering.clusters
-    present = clustering.carries[clusters]
-    member = clustering.member[np.ix_(active, clusters)].copy()
-    before = answers.cost(present, member)
-    carries, after = _best_clusters(answers, present, planner)
-    if after > (1.0 - planner.least_gain) * before:
+    carries, after = _best_clusters(here, planner)
+    if after > (1.0 - planner.least_gain) * here.before:
         return []
-    found = _invitations(answers, carries, present, member, planner)
-    chosen, left = [], budget
-    for proposal in found:
-        if proposal.moves <= left:
-            invited = tuple(int(active[at]) for at in proposal.invited)
-            chosen.append(Proposal(proposal.topics, invited, proposal.saving, proposal.moves))
-            left -= proposal.moves
-    return chosen
+    offers = _within(budget, _invitations(here, carries))
+    while offers:
+        found = _proposed(here, offers, planner)
+        pays = [
+            p.saving > 0 and p.saving * planner.horizon > planner.per_move * p.moves for p in found
+        ]
+        if all(pays):
+            return sorted(found, key=lambda p: (-p.saving, p.topics))
+        offers = [offer for offer, keep in zip(offers, pays, strict=True) if keep]
+    return []
 
 
-def _slopes(
-    clustering: Clustering, frequency: FloatArray, prices: OperatingPrices
-) -> tuple[float, float]:
-    """What one subscriber costs in a typical channel: to keep there, and to send an event to."""
-    sizes = np.concatenate((clustering.topic_size, clustering.cluster_size[clustering.alive]))
-    size = max(1, round(float(sizes[sizes > 0].mean()))) if (sizes > 0).any() else 1
-    kept = toll(prices, Channel(size, 0.0))
-    return kept, toll(prices, Channel(size, 1.0)) - kept
+def adopted(
+    wants: BoolArray,
+    clustering: Clustering,
+    frequency: FloatArray,
+    proposals: Sequence[Proposal],
+    planner: Planner,
+) -> Clustering:
+    """The clustering once everybody invited went over to the cheapest cover of its interests.
+
+    A cluster that nobody is on then is gone.
+    """
+    here = _Here.of(wants, clustering, frequency, planner)
+    at = {int(who): row for row, who in enumerate(here.active)}
+    offers = [
+        _Offer(
+            np.isin(np.arange(wants.shape[1]), p.topics),
+            np.array([at[who] for who in p.invited], np.int64),
+            p.moves,
+        )
+        for p in proposals
+    ]
+    carries, target, moved, _ = _changed(here, sorted(offers, key=_by_topics), planner)
+    return here.changed(clustering, carries, target, moved)
 
 
-def _best_clusters(
-    answers: Answers, present: BoolArray, planner: Planner
-) -> tuple[BoolArray, float]:
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """A new cluster, and rows of those who are invited."""
+
+    carried: BoolArray
+    who: IntArray
+    moves: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Here:
+    """What there is: those who want anything, the clusters and who is on them, and OC."""
+
+    answers: Answers
+    active: IntArray
+    present: BoolArray
+    member: BoolArray
+    direct: BoolArray
+    rest: IntArray  # of others on each cluster
+    before: float
+
+    @classmethod
+    def of(
+        cls, wants: BoolArray, clustering: Clustering, frequency: FloatArray, planner: Planner
+    ) -> _Here:
+        """Read it off a clustering."""
+        tariff = Tariff(planner.prices, len(wants))
+        active, clusters = np.flatnonzero(wants.any(axis=1)), clustering.clusters
+        member = clustering.member[np.ix_(active, clusters)]
+        direct = clustering.direct[active]
+        present, sizes = clustering.carries[clusters], clustering.cluster_size[clusters]
+        others = clustering.topic_size - direct.sum(axis=0)
+        before = tariff.topics(clustering.topic_size, frequency).sum()
+        before += tariff.clusters(sizes, present @ frequency, present).sum()
+        answers = Answers(wants[active], frequency, tariff, others=others)
+        rest = sizes - member.sum(axis=0)
+        return cls(answers, active, present, member, direct, rest, float(before))
+
+    def cost(self, carries: BoolArray, target: BoolArray, moved: BoolArray) -> float:
+        """OC after some moved to other clusters; ones that nobody is on are gone."""
+        answers, tariff = self.answers, self.answers.tariff
+        alone = self.direct.copy()
+        alone[moved] = answers.wants[moved] & ~answers.covered(carries, target[moved])
+        assert answers.others is not None
+        topics = answers.others + alone.sum(axis=0)
+        sizes = target.sum(axis=0)
+        sizes[: len(self.rest)] += self.rest
+        bill = tariff.clusters(sizes, carries @ answers.frequency, carries)
+        return float(tariff.topics(topics, answers.frequency).sum() + bill[sizes > 0].sum())
+
+    def changed(
+        self, clustering: Clustering, carries: BoolArray, target: BoolArray, moved: BoolArray
+    ) -> Clustering:
+        """A copy of a clustering after some moved."""
+        found, kept = Clustering(*clustering.wants.shape), clustering.clusters
+        who = self.active[moved]
+        for at, carried in enumerate(carries):
+            rows = self.active[target[:, at]]
+            if at < len(kept):
+                outside = clustering.member[:, kept[at]].copy()
+                outside[self.active] = False
+                rows = np.concatenate((rows, np.flatnonzero(outside)))
+            if len(rows):
+                found.join(rows, found.form(np.flatnonzero(carried)))
+        stays = np.ones(clustering.n_subscribers, bool)
+        stays[who] = False
+        for topic in range(clustering.n_topics):
+            found.follow(np.flatnonzero(clustering.direct[:, topic] & stays), topic)
+            wanted = np.flatnonzero(clustering.wants[:, topic])
+            found.follow(wanted[found.copies[wanted, topic] == 0], topic)
+            found.want(wanted, topic)
+        return found
+
+
+def _best_clusters(here: _Here, planner: Planner) -> tuple[BoolArray, float]:
     """The cheapest of several sets of clusters, one of them grown from what there is."""
+    answers, present = here.answers, here.present
     rng = np.random.default_rng(planner.seed)
     some = answers.sample(planner.sample, rng)
     starts = [some.by_subscribers(n, rng) for n in planner.subscriber_groups]
@@ -139,29 +226,78 @@ def _best_clusters(
     return best
 
 
-def _invitations(
-    answers: Answers,
-    carries: BoolArray,
-    present: BoolArray,
-    member: BoolArray,
-    planner: Planner,
-) -> list[Proposal]:
-    """Each new cluster with those who would be on it, and what changing over saves them."""
+def _invitations(here: _Here, carries: BoolArray) -> list[_Offer]:
+    """Each new cluster with those who would be on it and save by changing over, best first."""
+    answers, present, member = here.answers, here.present, here.member
     target = answers.responded(carries)
-    paid_before = answers.paid(present, member)
     paid_after = answers.paid(carries, target)
     share = np.maximum(target.sum(axis=1), 1)
-    gain = (paid_before - paid_after) / share
-    leaves = member.sum(axis=1) + (answers.wants & ~answers.covered(present, member)).sum(axis=1)
+    gain = (answers.paid(present, member, here.rest) - paid_after) / share
+    leaves = member.sum(axis=1) + here.direct.sum(axis=1)
     known = {row.tobytes() for row in present}
     found = []
     for cluster in range(len(carries)):
         who = np.flatnonzero(target[:, cluster] & (gain > 0))
         if carries[cluster].tobytes() in known or not len(who):
             continue
-        saving = float(gain[who].sum()) - answers.fixed(carries[cluster])
         moves = int(np.ceil((1 + leaves[who] / share[who]).sum()))
-        if saving > 0 and saving * planner.horizon > planner.per_move * moves:
-            topics = tuple(int(t) for t in np.flatnonzero(carries[cluster]))
-            found.append(Proposal(topics, tuple(int(w) for w in who), saving, moves))
-    return sorted(found, key=lambda p: (-p.saving, p.topics))
+        found.append((float(gain[who].sum()), _Offer(carries[cluster], who, moves)))
+    found.sort(key=lambda each: (-each[0], _by_topics(each[1])))
+    return [offer for _, offer in found]
+
+
+def _within(budget: int, offers: list[_Offer]) -> list[_Offer]:
+    """The first ones that fit, by their topics: who chooses among equals takes the first."""
+    chosen, left = [], budget
+    for offer in offers:
+        if offer.moves <= left:
+            chosen.append(offer)
+            left -= offer.moves
+    return sorted(chosen, key=_by_topics)
+
+
+def _by_topics(offer: _Offer) -> bytes:
+    return offer.carried.tobytes()
+
+
+def _changed(
+    here: _Here, offers: Sequence[_Offer], planner: Planner
+) -> tuple[BoolArray, BoolArray, BoolArray, FloatArray]:
+    """All clusters, who would be on which, who moved, and what each saves by its own account."""
+    answers, shape = here.answers, (len(here.active), len(offers))
+    closed = np.ones(shape, bool)
+    for at, offer in enumerate(offers):
+        closed[offer.who, at] = False
+    carries = np.vstack((here.present, *(offer.carried for offer in offers)))
+    mine = np.hstack((here.member, np.zeros(shape, bool)))
+    asked = ~closed.all(axis=1)
+    target, saved = mine.copy(), np.zeros(len(mine))
+    rest = np.append(here.rest, np.zeros(len(offers), np.int64))
+    some = Answers(answers.wants[asked], answers.frequency, answers.tariff)
+    stay = here.direct[~asked].sum(axis=0)
+    some.others = stay if answers.others is None else stay + answers.others
+    on = rest + mine[~asked].sum(axis=0)
+    least = planner.per_move / planner.horizon
+    found = some.changed_over(carries, mine[asked], closed[asked], least, on)
+    target[asked], saved[asked] = found
+    return carries, target, (target != mine).any(axis=1), saved
+
+
+def _proposed(here: _Here, offers: Sequence[_Offer], planner: Planner) -> list[Proposal]:
+    """Offers with what they save: all of them exactly, and each its part by those who come."""
+    carries, target, moved, saved = _changed(here, offers, planner)
+    new = target[:, len(here.present) :]
+    gain = (saved / np.maximum(new.sum(axis=1), 1)) @ new
+    rest = np.append(here.rest, np.zeros(len(offers), np.int64))
+    own = gain - here.answers.fixed(carries, target, rest)[len(here.present) :]
+    beyond = here.before - here.cost(carries, target, moved) - float(own.sum())
+    savings = own + beyond * gain / max(float(gain.sum()), 1e-12)
+    return [
+        Proposal(
+            tuple(int(t) for t in np.flatnonzero(offer.carried)),
+            tuple(int(who) for who in here.active[offer.who]),
+            float(saving),
+            offer.moves,
+        )
+        for offer, saving in zip(offers, savings, strict=True)
+    ]

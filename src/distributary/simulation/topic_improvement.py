@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from distributary.cost.updates import Channel, toll
-from distributary.model import FloatArray, IntArray
+from distributary.cost.updates import toll
+from distributary.model import IntArray
 from distributary.model.topics import BoolArray
 from distributary.planning.topic_answers import Answers
+from distributary.planning.topic_prices import Tariff
 from distributary.planning.topics import Planner, Proposal, planned
 from distributary.simulation.topic_rounds import TopicRounds
 
@@ -42,9 +43,11 @@ class ImprovedRounds(TopicRounds):
     budget: int = 20_000
     planner: Planner = field(default_factory=Planner)
     _news: Counter[int] = field(init=False, default_factory=Counter)
+    _tariff: Tariff = field(init=False)
 
     def __post_init__(self) -> None:
         TopicRounds.__post_init__(self)
+        self._tariff = Tariff(self.policy.prices, self.clustering.n_subscribers)
         self._after(self.plan_every / 2, PLAN, 0)
 
     def due(self, kind: int, number: int) -> None:
@@ -210,13 +213,24 @@ class ImprovedRounds(TopicRounds):
         Each of them stands for `share` members.
         """
         state, clusters = self.clustering, self.clustering.clusters
-        answers, present = self._answers(who), self.clustering.carries[clusters]
-        mine, gone = state.member[np.ix_(who, clusters)], clusters == cluster
-        kept = mine & ~gone
+        present, gone = state.carries[clusters], clusters == cluster
+        mine = state.member[np.ix_(who, clusters)]
+        answers, rest = self._answers(who), self._rest(who, clusters)
         closed = np.broadcast_to(gone, mine.shape)
-        target = answers.responded(present, kept, closed=closed)
-        loss = float((answers.paid(present, target) - answers.paid(present, mine)).sum())
-        return target, share * loss - answers.fixed(state.carries[cluster])
+        target = answers.responded(present, mine & ~gone, closed=closed, rest=rest)
+        if share == 1.0:
+            change = answers.cost(present, target, rest) - answers.cost(present, mine, rest)
+            return target, change - self._empty(cluster)
+        loss = float(
+            (answers.paid(present, target, rest) - answers.paid(present, mine, rest)).sum()
+        )
+        return target, share * loss - float(answers.fixed(present, mine, rest)[gone][0])
+
+    def _empty(self, cluster: int) -> float:
+        """What a cluster costs with nobody on it."""
+        known, prices = self.cluster(cluster), self.policy.prices
+        sent = known.flow * (prices.notify + prices.disseminate(0))
+        return prices.maintain(0) + prices.associate(known.topics) + sent
 
     def offer(self, proposals: Sequence[Proposal]) -> None:
         """Invite everybody at once: new clusters may pay together where none pays alone.
@@ -247,42 +261,37 @@ class ImprovedRounds(TopicRounds):
         """What those invited would be on (old clusters, then new), and which new ones pay."""
         state, answers = self.clustering, self._answers(who)
         present, mine = state.carries[clusters], state.member[np.ix_(who, clusters)]
-        paid = answers.paid(present, mine)
+        rest = self._rest(who, clusters)
+        before = answers.cost(present, mine, rest)
         founded = np.ones(len(offered), bool)
-        while True:
-            carries = np.vstack((present, offered[founded]))
-            target, saved = self._chosen_cover(answers, carries, mine, closed[:, founded], paid)
+        while founded.any():
+            n = int(founded.sum())
+            carries, on = np.vstack((present, offered[founded])), np.append(rest, np.zeros(n, int))
+            start = np.hstack((mine, np.zeros((len(who), n), bool)))
+            least = _MESSAGES_PER_MOVE / self.policy.horizon
+            target, saved = answers.changed_over(carries, start, closed[:, founded], least, on)
             coming = target[:, len(clusters) :]
-            each = saved / np.maximum(coming.sum(axis=1), 1)
-            pays = each @ coming > [answers.fixed(carried) for carried in offered[founded]]
-            if pays.all():
+            own = (saved / np.maximum(coming.sum(axis=1), 1)) @ coming
+            own -= answers.fixed(carries, target, on)[len(clusters) :]
+            beyond = before - answers.cost(carries, target, on) - float(own.sum())
+            pays = own + max(beyond, 0.0) * coming.sum(axis=0) / max(int(coming.sum()), 1) > 0.0
+            if pays.all() and beyond + own.sum() > 0.0:
                 return target, founded
-            founded[np.flatnonzero(founded)[~pays]] = False
-
-    def _chosen_cover(
-        self,
-        answers: Answers,
-        carries: BoolArray,
-        mine: BoolArray,
-        closed: BoolArray,
-        paid: FloatArray,
-    ) -> tuple[BoolArray, FloatArray]:
-        """Each subscriber's clusters, changed where that is worth its moves, and what it saves."""
-        kept = np.hstack((mine, np.zeros_like(closed)))
-        shut = np.hstack((np.zeros_like(mine), closed))
-        target, saved = kept.copy(), np.zeros(len(kept))
-        for start in (kept, kept | ~shut & (np.arange(shut.shape[1]) >= mine.shape[1]), None):
-            found = answers.responded(carries, start, closed=shut)
-            gain = paid - answers.paid(carries, found)
-            moves = _MESSAGES_PER_MOVE * (found != kept).sum(axis=1)
-            better = (gain > saved + 1e-9) & (gain * self.policy.horizon > moves)
-            target[better], saved[better] = found[better], gain[better]
-        return target, saved
+            given_up = own == own.min() if pays.all() else ~pays
+            founded[np.flatnonzero(founded)[given_up]] = False
+        return mine, founded
 
     def _answers(self, who: IntArray) -> Answers:
-        kept = toll(self.policy.prices, Channel(1, 0.0))
-        sent = toll(self.policy.prices, Channel(1, 1.0)) - kept
-        return Answers(self.clustering.wants[who], self.frequency, (kept, sent))
+        """Some subscribers among all others."""
+        state = self.clustering
+        others = state.topic_size - state.direct[who].sum(axis=0)
+        return Answers(state.wants[who], self.frequency, self._tariff, others=others)
+
+    def _rest(self, who: IntArray, clusters: IntArray) -> IntArray:
+        """How many others are on clusters."""
+        state = self.clustering
+        here: IntArray = state.member[np.ix_(who, clusters)].sum(axis=0)
+        return state.cluster_size[clusters] - here
 
     def _change_over(self, who: IntArray, clusters: IntArray, target: BoolArray) -> None:
         """Bring subscriptions to clusters to what is aimed at: join first, leave after."""

@@ -41,6 +41,7 @@ class Panel:
 
     title: str
     outcomes: Mapping[str, Outcome]
+    per_day: float = INTERVALS_PER_DAY  # intervals
 
     def final(self, name: str) -> float:
         """OC against Scribe's at the end."""
@@ -215,7 +216,7 @@ def panel_rows(panels: Panels) -> tuple[tuple[str | int | float, ...], ...]:
         (
             panel.title,
             name,
-            m.time / INTERVALS_PER_DAY,
+            m.time / panel.per_day,
             m.scribe,
             m.maintenance,
             m.dissemination,
@@ -297,13 +298,13 @@ def _bump(panels: Panels) -> Claim:
     )
 
 
-def panel_chart(name: str, title: str, panels: Panels, x: str = "days") -> str:
+def panel_chart(name: str, title: str, panels: Panels) -> str:
     """One panel beside the other, all lines in each."""
 
     def paint(sheet: Sheet) -> None:
         for axes, panel in zip(sheet.panels, panels, strict=True):
             first = next(iter(panel.outcomes.values())).moments
-            days = [m.time / INTERVALS_PER_DAY for m in first]
+            days = [m.time / panel.per_day for m in first]
             lines = {"Scribe": [m.scribe for m in first]}
             for algorithm, outcome in panel.outcomes.items():
                 label = "our policy" if algorithm == "ours" else algorithm
@@ -313,7 +314,7 @@ def panel_chart(name: str, title: str, panels: Panels, x: str = "days") -> str:
             for label, y in lines.items():
                 colour, style = LOOKS[label]
                 axes.plot(days, np.array(y) / 1e3, style, color=colour, label=label)
-            axes.set(title=panel.title, xlabel=x, ylim=(0, None), xlim=(0, None))
+            axes.set(title=panel.title, xlabel="days", ylim=(0, None), xlim=(0, None))
         sheet.panels[0].set_ylabel("thousand messages per interval")
         sheet.panels[0].tick_params(colors=QUIET, labelcolor=INK)
         key(sheet)

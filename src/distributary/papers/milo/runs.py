@@ -24,6 +24,7 @@ from distributary.papers.milo.world import (
     shift,
 )
 from distributary.planning import Progress, Step
+from distributary.planning.topics import Planner
 from distributary.protocol.topics import OURS, TAMARA
 from distributary.simulation.scribe_prices import scribe_prices
 from distributary.simulation.topic_improvement import ImprovedRounds
@@ -104,12 +105,15 @@ class Case:
     algorithms: tuple[str, ...]
     shifts: bool = False
     uniform: bool = False  # what interests shift to
+    trees: bool = False  # decide by what Scribe's trees cost, helper peers counted
 
     def run(self) -> Outcomes:
         """What becomes of each algorithm."""
+        model, scale, seed, names = self.model, self.scale, self.seed, self.algorithms
+        prices = _tree_prices(scale.world.users) if self.trees else PRICES
         if self.shifts:
-            return shifted(self.model, self.scale, self.seed, self.algorithms, uniform=self.uniform)
-        return grown(self.model, self.scale, self.seed, self.algorithms)
+            return shifted(model, scale, seed, names, uniform=self.uniform, prices=prices)
+        return grown(model, scale, seed, names, prices=prices)
 
     def parts(self) -> list[Case]:
         """The same with one algorithm each."""
@@ -145,7 +149,14 @@ def _run_all(cases: Sequence[Case]) -> Iterator[tuple[Case, Outcomes]]:
             yield running[future], future.result()
 
 
-def grown(model: str, scale: Scale, seed: int, algorithms: Sequence[str]) -> Outcomes:
+def grown(
+    model: str,
+    scale: Scale,
+    seed: int,
+    algorithms: Sequence[str],
+    *,
+    prices: OperatingPrices = PRICES,
+) -> Outcomes:
     """Users come one after the other to an empty system."""
     rng = np.random.default_rng([seed, 1])
     world = scale.world
@@ -154,13 +165,19 @@ def grown(model: str, scale: Scale, seed: int, algorithms: Sequence[str]) -> Out
     requests = growth(wants, duration, world.span, rng)
     empty = np.zeros_like(wants)
     return {
-        name: _run(name, empty, wants, None, frequency, requests, scale, seed)
+        name: _run(name, empty, wants, None, frequency, requests, scale, seed, prices)
         for name in algorithms
     }
 
 
 def shifted(
-    model: str, scale: Scale, seed: int, algorithms: Sequence[str], *, uniform: bool = False
+    model: str,
+    scale: Scale,
+    seed: int,
+    algorithms: Sequence[str],
+    *,
+    uniform: bool = False,
+    prices: OperatingPrices = PRICES,
 ) -> Outcomes:
     """Interests change altogether, starting from clusters that fit the old ones."""
     rng = np.random.default_rng([seed, 2])
@@ -172,7 +189,7 @@ def shifted(
     requests = shift(before, after, duration, world.span, rng)
     start = world.home_of()
     return {
-        name: _run(name, before, after, start, frequency, requests, scale, seed)
+        name: _run(name, before, after, start, frequency, requests, scale, seed, prices)
         for name in algorithms
     }
 
@@ -186,27 +203,39 @@ def _run(
     requests: Requests,
     scale: Scale,
     seed: int,
+    prices: OperatingPrices,
 ) -> Outcome:
     if name == "K-means":
         rng = np.random.default_rng([seed, 3])
         found = kmeans_clustering(after, scale.world.natural, rng)
         return _outcome((), found, frequency, 0.0, {})
-    state = settled(before, start, frequency, PRICES)
-    rounds = rounds_of(name, state, frequency, scale.days, scale.plans, seed)
+    state = settled(before, start, frequency, prices)
+    rounds = rounds_of(name, state, frequency, scale.days, scale.plans, seed, prices=prices)
     return played(rounds, requests, float(scale.days * INTERVALS_PER_DAY), scale.moments)
 
 
 def rounds_of(
-    name: str, state: Clustering, frequency: FloatArray, days: float, plans: int, seed: int
+    name: str,
+    state: Clustering,
+    frequency: FloatArray,
+    days: float,
+    plans: int,
+    seed: int,
+    *,
+    prunes: bool = True,
+    prices: OperatingPrices = PRICES,
 ) -> TopicRounds:
-    """The simulation of an algorithm: static clusters, Tamara or ours."""
+    """The simulation of an algorithm: static clusters, Tamara (that prunes or not) or ours."""
     rng = np.random.default_rng([seed, 4])
     duration = days * INTERVALS_PER_DAY
     every = min(float(INTERVALS_PER_DAY), duration / 10)
     if name == "ours":
-        return ImprovedRounds(state, frequency, OURS, rng, plan_every=duration / plans)
-    policy = STATIC_POLICY if name == "static" else TAMARA
-    return TopicRounds(state, frequency, policy, rng, survey_every=every)
+        own, planner = replace(OURS, prices=prices), Planner(prices)
+        return ImprovedRounds(
+            state, frequency, own, rng, plan_every=duration / plans, planner=planner
+        )
+    policy = STATIC_POLICY if name == "static" else replace(TAMARA, prunes=prunes)
+    return TopicRounds(state, frequency, replace(policy, prices=prices), rng, survey_every=every)
 
 
 def played(rounds: TopicRounds, requests: Requests, duration: float, moments: int) -> Outcome:

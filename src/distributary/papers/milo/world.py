@@ -21,6 +21,7 @@ __all__ = [
     "World",
     "frequencies",
     "growth",
+    "in_order",
     "interests",
     "shift",
 ]
@@ -99,7 +100,7 @@ def growth(wants: BoolArray, duration: float, span: float, rng: np.random.Genera
     users, topics = np.nonzero(wants)
     start = rng.uniform(0.0, 1.0 - span, size=len(wants))
     time = duration * (start[users] + span * rng.random(len(users)))
-    return _in_order(time, users, topics, np.ones(len(users), bool))
+    return in_order(time, users, topics, np.ones(len(users), bool))
 
 
 def shift(
@@ -109,15 +110,16 @@ def shift(
     users, topics = np.nonzero(before != after)
     start = rng.uniform(0.0, 1.0 - span, size=len(before))
     time = duration * (start[users] + span * rng.random(len(users)))
-    return _in_order(time, users, topics, after[users, topics])
+    return in_order(time, users, topics, after[users, topics])
 
 
-def _in_order(
+def in_order(
     time: FloatArray,
     users: np.ndarray[tuple[int], np.dtype[np.intp]],
     topics: np.ndarray[tuple[int], np.dtype[np.intp]],
     wanted: BoolArray,
 ) -> Requests:
+    """Requests as they come."""
     order = np.argsort(time, kind="stable")
     return Requests(
         time[order], users[order].astype(np.int64), topics[order].astype(np.int64), wanted[order]
