@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -51,11 +53,36 @@ def test_damage_before_the_last_record_is_told(
 ) -> None:
     folder = tmp_path_factory.mktemp("journal")
     whole = bytearray(written(folder, [b"first record, long enough", b"a", b"b" * 300]))
-    at = 31 + at % 25  # in the payload of the first record
+    at = 23 + at % 37  # in the first record, or in what says how long it is
     whole[at] ^= flip
     (folder / "journal").write_bytes(whole)
     with pytest.raises(StateError, match="damaged at byte 23"):
         read(folder)
+
+
+def test_a_journal_of_another_version_is_told(tmp_path: Path) -> None:
+    (tmp_path / "journal").write_bytes(b"distributary journal 1\nrecords")
+    with pytest.raises(StateError, match="another version"):
+        read(tmp_path)
+
+
+def test_a_disk_that_is_full_is_told_and_nothing_is_half_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, RECORDS)
+    with Journal(tmp_path) as journal:
+        assert list(journal.read()) == RECORDS
+
+        def full(file: int, data: memoryview) -> int:
+            monkeypatch.undo()
+            os.write(file, data[:7])
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(os, "write", full)
+        with pytest.raises(StateError, match="no space left on device"):
+            journal.append([b"too much"])
+        journal.append([b"there is room again"])
+    assert read(tmp_path) == [*RECORDS, b"there is room again"]
 
 
 def test_another_file_is_not_taken_for_a_journal(tmp_path: Path) -> None:

@@ -11,8 +11,11 @@ import pytest
 from distributary.live import (
     ClientClosedError,
     EventsLostError,
+    LiveError,
+    NatsOptions,
     NotConfirmedError,
     PayloadTooLargeError,
+    ServerAwayError,
     ServerRefusedError,
     ServiceAwayError,
     ServiceRunningError,
@@ -95,6 +98,11 @@ def test_bad_input_is_told(tmp_path: Path) -> None:
             for work in (one.create(""), one.subscribe("\ud800"), one.publish("x" * 257, b"")):
                 with pytest.raises(TopicNameError):
                     await work
+            with pytest.raises(TypeError, match="bytes, not str"):
+                await one.publish("never made", "text")  # type: ignore[arg-type]
+            for flow in (-1.0, float("inf"), float("nan")):
+                with pytest.raises(ValueError, match="events per interval"):
+                    await one.create("never made", flow=flow)
             await one.create("never made")  # and now it is
             subscription = await one.subscribe("never made")
             with pytest.raises(PayloadTooLargeError) as caught:
@@ -317,6 +325,77 @@ def test_a_service_that_is_away_is_told_and_waited_for(tmp_path: Path) -> None:
                     assert await numbers(subscription, 2) == [1, 2]
 
     run(work())
+
+
+def test_a_service_that_has_lost_its_state_is_told_to_who_relied_on_it(tmp_path: Path) -> None:
+    async def read(options: NatsOptions) -> None:
+        async with client(options, beat_every=0.1) as reader:
+            async with serving(options, tmp_path / "one"):
+                await reader.create("t")
+                subscription = await reader.subscribe("t")
+                while not reader._reader._service:
+                    await asyncio.sleep(0.01)
+            async with serving(options, tmp_path / "one"):
+                await reader.publish("t", b"")  # the same service
+                assert await numbers(subscription, 1) == [1]
+            async with serving(options, tmp_path / "two"):
+                await subscription.get()
+
+    async def work() -> None:
+        async with embedded_server() as server:
+            with pytest.raises(LiveError, match="lost its state"):
+                await read(server.options)
+
+    run(work())
+
+
+def test_who_asks_for_something_while_the_server_is_away_is_told(tmp_path: Path) -> None:
+    async def work() -> None:
+        first = embedded_server(tmp_path)
+        server = await first.__aenter__()
+        async with client(server.options, timeout=0.5) as hasty:
+            await first.__aexit__(None, None, None)
+            while hasty._open().is_connected:
+                await asyncio.sleep(0.01)
+            with pytest.raises(ServerAwayError, match="nothing for"):
+                await hasty.create("t")
+            with pytest.raises(ServerAwayError, match="nothing for"):
+                await hasty.subscribe("t")
+            with pytest.raises(NotConfirmedError, match="may or may not"):
+                await hasty.publish("t", b"")
+            await hasty.unsubscribe("t")
+
+    run(work())
+
+
+def test_nobody_is_found_dead_while_the_server_is_away(tmp_path: Path) -> None:
+    async def work() -> None:
+        first = embedded_server(tmp_path / "server")
+        server = await first.__aenter__()
+        async with (
+            serving(server.options, tmp_path / "state", dead_after=4.0) as service,
+            client(server.options, beat_every=0.1) as both,
+        ):
+            await both.create("t")
+            subscription = await both.subscribe("t")
+            await first.__aexit__(None, None, None)
+            publishing = asyncio.create_task(both.publish("t", b""))
+            await asyncio.sleep(5.0)
+            assert not publishing.done()
+            async with embedded_server(tmp_path / "server"):
+                await publishing
+                assert await numbers(subscription, 1) == [1]
+                await asyncio.sleep(1.0)
+                assert service.status().found_dead == 0
+                await both.close()
+
+    run(work())
+
+
+def test_a_client_has_a_short_name() -> None:
+    assert TopicClient(name="ü" * 50).name.startswith("client/üü")
+    with pytest.raises(ValueError, match="too long for a client"):
+        TopicClient(name="ü" * 51)
 
 
 def test_there_is_one_service_at_a_time(tmp_path: Path) -> None:

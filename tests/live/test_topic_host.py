@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import random
 import shutil
@@ -14,7 +15,17 @@ from typing import Any
 
 import pytest
 
-from distributary.live.codec import Beat, Bye, Create, Expect, Expired, Forgotten, NoTopic, Put
+from distributary.live.codec import (
+    Beat,
+    Bye,
+    Create,
+    Expect,
+    Expired,
+    Forgotten,
+    NoTopic,
+    Pulse,
+    Put,
+)
 from distributary.live.journal import Journal
 from distributary.live.topic_advice import Adviser
 from distributary.live.topic_host import TopicHost
@@ -24,7 +35,19 @@ from distributary.live.topic_survey import survey
 from distributary.planning.topics import Planner, planned
 from distributary.protocol.actions import Deliver, Send, SetTimer
 from distributary.protocol.topics import TAMARA, Policy, is_cluster, members_of, topic_channel
-from distributary.protocol.topics.messages import Event, Inquire, Settled, Unwant, Want
+from distributary.protocol.topics.messages import (
+    Event,
+    Inquire,
+    Invite,
+    Join,
+    Leave,
+    Repair,
+    Settled,
+    Tell,
+    TopicFlow,
+    Unwant,
+    Want,
+)
 from tests.live.running import QUICK
 
 MEMBERS = members_of("")
@@ -32,7 +55,7 @@ MEMBERS = members_of("")
 
 def opened(folder: Path, policy: Policy = QUICK) -> tuple[Journal, TopicHost]:
     journal = Journal(folder)
-    return journal, TopicHost(policy, TopicStore(journal, policy.history, policy.interval))
+    return journal, TopicHost(policy, TopicStore(journal, policy))
 
 
 class World:
@@ -51,6 +74,7 @@ class World:
         self.set: dict[tuple[str, str], float | None] = {}
         self.streams = dict.fromkeys(self.topics, 0)
         self.crashes = 0
+        self.found_dead = 0
         self.had_clusters = False
         for topic in self.topics:
             self.host.take("a", topic_channel(topic), Create(1.0), self.now)
@@ -79,7 +103,8 @@ class World:
         return [name for name, each in self.subscribers.items() if channel in each.on]
 
     def tell(self, name: str, sender: str, message: Any) -> None:
-        if not isinstance(message, Expect | Expired | NoTopic | Forgotten):
+        self.found_dead += isinstance(message, Forgotten)
+        if not isinstance(message, Expect | Expired | NoTopic | Pulse):
             self.perform(name, self.subscribers[name].on_message(sender, message, self.now))
 
     def perform(self, name: str, actions: list[Any]) -> None:
@@ -123,7 +148,7 @@ class World:
     def step(self) -> None:
         topic, name = self.rng.choice(self.topics), self.rng.choice("abcde")
         subscriber = self.subscribers[name]
-        match self.rng.randrange(7):
+        match self.rng.randrange(8):
             case 0 | 1 if topic not in subscriber.wanted:
                 self.got.pop((name, topic), None)
                 self.perform(name, subscriber.on_message("app", Want(topic), self.now))
@@ -136,7 +161,13 @@ class World:
             case 5:
                 self.advise()
             case 6:
-                self.host.sweep(self.now, 1e9)
+                self.host.sweep(self.now, self.rng.choice([0.0, 1e9]))
+            case 7 if self.rng.random() < 0.3:
+                self.host.heard[name] = self.now - 100.0
+                self.host.bury(self.now, 50.0)
+        self.settle()
+        beat = Beat(subscriber.generation, bool(subscriber.channels()))
+        self.host.take(name, "service", beat, self.now)
         self.settle()
         self.had_clusters |= any(each.size for each in self.host.clusters.values())
 
@@ -154,7 +185,7 @@ class World:
         copy.mkdir(exist_ok=True)
         shutil.copy(self.journal.path, copy / "journal")
         with Journal(copy) as journal:
-            return TopicStore(journal, self.policy.history, self.policy.interval).kept
+            return TopicStore(journal, self.policy).kept
 
     def check_order(self) -> None:
         for numbers in self.got.values():
@@ -165,7 +196,7 @@ def run_schedule(seed: int, folder: Path) -> World:
     """Raise an AssertionError unless the journal says at any time what the channels know."""
     rng = random.Random(seed)
     policy = rng.choice([QUICK, replace(TAMARA, prices=QUICK.prices, survey_every=5.0, retry=0.3)])
-    world = World(seed, folder, replace(policy, history=7), rng.choice([0.0, 0.1]))
+    world = World(seed, folder, replace(policy, history=7, remember=2.0), rng.choice([0.0, 0.1]))
     try:
         for step in range(60):
             world.step()
@@ -190,12 +221,71 @@ def test_the_journal_says_at_any_time_what_the_channels_know(tmp_path: Path) -> 
     worlds = [run_schedule(seed, tmp_path / str(seed) / "state") for seed in range(40)]
     assert sum(world.had_clusters for world in worlds) > 10
     assert sum(world.crashes for world in worlds) > 40
+    assert sum(world.found_dead for world in worlds) > 20
 
 
 @pytest.mark.slow
 def test_it_does_for_hundreds_of_seeds(tmp_path: Path) -> None:
     for seed in range(1_000, 1_600):
         run_schedule(seed, tmp_path / str(seed) / "state")
+
+
+def test_who_left_is_forgotten_in_time_and_a_restart_forgets_the_same(tmp_path: Path) -> None:
+    policy = replace(QUICK, remember=10.0)
+    journal, host = opened(tmp_path / "state", policy)
+    channel = topic_channel("t")
+    host.take("p", channel, Create(0.0), 0.0)
+    for at in range(300):
+        host.take(f"s{at}", channel, Join(1), float(at))
+        host.take(f"s{at}", channel, Leave(2), float(at))
+        host.take(f"s{max(0, at - 5)}", channel, Join(1), float(at))  # late
+        assert len(host.topics[channel].state.departed) <= 11
+    assert not host.topics[channel].size
+    known = host.topics[channel].state.departed
+    for shorten in (False, True):
+        host.store.commit()
+        if shorten:
+            host.store.shorten()
+        journal.close()
+        journal, host = opened(tmp_path / "state", policy)
+        host.start(300.0)
+        state = host.topics[channel].state
+        assert list(state.departed.items()) == list(known.items())
+        host.take("s299", channel, Join(1), 300.0)  # late, and said to somebody who was not there
+        assert not state.members
+    journal.close()
+
+
+# --- advice --------------------------------------------------------------------------------------
+
+
+def subscribed(host: TopicHost, name: str, *topics: str) -> LiveSubscriber:
+    subscriber = LiveSubscriber(name, QUICK)
+    for topic in topics:
+        todo = [*subscriber.on_message("app", Want(topic), 1.0)]
+        while todo:
+            for action in todo:
+                if isinstance(action, Send):
+                    host.take(name, action.to, action.message, 1.0)
+            out, host.out = host.out, []
+            todo = [a for _, by, said in out for a in subscriber.on_message(by, said, 1.0)]
+    return subscriber
+
+
+def test_those_who_would_gain_are_invited_by_name_and_nobody_else(host: TopicHost) -> None:
+    for topic in "abcx":
+        host.take("p", topic_channel(topic), Create(1.0), 1.0)
+    for name in ("one", "two", "three"):
+        subscribed(host, name, "a", "b", "c")
+    subscribed(host, "other", "x")
+    adviser = Adviser(host, 10_000)
+    advice = asyncio.run(adviser.advice())
+    assert [{*said.invited} for _, said in advice] == [{"one", "two", "three"}]
+    host.out.clear()
+    adviser.give(advice, 2.0)
+    invited = {to: said.quote for to, _, said in host.out if isinstance(said, Invite)}
+    assert invited.keys() == {"one", "two", "three"}
+    assert {flow.topic for flow in invited["one"].topics} == {*"abc"}
 
 
 # --- events --------------------------------------------------------------------------------------
@@ -243,6 +333,69 @@ def test_a_publisher_that_says_goodbye_is_forgotten(host: TopicHost) -> None:
     assert "p" not in host.heard
 
 
+def test_a_publisher_that_is_there_is_not_forgotten_however_seldom_it_publishes(
+    host: TopicHost,
+) -> None:
+    put(host, 1)
+    host.take("p", "service", Beat(0, True), 90_000.0)
+    host.sweep(90_000.0, 86_400.0)
+    put(host, 2)
+    assert host.taken == {("p", 1): 2}
+    assert host.bury(200_000.0, 10.0) == ["p"]
+    host.sweep(200_000.0, 86_400.0)
+    assert host.store.kept.streams == {"topic/t": {}}
+
+
+def test_nobody_is_dead_because_the_service_could_not_hear_them(host: TopicHost) -> None:
+    host.excuse(100.0)
+    assert host.bury(105.0, 10.0) == []
+    assert host.bury(111.0, 10.0) == ["p"]
+
+
+@pytest.mark.parametrize(
+    "sender", ["", "service", "topic/t", "cluster/1/t", "members/topic/t", "x" * 257]
+)
+def test_who_cannot_be_a_client_is_not_listened_to(host: TopicHost, sender: str) -> None:
+    host.take(sender, topic_channel("t"), Inquire(), 1.0)
+    assert host.out == []
+    assert host.counts.refused == 1
+    assert sender not in host.heard
+
+
+@pytest.mark.parametrize("flow", [-1.0, float("inf"), float("nan")])
+def test_an_impossible_guess_of_a_flow_counts_for_nothing(host: TopicHost, flow: float) -> None:
+    host.take("p", topic_channel("u"), Create(flow), 1.0)
+    assert host.flow("topic/u", 2.0) == 0.0
+
+
+def test_a_cluster_does_not_wait_for_a_topic_that_nobody_made(host: TopicHost) -> None:
+    tell = Tell(TopicFlow("never made", 1.0), True, (), ("topic/never made",))
+    host.take("s", "cluster/1/t", Join(1), 1.0)
+    host.take("s", "cluster/1/t", tell, 1.0)
+    assert host.counts.refused == 1
+    assert not host.clusters["cluster/1/t"].state.adding
+
+
+def test_a_client_that_was_away_for_days_is_told_too(host: TopicHost) -> None:
+    subscriber = subscribed(host, "s", "t")
+    subscriber.generation = 3
+    host.bury(20.0, 5.0)
+    host.sweep(200_000.0, 86_400.0)
+    assert not host.store.kept.dead
+    host.take("s", topic_channel("t"), Repair(1), 200_000.0)
+    host.out.clear()
+    for at in (200_001.0, 200_002.0):
+        host.take("s", "service", Beat(3, True), at)
+        assert host.out.pop() == ("s", "service", Forgotten(3))
+    for action in subscriber.on_message("service", Forgotten(3), 200_003.0):
+        if isinstance(action, Send):
+            host.take("s", action.to, action.message, 200_003.0)
+    assert "s" in host.topics["topic/t"].state.members
+    for new in (Beat(subscriber.generation, True), Beat(0, False)):
+        host.take("s" if new.joined else "new", "service", new, 200_004.0)
+        assert isinstance(host.out.pop()[2], Pulse)
+
+
 def test_what_no_channel_understands_is_counted(host: TopicHost) -> None:
     host.take("x", topic_channel("t"), Settled(1), 1.0)
     host.take("x", "nothing of ours", Inquire(), 1.0)
@@ -252,26 +405,19 @@ def test_what_no_channel_understands_is_counted(host: TopicHost) -> None:
 
 
 def test_a_client_that_was_found_dead_is_told_until_it_knows(host: TopicHost) -> None:
-    subscriber = LiveSubscriber("s", QUICK)
-    todo = [*subscriber.on_message("app", Want("t"), 1.0)]
-    while todo:
-        for action in todo:
-            if isinstance(action, Send):
-                host.take("s", action.to, action.message, 1.0)
-        out, host.out = host.out, []
-        todo = [a for _, by, said in out for a in subscriber.on_message(by, said, 1.0)]
+    subscriber = subscribed(host, "s", "t")
     machine = host.topics["topic/t"]
     assert "s" in machine.state.members
     assert host.bury(20.0, 5.0) == ["p", "s"]
     assert "s" not in machine.state.members
     for at in (21.0, 22.0):
-        host.take("s", "service", Beat(0), at)
+        host.take("s", "service", Beat(0, True), at)
         assert host.out.pop() == ("s", "service", Forgotten(0))
-    for action in subscriber.rejoin(23.0):
+    for action in subscriber.on_message("service", Forgotten(0), 23.0):
         if isinstance(action, Send):
             host.take("s", action.to, action.message, 23.0)
     assert "s" in machine.state.members
     assert host.bury(40.0, 5.0) == ["s"]
-    host.take("s", "service", Beat(1), 41.0)
+    host.take("s", "service", Beat(1, True), 41.0)
     assert host.out[-1] == ("s", "service", Forgotten(1))
     assert not any(map(is_cluster, host.topics))

@@ -100,7 +100,8 @@ def publish(
     if as_document:
         print_json({"topic": topic, "published": published})
     else:
-        results.print(f"{published:,} events published", markup=False)
+        events = "event" if published == 1 else "events"
+        results.print(f"{published:,} {events} published", markup=False)
 
 
 def subscribe(
@@ -209,7 +210,9 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 async def _client(server: ServerChoice, timeout: float) -> AsyncIterator[TopicClient]:
     from distributary.live import ClientSettings, TopicClient
 
-    settings = ClientSettings(prefix=server.prefix, timeout=timeout)
+    settings = ClientSettings(
+        prefix=server.prefix, timeout=timeout, connect_within=min(timeout, 10.0)
+    )
     async with TopicClient(server.options(), settings, name="cli") as client:
         yield client
 
@@ -254,11 +257,21 @@ async def _read(lines: Iterable[bytes]) -> AsyncIterator[bytes]:
 async def _print_events(
     client: TopicClient, topics: Iterable[str], count: int | None, as_document: bool
 ) -> None:
+    from distributary.live import EventsLostError
+
     printed = 0
 
     async def follow(topic: str) -> None:
         nonlocal printed
-        async for event in await client.subscribe(topic):
+        subscription = await client.subscribe(topic)
+        while True:
+            try:
+                event = await subscription.get()
+            except EventsLostError as lost:
+                notes.print(f"warning: {lost}", markup=False)
+                continue
+            if event is None:
+                return
             print(_line(event, as_document), flush=True)
             printed += 1
             if printed == count:

@@ -87,14 +87,22 @@ class Expired(_Word, frozen=True):
 
 
 class Beat(_Word, frozen=True):
-    """A client is alive; `generation` counts how often it was found dead before."""
+    """A client is alive; `generation` counts how often it was found dead before.
+
+    `joined` if it takes it that it is on some channel.
+    """
 
     generation: int
+    joined: bool
 
 
 class Pulse(_Word, frozen=True):
-    """The service is alive and answers a beat; this is how it wants subscribers to be."""
+    """The service is alive and answers a beat; this is how it wants subscribers to be.
 
+    `identity` stays as long as the service knows what it knew.
+    """
+
+    identity: str
     tells: bool
     obeys: bool
     refresh: float

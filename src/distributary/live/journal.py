@@ -1,6 +1,6 @@
 """A file of records that only grows: what was written before a crash is there after it.
 
-Each record has its length and a checksum before it. A record that was being written when the
+Each record has its length and checksums before it. A record that was being written when the
 process died is cut off; damage anywhere else is told, never skipped. Every so often the whole file
 is replaced by a shorter one that says the same.
 """
@@ -20,8 +20,10 @@ from distributary.live.errors import StateError
 
 __all__ = ["Journal"]
 
-_MAGIC = b"distributary journal 1\n"
-_HEAD = Struct("<II")  # length, checksum
+_OURS = b"distributary journal "
+_MAGIC = _OURS + b"2\n"
+_LENGTH = Struct("<II")  # and the checksum of the record
+_HEAD = Struct("<III")  # and that of both: a damaged length must not pass for a record cut short
 
 
 class Journal:
@@ -78,7 +80,12 @@ class Journal:
             self._begin()
             return
         if not data.startswith(_MAGIC):
-            raise StateError(str(self.path), "is not a journal of ours", "name another folder")
+            ours = data.startswith(_OURS)
+            raise StateError(
+                str(self.path),
+                "was written by another version" if ours else "is not a journal of ours",
+                "use that version, or start anew" if ours else "name another folder",
+            )
         at = len(_MAGIC)
         while at < len(data):
             end = self._end_of(data, at)
@@ -141,12 +148,13 @@ class Journal:
         """Where the record at a place ends; None if it was never written to its end."""
         if at + _HEAD.size > len(data):
             return None
-        length, checksum = _HEAD.unpack_from(data, at)
+        length, checksum, own = _HEAD.unpack_from(data, at)
         start = at + _HEAD.size
         end = start + length
-        if end <= len(data) and crc32(data[start:end]) == checksum:
+        sound = crc32(data[at : at + _LENGTH.size]) == own
+        if sound and end <= len(data) and crc32(data[start:end]) == checksum:
             return int(end)
-        if end >= len(data) or not any(data[at:]):
+        if (sound and end >= len(data)) or not any(data[at:]):
             return None  # cut short, or blocks that the disk never got
         raise StateError(
             str(self.path), f"is damaged at byte {at:,}", "bring it back from a copy, or start anew"
@@ -160,7 +168,8 @@ class Journal:
 
 
 def _framed(record: bytes) -> bytes:
-    return _HEAD.pack(len(record), crc32(record)) + record
+    head = _LENGTH.pack(len(record), crc32(record))
+    return _HEAD.pack(len(record), crc32(record), crc32(head)) + record
 
 
 def _write_all(file: int, data: bytes) -> int:

@@ -141,8 +141,8 @@ async def _first_connection(options: NatsOptions, within: float, **arguments: An
 
 
 async def _close(client: Client) -> None:
-    """Close, and do not wait for the end of a connection whose TLS never came about."""
-    with suppress(TimeoutError):
+    """Close, and do not wait for the end of a connection whose TLS never came about, or is cut."""
+    with suppress(TimeoutError, OSError):
         async with asyncio.timeout(_CLOSE_WITHIN):
             await client.close()
 

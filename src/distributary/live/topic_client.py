@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from math import isfinite
 from types import TracebackType
 from typing import Self
 
@@ -45,6 +46,7 @@ from distributary.live.topic_writer import TopicWriter
 __all__ = ["ClientSettings", "ClientStatistics", "TopicClient"]
 
 _TICK = 0.25  # seconds between two looks at what was not answered
+_LONGEST_NAME = 100  # bytes, in everything that is said
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,8 @@ class TopicClient:
     ) -> None:
         self.options = options or NatsOptions()
         self.settings = settings or ClientSettings()
+        if len((name or "").encode()) > _LONGEST_NAME:
+            raise ValueError(f"{name!r} is too long for a client: {_LONGEST_NAME} bytes at most")
         # A restarted client is a new one: nobody may take its first words for late ones.
         self.name = f"client/{name + '/' if name else ''}{secrets.token_hex(8)}"
         self._subjects = Subjects(self.settings.prefix)
@@ -160,6 +164,8 @@ class TopicClient:
         Cancelled, it may or may not have been made.
         """
         check_topic(topic)
+        if not (isfinite(flow) and flow >= 0):
+            raise ValueError(f"a topic cannot have {flow:g} events per interval")
         nc = self._open()
         data = encode(self.name, Create(flow))
         loop = asyncio.get_running_loop()
@@ -219,7 +225,7 @@ class TopicClient:
             repeated=self._writer.repeated,
             delivered=self._reader.delivered,
             dropped=self._reader.dropped,
-            rejoined=self._reader.generation,
+            rejoined=self._reader.machine.generation,
             channels=self._reader.channels,
         )
 
@@ -263,7 +269,8 @@ class TopicClient:
                 reason = str(nc.last_error or "the connection is closed for good")
                 raise ServerRefusedError(self.options.url, reason)
             if nc.is_connected:
-                data = encode(self.name, Beat(self._reader.generation))
+                machine = self._reader.machine
+                data = encode(self.name, Beat(machine.generation, bool(machine.channels())))
                 await nc.publish(self._subjects.to(SERVICE), data)
             await asyncio.sleep(self.settings.beat_every)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any
 
 from distributary.live.codec import (
@@ -24,7 +25,7 @@ from distributary.live.codec import (
     Put,
 )
 from distributary.live.errors import TopicNameError
-from distributary.live.subjects import check_topic
+from distributary.live.subjects import LONGEST_TOPIC, check_topic
 from distributary.live.topic_store import State, TopicStore
 from distributary.protocol.actions import Action, Send, SetTimer
 from distributary.protocol.topics import (
@@ -93,6 +94,7 @@ class TopicHost:
         self.topics: dict[str, TopicChannel] = {}
         self.clusters: dict[str, ClusterChannel] = {}
         self.heard: dict[str, float] = {}  # clients, and when last
+        self._familiar: set[str] = set()  # those of whom we know where they are
         self._flow_memory = flow_memory
         self._inside: deque[tuple[str, str, Any]] = deque()
 
@@ -105,6 +107,7 @@ class TopicHost:
                 state.meter.at = now  # nobody counted while we were away
             self.heard |= dict.fromkeys(state.members, now)
             self._begin(channel, state, now)
+        self._familiar |= self.heard.keys()
         self.say_last(now)
 
     def say_last(self, now: float) -> None:
@@ -134,6 +137,9 @@ class TopicHost:
 
     def take(self, sender: str, to: str, message: Any, now: float) -> Any:
         """A client says something; what comes back is an answer to whoever waits for one."""
+        if not _is_client(sender):
+            self.counts.refused += 1  # what is said to it would go astray
+            return None
         self.said[type(message).__name__] += 1
         self.heard[sender] = now
         answer: Any = None
@@ -142,8 +148,8 @@ class TopicHost:
                 self._put(sender, to, message, now)
             case Create(flow) if to.startswith(_TOPICS):
                 answer = self._create(topic_of(to), flow, now)
-            case Beat(generation):
-                self._beat(sender, generation)
+            case Beat():
+                self._beat(sender, message, now)
             case Bye():
                 self.bye(sender, now)
             case _ if isinstance(message, _FROM_CLIENTS):
@@ -179,6 +185,7 @@ class TopicHost:
         """A client is gone: from every channel, and as a publisher."""
         self._gone(client, now)
         self.heard.pop(client, None)
+        self._familiar.discard(client)
         for channel, streams in self.store.kept.streams.items():
             for stream in [name for name in streams if name.startswith(f"{client}#")]:
                 self.store.forget_stream(channel, stream)
@@ -188,11 +195,16 @@ class TopicHost:
         found = [name for name, at in self.heard.items() if now - at > silent_for]
         for client in found:
             del self.heard[client]
+            self._familiar.discard(client)
             if self._gone(client, now):
                 self.counts.found_dead += 1
                 self.store.found_dead(client, now)
         self._settle(now)
         return found
+
+    def excuse(self, now: float) -> None:
+        """Nobody is dead because we could not hear them."""
+        self.heard = dict.fromkeys(self.heard, now)
 
     def sweep(self, now: float, forget_after: float) -> None:
         """Throw away clusters that are finished, and what is kept of clients long gone."""
@@ -200,8 +212,10 @@ class TopicHost:
             del self.clusters[name]
             self.store.thrown(name)
         for channel, streams in self.store.kept.streams.items():
-            for stream in [s for s, held in streams.items() if now - held.at > forget_after]:
-                self.store.forget_stream(channel, stream)
+            old = [s for s, held in streams.items() if now - held.at > forget_after]
+            for stream in old:
+                if stream.rpartition("#")[0] not in self.heard:
+                    self.store.forget_stream(channel, stream)
         for client in [
             c for c, death in self.store.kept.dead.items() if now - death.at > forget_after
         ]:
@@ -246,7 +260,8 @@ class TopicHost:
         if channel in self.topics:
             return Created(False)
         # The guess counts for one interval: what really comes outweighs it soon.
-        meter = FlowMeter(max(0.0, flow), 1.0, now, self._flow_memory)
+        guess = max(0.0, flow) if isfinite(flow) else 0.0
+        meter = FlowMeter(guess, 1.0, now, self._flow_memory)
         state = TopicState(topic=topic, meter=meter)
         self._begin(channel, state, now)
         return Created(True)
@@ -254,6 +269,9 @@ class TopicHost:
     def _from_client(self, sender: str, to: str, message: Any, now: float) -> None:
         if to not in self.topics and not is_cluster(to):
             self._no_topic(sender, to)
+            return
+        if isinstance(message, Tell) and topic_channel(message.topic.topic) not in self.topics:
+            self.counts.refused += 1  # a cluster would wait for it for ever
             return
         if isinstance(message, Repair):
             self._tell_expired(sender, to, message.first)
@@ -277,24 +295,34 @@ class TopicHost:
         if first < oldest:
             self._answer(sender, Expired(state.topic, first, oldest))
 
-    def _beat(self, client: str, generation: int) -> None:
-        found = self.store.kept.dead.get(client)
-        if found is not None and generation <= found.generation:
+    def _beat(self, client: str, beat: Beat, now: float) -> None:
+        dead = self.store.kept.dead
+        if client not in self._familiar:
+            self._familiar.add(client)
+            if beat.joined and client not in dead and not self._channels_of(client):
+                # It was away for so long that even its death is forgotten.
+                self.store.found_dead(client, now, beat.generation)
+        found = dead.get(client)
+        if found is not None and beat.generation <= found.generation:
             self._answer(client, Forgotten(found.generation))
         else:
-            policy = self.policy
-            self._answer(client, Pulse(policy.tells, policy.obeys, policy.refresh))
+            policy, identity = self.policy, self.store.kept.identity
+            self._answer(client, Pulse(identity, policy.tells, policy.obeys, policy.refresh))
 
     def _answer(self, client: str, message: Any) -> None:
         self.said[type(message).__name__] += 1
         self.out.append((client, SERVICE, message))
 
     def _gone(self, client: str, now: float) -> bool:
-        on = [name for name, each in self.topics.items() if client in each.state.members]
-        on += [name for name, each in self.clusters.items() if client in each.state.members]
+        on = self._channels_of(client)
         for channel in on:
             self._input(SERVICE, channel, Gone(client), now)
         return bool(on)
+
+    def _channels_of(self, client: str) -> list[str]:
+        on = [name for name, each in self.topics.items() if client in each.state.members]
+        on += [name for name, each in self.clusters.items() if client in each.state.members]
+        return on
 
     # --- channels among themselves -------------------------------------------------------------
 
@@ -332,3 +360,10 @@ class TopicHost:
             self._inside.append((channel, to, message))
         elif to.startswith(_MEMBERS) or not to.startswith(_TOPICS):
             self.out.append((to, channel, message))
+
+
+def _is_client(name: str) -> bool:
+    """Whether a client can be called so; what is said to it must find it, and no channel."""
+    if not name or name == SERVICE or is_cluster(name) or name.startswith((_MEMBERS, _TOPICS)):
+        return False
+    return len(name.encode()) <= LONGEST_TOPIC

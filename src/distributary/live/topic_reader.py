@@ -15,8 +15,8 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from distributary.live.codec import Expired, Forgotten, NoTopic, Pulse, decode, encode
-from distributary.live.errors import EventsLostError, UnknownTopicError
+from distributary.live.codec import Expired, NoTopic, Pulse, decode, encode
+from distributary.live.errors import EventsLostError, LiveError, UnknownTopicError
 from distributary.live.subjects import Subjects
 from distributary.live.subscription import TopicSubscription
 from distributary.live.topic_subscriber import LiveSubscriber
@@ -41,7 +41,6 @@ class TopicReader:
         self, nc: Client, subjects: Subjects, subscriber: LiveSubscriber, *, queue: int
     ) -> None:
         self.machine = subscriber
-        self.generation = 0
         self.delivered = 0
         self.dropped = 0
         self._nc = nc
@@ -53,6 +52,8 @@ class TopicReader:
         self._coming: set[str] = set()
         self._subscriptions: dict[str, TopicSubscription] = {}
         self._confirmations: dict[str, asyncio.Future[None]] = {}
+        self._service = ""  # its identity
+        self._replaced = False
 
     # --- for the client ------------------------------------------------------------------------
 
@@ -105,6 +106,11 @@ class TopicReader:
 
     async def chase(self) -> None:
         """Ask again for what is missing and due."""
+        if self._replaced:
+            raise LiveError(
+                "the channel service has lost its state, or another one is in its place: it knows "
+                "none of our subscriptions; start it with the folder it had, or open a new client"
+            )
         for topic in self.machine.behind():
             await self._perform(self.machine.chase(topic, time.time()))
 
@@ -132,10 +138,6 @@ class TopicReader:
                     confirmation.set_exception(UnknownTopicError(topic))
             case Expired(topic, _, oldest):
                 await self._hand_over(topic, self.machine.skip(topic, oldest))
-            case Forgotten(generation):
-                if generation >= self.generation:
-                    self.generation = generation + 1
-                    await self._perform(self.machine.rejoin(time.time()))
             case Event(topic):
                 await self._feed(sender, message)
                 await self._perform(self.machine.chase(topic, time.time()))
@@ -164,7 +166,9 @@ class TopicReader:
         await self._perform(self.machine.on_timer(name, time.time()))
 
     def _adopt(self, pulse: Pulse) -> None:
-        """Be as the service wants its subscribers."""
+        """Be as the service wants its subscribers; one that does not know us is of no use."""
+        self._replaced |= self._service not in ("", pulse.identity) and bool(self._subscriptions)
+        self._service = pulse.identity
         self.machine.policy = replace(
             self.machine.policy, tells=pulse.tells, obeys=pulse.obeys, refresh=pulse.refresh
         )

@@ -104,7 +104,7 @@ class TopicService:
         async with AsyncExitStack() as stack:
             journal = stack.enter_context(Journal(self.settings.folder, sync=self.settings.sync))
             policy = self.settings.policy
-            store = TopicStore(journal, policy.history, policy.interval)
+            store = TopicStore(journal, policy)
             self.host = TopicHost(
                 policy,
                 store,
@@ -133,7 +133,7 @@ class TopicService:
         await nc.flush()
         self.started.set()
         async with owned_tasks() as start:
-            start(self._keep_house())
+            start(self._keep_house(nc))
             await self._pump(nc)
         if nc.is_connected:
             await nc.flush()
@@ -251,14 +251,20 @@ class TopicService:
         for timer in self._timers.values():
             timer.cancel()
 
-    async def _keep_house(self) -> None:
+    async def _keep_house(self, nc: Client) -> None:
         settings = self.settings
-        planned = time.monotonic()
+        planned, looked = time.monotonic(), time.time()
         while True:
             await asyncio.sleep(_HOUSEKEEPING)
-            self._do(lambda now: self.host.bury(now, settings.dead_after))
+            asleep = time.time() - looked - _HOUSEKEEPING > settings.dead_after / 2
+            looked = time.time()
+            if asleep or not nc.is_connected:
+                self._do(self.host.excuse)
+            else:
+                self._do(lambda now: self.host.bury(now, settings.dead_after))
             self._do(lambda now: self.host.sweep(now, settings.forget_after))
-            if time.monotonic() - planned >= settings.plan_every:
+            # Where members do not tell, nobody knows what they need: channels ask by themselves.
+            if settings.policy.tells and time.monotonic() - planned >= settings.plan_every:
                 self._do(self.adviser.remind)
                 advice = await self.adviser.advice()
                 self._do(partial(self.adviser.give, advice))

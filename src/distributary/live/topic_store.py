@@ -6,22 +6,23 @@ that changed and the one subscriber that it was about, not the whole state.
 
 from __future__ import annotations
 
+import secrets
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, get_type_hints
 
 import msgspec
 
 from distributary.live.errors import StateError
 from distributary.live.journal import Journal
-from distributary.protocol.topics import ClusterState, TopicState, is_cluster
+from distributary.protocol.topics import ClusterState, Policy, TopicState, is_cluster
 from distributary.protocol.topics.channel import Member
+from distributary.protocol.topics.departures import Departure, depart
 from distributary.protocol.topics.messages import Event
 
 __all__ = ["Death", "Kept", "State", "Stream", "TopicStore"]
 
-V = TypeVar("V")
 State = TopicState | ClusterState
 
 _APART = frozenset({"members", "departed", "history"})  # written one by one
@@ -35,7 +36,7 @@ class _Patch(msgspec.Struct, array_like=True, tag="patch"):
     channel: str
     fields: msgspec.Raw
     members: dict[str, Member | None]
-    departed: dict[str, int | None]
+    departed: dict[str, Departure | None]
 
 
 class _Accepted(msgspec.Struct, array_like=True, tag="accepted"):
@@ -70,7 +71,11 @@ class _Thrown(msgspec.Struct, array_like=True, tag="thrown"):
     channel: str
 
 
-_Record = _Patch | _Accepted | _History | _Streams | _Dead | _Thrown
+class _Identity(msgspec.Struct, array_like=True, tag="identity"):
+    identity: str
+
+
+_Record = _Patch | _Accepted | _History | _Streams | _Dead | _Thrown | _Identity
 _decoder = msgspec.msgpack.Decoder(_Record)
 _encoder = msgspec.msgpack.Encoder()
 _NOTHING = _encoder.encode({})
@@ -100,6 +105,7 @@ class Kept:
     states: dict[str, State] = field(default_factory=dict)
     streams: dict[str, dict[str, Stream]] = field(default_factory=dict)  # by channel
     dead: dict[str, Death] = field(default_factory=dict)  # by client, whether it is back or not
+    identity: str = ""  # made with the journal: whoever has another knows nothing of this
 
 
 class TopicStore:
@@ -108,16 +114,18 @@ class TopicStore:
     What is noted is kept once `commit` has returned; only then may anybody hear of it.
     """
 
-    def __init__(self, journal: Journal, history: int, interval: float) -> None:
+    def __init__(self, journal: Journal, policy: Policy) -> None:
         self.kept = Kept()
         self._journal = journal
-        self._history = history
-        self._interval = interval
+        self._policy = policy
         self._fields: dict[str, bytes] = {}
         self._noted: list[bytes] = []
         for data in journal.read():
-            self._apply(self._decoded(data))
+            self._replay(data)
         self._base = journal.size
+        if not self.kept.identity:
+            self.kept.identity = secrets.token_hex(8)
+            self._note(_Identity(self.kept.identity))
 
     # --- noting --------------------------------------------------------------------------------
 
@@ -144,10 +152,11 @@ class TopicStore:
         if self.kept.streams.get(channel, {}).pop(stream, None) is not None:
             self._note(_Streams(channel, {stream: None}))
 
-    def found_dead(self, client: str, at: float) -> None:
-        """A client was found dead, once more."""
+    def found_dead(self, client: str, at: float, least: int = 0) -> None:
+        """A client was found dead, once more, and in that generation at the least."""
         before = self.kept.dead.get(client)
-        death = self.kept.dead[client] = Death(before.generation + 1 if before else 0, at)
+        generation = max(before.generation + 1 if before else 0, least)
+        death = self.kept.dead[client] = Death(generation, at)
         self._note(_Dead(client, death.generation, at))
 
     def forget_death(self, client: str) -> None:
@@ -177,10 +186,11 @@ class TopicStore:
         self._noted.append(_encoder.encode(record))
 
     def _snapshot(self) -> Iterator[bytes]:
+        yield _encoder.encode(_Identity(self.kept.identity))
         for channel, state in self.kept.states.items():
             body = msgspec.Raw(_encoder.encode(_rest(state)))
             members: dict[str, Member | None] = {**state.members}
-            departed: dict[str, int | None] = {**state.departed}
+            departed: dict[str, Departure | None] = {**state.departed}
             yield _encoder.encode(_Patch(channel, body, members, departed))
             if isinstance(state, TopicState):
                 events = [(event.number, event.payload) for event in state.history]
@@ -193,16 +203,15 @@ class TopicStore:
 
     # --- bringing back -------------------------------------------------------------------------
 
-    def _decoded(self, data: bytes) -> _Record:
+    def _replay(self, data: bytes) -> None:
         try:
-            record: _Record = _decoder.decode(data)
+            self._apply(_decoder.decode(data))
         except msgspec.MsgspecError as error:
             raise StateError(
                 str(self._journal.path),
                 f"has a record that this version does not understand ({error})",
                 "use the version that wrote it, or start anew",
             ) from error
-        return record
 
     def _apply(self, record: _Record) -> None:
         match record:
@@ -226,6 +235,8 @@ class TopicStore:
                 self.kept.dead[client] = Death(generation, at)
             case _Thrown(channel):
                 self.kept.states.pop(channel, None)
+            case _Identity(identity):
+                self.kept.identity = identity
 
     def _patch(self, patch: _Patch) -> None:
         kind = ClusterState if is_cluster(patch.channel) else TopicState
@@ -236,16 +247,24 @@ class TopicStore:
         for name, value in found.items():
             if name in _HINTS[kind]:
                 setattr(state, name, msgspec.convert(value, _HINTS[kind][name]))
-        _update(state.members, patch.members)
-        _update(state.departed, patch.departed)
+        for member, held in patch.members.items():
+            if held is None:
+                state.members.pop(member, None)
+            else:
+                state.members[member] = held
+        for name, last in patch.departed.items():
+            if last is None:
+                state.departed.pop(name, None)
+            else:  # who is forgotten follows from who leaves
+                depart(state.departed, name, last, self._policy.remember)
 
     def _again(self, channel: str, payload: bytes, at: float) -> None:
         """Let a topic's state be as its channel left it after an event."""
         state = self._topic(channel)
-        state.meter.rate(at, self._interval, events=1)
+        state.meter.rate(at, self._policy.interval, events=1)
         state.history.append(Event(state.topic, state.next_number, payload))
         state.next_number += 1
-        while len(state.history) > self._history:
+        while len(state.history) > self._policy.history:
             state.history.popleft()
 
     def _topic(self, channel: str) -> TopicState:
@@ -257,14 +276,6 @@ class TopicStore:
                 "bring it back from a copy, or start anew",
             )
         return state
-
-
-def _update(table: dict[str, V], news: dict[str, V | None]) -> None:
-    for name, value in news.items():
-        if value is None:
-            table.pop(name, None)
-        else:
-            table[name] = value
 
 
 def _rest(state: State) -> dict[str, Any]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from distributary.live.codec import Forgotten
 from distributary.live.errors import EventsLostError
-from distributary.protocol.actions import Action, Send
+from distributary.protocol.actions import Action, Message, Send, SetTimer
 from distributary.protocol.topics import Policy, Subscriber, topic_channel
 from distributary.protocol.topics.messages import Event, Repair
 
@@ -19,10 +20,20 @@ class LiveSubscriber(Subscriber):
 
     def __init__(self, name: str, policy: Policy) -> None:
         super().__init__(name, policy)
+        self.generation = 0  # how often it was found dead
         self._asked: dict[str, tuple[int, float]] = {}  # from which event on, and when
 
-    def rejoin(self, now: float) -> list[Action]:
-        """Come to all channels anew, as all have taken us for dead; what we had, we keep."""
+    def on_message(self, sender: str, message: Message, now: float) -> list[Action]:
+        """Take in what is said on a real network, too."""
+        if not isinstance(message, Forgotten):
+            return super().on_message(sender, message, now)
+        if message.generation < self.generation:
+            return []  # we know
+        self.generation = message.generation + 1
+        return self._rejoin(now)
+
+    def _rejoin(self, now: float) -> list[Action]:
+        """Come to all channels anew, as all have taken us for dead; then ask what we missed."""
         for name, held in [*self.on.items()]:
             if held.leaving:
                 del self.on[name]
@@ -30,7 +41,7 @@ class LiveSubscriber(Subscriber):
             self._version += 1
             held.version, held.joined, held.carry_version = self._version, False, -1
             held.owes = None
-        return self._again(now)
+        return [*self._again(now), SetTimer("refresh", now + self.policy.retry)]
 
     def chase(self, topic: str, now: float) -> list[Action]:
         """Ask again for what is missing, if that is due.

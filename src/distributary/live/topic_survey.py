@@ -15,7 +15,7 @@ __all__ = ["Survey", "survey"]
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """A clustering, the names of its topics' channels, and their events per interval.
+    """A clustering, the names of its subscribers and topics' channels, and events per interval.
 
     A member of a cluster wants what it said it needs of it: what it last told, which may be a
     moment old.
@@ -24,6 +24,7 @@ class Survey:
     clustering: Clustering
     flows: FloatArray
     topics: tuple[str, ...]
+    subscribers: tuple[str, ...]
 
 
 def survey(host: TopicHost, now: float) -> Survey:
@@ -50,4 +51,4 @@ def survey(host: TopicHost, now: float) -> Survey:
                 if topic in carried:
                     found.want(row[member], column[topic])
     flows = np.array([host.flow(channel, now) for channel in topics], float)
-    return Survey(found, flows, topics)
+    return Survey(found, flows, topics, tuple(names))

@@ -49,6 +49,8 @@ class TopicWriter:
     async def publish(self, topic: str, payload: bytes) -> None:
         """Return once the service has confirmed that everybody will get the event."""
         check_topic(topic)
+        if not isinstance(payload, bytes):
+            raise TypeError(f"an event is bytes, not {type(payload).__name__}; encode it first")
         most = self._nc.max_payload - AROUND
         if len(payload) > most:
             raise PayloadTooLargeError(topic, len(payload), most)

@@ -29,6 +29,7 @@ QUICK = {
     "lock_for": 6.0,
     "refresh": 3.0,
     "horizon": 50.0,
+    "remember": 1.0,  # messages are late by half a second at most
 }
 POLICIES: dict[str, Policy] = {
     "tamara": replace(TAMARA, **QUICK),
@@ -164,14 +165,28 @@ def _disturb(
         channel = topic_channel(topics[int(rng.integers(len(topics)))])
         if len(advice.topics) > 1:
             system.simulation.post(float(time), channel, advice, sender="planner")
+    for time in rng.uniform(0, BUSY, size=5):
+        system.clock.at(float(time), lambda: _advise_a_cluster(system, rng))
     return published
 
 
 def _crash_a_cluster(system: TopicSystem, rng: np.random.Generator) -> None:
-    names = sorted(system.clusters())
-    if names:
-        name = names[int(rng.integers(len(names)))]
+    name = _any_cluster(system, rng)
+    if name is not None:
         system.crash(system.clock.now, name, float(rng.uniform(0.1, 4)))
+
+
+def _advise_a_cluster(system: TopicSystem, rng: np.random.Generator) -> None:
+    """To look at itself, or to merge with another."""
+    name = _any_cluster(system, rng)
+    if name is not None:
+        advice = Advise(partner=_any_cluster(system, rng) if rng.random() < 0.3 else None)
+        system.simulation.post(system.clock.now, name, advice, sender="planner")
+
+
+def _any_cluster(system: TopicSystem, rng: np.random.Generator) -> str | None:
+    names = sorted(system.clusters())
+    return names[int(rng.integers(len(names)))] if names else None
 
 
 def _settled(system: TopicSystem, watch: Watch, published: dict[str, int]) -> None:

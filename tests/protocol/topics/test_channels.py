@@ -8,6 +8,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from distributary.planning.topics import Planner
 from distributary.protocol.actions import Action, Deliver, Send, SetTimer
 from distributary.protocol.topics import (
     OURS,
@@ -29,6 +30,7 @@ from distributary.protocol.topics.messages import (
     Carry,
     Change,
     Drop,
+    Dropped,
     Event,
     Found,
     Invite,
@@ -36,16 +38,20 @@ from distributary.protocol.topics.messages import (
     Joined,
     Leave,
     Left,
+    Offer,
     Propose,
     Publish,
     Quote,
     Refuse,
     Settled,
+    Survey,
+    Tell,
     TopicFlow,
-    Withdraw,
+    Want,
 )
 from distributary.protocol.topics.policy import coin, sample_size
 from distributary.protocol.topics.subscriber import Wanted
+from distributary.simulation.topics import TopicSystem
 
 A, B = TopicFlow("a", 0.01), TopicFlow("b", 0.02)
 
@@ -106,14 +112,37 @@ def test_a_locked_channel_refuses_every_other_merge() -> None:
     (accept,) = sent(machine.on_message("topic/a", propose, 0.0))
     assert isinstance(accept, Accept)
     assert sent(machine.on_message("topic/b", propose, 0.0)) == [Refuse(1)]
-    machine.on_message("topic/a", Withdraw(1), 0.0)
+    machine.on_message("topic/a", Refuse(1), 0.0)
     assert isinstance(sent(machine.on_message("topic/b", propose, 0.0))[0], Accept)
+
+
+def test_a_lock_holds_until_the_cluster_that_it_is_for_recruits() -> None:
+    """A cluster that was made before may recruit late, by a message that was lost at first."""
+    carry = Carry(2, (A, B), 1.0, recruit=True)
+    accepting = topic(members=9)
+    accepting.on_message("topic/a", Propose(5, (A,), 9, 9), 0.0)
+    for cluster, held in (("cluster/4/a", True), ("cluster/9/b", True), ("cluster/6/a", False)):
+        accepting.on_message(cluster, carry, 0.0)
+        assert (accepting.lock is not None) == held
+    proposing = topic(members=9)
+    for number in (1, 2):
+        proposing._hold("topic/a", proposing._number(), 0.0)
+        lock = proposing.lock
+        assert lock is not None
+        (found,) = proposing.on_message("topic/a", Accept(lock.number, (A,), 9), 0.0)
+        assert isinstance(found, Send)
+        assert found.to == f"cluster/{2 * number}/t"
+        if number == 2:
+            proposing.on_message("cluster/2/t", carry, 0.0)
+            assert proposing.lock == lock
+            proposing.on_message(found.to, carry, 0.0)
+            assert proposing.lock is None
 
 
 def test_a_proposer_that_gave_up_waiting_founds_nothing() -> None:
     machine = topic(members=9)
     accept = Accept(7, (A,), 9)
-    assert sent(machine.on_message("topic/a", accept, 0.0)) == [Withdraw(7)]
+    assert sent(machine.on_message("topic/a", accept, 0.0)) == [Refuse(7)]
 
 
 def test_two_clusters_that_propose_to_each_other_do_not_both_merge() -> None:
@@ -167,7 +196,7 @@ def test_a_subscriber_settles_only_when_it_has_the_topic_elsewhere() -> None:
     assert [type(m) for m in sent(actions)] == [Join]  # first to the topic's own channel
     assert machine.needs("topic/b") == ("b",)
     actions = machine.on_message("topic/b", Joined(2, 0, (B,), 1.0), 2.0)
-    assert Settled(5) in sent(actions, name)
+    assert Settled(5, (), (name, "topic/b")) in sent(actions, name)
 
 
 def test_events_come_in_order_once_and_gaps_are_asked_for() -> None:
@@ -210,6 +239,113 @@ def test_a_first_survey_comes_within_the_period() -> None:
     assert timer.at is not None
     assert 10.0 <= timer.at <= 10.0 + TAMARA.survey_every
     assert np.isfinite(timer.at)
+
+
+# --- departures ----------------------------------------------------------------------------------
+
+
+def test_who_left_is_remembered_for_a_while_and_not_for_ever() -> None:
+    policy = replace(TAMARA, remember=100.0)
+    machine = topic(policy)
+    most = 0
+    for at in range(5_000):
+        machine.on_message(f"s{at}", Join(1), float(at))
+        machine.on_message(f"s{at}", Leave(2), float(at))
+        machine.on_message(f"cluster/{at}/t", Carry(1, (A,), 1.0), float(at))
+        machine.on_message(f"cluster/{at}/t", Drop(2), float(at))
+        most = max(most, len(machine.state.departed), len(machine.state.dropped))
+        late = max(0, at - 100)
+        assert machine.on_message(f"s{late}", Join(1), float(at)) == []
+        assert sent(machine.on_message(f"cluster/{late}/t", Carry(1, (A,), 1.0), float(at))) == [
+            Dropped(2)
+        ]
+    assert most == 101
+    assert not machine.state.members
+    assert not machine.state.clusters
+
+
+def test_a_word_that_is_later_than_anybody_remembers_is_taken_back() -> None:
+    machine, subscriber = topic(replace(TAMARA, remember=1.0)), Subscriber("s", TAMARA)
+    for name, at in (("s", 0.0), ("u", 9.0)):
+        machine.on_message(name, Join(1), at)
+        machine.on_message(name, Leave(2), at)
+    (joined,) = sent(machine.on_message("s", Join(1), 9.0))  # nobody knows that s left
+    (leave,) = sent(subscriber.on_message(machine.name, joined, 9.0))
+    assert sent(machine.on_message("s", leave, 9.0)) == [Left(1)]
+    assert machine.size == 0
+    gone = ClusterChannel("cluster/1/t", TAMARA, drawn_by_name(0, "c"), ClusterState())
+    (carried,) = sent(machine.on_message(gone.name, Carry(4, (A,), 1.0), 9.0))
+    (drop,) = sent(gone.on_message(machine.name, carried, 9.0))
+    assert sent(machine.on_message(gone.name, drop, 9.0)) == [Dropped(4)]
+    assert not machine.state.clusters
+    assert gone.finished
+
+
+def test_who_leaves_again_is_remembered_from_then_on() -> None:
+    machine = topic(replace(TAMARA, remember=10.0))
+    for name, at in (("s", 0.0), ("u", 6.0), ("s", 8.0), ("v", 15.0)):
+        machine.on_message(name, Join(2 * int(at) + 1), at)
+        machine.on_message(name, Leave(2 * int(at) + 2), at)
+    assert list(machine.state.departed) == ["u", "s", "v"]
+    assert machine.on_message("s", Join(17), 15.0) == []
+
+
+# --- what members tell ---------------------------------------------------------------------------
+
+
+def test_a_topic_taken_up_alone_is_told_when_its_own_channel_has_confirmed() -> None:
+    machine = Subscriber("s", OURS)
+    name = "cluster/1/a"
+    machine.wanted["a"] = _wanted(1)
+    machine._come(Quote(name, (A,), 1.0), 0.0)
+    machine.on_message(name, Joined(1, 4, (A,), 1.0), 0.0)
+    machine.on_message("app", Want("b"), 1.0)
+    actions = machine.on_message("topic/b", Offer(Quote("topic/b", (B,), 1.0), (), 7), 1.0)
+    assert sent(actions, name) == []
+    actions = machine.on_message("topic/b", Joined(2, 0, (B,), 1.0), 1.0)
+    assert sent(actions, name) == [Tell(B, True, ("a",), (name, "topic/b"))]
+    assert machine.on_message("topic/b", Joined(2, 0, (B,), 1.0), 1.0) == []  # told once
+    actions = machine.on_message(name, Change(5, (A, B), 1.0), 2.0)
+    assert [m for m in sent(actions, name) if isinstance(m, Settled)] == [
+        Settled(5, ("a", "b"), (name, "topic/b"))
+    ]
+
+
+def test_a_cluster_takes_up_what_its_members_take_up_and_keeps_it() -> None:
+    policy = replace(OURS, interval=10.0, lock_for=5.0)
+    system = TopicSystem(policy, dict.fromkeys("abc", 0.05), seed=1)
+    for at in range(20):
+        for name in "ab":
+            system.want(1.0, f"s{at}", name)
+        system.want(30.0 + at, f"s{at}", "c")
+    system.plan(5.0, 1_000, Planner())
+    system.run(400.0)
+    (found,) = system.clusters().values()
+    assert set(found.state.topics) == {*"abc"}
+    assert found.census.needs == {"a": 20, "b": 20, "c": 20}
+    assert [system.topic(name).size for name in "abc"] == [0, 0, 0]
+
+
+# --- advice to clusters --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("needs", [("a",), ("a", "b")])
+def test_a_cluster_that_is_told_to_look_at_itself_ends_if_its_own_estimate_says_so(
+    needs: tuple[str, ...],
+) -> None:
+    machine = cluster(9, replace(OURS, horizon=1e9))
+    assert machine.on_message("planner", Advise(partner=machine.name), 1.0) == []
+    for at in range(9):  # what they need is known before it is thought about
+        member = machine.state.members[f"s{at}"]
+        machine._see(member, replace(member.views, needs=needs))
+    actions = machine.on_message("planner", Advise(), 1.0)
+    assert machine.state.ended == (needs == ("a",))
+    assert any(isinstance(m, Change) for m in sent(actions)) == machine.state.ended
+
+
+def test_a_cluster_that_is_not_told_what_members_need_asks_them() -> None:
+    machine = cluster(3)
+    assert sent(machine.on_message("planner", Advise(), 1.0), "s0") == [Survey(1)]
 
 
 # --- invitations ---------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import numpy as np
 
 from distributary.cost.updates import Channel
 from distributary.protocol.actions import Action, Send, SetTimer
+from distributary.protocol.topics.census import Views
 from distributary.protocol.topics.channel import ChannelMachine, ChannelState
 from distributary.protocol.topics.messages import (
     Carried,
@@ -23,9 +24,9 @@ from distributary.protocol.topics.messages import (
     Drop,
     Dropped,
     Joined,
+    Refuse,
     Settled,
     TopicFlow,
-    Withdraw,
 )
 from distributary.protocol.topics.names import topic_channel, topic_of
 from distributary.protocol.topics.policy import Policy
@@ -119,7 +120,10 @@ class Carrier(ChannelMachine):
             held.flow, held.size = message.flow, message.size
             held.told = max(held.told, message.version)
             held.recruit = held.recruit and held.told < state.version
-        return []
+            return []
+        # Asked for by a word of ours from long ago, which brought us back there.
+        unknown = topic not in state.adding and topic not in state.dropping
+        return [Send(sender, Drop(message.version))] if unknown else []
 
     def all_carried(self, now: float) -> list[Action]:
         """What was asked for is carried."""
@@ -149,9 +153,10 @@ class Carrier(ChannelMachine):
 
     def _settled(self, sender: str, message: Settled, now: float) -> list[Action]:
         member = self.state.members.get(sender)
-        if member is None:
+        if member is None or message.carry_version < member.settled:
             return []
-        member.settled = max(member.settled, message.carry_version)
+        member.settled = message.carry_version
+        self._see(member, Views(message.needs, message.channels))
         if member.settled < self.state.version:
             return []
         return self._unwait(sender, now)
@@ -165,8 +170,8 @@ class Carrier(ChannelMachine):
             state.ended = not (state.adding or state.topics)
         if not self.finished or self.lock is None:
             return []
-        withdraw = Withdraw(self.lock.number)
-        return [Send(self.lock.partner, withdraw), *self._release()]
+        refuse = Refuse(self.lock.number)
+        return [Send(self.lock.partner, refuse), *self._release()]
 
     def left(self, subscriber: str, now: float) -> list[Action]:
         """A cluster that nobody is on ends; one that is still being made does not."""

@@ -7,18 +7,22 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from distributary.cost.updates import Channel, toll
-from distributary.protocol.actions import Action, Send, SetTimer
+from distributary.protocol.actions import Action, Message, Send, SetTimer
 from distributary.protocol.topics.census import Census, Views
+from distributary.protocol.topics.departures import Departure, depart, last_version
 from distributary.protocol.topics.messages import (
+    Accept,
+    Advise,
     Answer,
     Gone,
     Join,
     Leave,
     Left,
+    Propose,
     Quote,
+    Refuse,
     Survey,
     TopicFlow,
-    Withdraw,
 )
 from distributary.protocol.topics.policy import Policy, sample_size
 
@@ -39,7 +43,7 @@ class ChannelState:
     """What a channel must find again after a restart."""
 
     members: dict[str, Member] = field(default_factory=dict)
-    departed: dict[str, int] = field(default_factory=dict)  # versions, so that late words are late
+    departed: dict[str, Departure] = field(default_factory=dict)  # the first that left first
     counter: int = 0  # numbers surveys, proposals and clusters
     version: int = 0  # of what it carries
 
@@ -102,6 +106,41 @@ class ChannelMachine:
         """A subscriber is gone."""
         return []
 
+    def proposed(self, sender: str, message: Propose, now: float) -> list[Action]:
+        """Another channel offers to merge."""
+        raise NotImplementedError
+
+    def accepted(self, sender: str, message: Accept, now: float) -> list[Action]:
+        """It agrees to what was offered."""
+        raise NotImplementedError
+
+    def advised(self, message: Advise, now: float) -> list[Action]:
+        """A planner knows something better."""
+        raise NotImplementedError
+
+    # --- inputs --------------------------------------------------------------------------------
+
+    def on_message(self, sender: str, message: Message, now: float) -> list[Action]:
+        """Take in what is said to channels of any kind."""
+        match message:
+            case Join():
+                return self._join(sender, message)
+            case Leave():
+                return self._leave(sender, message, now)
+            case Gone():
+                return self._gone(message, now)
+            case Answer():
+                return self._answer(sender, message)
+            case Propose():
+                return self.proposed(sender, message, now)
+            case Accept():
+                return self.accepted(sender, message, now)
+            case Refuse(number):
+                return self._release() if self.lock == Lock(sender, number) else []
+            case Advise():
+                return self.advised(message, now)
+        raise TypeError(f"{self.name} does not understand {message!r}")
+
     # --- subscribers ---------------------------------------------------------------------------
 
     @property
@@ -119,7 +158,7 @@ class ChannelMachine:
 
     def _join(self, subscriber: str, message: Join) -> list[Action]:
         held = self._members.members.get(subscriber)
-        last = held.version if held else self._members.departed.get(subscriber, -1)
+        last = self._last_version(subscriber)
         if message.version < last or (held is None and message.version == last):
             return []  # a later word was heard before
         if held is None:
@@ -132,9 +171,7 @@ class ChannelMachine:
         return [self.joined(subscriber, message.version)]
 
     def _leave(self, subscriber: str, message: Leave, now: float) -> list[Action]:
-        held = self._members.members.get(subscriber)
-        last = held.version if held else self._members.departed.get(subscriber, -1)
-        if message.version < last:
+        if message.version < self._last_version(subscriber):
             return []
         left = Send(subscriber, Left(message.version))
         return [left, *self._forget(subscriber, message.version, now)]
@@ -145,11 +182,16 @@ class ChannelMachine:
 
     def _forget(self, subscriber: str, version: int, now: float) -> list[Action]:
         held = self._members.members.pop(subscriber, None)
-        self._members.departed[subscriber] = version
+        last = Departure(version, now)
+        depart(self._members.departed, subscriber, last, self.policy.remember)
         if held is None:
             return []
         self.census.remove(held.views)
         return self.left(subscriber, now)
+
+    def _last_version(self, subscriber: str) -> int:
+        held = self._members.members.get(subscriber)
+        return held.version if held else last_version(self._members.departed, subscriber)
 
     def _see(self, member: Member, views: Views) -> None:
         self.census.remove(member.views)
@@ -205,9 +247,6 @@ class ChannelMachine:
             return []
         self.lock = None
         return [SetTimer("lock", None)]
-
-    def _withdraw(self, sender: str, message: Withdraw) -> list[Action]:
-        return self._release() if self.lock == Lock(sender, message.number) else []
 
     def _number(self) -> int:
         self._members.counter += 1

@@ -23,21 +23,16 @@ from distributary.protocol.topics.channel import Lock, Poll
 from distributary.protocol.topics.messages import (
     Accept,
     Advise,
-    Answer,
     Carried,
     Dropped,
     Event,
     Found,
-    Gone,
     Invite,
-    Join,
-    Leave,
     Propose,
     Refuse,
     Settled,
     Tell,
     TopicFlow,
-    Withdraw,
 )
 from distributary.protocol.topics.names import is_cluster, members_of, topic_channel, topic_of
 from distributary.protocol.topics.policy import Policy, most_winning
@@ -64,22 +59,10 @@ class ClusterChannel(Carrier):
             case Event(topic):
                 known = topic in self.state.topics or topic in self.state.dropping
                 return [Send(members_of(self.name), message)] if known and self.size else []
-            case Join():
-                return self._join(sender, message)
-            case Leave():
-                return self._leave(sender, message, now)
-            case Gone():
-                return self._gone(message, now)
             case Settled():
                 return self._settled(sender, message, now)
-            case Answer():
-                return self._answer(sender, message)
             case Tell():
                 return self._told(sender, message, now)
-        return self._on_channel(sender, message, now)
-
-    def _on_channel(self, sender: str, message: Message, now: float) -> list[Action]:
-        match message:
             case Found(topics, invited):
                 self.state.invited = invited
                 return self._take_up(topics, now, recruit=not invited)
@@ -87,17 +70,7 @@ class ClusterChannel(Carrier):
                 return self._carried(sender, message, now)
             case Dropped():
                 return self._dropped(sender, message, now)
-            case Propose():
-                return self._proposed(sender, message, now)
-            case Accept():
-                return self._accepted(sender, message, now)
-            case Refuse(number):
-                return self._withdraw(sender, Withdraw(number))
-            case Withdraw():
-                return self._withdraw(sender, message)
-            case Advise(partner=partner):
-                return self._advised(partner, now)
-        raise TypeError(f"a cluster does not understand {message!r}")
+        return super().on_message(sender, message, now)
 
     def on_timer(self, name: str, now: float) -> list[Action]:
         """Survey, count the answers, say unheard things again, or give a lock up."""
@@ -201,17 +174,21 @@ class ClusterChannel(Carrier):
 
     # --- merging -------------------------------------------------------------------------------
 
-    def _advised(self, partner: str | None, now: float) -> list[Action]:
-        if partner is None or partner == self.name or not self._free():
+    def advised(self, message: Advise, now: float) -> list[Action]:
+        """Offer a merge to the partner; without one, see whether the cluster still pays."""
+        if not self._free() or message.partner == self.name:
             return []
-        return self._offer(partner, self.census, now)
+        if message.partner is not None:
+            return self._offer(message.partner, self.census, now)
+        return self._pruned(self.census, now) if self.policy.tells else self._ask(now)
 
     def _offer(self, other: str, census: Census, now: float) -> list[Action]:
         number, common = self._number(), census.on(other, self.size)
         propose = Propose(number, self.flows(), self.size, common)
         return [*self._hold(other, number, now), Send(other, propose)]
 
-    def _proposed(self, sender: str, message: Propose, now: float) -> list[Action]:
+    def proposed(self, sender: str, message: Propose, now: float) -> list[Action]:
+        """Take up what the other carries, if the merge pays."""
         known = {found.topic for found in message.topics} & set(self.state.topics)
         if not self._free() or (known and not is_cluster(sender)):
             return [Send(sender, Refuse(message.number))]
@@ -240,9 +217,10 @@ class ClusterChannel(Carrier):
         change = merging(prices, known, other, common, both)
         return change, 2.0 * self.size + 6.0 * message.size
 
-    def _accepted(self, sender: str, message: Accept, now: float) -> list[Action]:
+    def accepted(self, sender: str, message: Accept, now: float) -> list[Action]:
+        """End in favour of another cluster, or take the other's topic up."""
         if self.lock != Lock(sender, message.number) or self.state.ended:
-            return [Send(sender, Withdraw(message.number))]
+            return [Send(sender, Refuse(message.number))]
         if is_cluster(sender):
             return self._end(sender, now)
         return self._take_up((topic_of(sender),), now, recruit=True)

@@ -40,7 +40,6 @@ __all__ = [
     "TopicFlow",
     "Unwant",
     "Want",
-    "Withdraw",
 ]
 
 
@@ -166,9 +165,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A member relies on nothing that the cluster did not carry at that version any more."""
+    """A member relies on nothing that the cluster did not carry at that version any more.
+
+    It says too what it needs of the cluster now, and which channels it is on.
+    """
 
     carry_version: int
+    needs: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,14 +246,7 @@ class Accept:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The other channel does not gain, or is locked."""
-
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Withdraw:
-    """The proposer is not waiting for this merge any more."""
+    """One of the two takes no part in this merge, or no more: no gain, or another lock."""
 
     number: int
 
@@ -305,7 +302,8 @@ class Advise:
     """A planner's advice: to a topic, found a cluster of these; to a cluster, merge with that.
 
     A topic's channel that is told whom to invite founds the cluster at once: those invited decide.
-    Otherwise it asks its own subscribers first.
+    Otherwise it asks its own subscribers first. A cluster that is advised no partner looks whether
+    it still pays: it gives topics up, or ends, by its own estimate.
     """
 
     topics: tuple[TopicFlow, ...] = ()
@@ -315,5 +313,5 @@ class Advise:
 
 OVERHEAD = (
     *(Inquire, Offer, Join, Joined, Leave, Left, Change, Settled, Suggest, Tell, Survey, Answer),
-    *(Propose, Accept, Refuse, Withdraw, Found, Carry, Carried, Drop, Dropped, Advise, Invite),
+    *(Propose, Accept, Refuse, Found, Carry, Carried, Drop, Dropped, Advise, Invite),
 )

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["cluster_channel", "is_cluster", "members_of", "topic_channel", "topic_of"]
+__all__ = [
+    "cluster_channel",
+    "founding_of",
+    "is_cluster",
+    "members_of",
+    "topic_channel",
+    "topic_of",
+]
 
 _TOPIC, _CLUSTER, _MEMBERS = "topic/", "cluster/", "members/"
 
@@ -22,6 +29,12 @@ def topic_of(channel: str) -> str:
 def cluster_channel(number: int, founder: str) -> str:
     """The name of a cluster, which nobody else gives: the founding topic's so many-th."""
     return f"{_CLUSTER}{number}/{founder}"
+
+
+def founding_of(cluster: str) -> tuple[int, str]:
+    """The number and the founding topic in the name of a cluster; 0 if there is no number."""
+    number, _, founder = cluster.removeprefix(_CLUSTER).partition("/")
+    return int(number) if number.isdecimal() else 0, founder
 
 
 def is_cluster(channel: str) -> bool:

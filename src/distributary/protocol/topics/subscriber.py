@@ -74,13 +74,14 @@ class Subscriber:
         self.policy = policy
         self.wanted: dict[str, Wanted] = {}
         self.on: dict[str, Attendance] = {}
-        self._quotes: dict[str, Quote] = {}
+        self._tolls: dict[str, float] = {}  # of topics' own channels, when we last heard
         self._invitations: dict[str, Quote] = {}  # not taken so far: they may pay together
+        self._news: set[str] = set()  # topics to tell clusters of once their channel has confirmed
         self._version = 0
 
     # --- what holds --------------------------------------------------------------------------
 
-    def covered(self, topic: str, *, without: str | None = None) -> bool:
+    def covered(self, topic: str) -> bool:
         """Whether a topic comes by a channel that has confirmed and that we are not leaving.
 
         Before its channel has told the number of the next event, none could be delivered.
@@ -89,18 +90,23 @@ class Subscriber:
         if wanted is None or wanted.expected is None:
             return False
         return any(
-            held.joined and not held.leaving and topic in held.topics and name != without
-            for name, held in self.on.items()
+            held.joined and not held.leaving and topic in held.topics for held in self.on.values()
         )
 
     def needs(self, channel: str) -> tuple[str, ...]:
-        """The wanted topics that come by this channel only."""
-        held = self.on[channel]
-        return tuple(
-            topic
-            for topic in held.topics
-            if topic in self.wanted and not self.covered(topic, without=channel)
+        """The wanted topics that come by no cluster but this channel.
+
+        A topic's own channel does not count: it is left as soon as a cluster brings the topic.
+        """
+        others = set().union(
+            *(
+                held.topics
+                for name, held in self.on.items()
+                if is_cluster(name) and name != channel and held.joined and not held.leaving
+            )
         )
+        topics = self.on[channel].topics
+        return tuple(topic for topic in topics if topic in self.wanted and topic not in others)
 
     def channels(self) -> tuple[str, ...]:
         """The channels we are on."""
@@ -179,8 +185,7 @@ class Subscriber:
         wanted = self.wanted.get(topic)
         if wanted is None:
             return []
-        for quote in (offer.quote, *offer.clusters):
-            self._quotes[quote.channel] = quote
+        self._tolls[topic] = offer.quote.toll
         fresh = wanted.expected is None
         if fresh:
             wanted.expected = offer.next_number
@@ -190,13 +195,15 @@ class Subscriber:
             return [*actions, *self._settle(now), *self._tell(topic, True)]
         choose = widest_cluster if self.policy.obeys else best_cluster
         chosen = choose(topic, offer.clusters, self._choice())
-        actions += self._come(chosen or offer.quote, now)
-        return [*actions, *self._settle(now), *(self._tell(topic, True) if chosen is None else ())]
+        if chosen is None:
+            self._news.add(topic)
+        return [*actions, *self._come(chosen or offer.quote, now), *self._settle(now)]
 
     def _unwant(self, topic: str, now: float) -> list[Action]:
         wanted = self.wanted.pop(topic, None)
         if wanted is None:
             return []
+        self._news.discard(topic)
         flow = TopicFlow(topic, wanted.flow)
         sources = [
             name for name, held in self.on.items() if is_cluster(name) and topic in held.topics
@@ -215,8 +222,7 @@ class Subscriber:
 
     def _toll(self, topic: str) -> float:
         """What the topic's own channel would cost; what it was when we last heard."""
-        quote = self._quotes.get(topic_channel(topic))
-        return quote.toll if quote else 1.0
+        return self._tolls.get(topic, 1.0)
 
     def _choice(self) -> Choice:
         direct = {
@@ -263,13 +269,17 @@ class Subscriber:
 
     def _joined(self, channel: str, message: Joined, now: float) -> list[Action]:
         held = self.on.get(channel)
-        if held is None or held.leaving or held.version != message.version:
+        if held is None:  # a word of ours from long ago has brought us back there
+            return [Send(channel, Leave(message.version))]
+        if held.leaving or held.version != message.version:
             return []
         held.joined = True
         self._carries(held, message.carry_version, message.topics, message.toll)
         if not self.policy.obeys:  # what is new may make something old needless
             self._improve([name for name in self.on if is_cluster(name) and name != channel])
-        return self._settle(now)
+        news = [topic for topic in held.topics if topic in self._news]
+        self._news.difference_update(news)
+        return [*self._settle(now), *(said for topic in news for said in self._tell(topic, True))]
 
     def _changed(self, channel: str, message: Change, now: float) -> list[Action]:
         held = self.on.get(channel)
@@ -298,7 +308,6 @@ class Subscriber:
             held.toll = toll
 
     def _suggested(self, quote: Quote, now: float) -> list[Action]:
-        self._quotes[quote.channel] = quote
         carried = {found.topic for found in quote.topics}
         if not carried & set(self.wanted):
             return []
@@ -358,7 +367,7 @@ class Subscriber:
         )
         for name, held in self.on.items():
             if held.owes is not None and not missing:
-                actions.append(Send(name, Settled(held.owes)))
+                actions.append(Send(name, Settled(held.owes, self.needs(name), self.channels())))
                 held.owes = None
         for name in [*self.on]:
             if self._spare(name):

@@ -15,21 +15,18 @@ from distributary.cost.updates import Channel, absorbing, forming, pairing, toll
 from distributary.protocol.actions import Action, Message, Send
 from distributary.protocol.topics.census import Census
 from distributary.protocol.topics.channel import ChannelMachine, ChannelState, Lock, Poll
+from distributary.protocol.topics.departures import Departure, depart, last_version
 from distributary.protocol.topics.messages import (
     Accept,
     Advise,
-    Answer,
     Carried,
     Carry,
     Drop,
     Dropped,
     Event,
     Found,
-    Gone,
     Inquire,
-    Join,
     Joined,
-    Leave,
     Offer,
     Propose,
     Publish,
@@ -39,10 +36,10 @@ from distributary.protocol.topics.messages import (
     Suggest,
     Tell,
     TopicFlow,
-    Withdraw,
 )
 from distributary.protocol.topics.names import (
     cluster_channel,
+    founding_of,
     is_cluster,
     members_of,
     topic_channel,
@@ -90,7 +87,7 @@ class TopicState(ChannelState):
     topic: str = ""
     meter: FlowMeter = field(default_factory=FlowMeter)
     clusters: dict[str, _Known] = field(default_factory=dict)
-    dropped: dict[str, int] = field(default_factory=dict)  # clusters that left, and when
+    dropped: dict[str, Departure] = field(default_factory=dict)  # clusters that left
     next_number: int = 1
     history: deque[Event] = field(default_factory=deque)
 
@@ -107,6 +104,7 @@ class TopicChannel(ChannelMachine):
         super().__init__(topic_channel(state.topic), policy, rng, state)
         self.state = state
         self._flow = state.meter.rate(state.meter.at, policy.interval)
+        self._founded: tuple[Lock, str] | None = None  # for a merge, the last cluster
 
     def known(self) -> Channel:
         """Direct subscribers and the topic's own events."""
@@ -132,35 +130,13 @@ class TopicChannel(ChannelMachine):
             case Repair(first):
                 missed = [event for event in self.state.history if event.number >= first]
                 return [Send(sender, event) for event in missed[:_MOST_REPAIRED]]
-            case Join():
-                return self._join(sender, message)
-            case Leave():
-                return self._leave(sender, message, now)
-            case Gone():
-                return self._gone(message, now)
-            case Answer():
-                return self._answer(sender, message)
             case Tell():
                 return []  # meant for a cluster that was here before
-        return self._on_channel(sender, message, now)
-
-    def _on_channel(self, sender: str, message: Message, now: float) -> list[Action]:
-        match message:
             case Carry():
                 return self._carry(sender, message)
             case Drop():
-                return self._drop(sender, message)
-            case Propose():
-                return self._proposed(sender, message, now)
-            case Accept():
-                return self._accepted(sender, message)
-            case Refuse(number):
-                return self._withdraw(sender, Withdraw(number))
-            case Withdraw():
-                return self._withdraw(sender, message)
-            case Advise():
-                return self._advised(message, now)
-        raise TypeError(f"a topic's channel does not understand {message!r}")
+                return self._drop(sender, message, now)
+        return super().on_message(sender, message, now)
 
     def on_timer(self, name: str, now: float) -> list[Action]:
         """Survey, count the answers, or give a lock up."""
@@ -188,7 +164,7 @@ class TopicChannel(ChannelMachine):
     # --- clusters ------------------------------------------------------------------------------
 
     def _carry(self, cluster: str, message: Carry) -> list[Action]:
-        dropped = self.state.dropped.get(cluster, -1)
+        dropped = last_version(self.state.dropped, cluster)
         if message.version <= dropped:
             return [Send(cluster, Dropped(dropped))]
         known = self.state.clusters.get(cluster)
@@ -203,16 +179,25 @@ class TopicChannel(ChannelMachine):
         if message.recruit and known.recruited < message.version:
             known.recruited = message.version
             actions += [Send(name, Suggest(quote)) for name in self.state.members]
-            actions += self._release()
+            actions += self._release() if self._locked_for(cluster) else []
         return actions
 
-    def _drop(self, cluster: str, message: Drop) -> list[Action]:
+    def _locked_for(self, cluster: str) -> bool:
+        """Whether the merge that we are locked for has made this cluster, and not an older one."""
+        if self.lock is None:
+            return False
+        if cluster == self.lock.partner or self._founded == (self.lock, cluster):
+            return True
+        number, founder = founding_of(cluster)  # whoever proposed founds it after that
+        return topic_channel(founder) == self.lock.partner and number > self.lock.number
+
+    def _drop(self, cluster: str, message: Drop, now: float) -> list[Action]:
         known = self.state.clusters.get(cluster)
         if known is None or message.version >= known.version:
             self.state.clusters.pop(cluster, None)
-            self.state.dropped[cluster] = max(
-                message.version, self.state.dropped.get(cluster, message.version)
-            )
+            version = max(message.version, last_version(self.state.dropped, cluster))
+            last = Departure(version, now)
+            depart(self.state.dropped, cluster, last, self.policy.remember)
         return [Send(cluster, Dropped(message.version))]
 
     # --- merging -------------------------------------------------------------------------------
@@ -234,7 +219,7 @@ class TopicChannel(ChannelMachine):
             Send(other, Propose(number, self.flows(), self.size, common)),
         ]
 
-    def _advised(self, message: Advise, now: float) -> list[Action]:
+    def advised(self, message: Advise, now: float) -> list[Action]:
         """Found a cluster for those who are named, or ask the topic's own subscribers first."""
         if self.lock is not None or not message.topics:
             return []
@@ -272,7 +257,8 @@ class TopicChannel(ChannelMachine):
             return []
         return [self._found(poll.topics)]
 
-    def _proposed(self, sender: str, message: Propose, now: float) -> list[Action]:
+    def proposed(self, sender: str, message: Propose, now: float) -> list[Action]:
+        """Agree if a cluster of both pays."""
         if self.lock is not None or sender in self.state.clusters:
             return [Send(sender, Refuse(message.number))]
         common = min(message.common, message.size, self.size)
@@ -288,10 +274,12 @@ class TopicChannel(ChannelMachine):
         accept = Accept(message.number, self.flows(), self.size)
         return [*self._hold(sender, message.number, now), Send(sender, accept)]
 
-    def _accepted(self, sender: str, message: Accept) -> list[Action]:
+    def accepted(self, sender: str, message: Accept, now: float) -> list[Action]:
+        """Found the cluster that was agreed on."""
         if self.lock != Lock(sender, message.number):
-            return [Send(sender, Withdraw(message.number))]
+            return [Send(sender, Refuse(message.number))]
         if is_cluster(sender):
             return []  # it carries the topic soon, and says so
         cluster = cluster_channel(self._number(), self.state.topic)
+        self._founded = (self.lock, cluster)
         return [Send(cluster, Found((self.state.topic, topic_of(sender))))]
