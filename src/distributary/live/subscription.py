@@ -64,16 +64,26 @@ class TopicSubscription:
 
     async def put(self, event: Event | EventsLostError) -> None:
         """Hand one more over; for the client's own use."""
-        while len(self._events) >= self._capacity and not self._closed:
-            if self._when_full is WhenFull.DROP_OLDEST:
-                self._events.popleft()
-                self.dropped += 1
-            else:
-                self._room.clear()
-                await self._room.wait()
-        if not self._closed:
-            self._events.append(event)
-            self._readable.set()
+        while not self.has_room:
+            self._room.clear()
+            await self._room.wait()
+        self.put_now(event)
+
+    def put_now(self, event: Event | EventsLostError) -> None:
+        """Hand one more over where there is room."""
+        if self._closed:
+            return
+        if len(self._events) >= self._capacity:
+            self._events.popleft()
+            self.dropped += 1
+        self._events.append(event)
+        self._readable.set()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether `put` would not wait."""
+        drops = self._when_full is WhenFull.DROP_OLDEST
+        return drops or self._closed or len(self._events) < self._capacity
 
     def close(self) -> None:
         """No more will come, and what was not read is thrown away."""

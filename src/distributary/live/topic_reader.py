@@ -34,7 +34,8 @@ class TopicReader:
     """Keeps a subscriber on the channels that bring what it wants, and hands events over.
 
     Everything comes through one queue. Channels' events wait when it is full; what else comes is
-    dropped then, since it is said again.
+    dropped then, since it is said again. An event that nothing is before, in the queue or in its
+    topic, is handed over at once: most are such.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class TopicReader:
         self._nc = nc
         self._subjects = subjects
         self._queue: asyncio.Queue[tuple[str, Any] | None] = asyncio.Queue(queue)
+        self._busy = False  # with something of the queue
         self._due: deque[Callable[[], Awaitable[None]]] = deque()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._data: dict[str, Subscription] = {}  # by channel
@@ -95,10 +97,12 @@ class TopicReader:
         """Work through what comes, until cancelled."""
         while True:
             item = await self._queue.get()
+            self._busy = True
             if item is not None:
                 await self._take(*item)
             while self._due:
                 await self._due.popleft()()
+            self._busy = False
 
     def refresh(self) -> None:
         """Ask for all that may have been missed, soon; often is no more than once."""
@@ -216,7 +220,21 @@ class TopicReader:
         except ValueError:
             self.dropped += 1
             return
-        await self._queue.put(said)
+        if not (isinstance(said[1], Event) and self._taken_at_once(said[1])):
+            await self._queue.put(said)
+
+    def _taken_at_once(self, event: Event) -> bool:
+        """Hand an event over, or drop it, if nothing is before it and nothing else follows."""
+        if self._busy or not self._queue.empty():
+            return False
+        subscription = self._subscriptions.get(event.topic)
+        if subscription is not None and not subscription.has_room:
+            return False
+        wanted = self.machine.takes(event)
+        if wanted and subscription is not None:
+            self.delivered += 1
+            subscription.put_now(event)
+        return wanted is not None
 
     def _unlisten_later(self, channel: str) -> None:
         if channel not in self.machine.on:

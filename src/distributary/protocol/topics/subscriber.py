@@ -162,6 +162,19 @@ class Subscriber:
 
     # --- events ------------------------------------------------------------------------------
 
+    def takes(self, event: Event) -> bool | None:
+        """Take an event in if that is all there is to do: whether to hand it over, None if not.
+
+        It is, if the event is the next of its topic and none waits behind it, or is not wanted.
+        """
+        wanted = self.wanted.get(event.topic)
+        if wanted is None or wanted.expected is None or event.number < wanted.expected:
+            return False  # the local filter
+        if event.number > wanted.expected or wanted.early:
+            return None
+        wanted.expected += 1
+        return True
+
     def _event(self, event: Event, now: float) -> list[Action]:
         wanted = self.wanted.get(event.topic)
         if wanted is None or wanted.expected is None or event.number < wanted.expected:
