@@ -122,6 +122,7 @@ class MmsgReader:
         vector.name_length[:] = _NAME
         vector.control_length[:] = _CONTROL
         self._make_room(packets * _SEGMENTS)
+        self._split(0)  # compiled, or loaded, before packets come that would wait for it
 
     def read(self, source: socket.socket) -> Batch | None:
         """Up to a batch of datagrams, or None if there is none."""
