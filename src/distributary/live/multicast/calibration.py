@@ -69,6 +69,7 @@ class CalibrationParams:
     bytes: float = 300e6  # a second, at most
     unicast: bool = False  # to the receiver's own address, where there is no multicast
     rounds: int = 1
+    gather: float = TICK  # seconds from one look of the receiver to the next
     joined: bool = False  # send packets of one size together, as `Publisher` does in bursts
 
     def __post_init__(self) -> None:
@@ -76,7 +77,15 @@ class CalibrationParams:
             raise ValueError("it takes at least two numbers of messages per packet, from 1 on")
         if max(self.factors) * (16 + self.message_bytes) + 32 > 65_507:
             raise ValueError("so many messages of that size do not fit into a packet")
-        if not min(self.seconds, self.packets, self.bytes, self.message_bytes, self.rounds) > 0:
+        positive = (
+            self.seconds,
+            self.packets,
+            self.bytes,
+            self.message_bytes,
+            self.rounds,
+            self.gather,
+        )
+        if not min(positive) > 0:
             raise ValueError("times, rates and sizes are above 0")
 
     def rate(self, h: int) -> float:
@@ -264,6 +273,7 @@ def _measure_some(
             base=network.groups.base,
             port=network.groups.port,
             interface=network.interface,
+            gather=params.gather,
             largest_packet=max(9_216, 32 + max(params.factors) * (16 + params.message_bytes)),
         )
         with (

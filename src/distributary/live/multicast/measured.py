@@ -49,7 +49,7 @@ class Settings:
     interface: str = ""
     largest_packet: int = 9_216
     batch: int = 64
-    gather: float = 0.001
+    gather: float | None = None
     loss: float = 0.0
     seed: int = 0
     use: Use = "count"

@@ -56,6 +56,7 @@ __all__ = ["Receiver", "Report", "wanted_flows"]
 Report = Gap | Missing | Restarted | NeedPlan
 _READS = 8  # batches of one socket before others have their turn
 _MANY = 16  # packets at one look: so many are load
+_GATHER = 0.001  # seconds from one look to the next then
 _BESIDE = 1_024  # bytes, about, that the system keeps beside each packet
 _TURN = 256  # messages after which others get their turn
 _log = logging.getLogger(__name__)
@@ -95,7 +96,7 @@ class Receiver:
         incarnation: int = 0,
         seed: int | None = None,
         queue_messages: int = 65_536,
-        gather: float = 0.001,
+        gather: float | None = None,
         loss: Loss | None = None,
         watch_every: float = 1.0,
         on_messages: Callable[[Messages], None] | None = None,
@@ -104,8 +105,9 @@ class Receiver:
     ) -> None:
         """`sender` (`udp://HOST:PORT`) may be asked before it is heard.
 
-        Under load packets wait for up to `gather` seconds to be taken in together, which costs
-        much less; with 0, none ever waits.
+        Where many packets come at one look the next is a millisecond later, as it costs much less
+        to take them in together. With `gather` it is so many seconds later after every look that
+        brought any, and with 0 at once.
         """
         self._network = NetworkOptions() if network is None else network
         self._folder = None if isinstance(plan, Plan) else plan
@@ -123,7 +125,8 @@ class Receiver:
         self._first_plan = loaded
         self._sender = sender
         self._most = queue_messages
-        self._gather = gather
+        self._least = _MANY if gather is None else 1
+        self._gather = _GATHER if gather is None else gather
         self._loss = Loss(0) if loss is None else loss
         self._watch_every = watch_every
         self._on_messages = self._enqueue if on_messages is None else on_messages
@@ -315,14 +318,10 @@ class Receiver:
             self._fail(error)
 
     def _waits_after(self, look: _Look) -> bool:
-        """Whether to let packets gather: under load, while there is room for as many again."""
-        room = look.bytes + _BESIDE * look.packets
-        return (
-            look.packets >= _MANY
-            and 4 * room <= self._room
-            and not self._paused
-            and bool(self._gather)
-        )
+        """Whether to let packets gather, while there is room for more than as many again."""
+        if look.packets < self._least or not self._gather or self._paused:
+            return False
+        return 4 * (look.bytes + _BESIDE * look.packets) <= self._room
 
     def _read(self, source: socket.socket) -> _Look:
         """Take in what a socket has, in a few batches."""
