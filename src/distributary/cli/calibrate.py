@@ -27,7 +27,7 @@ def calibrate(
     ] = None,
     message_bytes: Annotated[int, typer.Option(min=1, help="The size of a payload.")] = 200,
     seconds: Annotated[str, typer.Option(help="How long each mix of rates is sent.")] = "500ms",
-    rounds: Annotated[int, typer.Option(min=1, help="How often all is measured.")] = 1,
+    rounds: Annotated[int, typer.Option(min=1, help="How often all is measured.")] = 3,
     unicast: Annotated[
         bool, typer.Option("--unicast", help="Use no multicast: send to the receiver alone.")
     ] = False,

@@ -40,6 +40,7 @@ from distributary.live.multicast.calibration import (
     fit_line,
     fit_price,
     two_sessions,
+    typical,
 )
 from distributary.live.multicast.calibration_file import read_prices
 from distributary.live.multicast.datagrams import (
@@ -441,6 +442,13 @@ def test_the_line_finds_what_prices_were_made_of(constant: float, per_packet: fl
     found = fit_line(factors, [made.at(h) for h in factors])
     assert found.constant == pytest.approx(constant, abs=1e-9)
     assert found.per_packet == pytest.approx(per_packet, rel=1e-9)
+
+
+def test_of_several_rounds_the_median_of_each_mix_counts() -> None:
+    rounds = [(0.1, 0.5), (0.9, 0.4), (0.2, 0.6)]
+    points = [Point(1, mix, 0.0, cpu) for each in rounds for mix, cpu in enumerate(each)]
+    assert [(p.wanted_rate, p.cpu) for p in typical(points, 2)] == [(0, 0.2), (1, 0.5)]
+    assert typical(points[:2], 2) == points[:2]
 
 
 def test_prices_below_nothing_are_taken_as_nothing() -> None:

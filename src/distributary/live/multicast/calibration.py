@@ -36,7 +36,7 @@ from distributary.protocol.multicast import CONTROL_GROUP, group_name
 
 __all__ = [
     "FACTORS",
-    "TICK",
+    "LOOK",
     "Calibration",
     "CalibrationParams",
     "Line",
@@ -47,11 +47,13 @@ __all__ = [
     "fit_price",
     "introduce",
     "two_sessions",
+    "typical",
 ]
 
 FACTORS = (1, 2, 4, 8, 16, 40)
 FLOWS = 16  # of each session
 TICK = 0.002  # seconds from one burst to the next
+LOOK = 0.005  # seconds from one look of the receiver to the next
 # Shares of the full rate that the wanted and the unwanted session have.
 _MIXES = ((1.0, 0.0), (0.0, 1.0), (0.5, 0.5), (0.5, 0.0), (0.0, 0.5), (0.25, 0.25))
 _GOOD_FIT = 0.8  # R2
@@ -65,11 +67,11 @@ class CalibrationParams:
     factors: tuple[int, ...] = FACTORS  # h
     message_bytes: int = 200
     seconds: float = 0.5  # for each mix of rates
-    packets: float = 60e3  # a second, at most
-    bytes: float = 300e6  # a second, at most
+    packets: float = 120e3  # a second, at most
+    bytes: float = 400e6  # a second, at most
     unicast: bool = False  # to the receiver's own address, where there is no multicast
     rounds: int = 1
-    gather: float = TICK  # seconds from one look of the receiver to the next
+    gather: float = LOOK  # seconds from one look of the receiver to the next
     joined: bool = False  # send packets of one size together, as `Publisher` does in bursts
 
     def __post_init__(self) -> None:
@@ -165,7 +167,9 @@ def calibrate(
     """Measure alpha(h) and beta(h) of a receiver on this machine; takes some seconds for each h."""
     params = CalibrationParams() if params is None else params
     points = _measure_all(network, params, progress)
-    prices = tuple(fit_price([p for p in points if p.h == h], h) for h in params.factors)
+    prices = tuple(
+        fit_price(typical([p for p in points if p.h == h], len(_MIXES)), h) for h in params.factors
+    )
     factors = [price.h for price in prices]
     return Calibration(
         params,
@@ -177,6 +181,18 @@ def calibrate(
 
 
 # --- fitting -------------------------------------------------------------------------------------
+
+
+def typical(points: Sequence[Point], mixes: int) -> list[Point]:
+    """Of rounds of so many mixes, one after the other, each mix's point with the median CPU.
+
+    What else a machine does makes single measurements far too high, so a mean would not do.
+    """
+    found = []
+    for mix in range(mixes):
+        same = sorted(points[mix::mixes], key=lambda point: point.cpu)
+        found.append(same[(len(same) - 1) // 2])
+    return found
 
 
 def fit_price(points: Sequence[Point], h: int) -> Price:
