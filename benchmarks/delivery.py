@@ -78,12 +78,12 @@ def prices() -> Section:
 FLOOR = TradingFloor(symbols=2_000, markets=4, receivers=8, share_of_market=0.03)
 GROUPS, SESSIONS = 4, 24
 DELIVERED, DELIVERY_RATE = 600_000, 150_000.0
-REPEATS = 5
+REPEATS = 3
 
 
 def end_to_end() -> Section:
     """CPU of receivers under three plans, measured beside what the cost model predicts."""
-    priced = calibrate(NETWORK, CalibrationParams(factors=(1, 2, 4, 8), rounds=5))
+    priced = calibrate(NETWORK, CalibrationParams(factors=(1, 2, 4, 8), rounds=3))
     demand = Demand.of(*trading_floor(FLOOR, np.random.default_rng(0)))
     plans = _three_plans(demand)
     runs: dict[str, list[Delivered]] = {name: [] for name in plans}
