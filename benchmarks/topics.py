@@ -1,26 +1,23 @@
-"""Topic clusters: how fast channels decide, and what our policy saves over Tamara and K-means."""
+"""Topic clusters: how fast channels decide. What they save is on the pages of the paper."""
 
 from __future__ import annotations
 
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
 from benchmarks.measure import Section
 from distributary.model.topics import Clustering
-from distributary.papers.milo.runs import FULL, Case, Outcome, outcomes, rounds_of
+from distributary.papers.milo.runs import rounds_of
 from distributary.papers.milo.world import (
     INTERVALS_PER_DAY,
-    MODELS,
     World,
     frequencies,
     growth,
     interests,
 )
-from distributary.planning import silent
 from distributary.protocol.actions import Action, Send
 from distributary.protocol.topics import (
     OURS,
@@ -45,7 +42,6 @@ from distributary.protocol.topics.messages import (
 
 MEMBERS, CARRIED, NEWS = 3_000, 12, 2_000
 ROUNDS = 3
-ALGORITHMS = ("Tamara", "K-means", "ours")
 Deciding = Callable[[], int]
 
 
@@ -157,52 +153,4 @@ def _requests(name: str) -> Deciding:
     return decide
 
 
-# --- gain ----------------------------------------------------------------------------------------
-
-
-def gain() -> Section:
-    scale = replace(FULL, seeds=10)
-    cases = [
-        Case(model, scale, seed, ALGORITHMS, shifts=shifts)
-        for shifts in (False, True)
-        for model in MODELS
-        for seed in range(scale.seeds)
-    ]
-    found = dict(zip(cases, outcomes(cases, silent), strict=True))
-    rows = []
-    for shifts, words in ((False, "growth"), (True, "shift")):
-        for model in MODELS:
-            runs = [o for c, o in found.items() if (c.model, c.shifts) == (model, shifts)]
-            rows.append((f"{words}, {model}", *_gain_row(runs)))
-    world = scale.world
-    return Section(
-        "Our topic clusters against Tamara and K-means",
-        f"{world.users:,} users, {world.topics} topics, {scale.days} days, seeds 0 to "
-        f"{scale.seeds - 1} (ours was tuned on others). OC at the end against plain Scribe, means; "
-        "how much less ours costs than the others, mean and worst seed; all messages beside "
-        "events, as a share of the OC that they bring about. K-means starts from all interests "
-        "at the end and pays for no message.",
-        (
-            *("run", "ours", "Tamara", "K-means", "ours under Tamara", "worst seed"),
-            *("ours under K-means", "worst seed", "overhead of OC, ours", "Tamara"),
-        ),
-        rows,
-    )
-
-
-def _gain_row(runs: list[dict[str, Outcome]]) -> tuple[str, ...]:
-    cost = {name: np.array([1 + run[name].change.cost for run in runs]) for name in ALGORITHMS}
-    shares = {n: np.mean([_overhead(run[n]) for run in runs]) for n in ("ours", "Tamara")}
-    under = {name: 1 - cost["ours"] / cost[name] for name in ("Tamara", "K-means")}
-    return (
-        *(f"{100 * (cost[name].mean() - 1):.1f} %" for name in ("ours", "Tamara", "K-means")),
-        *(f"{100 * v:.1f} %" for name in under for v in (under[name].mean(), under[name].min())),
-        *(f"{100 * shares[name]:.2f} %" for name in ("ours", "Tamara")),
-    )
-
-
-def _overhead(outcome: Outcome) -> float:
-    return sum(m.overhead for m in outcome.moments) / sum(m.cost for m in outcome.moments)
-
-
-SECTIONS = {"topic_decisions": decisions, "topic_gain": gain}
+SECTIONS = {"topic_decisions": decisions}
