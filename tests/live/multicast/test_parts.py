@@ -58,6 +58,7 @@ from distributary.live.multicast.datagrams import (
 from distributary.live.multicast.endpoints import address_of, told_address
 from distributary.live.multicast.plan_watch import PlanWatch
 from distributary.live.multicast.records import Record, fed, read_lines, read_records
+from distributary.live.multicast.subscriber import Look
 from distributary.live.multicast.trains import Train, announcement
 from distributary.model import Interest, Plan
 from distributary.protocol.multicast import CONTROL_GROUP, Messages, ReceiverParams, group_name
@@ -486,3 +487,27 @@ def test_what_is_no_calibration_is_refused(tmp_path: Path, content: str) -> None
     path.write_text(content)
     with pytest.raises(InputError, match="distributary calibrate"):
         read_prices(path)
+
+
+# --- looking -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("gather", "packets", "waits"),
+    [
+        (None, 1, False),  # a lone packet is handed over at once, and so is the one after it
+        (None, 15, False),
+        (None, 16, True),
+        (None, 1_000, False),  # a quarter of the room came at once: there may soon be none left
+        (0.0, 100, False),
+        (0.01, 0, False),
+        (0.01, 1, True),
+        (0.01, 1_000, False),
+    ],
+)
+def test_packets_are_let_gather_under_load_while_there_is_room(
+    gather: float | None, packets: int, waits: bool
+) -> None:
+    receiver = Receiver(two_sessions(), name="r", gather=gather)
+    receiver._room = 4_000_000
+    assert receiver._waits_after(Look(packets, 1_000 * packets)) == waits

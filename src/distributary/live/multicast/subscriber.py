@@ -317,13 +317,13 @@ class Receiver:
         except Exception as error:
             self._fail(error)
 
-    def _waits_after(self, look: _Look) -> bool:
+    def _waits_after(self, look: Look) -> bool:
         """Whether to let packets gather, while there is room for more than as many again."""
         if look.packets < self._least or not self._gather or self._paused:
             return False
         return 4 * (look.bytes + _BESIDE * look.packets) <= self._room
 
-    def _read(self, source: socket.socket) -> _Look:
+    def _read(self, source: socket.socket) -> Look:
         """Take in what a socket has, in a few batches."""
         packets = size = 0
         for _ in range(_READS):
@@ -334,7 +334,7 @@ class Receiver:
             packets, size = packets + len(batch.offsets), size + batch.size
             if not batch.more:
                 break
-        return _Look(packets, size)
+        return Look(packets, size)
 
     def _take(self, batch: Batch) -> None:
         self._truncated += batch.truncated
@@ -392,7 +392,7 @@ class Receiver:
                 self._on_fault(error)
 
 
-class _Look(NamedTuple):
+class Look(NamedTuple):
     """What one look at a socket brought."""
 
     packets: int
