@@ -454,7 +454,7 @@ async def calibrating(folder: str, *more: str) -> None:
     from distributary.live.multicast.calibration_file import read_prices
 
     out = Path(folder) / "calibration.json"
-    asked = ("--seconds", "50ms", "-h", "1", "-h", "8", *more)
+    asked = ("--seconds", "50ms", "--rounds", "1", "-h", "1", "-h", "8", *more)
     running = await _start("calibrate", "--out", str(out), "--json", *asked)
     told, faults = await running.communicate()
     assert running.returncode == 0, faults
