@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from distributary.report import Report
-from distributary.report.wording import headline, name, number, percent, seconds
+from distributary.report.rendering import show_name
+from distributary.report.wording import headline, number, percent, seconds
 from tests.report import cases
 
 
@@ -58,4 +59,4 @@ def test_headline_is_honest_at_the_edges(report: Report, ending: str) -> None:
 
 
 def test_long_names_are_cut() -> None:
-    assert len(name("x" * 10_000)) < 100
+    assert len(show_name("x" * 10_000)) < 100

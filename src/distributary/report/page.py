@@ -1,18 +1,13 @@
-"""The page: its sections in reading order, put into one self-contained file."""
+"""The page about a plan: what its sections say, in reading order."""
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
-from html import escape
-from importlib.resources import files
-from string import Template
+from dataclasses import dataclass
 
 import numpy as np
-from plotly.offline import get_plotlyjs
 
 from distributary import __version__
-from distributary.report import palette
 from distributary.report.charts import (
     Chart,
     curve_chart,
@@ -33,6 +28,7 @@ from distributary.report.picture import (
     picture_by_name,
     picture_by_plan,
 )
+from distributary.report.rendering import render_page
 from distributary.report.results import CurvePoint, Report
 from distributary.report.tables import (
     comparison_table,
@@ -41,11 +37,11 @@ from distributary.report.tables import (
     receiver_table,
     spread_table,
 )
-from distributary.report.tiles import tiles
+from distributary.report.tiles import list_tiles
 from distributary.report.tree import plan_tree
 from distributary.report.wording import headline, number, percent, plural
 
-__all__ = ["chart_box", "colour_scheme", "render_report", "resource"]
+__all__ = ["render_report"]
 
 
 def render_report(report: Report) -> str:
@@ -56,55 +52,57 @@ def render_report(report: Report) -> str:
     wasted = wasted_shares(plan, demand, loads, deliveries)
     tree = plan_tree(plan, demand, loads, deliveries, wasted)
     by_plan = picture_by_plan(plan, demand.interest, deliveries.pair_served)
-    return Template(resource("page.html")).substitute(
-        version=escape(__version__),
-        title=escape(report.title),
-        css=resource("page.css"),
-        js=resource("page.js"),
-        plotly=get_plotlyjs(),
-        colours=colour_scheme(),
+    return render_page(
+        "plan.html",
+        kind="plan report",
+        title=report.title,
         headline=headline(evaluation),
         lead=_lead(report, deliveries),
-        problems=_problems(report),
-        tiles=tiles(report, deliveries),
+        problems=evaluation.problems,
+        tiles=list_tiles(report, deliveries),
         interest_lead=_interest_lead(report),
-        picture_by_name=_matrix(report, picture_by_name(demand.interest), "name", "name"),
+        matrix_by_name=_matrix_by_name(report),
         plan_picture_lead=_plan_picture_lead(report),
-        picture_by_plan=_matrix(
-            report, by_plan.png, "the groups they join", "group and session", _strip(by_plan)
-        ),
-        comparison_table=comparison_table(report),
+        matrix_by_plan=_matrix_by_plan(report, by_plan),
+        comparison=comparison_table(report),
         cost_terms=cost_terms(report),
-        tree_left_out=tree.left_out,
-        tree_chart=chart_box(
-            "tree", tree.chart, "the plan as a tree of groups, sessions and flows"
-        ),
-        group_table=group_table(loads, wasted),
+        tree=tree,
+        groups=group_table(loads, wasted),
         groups_lead=_groups_lead(report),
-        group_chart=chart_box("groups", group_chart(loads), "rate and members of each group"),
+        group_chart=group_chart(loads),
         receivers_lead=_receivers_lead(report),
-        spread_chart=chart_box("spread", spread_chart(loads), "distribution of receiver loads"),
-        intake_chart=chart_box(
-            "intake", intake_chart(loads, deliveries.delivered), "where the intake goes"
-        ),
-        spread_table=spread_table(loads, deliveries.delivered),
-        receiver_table=receiver_table(plan, evaluation, deliveries.delivered),
-        curve=_curve(report),
-        provenance=_provenance(report),
+        spread_chart=spread_chart(loads),
+        intake_chart=intake_chart(loads, deliveries.delivered),
+        spread=spread_table(loads, deliveries.delivered),
+        receivers=receiver_table(plan, evaluation, deliveries.delivered),
+        curve_chart=_curve(report),
+        facts=_facts(report),
+        command=report.command,
     )
 
 
-def resource(file: str) -> str:
-    """The text of a file that is shipped beside this module."""
-    return files("distributary.report").joinpath(file).read_text("utf-8")
+@dataclass(frozen=True, slots=True)
+class _Bar:
+    """One group below the picture: where it begins, and how many flows it has."""
+
+    at: int
+    flows: int
+    title: str
 
 
-def colour_scheme() -> str:
-    """The palette as CSS, so that page and charts agree."""
-    return (
-        f":root {{ --wanted: {palette.WANTED}; --flow-dropped: {palette.FLOW_DROPPED}; "
-        f"--session-dropped: {palette.SESSION_DROPPED}; --missed: {palette.MISSED}; }}"
-    )
+@dataclass(frozen=True, slots=True)
+class _Matrix:
+    """The interest matrix as a picture, with what orders its rows and columns."""
+
+    png: str  # base64
+    receivers: int
+    flows: int
+    rows: str
+    columns: str
+    key: tuple[tuple[str, str], ...]  # colours of the page, and what they mean
+    bars: tuple[_Bar, ...] = ()
+    width: int = WIDTH
+    height: int = HEIGHT
 
 
 def _lead(report: Report, deliveries: Deliveries) -> str:
@@ -113,21 +111,11 @@ def _lead(report: Report, deliveries: Deliveries) -> str:
     unicast = f"sends {plural(by_unicast, 'flow')} by unicast and " if by_unicast else ""
     others = "the others" if by_unicast else "the flows"
     return (
-        f"The {escape(report.algorithm)} plan {unicast}puts {others} into "
+        f"The {report.algorithm} plan {unicast}puts {others} into "
         f"{plural(evaluation.sessions, 'session')} and those into "
         f"{plural(evaluation.groups, 'group')}. "
         f"Of what receivers take in, {percent(delivered_share(evaluation.loads, deliveries))} is "
         f"what they asked for; with flooding it would be {percent(evaluation.flooding_goodput)}."
-    )
-
-
-def _problems(report: Report) -> str:
-    if report.evaluation.valid:
-        return ""
-    listed = "".join(f"<li>{escape(problem)}</li>" for problem in report.evaluation.problems)
-    return (
-        '<div class="alert" role="alert"><strong>This plan is not valid.</strong> '
-        f"Its costs are those of the plan as it is, and may flatter it.<ul>{listed}</ul></div>"
     )
 
 
@@ -157,40 +145,45 @@ def _plan_picture_lead(report: Report) -> str:
     )
 
 
-def _matrix(report: Report, png: bytes, rows: str, columns: str, strip: str = "") -> str:
+def _matrix_by_name(report: Report) -> _Matrix:
     interest = report.demand.interest
-    key = [("wanted", "wanted")]
-    if strip:
-        key += [("flow-dropped", "dropped by the flow filter")]
-        key += [("session-dropped", "dropped by the session filter")]
-        if not report.evaluation.valid:
-            key += [("missed", "wanted, but not served")]
-    keys = "".join(f'<span style="--of:var(--{colour})">{text}</span>' for colour, text in key)
-    return (
-        f'<figure class="matrix"><span class="rows">{plural(len(interest.receivers), "receiver")}, '
-        f"by {rows}</span>"
-        f'<img width="{WIDTH}" height="{HEIGHT}" alt="Interest matrix, receivers by {rows}, flows '
-        f'by {columns}" src="data:image/png;base64,{b64encode(png).decode()}">{strip}'
-        f"<figcaption><span>{plural(len(interest.flows), 'flow')}, by {columns}</span>"
-        f'<span class="key">{keys}</span></figcaption></figure>'
+    return _Matrix(
+        png=b64encode(picture_by_name(interest)).decode(),
+        receivers=len(interest.receivers),
+        flows=len(interest.flows),
+        rows="name",
+        columns="name",
+        key=(("wanted", "wanted"),),
     )
 
 
-def _strip(picture: PlanPicture) -> str:
+def _matrix_by_plan(report: Report, picture: PlanPicture) -> _Matrix:
+    interest = report.demand.interest
+    key = [
+        ("wanted", "wanted"),
+        ("flow-dropped", "dropped by the flow filter"),
+        ("session-dropped", "dropped by the session filter"),
+    ]
+    if not report.evaluation.valid:
+        key.append(("missed", "wanted, but not served"))
+    return _Matrix(
+        png=b64encode(picture.png).decode(),
+        receivers=len(interest.receivers),
+        flows=len(interest.flows),
+        rows="the groups they join",
+        columns="group and session",
+        key=tuple(key),
+        bars=_bars(picture),
+    )
+
+
+def _bars(picture: PlanPicture) -> tuple[_Bar, ...]:
     """Alternating bars below the picture, one for each group."""
-    flows = sum(count for _, count in picture.groups)
     bars, at = [], 0
-    for group, count in picture.groups:
-        title = f"group {group}" if group >= 0 else "in no session"
-        bars.append(
-            f'<rect x="{at}" width="{count}" height="1"><title>{title}: {plural(count, "flow")}'
-            "</title></rect>"
-        )
-        at += count
-    return (
-        f'<svg viewBox="0 0 {flows} 1" preserveAspectRatio="none" role="img" '
-        f'aria-label="where the groups begin and end">{"".join(bars)}</svg>'
-    )
+    for group, flows in picture.groups:
+        bars.append(_Bar(at, flows, f"group {group}" if group >= 0 else "in no session"))
+        at += flows
+    return tuple(bars)
 
 
 def _groups_lead(report: Report) -> str:
@@ -216,24 +209,19 @@ def _receivers_lead(report: Report) -> str:
     )
 
 
-def _curve(report: Report) -> str:
+def _curve(report: Report) -> Chart | None:
     if not report.curve:
-        return '<p class="note">No other numbers of groups were tried for this report.</p>'
+        return None
     evaluation = report.evaluation
     chosen = CurvePoint(
         evaluation.groups, evaluation.sessions, evaluation.filtering.relative_excess
     )
-    return (
-        "<p>The excess left at each number of groups; lower is better, and 100 % is flooding.</p>"
-        + chart_box(
-            "curve", curve_chart(report.curve, chosen), "excess against the number of groups"
-        )
-    )
+    return curve_chart(report.curve, chosen)
 
 
-def _provenance(report: Report) -> str:
+def _facts(report: Report) -> dict[str, str]:
     demand, prices = report.demand, report.filtering_prices
-    facts = {
+    return {
         "distributary": __version__,
         "algorithm": report.algorithm,
         "seed": "–" if report.seed is None else str(report.seed),
@@ -246,21 +234,3 @@ def _provenance(report: Report) -> str:
         f"sent {report.channel_prices.sent:g}",
         **report.parameters,
     }
-    listed = "".join(
-        f"<div><dt>{escape(key)}</dt><dd>{escape(value)}</dd></div>\n"
-        for key, value in facts.items()
-    )
-    command = f"<pre>{escape(report.command)}</pre>" if report.command else ""
-    return f'<dl class="provenance">{listed}</dl>{command}'
-
-
-def chart_box(name: str, chart: Chart, description: str) -> str:
-    """A place for the chart and its data, which page.js brings together."""
-    # Inside a script element only "<" can end it; JSON reads \u003c as the same character.
-    data = json.dumps(chart, ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c")
-    height = chart["layout"]["height"]
-    return (
-        f'<div class="chart" id="chart-{name}" style="min-height:{height}px" role="img" '
-        f'aria-label="Chart: {description}"></div>'
-        f'<script type="application/json" id="chart-{name}-data">{data}</script>'
-    )

@@ -13,7 +13,7 @@ from distributary.report.charts import Chart, rounded
 from distributary.report.palette import ACCENTS, FLOW_DROPPED, SESSION_DROPPED, WANTED
 from distributary.report.wording import NARROW_SPACE
 
-__all__ = ["Bins", "binned", "minutes_chart", "numbers", "shares_chart"]
+__all__ = ["Bins", "bin_minutes", "minutes_chart", "numbers", "shares_chart"]
 
 MOST_BINS = 300
 
@@ -51,12 +51,12 @@ class Bins:
     parts: dict[str, FloatArray]
 
 
-def binned(minutes: pa.Table) -> Bins:
+def bin_minutes(minutes: pa.Table) -> Bins:
     """A replay's minutes, at least one of them, in few enough steps to be drawn."""
     kind = pa.timestamp("us", tz=minutes["minute"].type.tz)
     at = minutes["minute"].cast(kind).cast(pa.int64()).to_numpy() // 60_000_000
     first, last = int(at.min()), int(at.max())
-    step = _bin_minutes(first, last)
+    step = _choose_step(first, last)
     bins = np.arange(first // step, last // step + 1)
     # The first and the last may stick out of the log: they are means over their minutes in it.
     covered = np.minimum(last + 1, (bins + 1) * step) - np.maximum(first, bins * step)
@@ -69,7 +69,7 @@ def binned(minutes: pa.Table) -> Bins:
     return Bins(step, starts, end, last - first + 1, parts)
 
 
-def _bin_minutes(first: int, last: int) -> int:
+def _choose_step(first: int, last: int) -> int:
     """The shortest round step by which the log has few enough bars."""
     for step in _BIN_MINUTES:
         if last // step - first // step < MOST_BINS:

@@ -9,28 +9,25 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from html import escape
-from string import Template
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
-from plotly.offline import get_plotlyjs
 
 from distributary import __version__
 from distributary.model import FloatArray
-from distributary.report.page import chart_box, colour_scheme, resource
-from distributary.report.run_charts import Bins, binned, minutes_chart, numbers, shares_chart
-from distributary.report.wording import (
-    NARROW_SPACE,
-    name,
-    number,
-    percent,
-    plural,
-    seconds,
-    table,
+from distributary.report.charts import Chart
+from distributary.report.rendering import Table, Tile, draw_bar, mark, render_page, show_name
+from distributary.report.run_charts import (
+    Bins,
+    bin_minutes,
+    minutes_chart,
+    numbers,
+    shares_chart,
 )
+from distributary.report.wording import NARROW_SPACE, number, percent, plural, seconds
 
 __all__ = ["render_run"]
 
@@ -41,7 +38,7 @@ WORST_RECEIVERS = 10
 
 _LOGS = ("subscriptions", "filters", "publications")
 _PLANS = {
-    "plan": 'Plan <span class="mark">this run</span>',
+    "plan": mark("Plan", "this run"),
     "previous": "Previous plan",
     "flooding": "Flooding",
     "unicast": "Unicast",
@@ -61,24 +58,23 @@ def render_run(
     the plan's own report, where there is one beside this page.
     """
     replays = {key: _part(_part(manifest, "replay"), key) for key in _PLANS}
-    return Template(resource("run.html")).substitute(
-        version=escape(__version__),
-        title=escape(title),
-        css=resource("page.css"),
-        js=resource("page.js"),
-        plotly=get_plotlyjs(),
-        colours=colour_scheme(),
+    return render_page(
+        "run.html",
+        kind="pipeline run",
+        title=title,
         headline=_headline(replays["plan"], replays["flooding"]),
         lead=_lead(manifest, replays),
-        alert=_alert(manifest, replays["plan"]),
-        tiles=_tiles(manifest),
-        plan_link=_plan_link(plan_page, "The plan"),
+        problems=_problems(manifest, replays["plan"]),
+        tiles=_list_tiles(manifest),
+        # Quoted, no name can become an address elsewhere.
+        plan_page=None if plan_page is None else quote(plan_page),
         replay=_replay(replays),
         minutes=_minutes(minutes, replays["flooding"]),
         receivers=_receivers(receivers),
         aside=_aside(manifest),
         changes=_changes(manifest.get("diff")),
-        provenance=_provenance(manifest, plan_page),
+        facts=_facts(manifest),
+        command=_command(manifest),
     )
 
 
@@ -97,11 +93,11 @@ def _headline(plan: Facts, flooding: Facts) -> str:
     if flooded <= 0:
         return f"Receivers throw away {percent(wasted / received)} of the messages they take in"
     share = "as much as" if wasted == flooded else f"{percent(wasted / flooded)} of what"
-    asked = _asked(received, received - wasted)
+    asked = _wanted_share(received, received - wasted)
     return f"Receivers throw away {share} flooding would make them; {asked}"
 
 
-def _asked(received: float, wanted: float) -> str:
+def _wanted_share(received: float, wanted: float) -> str:
     if not wanted:
         return "none of the messages they take in is one they asked for"
     if received >= 2 * wanted:
@@ -118,9 +114,9 @@ def _lead(manifest: Facts, replays: Mapping[str, Facts]) -> str:
     window = _part(manifest, "window")
     when = ""
     if "since" in window and "until" in window:
-        when = escape(f" from {_moment(window['since'])} to {_moment(window['until'])}")
+        when = f" from {_moment(window['since'])} to {_moment(window['until'])}"
     lead = (
-        f"The log has {_counted(plan.get('messages'), 'usable message')}{when}. With this plan "
+        f"The log has {_plural(plan.get('messages'), 'usable message')}{when}. With this plan "
         f"receivers together take in {_count(plan.get('received'))} to get the "
         f"{_count(plan.get('wanted'))} they asked for."
     )
@@ -133,26 +129,21 @@ def _lead(manifest: Facts, replays: Mapping[str, Facts]) -> str:
     return lead
 
 
-def _alert(manifest: Facts, plan: Facts) -> str:
+def _problems(manifest: Facts, plan: Facts) -> list[str] | None:
+    """What is wrong with the plan; None where it is valid."""
     found = _part(manifest, "plan")
     problems = [str(problem) for problem in found.get("problems") or ()]
     if missed := _amount(plan, "unserved"):
         problems.insert(0, f"{missed:,} wanted messages do not reach who asked for them")
-    if not problems and found.get("valid", True):
-        return ""
-    listed = "".join(f"<li>{escape(problem)}</li>" for problem in problems)
-    return (
-        '<div class="alert" role="alert"><strong>This plan is not valid.</strong> Its counts are '
-        f"those of the plan as it is, and may flatter it.<ul>{listed}</ul></div>"
-    )
+    return None if not problems and found.get("valid", True) else problems
 
 
-def _tiles(manifest: Facts) -> str:
+def _list_tiles(manifest: Facts) -> list[Tile]:
     plan, interest = _part(manifest, "plan"), _part(manifest, "interest")
     excess = _part(plan, "filtering").get("relative_excess")
     alone = _part(plan, "unicast").get("flows")
     logs = (
-        _tile(
+        Tile(
             log.capitalize(),
             _count(facts.get("read")),
             f"rows read = {_count(facts.get('used'))} used + "
@@ -162,66 +153,57 @@ def _tiles(manifest: Facts) -> str:
         for log in _LOGS
         if (facts := _part(manifest, log))
     )
-    return "\n".join(
-        (
-            *logs,
-            _tile(
-                "Receivers",
-                _count(plan.get("receivers", interest.get("receivers"))),
-                f"want something: {_counted(interest.get('pairs'), 'pair')} of a receiver and a "
-                "flow that it asked for",
-            ),
-            _tile(
-                "Flows",
-                _count(plan.get("flows", interest.get("flows"))),
-                "kinds of message that somebody asked for"
-                + (f"; {alone:,} go by unicast, to each receiver alone" if alone else ""),
-            ),
-            _tile(
-                "Groups",
-                _count(plan.get("groups")),
-                "multicast addresses: who joins one gets all it carries. In them "
-                f"{_counted(plan.get('sessions'), 'session')}, bundles of flows",
-            ),
-            _tile(
-                "Cx/Cf",
-                "–" if excess is None else f"{excess:.3f}",
-                "of flooding’s wasted filtering work is left, by the rates planned with: 0 is "
-                "perfect, 1 is flooding",
-            ),
-        )
-    )
-
-
-def _tile(heading: str, figure: str, explained: str) -> str:
-    mood = "long" if len(figure) > 8 else ""
-    return (
-        f'<div class="tile"><h3>{heading}</h3><div class="figure {mood}">{figure}</div>'
-        f"<p>{explained}</p></div>"
-    )
+    return [
+        *logs,
+        Tile(
+            "Receivers",
+            _count(plan.get("receivers", interest.get("receivers"))),
+            f"want something: {_plural(interest.get('pairs'), 'pair')} of a receiver and a "
+            "flow that it asked for",
+        ),
+        Tile(
+            "Flows",
+            _count(plan.get("flows", interest.get("flows"))),
+            "kinds of message that somebody asked for"
+            + (f"; {alone:,} go by unicast, to each receiver alone" if alone else ""),
+        ),
+        Tile(
+            "Groups",
+            _count(plan.get("groups")),
+            "multicast addresses: who joins one gets all it carries. In them "
+            f"{_plural(plan.get('sessions'), 'session')}, bundles of flows",
+        ),
+        Tile(
+            "Cx/Cf",
+            "–" if excess is None else f"{excess:.3f}",
+            "of flooding’s wasted filtering work is left, by the rates planned with: 0 is "
+            "perfect, 1 is flooding",
+        ),
+    ]
 
 
 # --- the replay ----------------------------------------------------------------------------------
 
 
-def _replay(replays: Mapping[str, Facts]) -> str:
+@dataclass(frozen=True, slots=True)
+class _ReplayTables:
+    messages: Table | None = None
+    bytes: Table | None = None
+
+
+def _replay(replays: Mapping[str, Facts]) -> _ReplayTables:
     shown = {key: totals for key, totals in replays.items() if totals}
     if not shown:
-        return '<p class="note">The log was not replayed.</p>'
+        return _ReplayTables()
     columns = ["received", "wanted", "dropped_by_session", "dropped_by_flow", "sent"]
     if any(totals.get("unserved") for totals in shown.values()):
         columns.append("unserved")
     heads = [column.replace("_", " ").replace("unserved", "missed") for column in columns]
-    rows = [
+    messages = [
         [_PLANS[key], *(_count(totals.get(column)) for column in columns), _goodput(totals)]
         for key, totals in shown.items()
     ]
-    tables = table(["messages", *heads, "goodput"], rows)
-    if not any(totals.get("received_bytes") for totals in shown.values()):
-        return (
-            tables + '<p class="note">No size is known of any message, so bytes are not told.</p>'
-        )
-    rows = [
+    sizes = [
         [
             _PLANS[key],
             *(_bytes(totals.get(f"{column}_bytes")) for column in columns),
@@ -229,9 +211,10 @@ def _replay(replays: Mapping[str, Facts]) -> str:
         ]
         for key, totals in shown.items()
     ]
-    return (
-        f"{tables}<p>The same in bytes, of the messages whose size is known.</p>"
-        f"{table(['bytes', *heads, 'goodput'], rows)}"
+    has_sizes = any(totals.get("received_bytes") for totals in shown.values())
+    return _ReplayTables(
+        Table(["messages", *heads, "goodput"], messages),
+        Table(["bytes", *heads, "goodput"], sizes) if has_sizes else None,
     )
 
 
@@ -239,18 +222,23 @@ def _goodput(totals: Facts, unit: str = "") -> str:
     received, wanted = totals.get(f"received{unit}"), totals.get(f"wanted{unit}")
     if not received or wanted is None:
         return "–"
-    share = wanted / received
-    bar = f'<span class="bar"><i style="width:{100 * min(share, 1.0):.1f}%"></i></span>'
-    return bar + percent(share)
+    return draw_bar(wanted / received, percent(wanted / received))
 
 
 # --- minutes -------------------------------------------------------------------------------------
 
 
-def _minutes(minutes: pa.Table, flooding: Facts) -> str:
+@dataclass(frozen=True, slots=True)
+class _MinutesSection:
+    each: str
+    flooding: str
+    chart: Chart
+
+
+def _minutes(minutes: pa.Table, flooding: Facts) -> _MinutesSection | None:
     if not minutes.num_rows:
-        return '<p class="note">No minute of the log has a message.</p>'
-    bins = binned(minutes)
+        return None
+    bins = bin_minutes(minutes)
     each = "Each bar is a minute"
     if bins.step > 1:
         each = (
@@ -258,11 +246,7 @@ def _minutes(minutes: pa.Table, flooding: Facts) -> str:
             "mean minute"
         )
     sentence, line = _flooding_line(bins, flooding)
-    described = "messages received per minute: wanted, and dropped by either filter"
-    return (
-        f"<p>What all receivers together take in per minute, and what becomes of it. {each}; times "
-        f"are UTC.{sentence}</p>{chart_box('minutes', minutes_chart(bins, line), described)}"
-    )
+    return _MinutesSection(each, sentence, minutes_chart(bins, line))
 
 
 def _flooding_line(bins: Bins, flooding: Facts) -> tuple[str, float | None]:
@@ -289,26 +273,44 @@ def _step(minutes: int) -> str:
 # --- receivers -----------------------------------------------------------------------------------
 
 
-def _receivers(receivers: pa.Table) -> str:
+@dataclass(frozen=True, slots=True)
+class _WorstReceivers:
+    lead: str
+    table: Table
+
+
+@dataclass(frozen=True, slots=True)
+class _ReceiversSection:
+    """What receivers throw away; `chart` and `worst` are None where nothing was received."""
+
+    notes: list[str]
+    none: bool = False
+    chart: Chart | None = None
+    median: float = 0.0
+    p90: float = 0.0
+    worst: _WorstReceivers | None = None
+
+
+def _receivers(receivers: pa.Table) -> _ReceiversSection:
     if not receivers.num_rows:
-        return '<p class="note">There are no receivers.</p>'
+        return _ReceiversSection([], none=True)
     received = numbers(receivers, "received")
     wasted = received - numbers(receivers, "wanted")
     busy = received > 0
     notes = _receiver_notes(receivers, int((~busy).sum()))
     if not busy.any():
-        return notes
+        return _ReceiversSection(notes)
     shares = np.clip(wasted[busy] / received[busy], 0, 1)
-    lead = (
-        f"<p>The median receiver throws away {percent(float(np.median(shares)))} of what it takes "
-        f"in; one in ten throws away {percent(float(np.percentile(shares, 90)))} or more.</p>"
+    return _ReceiversSection(
+        notes,
+        chart=shares_chart(shares),
+        median=float(np.median(shares)),
+        p90=float(np.percentile(shares, 90)),
+        worst=_worst(receivers, wasted),
     )
-    described = "how many receivers throw away which share of what they take in"
-    chart = chart_box("shares", shares_chart(shares), described)
-    return lead + chart + _worst(receivers, wasted) + notes
 
 
-def _receiver_notes(receivers: pa.Table, idle: int) -> str:
+def _receiver_notes(receivers: pa.Table, idle: int) -> list[str]:
     unserved = int((numbers(receivers, "unserved") > 0).sum())
     cases = (
         (idle, "with no message at all: the log has none of what comes to them"),
@@ -316,8 +318,7 @@ def _receiver_notes(receivers: pa.Table, idle: int) -> str:
         (_missing(receivers, "interested"), "with a place in the plan, but without a wish"),
         (unserved, "without some of what they asked for"),
     )
-    listed = [f"<li>{_counted(count, 'receiver')} {what}.</li>" for count, what in cases if count]
-    return f'<ul class="note">{"".join(listed)}</ul>' if listed else ""
+    return [f"{_plural(count, 'receiver')} {what}" for count, what in cases if count]
 
 
 def _missing(receivers: pa.Table, column: str) -> int:
@@ -326,16 +327,20 @@ def _missing(receivers: pa.Table, column: str) -> int:
     return int((numbers(receivers, column) == 0).sum())
 
 
-def _worst(receivers: pa.Table, wasted: FloatArray) -> str:
+def _worst(receivers: pa.Table, wasted: FloatArray) -> _WorstReceivers | None:
     order = np.argsort(-wasted, kind="stable")[:WORST_RECEIVERS]
     order = order[wasted[order] > 0]
     if not len(order):
-        return "<p>No receiver throws anything away.</p>"
+        return None
     columns = ("received", "wanted", "dropped_by_session", "dropped_by_flow")
     picked = receivers.take(pa.array(order))
     cells = zip(*(numbers(picked, column).tolist() for column in columns), strict=True)
     rows = [
-        [name(str(receiver)), *(_count(int(value)) for value in values), percent(lost / values[0])]
+        [
+            show_name(str(receiver)),
+            *(_count(int(value)) for value in values),
+            percent(lost / values[0]),
+        ]
         for receiver, values, lost in zip(
             picked["receiver"].to_pylist(), cells, wasted[order].tolist(), strict=True
         )
@@ -343,37 +348,40 @@ def _worst(receivers: pa.Table, wasted: FloatArray) -> str:
     share = percent(float(wasted[order].sum() / wasted.sum()))
     what = f"the {len(rows)} that throw away most" if len(rows) > 1 else "the one that does"
     heads = ["", *(column.replace("_", " ") for column in columns), "thrown away"]
-    return f"<p>Of all that receivers throw away, {share} falls on {what}:</p>{table(heads, rows)}"
+    lead = f"Of all that receivers throw away, {share} falls on {what}:"
+    return _WorstReceivers(lead, Table(heads, rows))
 
 
 # --- what was put aside, what changes ------------------------------------------------------------
 
 
-def _aside(manifest: Facts) -> str:
+@dataclass(frozen=True, slots=True)
+class _AsideSection:
+    faults: Table | None
+    notes: list[str]
+
+
+def _aside(manifest: Facts) -> _AsideSection:
     rows = [
-        [f"{log}: {escape(str(reason))}", _count(count), percent(count / facts["read"])]
+        [f"{log}: {reason}", _count(count), percent(count / facts["read"])]
         for log in _LOGS
         if (facts := _part(manifest, log)).get("read")
         for reason, count in _most_first(_part(facts, "reasons"))
     ]
-    aside = "<p>Every row of the logs could be used.</p>"
-    if rows:
-        more = len(rows) - MOST_REASONS
-        aside = (
-            "<p>Rows that cannot be used are kept as they came in the folder "
-            "<code>quarantine</code>, each with its file and its first fault.</p>"
-            + table(["log and fault", "rows", "of the log"], rows[:MOST_REASONS])
-            + (f'<p class="note">Not listed: {more:,} more faults.</p>' if more > 0 else "")
-        )
-    notes = "".join(f"<li>{note}.</li>" for note in _left_out(manifest))
-    return aside + (f"<ul>{notes}</ul>" if notes else "")
+    more = len(rows) - MOST_REASONS
+    faults = Table(
+        ["log and fault", "rows", "of the log"],
+        rows[:MOST_REASONS],
+        left_out=f"{more:,} more faults" if more > 0 else "",
+    )
+    return _AsideSection(faults if rows else None, _list_uncounted(manifest))
 
 
 def _most_first(reasons: Facts) -> list[tuple[str, int]]:
     return sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
 
 
-def _left_out(manifest: Facts) -> list[str]:
+def _list_uncounted(manifest: Facts) -> list[str]:
     """What the logs have and the plan does not count as they have it."""
     rates, content = _part(manifest, "rates"), _part(manifest, "content")
     repeated = sum(_amount(_part(manifest, log), "duplicates") for log in _LOGS)
@@ -390,7 +398,7 @@ def _left_out(manifest: Facts) -> list[str]:
             _amount(rates, "unwanted"),
             "flow",
             "that nobody wants, with "
-            f"{_counted(rates.get('unwanted_messages'), 'message')}: sent to nobody",
+            f"{_plural(rates.get('unwanted_messages'), 'message')}: sent to nobody",
         ),
         (
             forgotten,
@@ -402,15 +410,16 @@ def _left_out(manifest: Facts) -> list[str]:
             _amount(content, "folded"),
             "message",
             "whose set of filters is too rare for a flow of its own: they travel with the nearest "
-            f"of the {_counted(content.get('sets'), 'set')}",
+            f"of the {_plural(content.get('sets'), 'set')}",
         ),
     )
-    return [f"{_counted(count, noun)} {what}" for count, noun, what in cases if count]
+    return [f"{_plural(count, noun)} {what}" for count, noun, what in cases if count]
 
 
-def _changes(diff: Any) -> str:
+def _changes(diff: Any) -> list[tuple[str, str]] | None:
+    """What changes and how often; None for a first plan."""
     if not isinstance(diff, Mapping):
-        return "<p>This is the first plan: there is none before it to compare with.</p>"
+        return None
     cases = (
         ("receivers", "receiver", "with something to do; all others go on as they are"),
         ("moved", "move", "of a flow to another session, or with its session to another group"),
@@ -425,23 +434,13 @@ def _changes(diff: Any) -> str:
         ("start", "flow", "to be sent to a receiver alone, by unicast, from now on"),
         ("stop", "flow", "no longer to be sent to a receiver alone"),
     )
-    listed = [
-        f"<li><strong>{_counted(diff[key], noun)}</strong> {what}.</li>"
-        for key, noun, what in cases
-        if diff.get(key)
-    ]
-    if not listed:
-        return "<p>Nothing: this plan is the previous one.</p>"
-    return (
-        "<p>From the previous plan to this one. The steps themselves are in the folder "
-        f"<code>diff</code>.</p><ul>{''.join(listed)}</ul>"
-    )
+    return [(_plural(diff[key], noun), what) for key, noun, what in cases if diff.get(key)]
 
 
 # --- how it was made -----------------------------------------------------------------------------
 
 
-def _provenance(manifest: Facts, plan_page: str | None) -> str:
+def _facts(manifest: Facts) -> dict[str, str]:
     plan, window = _part(manifest, "plan"), _part(manifest, "window")
     rates, interest = _part(manifest, "rates"), _part(manifest, "interest")
     facts = {
@@ -458,20 +457,14 @@ def _provenance(manifest: Facts, plan_page: str | None) -> str:
         "planned on": _where(plan),
         "driver’s memory for planning, about": _bytes(plan.get("driver_need")),
     }
-    listed = "".join(
-        f"<div><dt>{key}</dt><dd>{escape(str(value))}</dd></div>\n"
-        for key, value in facts.items()
-        if value is not None
-    )
-    link = _plan_link(plan_page, "Report of the plan itself")
-    command = manifest.get("command")
-    if isinstance(command, Sequence) and not isinstance(command, str):
-        command = shlex.join(map(str, command))
-    return (
-        f'<dl class="provenance">{listed}</dl>'
-        + (f"<p>{link}</p>" if link else "")
-        + (f"<pre>{escape(str(command))}</pre>" if command else "")
-    )
+    return {key: str(value) for key, value in facts.items() if value is not None}
+
+
+def _command(manifest: Facts) -> str:
+    command = manifest.get("command") or ""
+    if isinstance(command, str):
+        return command
+    return shlex.join(map(str, command)) if isinstance(command, Sequence) else str(command)
 
 
 def _where(plan: Facts) -> str:
@@ -479,11 +472,6 @@ def _where(plan: Facts) -> str:
         return "–"
     rounds = plan.get("rounds")
     return f"the {plan['where']}" + ("" if rounds is None else f", in {plural(rounds, 'round')}")
-
-
-def _plan_link(plan_page: str | None, text: str) -> str:
-    # Quoted, no name can become an address elsewhere.
-    return "" if plan_page is None else f'<a href="{escape(quote(plan_page))}">{text}</a>'
 
 
 # --- facts that may be missing -------------------------------------------------------------------
@@ -506,7 +494,7 @@ def _count(value: int | None) -> str:
     return "–" if value is None else f"{value:,}"
 
 
-def _counted(value: int | None, noun: str) -> str:
+def _plural(value: int | None, noun: str) -> str:
     """As `plural`, to the last digit."""
     return f"{_count(value)} {noun}" + ("" if value == 1 else "s")
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from itertools import groupby
-from string import Template
 from typing import Any
-
-from plotly.offline import get_plotlyjs
 
 from distributary import __version__
 from distributary.cost import FilteringPrices
 from distributary.report.charts import Chart, rounded
-from distributary.report.page import chart_box, colour_scheme, resource
 from distributary.report.palette import ACCENTS, MISSED, SESSION_DROPPED
+from distributary.report.rendering import Table, draw_bar, mark, render_page
 from distributary.report.sweep import SweepCurve, SweepPoint, SweepResult
-from distributary.report.wording import NARROW_SPACE, number, percent, plural, table
+from distributary.report.wording import NARROW_SPACE, number, percent, plural
 
 __all__ = ["knee_sentence", "notes_on", "render_sweep", "sweep_chart"]
 
@@ -28,26 +24,20 @@ def render_sweep(
 
     Measured seconds are left out, so that a repeated run gives the same page.
     """
-    return Template(resource("sweep.html")).substitute(
-        version=escape(__version__),
-        title=escape(title),
-        css=resource("page.css"),
-        js=resource("page.js"),
-        plotly=get_plotlyjs(),
-        colours=colour_scheme(),
+    return render_page(
+        "sweep.html",
+        kind="sweep",
+        title=title,
         headline=_headline(result.curves),
         lead=_lead(result),
-        charts=_charts(result.curves),
-        knees="\n".join(
-            f"<li><strong>{_name(result, curve)}</strong>: {escape(knee_sentence(curve))}.</li>"
+        panels=_panels(result.curves),
+        curves=[
+            {"name": _name(result, curve), "knee": knee_sentence(curve), "table": _table(curve)}
             for curve in result.curves
-        ),
-        tables="\n".join(
-            f"<h3>{_name(result, curve)}</h3>{_table(curve)}" for curve in result.curves
-        ),
-        notes="\n".join(f"<li>{escape(note)}.</li>" for note in notes_on(result)),
-        provenance=_provenance(result, parameters),
-        command=escape(command),
+        ],
+        notes=notes_on(result),
+        facts=_facts(result, parameters),
+        command=command,
     )
 
 
@@ -173,45 +163,41 @@ def _places(points: Sequence[SweepPoint]) -> dict[str, Any]:
     }
 
 
-def _charts(curves: Sequence[SweepCurve]) -> str:
+def _panels(curves: Sequence[SweepCurve]) -> list[dict[str, Any]]:
+    """A chart for each pair of prices."""
     highest = max(point.relative_excess for curve in curves for point in curve.points)
-    figures = []
-    for nth, (prices, panel) in enumerate(groupby(curves, key=lambda curve: curve.prices)):
-        place = chart_box(
-            f"prices{nth}", sweep_chart([*panel], highest), "excess against the number of groups"
-        )
-        figures.append(f"<figure><h3>{_prices(prices)}</h3>{place}</figure>")
-    wide = "480px" if len(figures) in (2, 4) else "340px"
-    return f'<div class="panels" style="--least:{wide}">{"".join(figures)}</div>'
+    return [
+        {"prices": _prices(prices), "chart": sweep_chart([*panel], highest)}
+        for prices, panel in groupby(curves, key=lambda curve: curve.prices)
+    ]
 
 
-def _table(curve: SweepCurve) -> str:
+def _table(curve: SweepCurve) -> Table:
     columns = [
         "groups",
         "sessions",
-        "excess, of flooding’s<br>Cx/Cf",
+        "excess, of flooding’s\nCx/Cf",
         "saved, of flooding’s",
-        "excess, messages/s<br>at their prices",
-        "each added group saved<br>messages/s at their prices",
-        "<br>of flooding’s",
+        "excess, messages/s\nat their prices",
+        "each added group saved\nmessages/s at their prices",
+        "\nof flooding’s",
     ]
-    return table(columns, [_row(curve, point) for point in curve.points])
+    return Table(columns, [_row(curve, point) for point in curve.points])
 
 
 def _row(curve: SweepCurve, point: SweepPoint) -> list[str]:
     groups = f"{point.groups:,}"
     if curve.knee and point.groups == curve.knee.groups:
-        groups += ' <span class="mark">knee</span>'
+        groups = mark(groups, "knee")
     if point.worse:
-        groups += f' <span class="note">worse than {point.compared_with:,}</span>'
+        groups = mark(groups, f"worse than {point.compared_with:,}", kind="note")
     if point.used_groups < point.groups:
-        groups += f' <span class="note">uses {point.used_groups:,}</span>'
-    width = 100 * min(max(point.relative_excess, 0.0), 1.0)
+        groups = mark(groups, f"uses {point.used_groups:,}", kind="note")
     share = point.saved_share_per_group
     return [
         groups,
         f"{point.sessions:,}",
-        f'<span class="bar"><i style="width:{width:.1f}%"></i></span>{point.relative_excess:.4f}',
+        draw_bar(point.relative_excess, f"{point.relative_excess:.4f}"),
         percent(1 - point.relative_excess),
         number(point.excess),
         number(point.saved_per_group),
@@ -237,7 +223,7 @@ def _lead(result: SweepResult) -> str:
     points = result.points
     lead = (
         f"{plural(result.flows, 'flow')} to {plural(result.receivers, 'receiver')}, planned "
-        f"{plural(len(points), 'time')} by the algorithm {escape(result.algorithm)}."
+        f"{plural(len(points), 'time')} by the algorithm {result.algorithm}."
     )
     if _several_prices(result):
         return lead
@@ -267,8 +253,8 @@ def _share(share: float) -> str:
     return f"{number(100 * share)}{NARROW_SPACE}%"
 
 
-def _provenance(result: SweepResult, parameters: Mapping[str, str]) -> str:
-    facts = {
+def _facts(result: SweepResult, parameters: Mapping[str, str]) -> dict[str, str]:
+    return {
         "distributary": __version__,
         "algorithm": result.algorithm,
         "seed": str(result.seed),
@@ -276,6 +262,3 @@ def _provenance(result: SweepResult, parameters: Mapping[str, str]) -> str:
         "flows": f"{result.flows:,}",
         **parameters,
     }
-    return "\n".join(
-        f"<div><dt>{escape(key)}</dt><dd>{escape(value)}</dd></div>" for key, value in facts.items()
-    )

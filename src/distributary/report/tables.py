@@ -2,55 +2,70 @@
 
 from __future__ import annotations
 
-from html import escape
+from dataclasses import dataclass
 
 import numpy as np
 
 from distributary.cost import Evaluation, Loads
 from distributary.model import FloatArray, Plan
 from distributary.report.deliveries import Wasted
+from distributary.report.rendering import Table, draw_bar, mark, show_name
 from distributary.report.results import Report, comparison_rows
-from distributary.report.wording import name, number, percent, seconds, table
+from distributary.report.wording import number, percent, seconds
 
-__all__ = ["comparison_table", "cost_terms", "group_table", "receiver_table", "spread_table"]
+__all__ = [
+    "CostTerm",
+    "comparison_table",
+    "cost_terms",
+    "group_table",
+    "receiver_table",
+    "spread_table",
+]
 
 MOST_GROUP_ROWS = 1_000
 MOST_RECEIVER_ROWS = 20
 
 
-def comparison_table(report: Report) -> str:
+@dataclass(frozen=True, slots=True)
+class CostTerm:
+    """One of the cost model's figures, and what it means."""
+
+    symbol: str
+    value: float
+    sentence: str
+
+
+def comparison_table(report: Report) -> Table:
     """Flooding, unicast and every plan side by side; ours is marked."""
     rows = comparison_rows(report)
     most = max(row.sent_rate for row in rows)
-    marked = []
-    for row in rows:
-        label = escape(row.name) + (' <span class="mark">this plan</span>' if row.chosen else "")
-        marked.append(
-            [
-                label,
-                number(row.sessions),
-                number(row.groups),
-                _bar(row.relative_excess, 1.0, f"{row.relative_excess:.3f}"),
-                number(row.work),
-                _bar(row.sent_rate, most, number(row.sent_rate)),
-                number(row.channel_cost),
-                seconds(row.seconds),
-            ]
-        )
+    cells = [
+        [
+            mark(row.name, "this plan") if row.chosen else row.name,
+            number(row.sessions),
+            number(row.groups),
+            draw_bar(row.relative_excess, f"{row.relative_excess:.3f}"),
+            number(row.work),
+            draw_bar(_share(row.sent_rate, most), number(row.sent_rate)),
+            number(row.channel_cost),
+            seconds(row.seconds),
+        ]
+        for row in rows
+    ]
     columns = [
         "",
         "sessions",
         "groups",
-        "excess, of flooding’s<br>Cx/Cf",
-        "filtering work/s<br>Cw",
-        "sender puts out<br>messages/s",
-        "channel cost/s<br>C",
+        "excess, of flooding’s\nCx/Cf",
+        "filtering work/s\nCw",
+        "sender puts out\nmessages/s",
+        "channel cost/s\nC",
         "planned in",
     ]
-    return table(columns, marked, kind="comparison")
+    return Table(columns, cells, kind="comparison")
 
 
-def cost_terms(report: Report) -> str:
+def cost_terms(report: Report) -> list[CostTerm]:
     """Each cost in one sentence, with this plan's figure."""
     evaluation = report.evaluation
     filtering, channel, operating = evaluation.filtering, evaluation.channel, evaluation.operating
@@ -100,18 +115,10 @@ def cost_terms(report: Report) -> str:
             f"{number(operating.unclustered)} with a channel for every flow.",
         ),
     )
-    return (
-        '<dl class="terms">'
-        + "".join(
-            f'<div><dt>{term}</dt><dd class="figure">{number(value)}</dd>'
-            f"<dd>{sentence}</dd></div>\n"
-            for term, value, sentence in terms
-        )
-        + "</dl>"
-    )
+    return [CostTerm(*term) for term in terms]
 
 
-def spread_table(loads: Loads, delivered: FloatArray) -> str:
+def spread_table(loads: Loads, delivered: FloatArray) -> Table:
     """Percentiles over the receivers."""
     rows = (
         ("received, messages/s", loads.received),
@@ -122,7 +129,7 @@ def spread_table(loads: Loads, delivered: FloatArray) -> str:
         ("sessions subscribed to", loads.receiver_sessions),
     )
     columns = ["per receiver", "min", "p10", "median", "mean", "p90", "p99", "max"]
-    return table(
+    return Table(
         columns,
         [
             [
@@ -136,7 +143,7 @@ def spread_table(loads: Loads, delivered: FloatArray) -> str:
     )
 
 
-def group_table(loads: Loads, wasted: Wasted) -> str:
+def group_table(loads: Loads, wasted: Wasted) -> Table:
     """Every group, heaviest first."""
     order = np.argsort(-loads.group_rate, kind="stable")
     rows = [
@@ -151,16 +158,16 @@ def group_table(loads: Loads, wasted: Wasted) -> str:
         for group in order[:MOST_GROUP_ROWS].tolist()
     ]
     columns = ["", "sessions", "flows", "messages/s", "members", "not asked for"]
-    return table(columns, rows) + _more(len(order) - len(rows), "lighter groups")
+    return Table(columns, rows, left_out=_left_out(len(order) - len(rows), "lighter groups"))
 
 
-def receiver_table(plan: Plan, evaluation: Evaluation, delivered: FloatArray) -> str:
+def receiver_table(plan: Plan, evaluation: Evaluation, delivered: FloatArray) -> Table:
     """The receivers that carry the most."""
     loads = evaluation.loads
     order = np.argsort(-loads.received, kind="stable")
     rows = [
         [
-            name(plan.receivers[receiver]),
+            show_name(plan.receivers[receiver]),
             number(float(loads.received[receiver])),
             number(float(loads.accepted[receiver])),
             number(float(loads.wanted[receiver])),
@@ -171,17 +178,12 @@ def receiver_table(plan: Plan, evaluation: Evaluation, delivered: FloatArray) ->
         for receiver in order[:MOST_RECEIVER_ROWS].tolist()
     ]
     columns = ["", "received/s", "accepted/s", "wanted/s", "goodput", "groups", "sessions"]
-    return table(columns, rows) + _more(len(order) - len(rows), "less loaded receivers")
+    return Table(columns, rows, left_out=_left_out(len(order) - len(rows), "less loaded receivers"))
 
 
 def _share(part: float, whole: float) -> float:
     return part / whole if whole > 0 else 0.0
 
 
-def _bar(value: float, most: float, text: str) -> str:
-    width = 100 * min(max(_share(value, most), 0.0), 1.0)
-    return f'<span class="bar"><i style="width:{width:.1f}%"></i></span>{text}'
-
-
-def _more(count: int, what: str) -> str:
-    return f'<p class="note">Not listed: {count:,} {what}.</p>' if count > 0 else ""
+def _left_out(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count > 0 else ""

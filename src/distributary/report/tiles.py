@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from markupsafe import Markup
+
 from distributary.report.deliveries import Deliveries, delivered_share
+from distributary.report.rendering import Tile, show_name
 from distributary.report.results import Report
-from distributary.report.wording import name, number, percent
+from distributary.report.wording import number, percent
 
-__all__ = ["tiles"]
+__all__ = ["list_tiles"]
 
 
-def tiles(report: Report, deliveries: Deliveries) -> str:
+def list_tiles(report: Report, deliveries: Deliveries) -> list[Tile]:
     """Six figures: is it good, for receivers and sender, who suffers most, and is it valid."""
     evaluation, demand = report.evaluation, report.demand
     loads, filtering = evaluation.loads, evaluation.filtering
@@ -18,52 +21,43 @@ def tiles(report: Report, deliveries: Deliveries) -> str:
     worst = int(loads.received.argmax())
     problems = len(evaluation.problems)
     complete = bool(deliveries.pair_served.all())
-    return "\n".join(
-        (
-            _tile(
-                "Excess saved",
-                percent(1 - filtering.relative_excess) if complete else "–",
-                f"of flooding’s; Cx/Cf is {filtering.relative_excess:.3f}, 0 would be perfect"
-                if complete
-                else "cannot be told while wanted flows are missing",
+    return [
+        Tile(
+            "Excess saved",
+            percent(1 - filtering.relative_excess) if complete else "–",
+            f"of flooding’s; Cx/Cf is {filtering.relative_excess:.3f}, 0 would be perfect"
+            if complete
+            else "cannot be told while wanted flows are missing",
+        ),
+        Tile(
+            "Goodput",
+            percent(delivered_share(loads, deliveries)),
+            f"of what arrives is wanted; {percent(evaluation.flooding_goodput)} with flooding",
+        ),
+        Tile(
+            "Sender’s copies",
+            number(sent / sent_once),
+            f"of each message; {number(evaluation.unicast_copies)} with unicast",
+        ),
+        Tile(
+            "Mean receiver",
+            number(float(loads.received.mean())),
+            f"messages/s; wants {number(float(loads.wanted.mean()))}, flooding brings "
+            f"{number(sent_once)}",
+        ),
+        Tile(
+            "Worst receiver",
+            number(float(loads.received[worst])),
+            Markup("messages/s; {} wants {}").format(
+                show_name(report.plan.receivers[worst]), number(float(loads.wanted[worst]))
             ),
-            _tile(
-                "Goodput",
-                percent(delivered_share(loads, deliveries)),
-                f"of what arrives is wanted; {percent(evaluation.flooding_goodput)} with flooding",
-            ),
-            _tile(
-                "Sender’s copies",
-                number(sent / sent_once),
-                f"of each message; {number(evaluation.unicast_copies)} with unicast",
-            ),
-            _tile(
-                "Mean receiver",
-                number(float(loads.received.mean())),
-                f"messages/s; wants {number(float(loads.wanted.mean()))}, flooding brings "
-                f"{number(sent_once)}",
-            ),
-            _tile(
-                "Worst receiver",
-                number(float(loads.received[worst])),
-                f"messages/s; {name(report.plan.receivers[worst])} wants "
-                f"{number(float(loads.wanted[worst]))}",
-            ),
-            _tile(
-                "Valid",
-                "no" if problems else "yes",
-                f"{problems} problem{'' if problems == 1 else 's'}, listed above"
-                if problems
-                else "every wanted flow is delivered",
-                "bad" if problems else "good",
-            ),
-        )
-    )
-
-
-def _tile(title: str, figure: str, explained: str, mood: str = "") -> str:
-    mood += " long" if len(figure) > 8 else ""
-    return (
-        f'<div class="tile"><h3>{title}</h3><div class="figure {mood}">{figure}</div>'
-        f"<p>{explained}</p></div>"
-    )
+        ),
+        Tile(
+            "Valid",
+            "no" if problems else "yes",
+            f"{problems} problem{'' if problems == 1 else 's'}, listed above"
+            if problems
+            else "every wanted flow is delivered",
+            "bad" if problems else "good",
+        ),
+    ]

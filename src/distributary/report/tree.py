@@ -14,7 +14,7 @@ from distributary.model import Demand, FloatArray, IntArray, Plan
 from distributary.report.charts import Chart, rounded
 from distributary.report.deliveries import Deliveries, Wasted
 from distributary.report.palette import FLOW_DROPPED, WANTED
-from distributary.report.wording import number, percent, plural, shortened
+from distributary.report.wording import number, percent, plural, shorten
 
 __all__ = ["Tree", "plan_tree"]
 
@@ -155,7 +155,7 @@ def _flow_nodes(
 ) -> Iterator[_Node]:
     for placement in placements.kept.tolist():
         session, flow = plan.placement_session[placement], plan.placement_flow[placement]
-        label = escape(shortened(plan.flows[flow]))
+        label = escape(shorten(plan.flows[flow]))
         yield _Node(
             f"s{session}/{flow}",
             f"s{session}",

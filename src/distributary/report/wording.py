@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from html import escape
-
 import numpy as np
 
 from distributary.cost import Evaluation
 
-__all__ = ["headline", "name", "number", "percent", "plural", "seconds", "table"]
+__all__ = ["headline", "number", "percent", "plural", "seconds", "shorten"]
 
 NARROW_SPACE = "\u202f"
 LONGEST_NAME = 80
@@ -58,15 +56,7 @@ def plural(count: float, noun: str) -> str:
     return f"{number(count)} {noun}" + ("" if count == 1 else "s")
 
 
-def name(text: str) -> str:
-    """A user's name as HTML: escaped, cut where too long, kept apart from its neighbours' script.
-
-    Plotly reads the same entities, so a chart's labels are escaped by `escape` too.
-    """
-    return f"<bdi>{escape(shortened(text))}</bdi>"
-
-
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """The name itself, or its beginning and an ellipsis."""
     return text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…"
 
@@ -88,19 +78,3 @@ def headline(evaluation: Evaluation) -> str:
         return f"{what}: receivers waste as much work as with flooding"
     comparative = "less" if saved > 0 else "more"
     return f"{what}: receivers waste {percent(abs(saved))} {comparative} work than with flooding"
-
-
-def table(columns: list[str], rows: list[list[str]], *, kind: str = "") -> str:
-    """An HTML table of cells that are HTML already; all but the first column are numbers."""
-    head = "".join(f'<th scope="col">{column}</th>' for column in columns)
-    body = "".join(
-        "<tr>"
-        + f'<th scope="row">{row[0]}</th>'
-        + "".join(f"<td>{cell}</td>" for cell in row[1:])
-        + "</tr>\n"
-        for row in rows
-    )
-    return (
-        f'<div class="scroll"><table class="{kind}"><thead><tr>{head}</tr></thead>\n'
-        f"<tbody>{body}</tbody></table></div>"
-    )

@@ -1,0 +1,90 @@
+"""Templates in, one self-contained page out: Jinja2 with every value escaped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+from plotly.offline import get_plotlyjs
+
+from distributary import __version__
+from distributary.report import palette
+from distributary.report.wording import number, percent, plural, shorten
+
+__all__ = ["Table", "Tile", "draw_bar", "mark", "render_page", "show_name"]
+
+Cell = str | Markup
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A key figure on top of a page; `mood` colours it (`good`, `bad`)."""
+
+    title: str
+    figure: str
+    explained: str | Markup
+    mood: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Cells of text, or of `Markup` from this module; all but the first column are numbers.
+
+    `left_out` says what the table does not list; a line break in a column's title is kept.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    kind: str = ""
+    left_out: str = ""
+
+
+def render_page(template: str, **values: Any) -> str:
+    """Fill a template of this room: the same values give the same text."""
+    page = _environment().get_template(template)
+    return page.render(version=__version__, palette=palette, plotly=get_plotlyjs(), **values)
+
+
+def show_name(text: str) -> Markup:
+    """A user's name: cut where too long, and kept apart from the script of its neighbours."""
+    return Markup("<bdi>{}</bdi>").format(shorten(text))
+
+
+def mark(text: str, badge: str, *, kind: str = "mark") -> Markup:
+    """Text with a badge behind it."""
+    return Markup('{} <span class="{}">{}</span>').format(text, kind, badge)
+
+
+def draw_bar(share: float, text: str) -> Markup:
+    """A bar as wide as the share, clipped to 0 to 1, with text behind it."""
+    width = f"{100 * min(max(share, 0.0), 1.0):.1f}"
+    return Markup('<span class="bar"><i style="width:{}%"></i></span>{}').format(width, text)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("distributary.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=False,
+    )
+    environment.filters |= {
+        "lines": lambda text: Markup("<br>").join(map(escape, text.split("\n"))),
+        "number": number,
+        "percent": percent,
+        "plural": plural,
+        "tojson": _write_json,
+    }
+    return environment
+
+
+def _write_json(value: Any) -> Markup:
+    # Inside a script element only "<" can end it; JSON reads \u003c as the same character.
+    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c"))
