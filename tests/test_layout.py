@@ -62,24 +62,52 @@ def test_every_folder_is_a_room_with_a_place_in_the_order() -> None:
 
 
 def test_importing_distributary_needs_no_optional_part() -> None:
-    heavy = ("pyspark", "nats", "starlette", "uvicorn", "plotly", "matplotlib", "typer", "sklearn")
+    heavy = (
+        "pyspark",
+        "nats",
+        "starlette",
+        "uvicorn",
+        "plotly",
+        "matplotlib",
+        "typer",
+        "sklearn",
+        "numba",
+    )
     code = f"import sys, distributary; print([m for m in {heavy} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("room", ["distributary", *(f"distributary.{room}" for room in ROOMS)])
+@pytest.mark.parametrize("room", [f"distributary.{room}" for room in ROOMS])
 def test_a_room_exports_exactly_what_it_lists(room: str) -> None:
     module = importlib.import_module(room)
     tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
-    imported = {
+    assert imported_names(tree.body) == set(module.__all__)
+    assert len(set(module.__all__)) == len(module.__all__)
+
+
+def imported_names(body: list[ast.stmt]) -> set[str]:
+    return {
         alias.asname or alias.name
-        for node in tree.body
+        for node in body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    assert imported == set(module.__all__) - {"__version__"}
-    assert len(set(module.__all__)) == len(module.__all__)
+
+
+def test_the_front_door_loads_what_it_lists_from_where_type_checkers_find_it() -> None:
+    tree = ast.parse((SOURCE / "__init__.py").read_text(encoding="utf-8"))
+    (checked,) = (node for node in tree.body if isinstance(node, ast.If))
+    listed = set(distributary.__all__) - {"__version__"}
+    assert imported_names(checked.body) == listed
+    for node in checked.body:
+        assert isinstance(node, ast.ImportFrom)
+        room = importlib.import_module(str(node.module))
+        for alias in node.names:
+            assert getattr(distributary, alias.name) is getattr(room, alias.name)
+    assert listed <= set(dir(distributary))
+    with pytest.raises(AttributeError, match="nosuch"):
+        _ = distributary.nosuch
 
 
 @pytest.mark.parametrize("name", MODULES)

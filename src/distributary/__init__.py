@@ -1,41 +1,64 @@
-"""Decides which message flows travel together, over which few channels, to which receivers."""
+"""Decides which message flows travel together, over which few channels, to which receivers.
+
+Names load on first use, so that `import distributary` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from distributary.cost import (
+        ChannelPrices,
+        Evaluation,
+        FilteringPrices,
+        OperatingPrices,
+        evaluate,
+    )
+    from distributary.errors import (
+        DistributaryError,
+        InfeasibleError,
+        InputError,
+        MissingRateError,
+        OutputError,
+        PlanError,
+    )
+    from distributary.files import (
+        read_demand,
+        read_interest,
+        read_plan,
+        read_rates,
+        write_interest,
+        write_plan,
+        write_rates,
+    )
+    from distributary.model import (
+        Constraints,
+        Demand,
+        Interest,
+        Plan,
+        Rates,
+        broken_constraints,
+        plan_problems,
+    )
+    from distributary.planning import ALGORITHMS, Request, Solution, Step, plan
 
 __version__ = "0.1.0"
 
-from distributary.cost import (
-    ChannelPrices,
-    Evaluation,
-    FilteringPrices,
-    OperatingPrices,
-    evaluate,
-)
-from distributary.errors import (
-    DistributaryError,
-    InfeasibleError,
-    InputError,
-    MissingRateError,
-    OutputError,
-    PlanError,
-)
-from distributary.files import (
-    read_demand,
-    read_interest,
-    read_plan,
-    read_rates,
-    write_interest,
-    write_plan,
-    write_rates,
-)
-from distributary.model import (
-    Constraints,
-    Demand,
-    Interest,
-    Plan,
-    Rates,
-    broken_constraints,
-    plan_problems,
-)
-from distributary.planning import ALGORITHMS, Request, Solution, Step, plan
+_ROOM_OF = {
+    name: room
+    for room, names in {
+        "cost": "ChannelPrices Evaluation FilteringPrices OperatingPrices evaluate",
+        "errors": "DistributaryError InfeasibleError InputError MissingRateError OutputError "
+        "PlanError",
+        "files": "read_demand read_interest read_plan read_rates write_interest write_plan "
+        "write_rates",
+        "model": "Constraints Demand Interest Plan Rates broken_constraints plan_problems",
+        "planning": "ALGORITHMS Request Solution Step plan",
+    }.items()
+    for name in names.split()
+}
 
 __all__ = [
     "ALGORITHMS",
@@ -70,3 +93,15 @@ __all__ = [
     "write_plan",
     "write_rates",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ROOM_OF:
+        raise AttributeError(f"module 'distributary' has no attribute {name!r}")
+    value = getattr(import_module(f"distributary.{_ROOM_OF[name]}"), name)
+    globals()[name] = value  # found directly from now on
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
