@@ -9,14 +9,9 @@ from hypothesis import strategies as st
 
 from distributary.cost import FilteringPrices
 from distributary.planning import _reference as reference
-from distributary.planning._anneal_kernels import (
-    _pick,
-    apply_moves,
-    descend,
-    draw_moves,
-    regroup,
-    sweep,
-)
+from distributary.planning._anneal_kernels import descend, draw_moves, regroup, sweep
+from distributary.planning._choice_kernels import pick as compiled_pick
+from distributary.planning._state_kernels import apply_moves
 from distributary.planning.two_level import TwoLevel
 from tests.strategies import Hierarchy, hierarchies
 
@@ -55,7 +50,7 @@ def test_a_draw_at_temperature_0_takes_what_recomputing_says_is_cheapest(
     target = np.full(len(chosen), -7, np.int32)
     draw_moves(
         np.array(chosen, np.int64), np.zeros(len(chosen)), float(alpha), float(beta), 0.0,
-        float(toll), np.array(home, np.int32), *state.arrays, target,
+        float(toll), np.array(home, np.int32), state.state, target,
     )  # fmt: skip
     assert target.tolist() == reference.draw_moves(chosen, *plain(drawn), alpha, beta, toll, home)
     assert sessions(state) == drawn.session
@@ -69,7 +64,7 @@ def test_a_descent_does_what_its_plain_twin_does(
     state = state_of(drawn)
     moved = descend(
         np.array(order, np.int64), float(alpha), float(beta), float(toll),
-        np.array(home, np.int32), *state.arrays,
+        np.array(home, np.int32), state.state,
     )  # fmt: skip
     after = reference.descend(order, *plain(drawn), alpha, beta, toll, home)
     assert sessions(state) == after
@@ -85,7 +80,7 @@ def test_a_cold_sweep_moves_each_flow_to_a_session_that_recomputing_says_is_chea
         price = reference.prices_of_moving(
             k, drawn.receivers, drawn.weight, now, drawn.group, alpha, beta
         )
-        sweep(np.array([k]), np.array([chance]), float(alpha), float(beta), 1e-5, *state.arrays)
+        sweep(np.array([k]), np.array([chance]), float(alpha), float(beta), 1e-5, state.state)
         now = sessions(state)
         assert price[now[k]] - min(price) <= 1e-6 * max(price)  # single precision has 24 bits
 
@@ -95,7 +90,7 @@ def test_regrouping_at_temperature_0_does_what_its_plain_twin_does(
     drawn: Hierarchy, alpha: int
 ) -> None:
     state = state_of(drawn)
-    moved = regroup(np.zeros(len(drawn.group)), float(alpha), 0.0, *state.arrays)
+    moved = regroup(np.zeros(len(drawn.group)), float(alpha), 0.0, state.state)
     after = reference.regroup(*plain(drawn), drawn.n_groups, alpha)
     assert state.maps.group.tolist() == after
     assert moved == sum(a != b for a, b in zip(after, drawn.group, strict=True))
@@ -110,7 +105,7 @@ def test_moves_put_every_flow_at_its_target_and_are_counted(
         st.lists(st.integers(0, len(drawn.group) - 1), min_size=len(chosen), max_size=len(chosen))
     )
     state = state_of(drawn)
-    moved = apply_moves(np.array(chosen, np.int64), np.array(target, np.int32), *state.arrays)
+    moved = apply_moves(np.array(chosen, np.int64), np.array(target, np.int32), state.state)
     expected, changes = list(drawn.session), 0
     for k, s in zip(chosen, target, strict=True):
         changes += expected[k] != s
@@ -125,7 +120,7 @@ CHANCES = st.floats(0, 1, exclude_max=True)
 
 def pick(price: list[float], stay: int, temperature: float, chance: float) -> int:
     prices = np.array(price, np.float64)
-    return int(_pick(prices, stay, temperature, chance, np.zeros(len(price))))
+    return int(compiled_pick(prices, stay, temperature, chance, np.zeros(len(price))))
 
 
 @st.composite

@@ -284,11 +284,11 @@ def test_the_guard_keeps_in_step_and_no_sweep_adds_to_the_violation(
         before, group_before = violation(guard), state.maps.flow_group
         order = rng.permutation(n_bundles)
         if repair:
-            repair_sweep(order, np.arange(3, dtype=np.int32), *guard.arrays, *state.arrays)
+            repair_sweep(order, np.arange(3, dtype=np.int32), guard.state, state.state)
         else:
             guarded_sweep(
                 order, rng.random(n_bundles), 1.0, 1.0, heat, nowhere,
-                *guard.arrays, *state.arrays,
+                guard.state, state.state,
             )  # fmt: skip
             assert violation(guard) <= before
         group = state.maps.flow_group

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from distributary.cost import FilteringPrices, filtering_cost, plan_loads
 from distributary.model import Demand, Interest, plan_problems
-from distributary.planning._duplication_kernels import redraw_sources
+from distributary.planning._duplication_kernels import CopyPrices, Sources, redraw_sources
 from distributary.planning.duplication import Duplicated, duplicate, place_parts
 from distributary.planning.hierarchy import Maps
 from distributary.planning.merging import user_merge
@@ -101,6 +101,20 @@ def split(drawn: Hierarchy, source: list[int]) -> tuple[Things, Maps]:
     return parts.things, parts.maps
 
 
+def sources_of(things: Things, source: np.ndarray, sent: np.ndarray, state: TwoLevel) -> Sources:
+    inner = state.state
+    return Sources(
+        things.offsets,
+        things.members,
+        things.weight.astype(float),
+        source,
+        sent,
+        inner.group,
+        inner.sessions,
+        inner.groups,
+    )
+
+
 @given(data=st.data(), drawn=hierarchies(max_flows=5), prices=whole_prices)
 def test_redrawing_compiled_and_plain_choose_the_same_sessions(
     data: st.DataObject, drawn: Hierarchy, prices: FilteringPrices
@@ -115,10 +129,12 @@ def test_redrawing_compiled_and_plain_choose_the_same_sessions(
     compiled, sent = np.array(source, np.int32), np.array([float(begin)])
     things = drawn.things
     redraw_sources(
-        np.arange(len(things)), np.zeros(2 * len(pairs)), prices.alpha, prices.beta, float(fee),
-        float(limit), 0.0, things.offsets, things.members, things.weight.astype(float),
-        compiled, sent, *state.arrays[4:],
-    )  # fmt: skip
+        np.arange(len(things)),
+        np.zeros(2 * len(pairs)),
+        CopyPrices(prices.alpha, prices.beta, float(fee), float(limit)),
+        0.0,
+        sources_of(things, compiled, sent, state),
+    )
     assert compiled.tolist() == plain_redraw(
         pairs, drawn.weight, source, drawn.group, prices, fee, limit
     )
@@ -137,12 +153,16 @@ def test_after_any_redrawing_the_state_kept_is_the_state_from_scratch(
     for _ in range(3):
         heat = data.draw(st.sampled_from([0.0, 1.0, 1e6, 1e12]))
         redraw_sources(
-            rng.permutation(len(things)), rng.random(2 * len(pairs)), prices.alpha, prices.beta,
-            0.5, limit, heat, things.offsets, things.members, things.weight.astype(float),
-            source, sent, *state.arrays[4:],
-        )  # fmt: skip
+            rng.permutation(len(things)),
+            rng.random(2 * len(pairs)),
+            CopyPrices(prices.alpha, prices.beta, 0.5, limit),
+            heat,
+            sources_of(things, source, sent, state),
+        )
         fresh = TwoLevel(*split(drawn, source.tolist()), prices)
-        for kept, counted in zip(state.arrays[5:], fresh.arrays[5:], strict=True):
+        kept_levels = (*state.state.sessions, *state.state.groups)
+        fresh_levels = (*fresh.state.sessions, *fresh.state.groups)
+        for kept, counted in zip(kept_levels, fresh_levels, strict=True):
             assert kept.tolist() == counted.tolist()
         assert sent[0] == plain_sent(pairs, drawn.weight, source.tolist()) <= limit
 

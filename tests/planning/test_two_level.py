@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from distributary.cost import FilteringPrices
 from distributary.planning import _reference as reference
-from distributary.planning._anneal_kernels import apply_moves, two_level_counts
+from distributary.planning._state_kernels import Level, State, apply_moves, count_two_levels
 from distributary.planning.hierarchy import Maps
+from distributary.planning.things import Things
 from distributary.planning.two_level import TwoLevel
 from tests.strategies import Hierarchy, hierarchies
 
@@ -22,42 +23,47 @@ prices_of_any_kind = st.builds(
 Change = Callable[[TwoLevel], object]
 
 
-def counts(things: object, maps: Maps, n_groups: int) -> list[np.ndarray]:
-    """The arrays of a state, counted from scratch into arrays full of rubbish."""
-    n_receivers, n_sessions = things.n_receivers, len(maps.group)  # type: ignore[attr-defined]
-    arrays = [
-        np.full((n_receivers, n_sessions), 77, np.int32),
-        np.full((n_receivers, n_sessions), 77, np.uint8),
-        np.full(n_sessions, 77.0),
-        np.full(n_sessions, 77.0),
-        np.full((n_receivers, n_groups), 77, np.int32),
-        np.full((n_receivers, n_groups), 77, np.uint8),
-        np.full(n_groups, 77.0),
-        np.full(n_groups, 77.0),
-    ]
-    two_level_counts(
-        things.offsets, things.members, things.weight.astype(float),  # type: ignore[attr-defined]
-        maps.session, maps.group, *arrays,
-    )  # fmt: skip
-    return arrays
+def count_anew(things: Things, maps: Maps, n_groups: int) -> State:
+    """A state counted from scratch into arrays full of rubbish."""
+
+    def rubbish(n: int) -> Level:
+        shape = (things.n_receivers, n)
+        counts = np.full(shape, 77, np.int32), np.full(shape, 77, np.uint8)
+        return Level(*counts, np.full(n, 77.0), np.full(n, 77.0))
+
+    state = State(
+        things.offsets,
+        things.members,
+        things.weight.astype(float),
+        maps.session,
+        maps.group,
+        rubbish(len(maps.group)),
+        rubbish(n_groups),
+    )
+    count_two_levels(state)
+    return state
+
+
+def levels(state: State) -> tuple[np.ndarray, ...]:
+    return (*state.sessions, *state.groups)
 
 
 def assert_in_step(state: TwoLevel, n_groups: int) -> None:
-    kept = state.arrays[5:]
-    for one, recounted in zip(kept, counts(state.things, state.maps, n_groups), strict=True):
-        assert one.tolist() == recounted.tolist()
+    anew = count_anew(state.things, state.maps, n_groups)
+    for kept, recounted in zip(levels(state.state), levels(anew), strict=True):
+        assert kept.tolist() == recounted.tolist()
     assert state.work == state.maps.work(state.things, state.prices)
 
 
 @given(drawn=hierarchies())
 def test_counts_from_scratch_are_those_of_plain_sets(drawn: Hierarchy) -> None:
-    arrays = counts(drawn.things, drawn.maps, drawn.n_groups)
+    state = count_anew(drawn.things, drawn.maps, drawn.n_groups)
     flow_group = [drawn.group[s] for s in drawn.session]
-    for at, owner, n in (
-        (0, drawn.session, len(drawn.group)),
-        (4, flow_group, drawn.n_groups),
+    for level, owner, n in (
+        (state.sessions, drawn.session, len(drawn.group)),
+        (state.groups, flow_group, drawn.n_groups),
     ):
-        count, present, audience, total = arrays[at : at + 4]
+        count, present, audience, total = level
         for c in range(n):
             flows = [k for k, own in enumerate(owner) if own == c]
             copies = [sum(j in drawn.receivers[k] for k in flows) for j in range(drawn.n_receivers)]
@@ -82,7 +88,7 @@ def changes(draw: st.DrawFn, drawn: Hierarchy) -> Change:
         return lambda state: state.sweep(order, rng.random(n_flows), max(heat, 1e-3))
     if kind == "move":
         target = rng.integers(n_sessions, size=len(flows)).astype(np.int32)
-        return lambda state: apply_moves(flows, target, *state.arrays)
+        return lambda state: apply_moves(flows, target, state.state)
     if kind == "regroup":
         return lambda state: state.regroup(rng.random(n_sessions), heat)
     if kind == "descend":

@@ -1,158 +1,43 @@
 """The compiled inner loops of annealing on both levels at once.
 
-The state of a two-level plan, receiver by receiver: `session_count[n, l]` is how many of receiver
-n's flows are in session l, `session_present` whether any is; `group_count` and `group_present` the
-same for groups. `session_audience` and `session_total` are each session's receivers and rate,
-`group_audience` and `group_total` each group's. The cost is alpha x received + beta x accepted:
-audience times total, summed over groups and over sessions.
-
-Numbers are whole numbers kept in doubles, small enough (below 2 ** 53) for every sum and product
-here to be exact, and laid out so that the price of all sessions at once is a few vector operations.
+The state is laid out so that the price of all sessions at once is a few vector operations.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
-from distributary.compiled import CACHED, kernel
+from distributary.compiled import kernel
 from distributary.model import FloatArray, IndexArray, IntArray
+from distributary.planning._choice_kernels import STRETCH, pick, pick_near
+from distributary.planning._state_kernels import State, join, leave, move
 
-__all__ = [
-    "apply_moves",
-    "descend",
-    "draw_move",
-    "draw_moves",
-    "regroup",
-    "sweep",
-    "two_level_counts",
-]
+__all__ = ["Room", "descend", "draw_move", "draw_moves", "make_room", "regroup", "sweep"]
 
-Counts = np.ndarray[Any, np.dtype[np.int32]]
-Flags = np.ndarray[Any, np.dtype[np.uint8]]
 
-_STRETCH = 64  # choices whose odds are added up at once
-_LARGEST = 1e34  # what odds in single precision may add up to; 3.5 ** 64 is 6e34
+class Room(NamedTuple):
+    """Room to work in: numbers per session or group."""
+
+    in_session: Any
+    in_group: Any
+    price: Any
+    group_price: Any
+    odds: Any
 
 
 @kernel
-def two_level_counts(
-    offsets: IntArray,  # IN
-    members: IndexArray,  # IN
-    weight: FloatArray,  # IN
-    session: IndexArray,  # IN
-    group: IndexArray,  # IN
-    session_count: Counts,  # OUT
-    session_present: Flags,  # OUT
-    session_audience: FloatArray,  # OUT
-    session_total: FloatArray,  # OUT
-    group_count: Counts,  # OUT
-    group_present: Flags,  # OUT
-    group_audience: FloatArray,  # OUT
-    group_total: FloatArray,  # OUT
-) -> None:
-    """Fill the state from the two maps."""
-    session_count[:] = 0
-    session_present[:] = 0
-    session_audience[:] = 0
-    session_total[:] = 0
-    group_count[:] = 0
-    group_present[:] = 0
-    group_audience[:] = 0
-    group_total[:] = 0
-    for k in range(len(session)):
-        l = session[k]  # noqa: E741
-        m = group[l]
-        session_total[l] += weight[k]
-        group_total[m] += weight[k]
-        for at in range(offsets[k], offsets[k + 1]):
-            _join(members[at], l, session_count, session_present, session_audience, 1)
-            _join(members[at], m, group_count, group_present, group_audience, 1)
-
-
-@kernel
-def _join(n: int, c: int, count: Counts, present: Flags, audience: FloatArray, copies: int) -> None:
-    if count[n, c] == 0:
-        present[n, c] = 1
-        audience[c] += 1
-    count[n, c] += copies
-
-
-@kernel
-def _leave(
-    n: int, c: int, count: Counts, present: Flags, audience: FloatArray, copies: int
-) -> None:
-    count[n, c] -= copies
-    if count[n, c] == 0:
-        present[n, c] = 0
-        audience[c] -= 1
-
-
-@njit(cache=CACHED, nogil=True, fastmath={"nnan", "ninf", "nsz"})
-def _least(price: FloatArray) -> float:
-    """The smallest of the prices; none is NaN, which lets the loop run on vectors."""
-    least = price[0]
-    for c in range(1, len(price)):
-        least = min(least, price[c])
-    return least
-
-
-@kernel
-def _pick(price: FloatArray, stay: int, temperature: float, chance: float, odds: FloatArray) -> int:
-    """One of the choices, with a probability that falls as exp(-price / temperature).
-
-    At temperature 0 the first of the cheapest, unless the present one is as cheap. The exponential
-    is taken as (1 + x/64) ** 64, which runs on vectors; `odds` is room to work in.
-    """
-    least = _least(price)
-    if temperature <= 0:
-        if price[stay] == least:
-            return stay
-        for c in range(len(price)):
-            if price[c] == least:
-                return c
-    scale = 1.0 / (64.0 * temperature)
-    for c in range(len(price)):
-        x = 1.0 + (least - price[c]) * scale
-        x = x if x > 0.0 else 0.0
-        x *= x
-        x *= x
-        x *= x
-        x *= x
-        x *= x
-        odds[c] = x * x
-    total = 0.0
-    for first in range(0, len(price), _STRETCH):
-        total += _sum(odds[first : first + _STRETCH])
-    left = chance * total
-    for first in range(0, len(price), _STRETCH):
-        stretch = odds[first : first + _STRETCH]
-        here = _sum(stretch)
-        if left < here:
-            for c in range(len(stretch)):
-                left -= stretch[c]
-                if left < 0:
-                    return first + c
-            return first + len(stretch) - 1  # rounding: the sum was a hair more than its parts
-        left -= here
-    return stay
-
-
-@kernel
-def _sum(values: FloatArray) -> float:
-    """Four sums side by side, always in the same order, so that every machine adds alike."""
-    a = b = c = d = 0.0
-    whole = len(values) // 4 * 4
-    for i in range(0, whole, 4):
-        a += values[i]
-        b += values[i + 1]
-        c += values[i + 2]
-        d += values[i + 3]
-    for i in range(whole, len(values)):
-        a += values[i]
-    return (a + b) + (c + d)
+def make_room(state: State) -> Room:
+    """Room for draws in doubles."""
+    n_sessions, n_groups = len(state.sessions.total), len(state.groups.total)
+    return Room(
+        np.zeros(n_sessions, np.int32),
+        np.zeros(n_groups, np.int32),
+        np.zeros(n_sessions),
+        np.zeros(n_groups),
+        np.zeros(n_sessions),
+    )
 
 
 @kernel
@@ -164,70 +49,58 @@ def draw_move(
     temperature: float,
     toll: float,
     home: IndexArray,
-    offsets: IntArray,  # IN   from here on: the state
-    members: IndexArray,
-    weight: FloatArray,
-    session: IndexArray,
-    group: IndexArray,
-    session_count: Counts,
-    session_present: Flags,
-    session_audience: FloatArray,
-    session_total: FloatArray,
-    group_count: Counts,
-    group_present: Flags,
-    group_audience: FloatArray,
-    group_total: FloatArray,
-    in_session: Counts,  # from here on: room to work in, a number per session or group
-    in_group: Counts,
-    price: FloatArray,
-    group_price: FloatArray,
-    odds: FloatArray,
+    state: State,  # IN
+    room: Room,
 ) -> int:
     """Draw a session for one flow, by the exact change of cost."""
-    n_sessions, n_groups = len(session_total), len(group_total)
-    rate = weight[k]
-    old = session[k]
-    old_group = group[old]
-    size = float(offsets[k + 1] - offsets[k])
+    sessions, groups = state.sessions, state.groups
+    in_session, in_group = room.in_session, room.in_group
+    price, group_price = room.price, room.group_price
+    first, last = state.offsets[k], state.offsets[k + 1]
+    rate = state.weight[k]
+    old = state.session[k]
+    old_group = state.group[old]
+    size = float(last - first)
     in_session[:] = 0
     in_group[:] = 0
     only_in_session = only_in_group = 0.0  # receivers who are there for this flow alone
-    for at in range(offsets[k], offsets[k + 1]):
-        n = members[at]
-        row = session_present[n]
-        for c in range(n_sessions):
+    for at in range(first, last):
+        n = state.members[at]
+        row = sessions.present[n]
+        for c in range(len(price)):
             in_session[c] += row[c]
-        row = group_present[n]
-        for c in range(n_groups):
+        row = groups.present[n]
+        for c in range(len(group_price)):
             in_group[c] += row[c]
-        only_in_session += session_count[n, old] == 1
-        only_in_group += group_count[n, old_group] == 1
+        only_in_session += sessions.count[n, old] == 1
+        only_in_group += groups.count[n, old_group] == 1
 
-    for c in range(n_groups):
+    for c in range(len(group_price)):
         group_price[c] = alpha * (
-            rate * (group_audience[c] - in_group[c]) + group_total[c] * (size - in_group[c])
+            rate * (groups.audience[c] - in_group[c]) + groups.total[c] * (size - in_group[c])
         )
     # Where the flow is now, it is taken out first. Who stays without it is not among those
     # counted twice, so the first term is the same with it and without it.
     others = in_group[old_group] - only_in_group
     group_price[old_group] = alpha * (
-        rate * (group_audience[old_group] - in_group[old_group])
-        + (group_total[old_group] - rate) * (size - others)
+        rate * (groups.audience[old_group] - in_group[old_group])
+        + (groups.total[old_group] - rate) * (size - others)
     )
-    for c in range(n_sessions):
+    for c in range(len(price)):
         price[c] = beta * (
-            rate * (session_audience[c] - in_session[c]) + session_total[c] * (size - in_session[c])
+            rate * (sessions.audience[c] - in_session[c])
+            + sessions.total[c] * (size - in_session[c])
         )
     others = in_session[old] - only_in_session
     price[old] = beta * (
-        rate * (session_audience[old] - in_session[old])
-        + (session_total[old] - rate) * (size - others)
+        rate * (sessions.audience[old] - in_session[old])
+        + (sessions.total[old] - rate) * (size - others)
     )
-    for c in range(n_sessions):
-        price[c] += group_price[group[c]]
+    for c in range(len(price)):
+        price[c] += group_price[state.group[c]]
     if home[k] >= 0:
         price[home[k]] -= toll
-    return _pick(price, old, temperature, chance, odds)
+    return pick(price, old, temperature, chance, room.odds)
 
 
 @kernel
@@ -239,75 +112,15 @@ def draw_moves(
     temperature: float,
     toll: float,  # what it costs to be in another session than home
     home: IndexArray,  # IN   each flow's own session, or -1
-    offsets: IntArray,  # IN   from here on: the state
-    members: IndexArray,
-    weight: FloatArray,
-    session: IndexArray,
-    group: IndexArray,
-    session_count: Counts,
-    session_present: Flags,
-    session_audience: FloatArray,
-    session_total: FloatArray,
-    group_count: Counts,
-    group_present: Flags,
-    group_audience: FloatArray,
-    group_total: FloatArray,
+    state: State,  # IN
     target: IndexArray,  # OUT  the session that each would go to, were it alone
 ) -> None:
     """Draw a session for each flow, by the exact change of cost; the state is only read."""
-    n_sessions, n_groups = len(session_total), len(group_total)
-    in_session, in_group = np.zeros(n_sessions, np.int32), np.zeros(n_groups, np.int32)
-    price, group_price, odds = np.zeros(n_sessions), np.zeros(n_groups), np.zeros(n_sessions)
+    room = make_room(state)
     for i in range(len(chosen)):
         target[i] = draw_move(
-            chosen[i], chance[i], alpha, beta, temperature, toll, home,
-            offsets, members, weight, session, group,
-            session_count, session_present, session_audience, session_total,
-            group_count, group_present, group_audience, group_total,
-            in_session, in_group, price, group_price, odds,
-        )  # fmt: skip
-
-
-@kernel
-def apply_moves(
-    chosen: IntArray,  # IN
-    target: IndexArray,  # IN
-    offsets: IntArray,  # IN   from here on: the state, IN and OUT
-    members: IndexArray,
-    weight: FloatArray,
-    session: IndexArray,
-    group: IndexArray,
-    session_count: Counts,
-    session_present: Flags,
-    session_audience: FloatArray,
-    session_total: FloatArray,
-    group_count: Counts,
-    group_present: Flags,
-    group_audience: FloatArray,
-    group_total: FloatArray,
-) -> int:
-    """Move each flow to its target; return how many moved."""
-    moved = 0
-    for i in range(len(chosen)):
-        k, new = chosen[i], target[i]
-        old = session[k]
-        if new == old:
-            continue
-        moved += 1
-        old_group, new_group = group[old], group[new]
-        session[k] = new
-        session_total[old] -= weight[k]
-        session_total[new] += weight[k]
-        group_total[old_group] -= weight[k]
-        group_total[new_group] += weight[k]
-        for at in range(offsets[k], offsets[k + 1]):
-            n = members[at]
-            _leave(n, old, session_count, session_present, session_audience, 1)
-            _join(n, new, session_count, session_present, session_audience, 1)
-            if new_group != old_group:
-                _leave(n, old_group, group_count, group_present, group_audience, 1)
-                _join(n, new_group, group_count, group_present, group_audience, 1)
-    return moved
+            chosen[i], chance[i], alpha, beta, temperature, toll, home, state, room
+        )
 
 
 @kernel
@@ -315,22 +128,11 @@ def regroup(
     chance: FloatArray,  # IN   a number in [0, 1) for each session
     alpha: float,
     temperature: float,
-    offsets: IntArray,  # IN   from here on: the state, IN and OUT
-    members: IndexArray,
-    weight: FloatArray,
-    session: IndexArray,
-    group: IndexArray,
-    session_count: Counts,
-    session_present: Flags,
-    session_audience: FloatArray,
-    session_total: FloatArray,
-    group_count: Counts,
-    group_present: Flags,
-    group_audience: FloatArray,
-    group_total: FloatArray,
+    state: State,  # IN and OUT
 ) -> int:
     """Draw a group for each whole session, by the exact change of cost; return how many moved."""
-    n_receivers, n_groups = group_count.shape
+    group, sessions, groups = state.group, state.sessions, state.groups
+    n_receivers, n_groups = groups.count.shape
     in_group = np.zeros(n_groups, np.float64)
     price = np.zeros(n_groups, np.float64)
     odds = np.zeros(n_groups, np.float64)
@@ -338,31 +140,32 @@ def regroup(
     moved = 0
     for s in range(len(group)):
         old = group[s]
-        rate, audience = session_total[s], session_audience[s]
+        rate, audience = sessions.total[s], sessions.audience[s]
         if audience == 0:
             continue
-        group_total[old] -= rate
+        groups.total[old] -= rate
         n_subscribers = 0
         in_group[:] = 0
         for n in range(n_receivers):
-            if session_present[n, s]:
+            if sessions.present[n, s]:
                 subscribers[n_subscribers] = n
                 n_subscribers += 1
-                _leave(n, old, group_count, group_present, group_audience, session_count[n, s])
-                row = group_present[n]
+                leave(n, old, groups, sessions.count[n, s])
+                row = groups.present[n]
                 for c in range(n_groups):
                     in_group[c] += row[c]
         for c in range(n_groups):
             price[c] = alpha * (
-                rate * (group_audience[c] - in_group[c]) + group_total[c] * (audience - in_group[c])
+                rate * (groups.audience[c] - in_group[c])
+                + groups.total[c] * (audience - in_group[c])
             )
-        new = _pick(price, old, temperature, chance[s], odds)
+        new = pick(price, old, temperature, chance[s], odds)
         moved += new != old
         group[s] = new
-        group_total[new] += rate
+        groups.total[new] += rate
         for i in range(n_subscribers):
             n = subscribers[i]
-            _join(n, new, group_count, group_present, group_audience, session_count[n, s])
+            join(n, new, groups, sessions.count[n, s])
     return moved
 
 
@@ -373,113 +176,87 @@ def sweep(
     alpha: float,
     beta: float,
     temperature: float,  # above 0
-    offsets: IntArray,  # IN   from here on: the state, IN and OUT
-    members: IndexArray,
-    weight: FloatArray,
-    session: IndexArray,
-    group: IndexArray,
-    session_count: Counts,
-    session_present: Flags,
-    session_audience: FloatArray,
-    session_total: FloatArray,
-    group_count: Counts,
-    group_present: Flags,
-    group_audience: FloatArray,
-    group_total: FloatArray,
+    state: State,  # IN and OUT
 ) -> None:
     """Draw a session for each flow and move it there, each seeing all moves before it.
 
     The state is exact; what a flow is drawn by is rounded to single precision, twice as fast and
     far finer than any temperature.
     """
-    n_sessions, n_groups = len(session_total), len(group_total)
-    few_in_session, few_in_group = np.zeros(n_sessions, np.uint8), np.zeros(n_groups, np.uint8)
-    in_session, in_group = np.zeros(n_sessions, np.int32), np.zeros(n_groups, np.int32)
+    group, sessions, groups = state.group, state.sessions, state.groups
+    n_sessions, n_groups = len(sessions.total), len(groups.total)
     price, group_price = np.zeros(n_sessions, np.float32), np.zeros(n_groups, np.float32)
     odds = np.zeros(n_sessions, np.float32)
-    sums = np.zeros((n_sessions + _STRETCH - 1) // _STRETCH, np.float32)
+    few = Room(
+        np.zeros(n_sessions, np.uint8), np.zeros(n_groups, np.uint8), price, group_price, odds
+    )
+    many = Room(
+        np.zeros(n_sessions, np.int32), np.zeros(n_groups, np.int32), price, group_price, odds
+    )
+    sums = np.zeros((n_sessions + STRETCH - 1) // STRETCH, np.float32)
     session_about = np.empty((2, n_sessions), np.float32)  # audience and total, rounded
     group_about = np.empty((2, n_groups), np.float32)
-    session_about[0], session_about[1] = session_audience, session_total
-    group_about[0], group_about[1] = group_audience, group_total
+    session_about[0], session_about[1] = sessions.audience, sessions.total
+    group_about[0], group_about[1] = groups.audience, groups.total
     which = group.astype(np.uint32)  # unsigned: no check for negative ones in the inner loop
-    one = np.empty(1, np.int32)
+    near = np.float32(alpha), np.float32(beta)
     for i in range(len(order)):
         k = order[i]
-        old = session[k]
-        if offsets[k + 1] - offsets[k] < 256:
-            new = _drawn(
-                k, chance[i], np.float32(alpha), np.float32(beta), temperature,
-                offsets, members, weight, session, which, session_count, session_present,
-                session_about, group_count, group_present, group_about,
-                few_in_session, few_in_group, price, group_price, odds, sums,
-            )  # fmt: skip
+        old = state.session[k]
+        if state.offsets[k + 1] - state.offsets[k] < 256:
+            new = _draw_near(
+                k, chance[i], near, temperature, state, which, session_about, group_about, few, sums
+            )
         else:
-            new = _drawn(
-                k, chance[i], np.float32(alpha), np.float32(beta), temperature,
-                offsets, members, weight, session, which, session_count, session_present,
-                session_about, group_count, group_present, group_about,
-                in_session, in_group, price, group_price, odds, sums,
+            new = _draw_near(
+                k, chance[i], near, temperature, state, which, session_about, group_about, many,
+                sums,
             )  # fmt: skip
-        if new == old:
+        if not move(k, new, state):
             continue
-        one[0] = new
-        apply_moves(
-            order[i : i + 1], one, offsets, members, weight, session, group,
-            session_count, session_present, session_audience, session_total,
-            group_count, group_present, group_audience, group_total,
-        )  # fmt: skip
         for c in (np.int64(old), np.int64(new)):
-            session_about[0, c], session_about[1, c] = session_audience[c], session_total[c]
+            session_about[0, c], session_about[1, c] = sessions.audience[c], sessions.total[c]
             m = group[c]
-            group_about[0, m], group_about[1, m] = group_audience[m], group_total[m]
+            group_about[0, m], group_about[1, m] = groups.audience[m], groups.total[m]
 
 
 @kernel
-def _drawn(
+def _draw_near(
     k: int,
     chance: float,
-    alpha: float,
-    beta: float,
+    prices: Any,  # alpha and beta
     temperature: float,
-    offsets: IntArray,
-    members: IndexArray,
-    weight: FloatArray,
-    session: IndexArray,
+    state: State,
     group: Any,
-    session_count: Counts,
-    session_present: Flags,
     session_about: Any,
-    group_count: Counts,
-    group_present: Flags,
     group_about: Any,
-    in_session: Any,  # from here on: room to work in
-    in_group: Any,
-    price: Any,
-    group_price: Any,
-    odds: Any,
+    room: Room,
     sums: Any,
 ) -> int:
     """`draw_move` in single precision: the same prices, rounded."""
+    alpha, beta = prices
+    in_session, in_group = room.in_session, room.in_group
+    price, group_price = room.price, room.group_price
+    first, last = state.offsets[k], state.offsets[k + 1]
     one = np.float32(1)
-    rate = np.float32(weight[k])
-    old = session[k]
+    rate = np.float32(state.weight[k])
+    old = state.session[k]
     old_group = group[old]
-    size = np.float32(offsets[k + 1] - offsets[k])
+    size = np.float32(last - first)
     in_session[:] = 0
     in_group[:] = 0
     only_in_session = only_in_group = np.float32(0)
-    for at in range(offsets[k], offsets[k + 1]):
-        n = members[at]
-        row = session_present[n]
+    for at in range(first, last):
+        n = state.members[at]
+        row = state.sessions.present[n]
         for c in range(len(price)):
             in_session[c] += row[c]
-        row = group_present[n]
+        row = state.groups.present[n]
         for c in range(len(group_price)):
             in_group[c] += row[c]
-        if session_count[n, old] == 1:
+        if state.sessions.count[n, old] == 1:
             only_in_session += one
-        if group_count[n, old_group] == 1:
+        if state.groups.count[n, old_group] == 1:
             only_in_group += one
     audience, total = group_about[0], group_about[1]
     for c in range(len(group_price)):
@@ -499,73 +276,7 @@ def _drawn(
     )
     for c in range(len(price)):
         price[c] += group_price[group[c]]
-    return _pick_near(price, old, temperature, chance, odds, sums)
-
-
-@kernel
-def _pick_near(
-    price: Any, stay: int, temperature: float, chance: float, odds: Any, sums: Any
-) -> int:
-    """As `_pick`, but prices are set against that of staying, which need not be searched for.
-
-    Only where something is far cheaper than staying, so that the powers would overflow, they are
-    set against the cheapest.
-    """
-    scale = np.float32(1.0 / (64.0 * temperature))
-    total = _powers(price, price[stay], scale, odds, sums)
-    if total > _LARGEST:
-        total = _powers(price, _least(price), scale, odds, sums)
-    left = np.float32(chance) * total
-    for s in range(len(sums)):
-        if left < sums[s]:
-            stretch = odds[s * _STRETCH : (s + 1) * _STRETCH]
-            for c in range(len(stretch)):
-                left -= stretch[c]
-                if left < 0:
-                    return s * _STRETCH + c
-            return s * _STRETCH + len(stretch) - 1  # rounding
-        left -= sums[s]
-    return stay
-
-
-@kernel
-def _powers(price: Any, against: float, scale: float, odds: Any, sums: Any) -> float:
-    """Fill the odds and their sums by stretches; return the sum of all."""
-    zero, one, most = np.float32(0), np.float32(1), np.float32(3.5)
-    for c in range(len(price)):
-        x = one + (against - price[c]) * scale
-        x = x if x > zero else zero
-        x = x if x < most else most
-        x *= x
-        x *= x
-        x *= x
-        x *= x
-        x *= x
-        odds[c] = x * x
-    total = zero
-    for s in range(len(sums)):
-        sums[s] = _sum_near(odds[s * _STRETCH : (s + 1) * _STRETCH])
-        total += sums[s]
-    return total
-
-
-@kernel
-def _sum_near(values: Any) -> float:
-    """Eight sums side by side, always in the same order."""
-    a = b = c = d = e = f = g = h = np.float32(0)
-    whole = len(values) // 8 * 8
-    for i in range(0, whole, 8):
-        a += values[i]
-        b += values[i + 1]
-        c += values[i + 2]
-        d += values[i + 3]
-        e += values[i + 4]
-        f += values[i + 5]
-        g += values[i + 6]
-        h += values[i + 7]
-    for i in range(whole, len(values)):
-        a += values[i]
-    return ((a + b) + (c + d)) + ((e + f) + (g + h))
+    return pick_near(price, old, temperature, chance, room.odds, sums)
 
 
 @kernel
@@ -575,36 +286,12 @@ def descend(
     beta: float,
     toll: float,
     home: IndexArray,  # IN
-    offsets: IntArray,  # IN   from here on: the state, IN and OUT
-    members: IndexArray,
-    weight: FloatArray,
-    session: IndexArray,
-    group: IndexArray,
-    session_count: Counts,
-    session_present: Flags,
-    session_audience: FloatArray,
-    session_total: FloatArray,
-    group_count: Counts,
-    group_present: Flags,
-    group_audience: FloatArray,
-    group_total: FloatArray,
+    state: State,  # IN and OUT
 ) -> int:
     """Move each flow to its cheapest session, seeing all moves before it; return how many moved."""
-    n_sessions, n_groups = len(session_total), len(group_total)
-    in_session, in_group = np.zeros(n_sessions, np.int32), np.zeros(n_groups, np.int32)
-    price, group_price, odds = np.zeros(n_sessions), np.zeros(n_groups), np.zeros(n_sessions)
-    target = np.empty(1, np.int32)
+    room = make_room(state)
     moved = 0
     for i in range(len(order)):
-        target[0] = draw_move(
-            order[i], 0.0, alpha, beta, 0.0, toll, home, offsets, members, weight, session, group,
-            session_count, session_present, session_audience, session_total,
-            group_count, group_present, group_audience, group_total,
-            in_session, in_group, price, group_price, odds,
-        )  # fmt: skip
-        moved += apply_moves(
-            order[i : i + 1], target, offsets, members, weight, session, group,
-            session_count, session_present, session_audience, session_total,
-            group_count, group_present, group_audience, group_total,
-        )  # fmt: skip
+        new = draw_move(order[i], 0.0, alpha, beta, 0.0, toll, home, state, room)
+        moved += move(order[i], new, state)
     return moved

@@ -1,10 +1,7 @@
 """The compiled inner loops of planning with duplicated flows.
 
-A *pair* is a receiver and a flow it wants: the pairs of flow k are `offsets[k]` to
-`offsets[k + 1]`, their receivers are `members`, and `source[p]` is the session that the receiver
-of pair p takes the flow from. The sessions that a flow's pairs name are its *copies*: each is sent,
-and pays the flow's rate, once. The rest of the state is that of `_anneal_kernels`, with every pair
-counted where it is taken from.
+A *pair* is a receiver and a flow it wants. The sessions that a flow's pairs take it from are its
+*copies*: each is sent, and pays the flow's rate, once.
 
 The price of a place is the exact change of cost, plus `fee` times the rate where that place is a
 copy more. Numbers are whole numbers kept in doubles, as in `_anneal_kernels`.
@@ -12,58 +9,82 @@ copy more. Numbers are whole numbers kept in doubles, as in `_anneal_kernels`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from distributary.compiled import kernel
 from distributary.model import FloatArray, IndexArray, IntArray
-from distributary.planning._anneal_kernels import _join, _leave, _pick
+from distributary.planning._choice_kernels import pick
+from distributary.planning._state_kernels import Level, join, leave
 
-__all__ = ["redraw_sources"]
+__all__ = ["CopyPrices", "Sources", "redraw_sources"]
 
 FORBIDDEN = 1e300
 
-Counts = np.ndarray[Any, np.dtype[np.int32]]
-Flags = np.ndarray[Any, np.dtype[np.uint8]]
+
+class CopyPrices(NamedTuple):
+    """The prices, the `fee` on each unit of rate that is sent again, and the limit of all sent."""
+
+    alpha: float
+    beta: float
+    fee: float
+    limit: float
+
+
+class Sources(NamedTuple):
+    """Where each pair takes its flow from, and both levels with every pair counted there.
+
+    The pairs of flow k are `offsets[k]` to `offsets[k + 1]`, their receivers are `members`, and
+    `source[p]` is the session of pair p. `sent` holds one number: the rate of all copies.
+    """
+
+    offsets: IntArray
+    members: IndexArray
+    weight: FloatArray
+    source: IndexArray
+    sent: FloatArray
+    group: IndexArray
+    sessions: Level
+    groups: Level
+
+
+class _Room(NamedTuple):
+    """Room to work in; `here` counts the flow's receivers who take it from each session."""
+
+    here: Any
+    price: Any
+    group_price: Any
+    in_session: Any
+    in_group: Any
+    odds: Any
 
 
 @kernel
 def redraw_sources(
     order: IntArray,  # IN   the flows to ask, one after the other
     chance: FloatArray,  # IN   a number in [0, 1) for each pair, twice
-    alpha: float,
-    beta: float,
-    fee: float,  # on each unit of rate that is sent again
-    limit: float,  # of what all copies send
+    prices: CopyPrices,
     temperature: float,
-    offsets: IntArray,  # IN
-    members: IndexArray,  # IN
-    weight: FloatArray,  # IN
-    source: IndexArray,  # IN and OUT, from here on
-    sent: FloatArray,  # one number: the rate of all copies
-    group: IndexArray,
-    session_count: Counts,
-    session_present: Flags,
-    session_audience: FloatArray,
-    session_total: FloatArray,
-    group_count: Counts,
-    group_present: Flags,
-    group_audience: FloatArray,
-    group_total: FloatArray,
+    sources: Sources,  # IN and OUT
 ) -> int:
     """Redraw where each copy of a flow travels, then where each receiver takes it from.
 
     Return how many of them moved.
     """
-    n_receivers, n_sessions = session_count.shape
-    here = np.zeros(n_sessions, np.int32)  # the flow's receivers who take it from each session
+    offsets, source = sources.offsets, sources.source
+    n_receivers, n_sessions = sources.sessions.count.shape
+    n_groups = len(sources.groups.total)
     part = np.zeros(n_receivers, np.int64)  # the pairs that move together
-    price = np.zeros(n_sessions, np.float64)
-    odds = np.zeros(n_sessions, np.float64)
-    in_session = np.zeros(n_sessions, np.int32)
-    in_group = np.zeros(len(group_total), np.int32)
-    group_price = np.zeros(len(group_total), np.float64)
+    room = _Room(
+        np.zeros(n_sessions, np.int32),
+        np.zeros(n_sessions),
+        np.zeros(n_groups),
+        np.zeros(n_sessions, np.int32),
+        np.zeros(n_groups, np.int32),
+        np.zeros(n_sessions),
+    )
+    here = room.here
     moved = 0
     for i in range(len(order)):
         k = order[i]
@@ -86,13 +107,8 @@ def redraw_sources(
                     size = 1
                 else:
                     continue
-                moved += _redraw(
-                    part[:size], first, last, chance[whole * len(members) + p],
-                    alpha, beta, fee, limit, temperature, members, weight[k], source, sent, group,
-                    session_count, session_present, session_audience, session_total,
-                    group_count, group_present, group_audience, group_total,
-                    here, price, group_price, in_session, in_group, odds,
-                )  # fmt: skip
+                drawn = chance[whole * len(sources.members) + p]
+                moved += _redraw(k, part[:size], drawn, prices, temperature, sources, room)
         for p in range(first, last):
             here[source[p]] = 0
     return moved
@@ -100,97 +116,103 @@ def redraw_sources(
 
 @kernel
 def _redraw(
-    part: IntArray,  # IN   pairs of one flow that take it from one session
-    first: int,
-    last: int,
+    k: int,
+    part: IntArray,  # IN   pairs of flow k that take it from one session
     chance: float,
-    alpha: float,
-    beta: float,
-    fee: float,
-    limit: float,
+    prices: CopyPrices,
     temperature: float,
-    members: IndexArray,
-    rate: float,
-    source: IndexArray,
-    sent: FloatArray,
-    group: IndexArray,
-    session_count: Counts,
-    session_present: Flags,
-    session_audience: FloatArray,
-    session_total: FloatArray,
-    group_count: Counts,
-    group_present: Flags,
-    group_audience: FloatArray,
-    group_total: FloatArray,
-    here: Counts,
-    price: FloatArray,  # from here on: room to work in
-    group_price: FloatArray,
-    in_session: Counts,
-    in_group: Counts,
-    odds: FloatArray,
+    sources: Sources,  # IN and OUT
+    room: _Room,
 ) -> int:
     """Take the pairs out, price every session for them, put them into the one drawn."""
-    size = len(part)
-    n_sessions, n_groups = len(session_total), len(group_total)
-    old = source[part[0]]
-    more = sent[0] + rate <= limit or here[old] == size
-    if not more:
-        alone = True
-        for p in range(first, last):
-            alone &= source[p] == old
-        if alone:
-            return 0
-    in_session[:] = 0
-    in_group[:] = 0
-    here[old] -= size
-    if here[old] == 0:
-        session_total[old] -= rate
-        group_total[group[old]] -= rate
-        sent[0] -= rate
-    for i in range(size):
-        n = members[part[i]]
-        source[part[i]] = -1
-        _leave(n, old, session_count, session_present, session_audience, 1)
-        _leave(n, group[old], group_count, group_present, group_audience, 1)
-        row = session_present[n]
-        for c in range(n_sessions):
-            in_session[c] += row[c]
-        row = group_present[n]
-        for c in range(n_groups):
-            in_group[c] += row[c]
+    source, rate = sources.source, sources.weight[k]
+    size, old = len(part), source[part[0]]
+    may_copy = sources.sent[0] + rate <= prices.limit or room.here[old] == size
+    if not may_copy and _is_alone(k, old, sources):
+        return 0
+    _take_out(part, old, rate, sources, room)
+    _price_places(k, size, may_copy, prices, sources, room)
+    new = pick(room.price, old, temperature, chance, room.odds)
+    _put_in(part, new, rate, sources, room)
+    return new != old
 
-    if more:
-        for c in range(n_groups):
-            group_price[c] = fee * rate + alpha * (
-                rate * (group_audience[c] + size - in_group[c])
-                + group_total[c] * (size - in_group[c])
+
+@kernel
+def _is_alone(k: int, session: int, sources: Sources) -> bool:
+    """Whether the flow travels in that session only."""
+    alone = True
+    for p in range(sources.offsets[k], sources.offsets[k + 1]):
+        alone &= sources.source[p] == session
+    return alone
+
+
+@kernel
+def _take_out(part: IntArray, old: int, rate: float, sources: Sources, room: _Room) -> None:
+    """Take pairs out of their session, and count where their receivers still are."""
+    sessions, groups = sources.sessions, sources.groups
+    room.in_session[:] = 0
+    room.in_group[:] = 0
+    room.here[old] -= len(part)
+    if room.here[old] == 0:
+        sessions.total[old] -= rate
+        groups.total[sources.group[old]] -= rate
+        sources.sent[0] -= rate
+    for i in range(len(part)):
+        n = sources.members[part[i]]
+        sources.source[part[i]] = -1
+        leave(n, old, sessions, 1)
+        leave(n, sources.group[old], groups, 1)
+        row = sessions.present[n]
+        for c in range(len(row)):
+            room.in_session[c] += row[c]
+        row = groups.present[n]
+        for c in range(len(row)):
+            room.in_group[c] += row[c]
+
+
+@kernel
+def _price_places(
+    k: int, size: int, may_copy: bool, prices: CopyPrices, sources: Sources, room: _Room
+) -> None:
+    """Price every session for so many receivers of flow k: where it is, and where it is not."""
+    sessions, groups, group = sources.sessions, sources.groups, sources.group
+    in_session, in_group, price = room.in_session, room.in_group, room.price
+    alpha, beta, rate = prices.alpha, prices.beta, sources.weight[k]
+    if may_copy:
+        for c in range(len(in_group)):
+            room.group_price[c] = prices.fee * rate + alpha * (
+                rate * (groups.audience[c] + size - in_group[c])
+                + groups.total[c] * (size - in_group[c])
             )
-        for c in range(n_sessions):
+        for c in range(len(price)):
             price[c] = beta * (
-                rate * (session_audience[c] + size - in_session[c])
-                + session_total[c] * (size - in_session[c])
+                rate * (sessions.audience[c] + size - in_session[c])
+                + sessions.total[c] * (size - in_session[c])
             )
-        for c in range(n_sessions):
-            price[c] += group_price[group[c]]
+        for c in range(len(price)):
+            price[c] += room.group_price[group[c]]
     else:
         price[:] = FORBIDDEN
-    for p in range(first, last):
-        c = source[p]
+    for p in range(sources.offsets[k], sources.offsets[k + 1]):
+        c = sources.source[p]
         if c >= 0:  # a copy is there already
             m = group[c]
-            price[c] = beta * session_total[c] * (size - in_session[c]) + alpha * group_total[m] * (
-                size - in_group[m]
-            )
+            price[c] = beta * sessions.total[c] * (size - in_session[c]) + alpha * groups.total[
+                m
+            ] * (size - in_group[m])
 
-    new = _pick(price, old, temperature, chance, odds)
-    if here[new] == 0:
-        session_total[new] += rate
-        group_total[group[new]] += rate
-        sent[0] += rate
-    here[new] += size
-    for i in range(size):
-        n = members[part[i]]
-        source[part[i]] = new
-        _join(n, new, session_count, session_present, session_audience, 1)
-        _join(n, group[new], group_count, group_present, group_audience, 1)
-    return new != old
+
+@kernel
+def _put_in(part: IntArray, new: int, rate: float, sources: Sources, room: _Room) -> None:
+    """Let pairs take their flow from a session."""
+    sessions, groups = sources.sessions, sources.groups
+    if room.here[new] == 0:
+        sessions.total[new] += rate
+        groups.total[sources.group[new]] += rate
+        sources.sent[0] += rate
+    room.here[new] += len(part)
+    for i in range(len(part)):
+        n = sources.members[part[i]]
+        sources.source[part[i]] = new
+        join(n, new, sessions, 1)
+        join(n, sources.group[new], groups, 1)

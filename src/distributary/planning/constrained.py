@@ -85,7 +85,7 @@ def _anneal(
         return int(
             guarded_sweep(
                 order, chance, prices.alpha, prices.beta, temperature, nowhere,
-                *guard.arrays, *state.arrays,
+                guard.state, state.state,
             )
         )  # fmt: skip
 
@@ -187,7 +187,7 @@ def _repaired(
         if not guard.violated(state.maps.session):
             break
         order = rng.permutation(len(things))
-        if not repair_sweep(order, one_each, *guard.arrays, *state.arrays):
+        if not repair_sweep(order, one_each, guard.state, state.state):
             break
     return state.maps.session, guard
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from distributary.cost import FilteringPrices
 from distributary.model import Demand, IndexArray, IntArray, Plan, distinct
-from distributary.planning._duplication_kernels import redraw_sources
+from distributary.planning._duplication_kernels import CopyPrices, Sources, redraw_sources
 from distributary.planning.hierarchy import Maps, sessions_in_groups
 from distributary.planning.kmeans import kmeans, random_start
 from distributary.planning.progress import Progress, Step, silent
@@ -136,7 +136,7 @@ class _Sources:
         self._source = source.astype(np.int32)
         _, parts, session = _parts(things, self._source, len(group))
         self._state = TwoLevel(parts, Maps(session, group), prices)
-        self._group: IndexArray = self._state.arrays[4]
+        self._group: IndexArray = self._state.state.group
         self._sent = np.array([float(parts.weight.sum())])
         self._unit = self._state.work / len(things)
         self._message = self._state.work / float(self._sent[0])
@@ -174,14 +174,13 @@ class _Sources:
                 return
 
     def _redraw(self, order: IntArray, chance: Any, fee: float, temperature: float) -> int:
-        things, prices = self._things, self._prices
-        return int(
-            redraw_sources(
-                order, chance, prices.alpha, prices.beta, fee, self._limit, temperature,
-                things.offsets, things.members, self._weight, self._source, self._sent,
-                *self._state.arrays[4:],
-            )
+        things, inner = self._things, self._state.state
+        sources = Sources(
+            things.offsets, things.members, self._weight, self._source, self._sent,
+            inner.group, inner.sessions, inner.groups,
         )  # fmt: skip
+        prices = CopyPrices(self._prices.alpha, self._prices.beta, fee, self._limit)
+        return int(redraw_sources(order, chance, prices, temperature, sources))
 
 
 def _parts(things: Things, label: IndexArray, n_labels: int) -> tuple[IntArray, Things, IndexArray]:
@@ -225,8 +224,10 @@ def _homes_within(
 ) -> IndexArray:
     """Receiver -> home from 1 on, or 0: the most saved per rate sent again, while there is room."""
     n_clusters = int(homes.max()) + 1
-    _, present, _, total, _, joined, _, carried = TwoLevel(things, maps, prices).arrays[5:]
-    paid = np.bincount(homes, prices.beta * (present @ total) + prices.alpha * (joined @ carried))
+    state = TwoLevel(things, maps, prices).state
+    accepted = state.sessions.present @ state.sessions.total
+    received = state.groups.present @ state.groups.total
+    paid = np.bincount(homes, prices.beta * accepted + prices.alpha * received)
     flow, parts, cluster = _parts(things, homes[things.members], n_clusters)
     alone = np.bincount(flow)[flow] == 1
     rate = np.bincount(cluster, parts.weight, n_clusters)

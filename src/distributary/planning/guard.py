@@ -6,12 +6,12 @@ Flows that must be together are one thing from here on, so that this constraint 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from distributary.errors import InfeasibleError
 from distributary.model import Constraints, Demand, FloatArray, IndexArray, IntArray
+from distributary.planning._guard_kernels import GuardState
 from distributary.planning.things import Things, whole_rates
 
 __all__ = ["Guard", "bundles", "check_contradictions"]
@@ -37,9 +37,9 @@ class Guard:
     intake: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     @property
-    def arrays(self) -> tuple[Any, ...]:
-        """Everything, in the order the kernels take it."""
-        return (
+    def state(self) -> GuardState:
+        """Everything, as the kernels take it."""
+        return GuardState(
             self.load,
             self.group_load,
             self.intake,

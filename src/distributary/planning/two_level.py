@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from itertools import count
-from typing import Any
 
 import numpy as np
 
 from distributary.cost import FilteringPrices
 from distributary.model import FloatArray, IndexArray, IntArray
-from distributary.planning._anneal_kernels import (
-    apply_moves,
-    descend,
-    draw_moves,
-    regroup,
-    sweep,
-    two_level_counts,
-)
+from distributary.planning._anneal_kernels import descend, draw_moves, regroup, sweep
+from distributary.planning._state_kernels import Level, State, apply_moves, count_two_levels
 from distributary.planning.hierarchy import Maps
 from distributary.planning.things import Things
 
@@ -28,7 +21,8 @@ BITS = 52  # of a cost: doubles hold such whole numbers exactly
 class TwoLevel:
     """The maps of a plan, and all that their price depends on, kept as they change.
 
-    The rates of `things` must be whole numbers whose costs fit `BITS` bits.
+    The rates of `things` must be whole numbers whose costs fit `BITS` bits. `state` is what kernels
+    take; those that change it do so in step with all of it.
     """
 
     def __init__(
@@ -36,49 +30,39 @@ class TwoLevel:
     ) -> None:
         n_sessions = len(maps.group)
         n_groups = n_groups or int(maps.group.max()) + 1
-        n_receivers = things.n_receivers
         self.things = things
         self.prices = prices
-        self._session, self._group = maps.session.copy(), maps.group.copy()
-        self._session_audience, self._session_total = np.zeros((2, n_sessions))
-        self._group_audience, self._group_total = np.zeros((2, n_groups))
-        self._state = (
+        self.state = State(
             things.offsets,
             things.members,
             things.weight.astype(np.float64),
-            self._session,
-            self._group,
-            np.zeros((n_receivers, n_sessions), np.int32),
-            np.zeros((n_receivers, n_sessions), np.uint8),
-            self._session_audience,
-            self._session_total,
-            np.zeros((n_receivers, n_groups), np.int32),
-            np.zeros((n_receivers, n_groups), np.uint8),
-            self._group_audience,
-            self._group_total,
+            maps.session.copy(),
+            maps.group.copy(),
+            _empty_level(things.n_receivers, n_sessions),
+            _empty_level(things.n_receivers, n_groups),
         )
         self._nowhere = np.full(len(things), -1, np.int32)
-        two_level_counts(*self._state)
+        count_two_levels(self.state)
 
     @property
     def maps(self) -> Maps:
         """The maps as they are now."""
-        return Maps(self._session.copy(), self._group.copy())
+        return Maps(self.state.session.copy(), self.state.group.copy())
 
     @property
     def n_sessions(self) -> int:
         """How many sessions there are, empty ones included."""
-        return len(self._group)
+        return len(self.state.group)
 
     @property
     def received(self) -> float:
         """What all receivers get from the groups they join: exact."""
-        return float(self._group_audience @ self._group_total)
+        return float(self.state.groups.audience @ self.state.groups.total)
 
     @property
     def accepted(self) -> float:
         """What all receivers get from the sessions they subscribe to: exact."""
-        return float(self._session_audience @ self._session_total)
+        return float(self.state.sessions.audience @ self.state.sessions.total)
 
     @property
     def work(self) -> float:
@@ -87,11 +71,11 @@ class TwoLevel:
 
     def sweep(self, order: IntArray, chance: FloatArray, temperature: float) -> None:
         """Redraw the session of every flow, one after the other."""
-        sweep(order, chance, self.prices.alpha, self.prices.beta, temperature, *self._state)
+        sweep(order, chance, self.prices.alpha, self.prices.beta, temperature, self.state)
 
     def regroup(self, chance: FloatArray, temperature: float) -> int:
         """Redraw every session's group; return how many moved."""
-        return int(regroup(chance, self.prices.alpha, temperature, *self._state))
+        return int(regroup(chance, self.prices.alpha, temperature, self.state))
 
     def descend(
         self, toll: float = 0.0, home: IndexArray | None = None, passes: int | None = None
@@ -101,7 +85,7 @@ class TwoLevel:
         With a home for each flow, being elsewhere costs a toll and groups stay as they are.
         """
         everybody = np.arange(len(self.things))
-        still = np.zeros(len(self._group))
+        still = np.zeros(len(self.state.group))
         for _ in count() if passes is None else range(passes):
             moved = self.descend_once(everybody, toll, home)
             if home is None:
@@ -114,7 +98,7 @@ class TwoLevel:
     ) -> int:
         """Ask each of the flows once for a cheaper session; return how many moved."""
         own = self._nowhere if home is None else home
-        return int(descend(flows, self.prices.alpha, self.prices.beta, toll, own, *self._state))
+        return int(descend(flows, self.prices.alpha, self.prices.beta, toll, own, self.state))
 
     def gains(self) -> tuple[FloatArray, IndexArray]:
         """For each flow, what its cheapest session would save now, and which that is."""
@@ -123,22 +107,24 @@ class TwoLevel:
         self._draw(order, np.zeros(len(order)), target, 0.0)
         before = self.work
         saved = np.zeros(len(order))
-        for flow in np.flatnonzero(target != self._session):
-            one, back = order[flow : flow + 1], self._session[flow : flow + 1].copy()
-            apply_moves(one, target[flow : flow + 1], *self._state)
+        for flow in np.flatnonzero(target != self.state.session):
+            one, back = order[flow : flow + 1], self.state.session[flow : flow + 1].copy()
+            apply_moves(one, target[flow : flow + 1], self.state)
             saved[flow] = before - self.work
-            apply_moves(one, back, *self._state)
+            apply_moves(one, back, self.state)
         return saved, target
-
-    @property
-    def arrays(self) -> tuple[Any, ...]:
-        """The whole state, for kernels that change it in step with something of their own."""
-        return self._state
 
     def _draw(
         self, chosen: IntArray, chance: FloatArray, target: IndexArray, temperature: float
     ) -> None:
-        draw_moves(
-            chosen, chance, self.prices.alpha, self.prices.beta, temperature, 0.0, self._nowhere,
-            *self._state, target,
-        )  # fmt: skip
+        alpha, beta = self.prices.alpha, self.prices.beta
+        draw_moves(chosen, chance, alpha, beta, temperature, 0.0, self._nowhere, self.state, target)
+
+
+def _empty_level(n_receivers: int, n_channels: int) -> Level:
+    return Level(
+        np.zeros((n_receivers, n_channels), np.int32),
+        np.zeros((n_receivers, n_channels), np.uint8),
+        np.zeros(n_channels),
+        np.zeros(n_channels),
+    )
