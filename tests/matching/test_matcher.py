@@ -12,12 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributary.errors import InputError
+from distributary.matching import event_schema, parse_filter
 from distributary.matching import matcher as module
-from distributary.matching import parse_filter
 from distributary.matching.bitmap import Buckets
 from distributary.matching.matcher import Matcher
 from distributary.model import Filter
-from tests.matching.schemas import EVENTS, SCHEMA, SMALL, SMALL_WORLD, conditions, small_tests
+from tests.matching.schemas import (
+    EVENTS,
+    SCHEMA,
+    SMALL,
+    SMALL_WORLD,
+    conditions,
+    small_tests,
+)
 
 ARROW = pa.schema(
     {
@@ -71,6 +78,15 @@ def test_every_matching_filter_is_found_and_nothing_else(texts: list[str], given
     for row in range(0, len(KEYS), 17):
         here = [number for at, number in expected if at == row]
         assert matcher.match(SOME[row]).tolist() == here
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_float_filter_may_span_zero(threads: int) -> None:
+    table = pa.table({"temp": [-20.5, 0.0, 25.5, None, -10.0, 30.0]})
+    schema = event_schema(table.schema)
+    matcher = Matcher(schema, [parse_filter("temp BETWEEN -10 AND 30", schema)])
+    assert matcher.match_table(table, threads=threads)[0].tolist() == [1, 2, 4, 5]
+    assert matcher.count_table(table, threads=threads).tolist() == [0, 1, 1, 0, 1, 1]
 
 
 OPERATIONS = st.lists(

@@ -245,10 +245,13 @@ def _column_codes(column: pa.Array, kind: Kind, cuts: Cuts) -> CodeArray:
 
 def _places(cuts: NDArray[np.int64], keys: NDArray[np.int64]) -> CodeArray:
     """The code of each key; where the cuts are close together, looked up in a table of all keys."""
-    if not len(cuts) or cuts[-1] - cuts[0] >= _MOST_LOOKED_UP:
+    # As Python's own numbers: the distance of two keys may be beyond 64 bits.
+    span = int(cuts[-1]) - int(cuts[0]) if len(cuts) else 0
+    if not len(cuts) or span >= _MOST_LOOKED_UP:
         return (np.searchsorted(cuts, keys, side="right") + 1).astype(np.int32)
     low, high = cuts[0] - 1, cuts[-1]
-    table = np.searchsorted(cuts, np.arange(low, high + 1), side="right").astype(np.int32) + 1
+    every = low + np.arange(span + 2)
+    table = np.searchsorted(cuts, every, side="right").astype(np.int32) + 1
     codes: CodeArray = table[np.clip(keys, low, high) - low]
     return codes
 
