@@ -11,6 +11,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from distributary.model import Attribute, Kind, Schema
+from tests.strategies import AWKWARD
 
 ARROW = pa.schema(
     {
@@ -122,7 +123,9 @@ _NUMBERS = (
     | _decimals(10**15, 3)
     | _DOUBLES
 )
-_TEXTS = st.text(st.characters(codec="utf-8") | st.sampled_from(string.printable), max_size=12)
+_TEXTS = st.sampled_from(AWKWARD) | st.text(
+    st.characters(codec="utf-8") | st.sampled_from(string.printable), max_size=12
+)
 _TIMES = _times(
     st.dates() | _given("day"),
     st.datetimes().map(lambda found: found.isoformat(" ")) | _given("at"),
