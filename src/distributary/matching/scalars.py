@@ -16,11 +16,13 @@ def plain_value(value: object) -> object:
 
     Times become an `Instant`: Python's own end with the year 9999 and at microseconds.
     """
+    if not isinstance(value, pa.Scalar):
+        return value
+    if not value.is_valid:
+        return None
     match value:
         case pa.DictionaryScalar():
             return plain_value(value.value)
-        case pa.Scalar() if not value.is_valid:
-            return None
         case pa.TimestampScalar():
             return Instant(value.value, value.type.unit)
         case pa.Date32Scalar():
@@ -28,6 +30,4 @@ def plain_value(value: object) -> object:
         case pa.Date64Scalar():
             days, rest = divmod(value.value, _MILLISECONDS_PER_DAY)
             return Instant(value.value, "ms") if rest else Instant(days, "D")
-        case pa.Scalar():
-            return value.as_py()
-    return value
+    return value.as_py()
