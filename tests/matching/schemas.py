@@ -115,7 +115,9 @@ def _times(days: st.SearchStrategy[object], moments: st.SearchStrategy[object]) 
 
 _SIGNS = st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "<=>"])
 _WHOLE = st.integers(-(2**63), 2**63 - 1)
-_DOUBLES = st.floats(allow_nan=False, allow_infinity=False).map("{:.17e}".format)
+_DOUBLES = st.floats(allow_nan=False, allow_infinity=False).map(
+    lambda found: repr(found) if "e" in repr(found) else f"{found!r}e0"
+)
 _NUMBERS = (
     st.sampled_from(["-10", "-1", "0", "1", "1.5", "2", "30", "1e0", "2e0", "1e16", "-1e16"])
     | st.sampled_from(["9223372036854775808", "-9223372036854775809", "9.223372036854775807e18"])

@@ -277,6 +277,7 @@ def test_the_normal_form(text: str, printed: str) -> None:
         ("qty = " + "1" * 39, "has more than 38 digits"),
         ("qty = 0.1234567890123456789", "whole number with more than 18 digits after the point"),
         ("price = 1e999", "is beyond the largest number"),
+        ("price = -1.79769313486231571e308", "is beyond the largest number"),
         ("(" * 400 + "hot" + ")" * 400, "is nested too deeply"),
         ("hot OR " * 20_000 + "hot", "is longer than 100,000 characters"),
         (

@@ -8,12 +8,13 @@ except that a point in time may be written as text. What passes here means the s
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import product
+from math import inf
 
 from sqlglot import exp, parse_one
 from sqlglot.errors import ParseError, SqlglotError
@@ -53,6 +54,7 @@ _QUOTED = re.compile(
     r"|\"(?:[^\"\\]|\\.|\"\")*\"|'(?:[^'\\]|\\.|'')*'",
     re.DOTALL,
 )
+_LARGEST = sys.float_info.max
 _ESCAPES = re.compile(r"\\.|''|\"\"", re.DOTALL)
 _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LT: exp.GT,
@@ -344,7 +346,8 @@ def _number(node: exp.Literal) -> Decimal | float:
     """A number with an exponent is a double, any other a decimal, as in Spark."""
     if "e" in node.name.lower():
         double = float(node.name)
-        if not math.isfinite(double):
+        # What is rounded to the largest number may still be beyond it, which Spark refuses.
+        if double == inf or (double == _LARGEST and Decimal(node.name) > Decimal(_LARGEST)):
             raise InputError(f"{shown(node)} is beyond the largest number")
         return double
     number = Decimal(node.name)
