@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from datetime import date
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -77,6 +79,42 @@ def test_events_of_any_format_match_the_same(cli: CommandLine, extension: str) -
     assert cli(*words, "--out", "pairs.jsonl").status == 0
     lines = (cli.folder / "pairs.jsonl").read_text().splitlines()
     assert [tuple(json.loads(line).values()) for line in lines] == PAIRS
+
+
+def test_a_float_filter_may_span_zero(cli: CommandLine) -> None:
+    cli.write("events.csv", "temp\n-20.5\n0.0\n25.5\n")
+    cli.write("filters.csv", "receiver,filter\nann,temp BETWEEN -10 AND 30\n")
+    assert cli(*MATCH, "--json").document["matches"] == 2
+    assert cli(*MATCH, "--out", "pairs.jsonl", "--json").document["matches"] == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("amount = 1234567.89", [1]),
+        ("id = 9223372036854775807", [1]),
+        ("id < 1e16", [0]),
+        ("day = '2020-01-01 12:30:00'", [1]),
+        ("at < '1970-01-01'", [0]),
+        ("at = '1969-12-31 23:59:59.999999'", [0]),
+        ("far > '9999-12-31 23:59:59'", [0, 1]),
+    ],
+)
+def test_events_of_every_type_are_matched(cli: CommandLine, text: str, rows: list[int]) -> None:
+    events = pa.table(
+        {
+            "amount": pa.array([Decimal("0.10"), Decimal("1234567.89")], pa.decimal128(38, 2)),
+            "id": pa.array([-(2**63), 2**63 - 1], pa.int64()),
+            "day": pa.array([date.min, date(2020, 1, 1)], pa.date32()),
+            "at": pa.array([-1, 0], pa.timestamp("ns")),
+            "far": pa.array([2**63 - 1, 2**62], pa.timestamp("us", "UTC")),
+        }
+    )
+    pq.write_table(events, cli.folder / "events.parquet")
+    pq.write_table(pa.table({"receiver": ["ann"], "filter": [text]}), cli.folder / "f.parquet")
+    words = ("match", "--filters", "f.parquet", "--events", "events.parquet")
+    assert cli(*words, "--out", "pairs.parquet").status == 0
+    assert pq.read_table(cli.folder / "pairs.parquet")["event"].to_pylist() == rows
 
 
 def test_without_out_matches_are_counted(cli: CommandLine) -> None:

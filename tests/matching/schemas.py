@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from itertools import product
+import random
+import string
+from datetime import date, datetime
+from decimal import Decimal
 
+import pyarrow as pa
 from hypothesis import strategies as st
 
 from distributary.model import Attribute, Kind, Schema
+from tests.strategies import AWKWARD
 
+ARROW = pa.schema(
+    {
+        "symbol": pa.string(),
+        "qty": pa.int64(),
+        "price": pa.float64(),
+        "hot": pa.bool_(),
+        "at": pa.timestamp("us"),
+        "day": pa.date32(),
+        "amount": pa.decimal128(24, 2),
+    }
+)
 SCHEMA = Schema(
     (
         Attribute("symbol", Kind.TEXT),
@@ -16,28 +31,115 @@ SCHEMA = Schema(
         Attribute("price", Kind.FLOAT),
         Attribute("hot", Kind.BOOLEAN),
         Attribute("at", Kind.TIMESTAMP),
+        Attribute("day", Kind.DATE),
+        Attribute("amount", Kind.DECIMAL, scale=2),
     )
 )
-# Enough values to have one below, at, between and above every constant that filters are drawn with.
+_LARGEST, _SMALLEST, _NORMAL = 1.7976931348623157e308, 5e-324, 2.2250738585072014e-308
+_INFINITE = float("inf")
+# Values below, at, between and above the constants that filters are drawn with, and both ends of
+# every type: Python's dates end before those of the tables do, so others are tried elsewhere.
 WORLD: dict[str, tuple[object, ...]] = {
-    "symbol": (None, "", "a", "a\0", "ab", "abc", "b", "é", "\U0010ffff"),
-    "qty": (None, -(2**63), -1, 0, 1, 2, 3, 2**63 - 1),
-    "price": (None, float("-inf"), -0.5, -0.0, 0.5, 0.5000000000000001, 2.0, float("nan")),
+    "symbol": (
+        *(None, "", "a", "a\0", "ab", "abc", "b", "é", "\U0010ffff", "\ud7ff", "\ue000", "😀"),
+        *("it's", 'say "hi"', "a\\b", "a%", "a_b", "\n", "-- a", "/* b */", " a", "a" * 300),
+    ),
+    "qty": (
+        *(None, -(2**63), -(2**63) + 1, -(2**53) - 1, -1, 0, 1, 2, 3, 2**53, 2**53 + 1),
+        *(9999999999999999, 10**16, 2**63 - 1025, 2**63 - 512, 2**63 - 2, 2**63 - 1),
+    ),
+    "price": (
+        *(None, -_INFINITE, -_LARGEST, -1e16, -20.5, -10.0, -2.0, -0.5, -_NORMAL, -_SMALLEST),
+        *(-0.0, 0.0, _SMALLEST, _NORMAL, 0.5, 0.5000000000000001, 2.0, 25.5, 9007199254740992.0),
+        *(_LARGEST, _INFINITE, float("nan")),
+    ),
     "hot": (None, False, True),
-    "at": (None, datetime(2026, 1, 5), datetime(2026, 1, 5, 10, 30), datetime(2026, 1, 6)),
+    "at": (
+        *(None, datetime.min, datetime(1969, 12, 31, 23, 59, 59, 999999), datetime(1970, 1, 1)),
+        *(datetime(2026, 1, 5), datetime(2026, 1, 5, 10, 30), datetime(2026, 1, 6), datetime.max),
+    ),
+    "day": (
+        *(None, date.min, date(1969, 12, 31), date(1970, 1, 1)),
+        *(date(2026, 1, 5), date(2026, 1, 6), date.max),
+    ),
+    "amount": (
+        *(None, Decimal("-" + "9" * 22 + ".99"), Decimal("-1.00"), Decimal("-0.01"), Decimal(0)),
+        *(Decimal("0.01"), Decimal("1234567.89"), Decimal("9007199254740992.00")),
+        *(Decimal("9007199254740992.01"), Decimal("9007199254740993.00"), Decimal("9" * 22)),
+    ),
 }
-EVENTS = [
-    dict(zip(WORLD, values, strict=True))
-    for values in product(*(found[:6:2] + found[-1:] for found in WORLD.values()))
-]
+
+
+def _events(n: int) -> list[dict[str, object]]:
+    """Events with every value of every attribute, put together by chance."""
+    chance = random.Random(0)
+    columns = {}
+    for name, values in WORLD.items():
+        column = [values[row % len(values)] for row in range(n)]
+        columns[name] = chance.sample(column, n)
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+EVENTS = _events(700)
+
+
+def arrow_events(events: list[dict[str, object]]) -> pa.Table:
+    """The events as a table."""
+    return pa.Table.from_pylist(events, schema=ARROW)
+
+
+def as_text(value: object) -> str:
+    """A text as SQL writes it."""
+    return "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _given(name: str) -> st.SearchStrategy[object]:
+    """A value that events have, so that filters meet them."""
+    odd = (None, _INFINITE, -_INFINITE)
+    return st.sampled_from([v for v in WORLD[name] if v == v and v not in odd])
+
+
+def _decimals(most: int, places: int) -> st.SearchStrategy[str]:
+    return st.decimals(-most, most, places=places, allow_nan=False).map("{:f}".format)
+
+
+def _times(days: st.SearchStrategy[object], moments: st.SearchStrategy[object]) -> object:
+    """Days and points in time as constants of either type, and as text."""
+    return st.one_of(
+        days.map("DATE '{}'".format),
+        moments.map("TIMESTAMP '{}'".format),
+        st.one_of(days, moments).map("'{}'".format),
+        moments.map("CAST('{}' AS DATE)".format),
+    )
+
 
 _SIGNS = st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "<=>"])
+_WHOLE = st.integers(-(2**63), 2**63 - 1)
+_DOUBLES = st.floats(allow_nan=False, allow_infinity=False).map(
+    lambda found: repr(found) if "e" in repr(found) else f"{found!r}e0"
+)
+_NUMBERS = (
+    st.sampled_from(["-10", "-1", "0", "1", "1.5", "2", "30", "1e0", "2e0", "1e16", "-1e16"])
+    | st.sampled_from(["9223372036854775808", "-9223372036854775809", "9.223372036854775807e18"])
+    | _WHOLE.map(str)
+    | _decimals(10**15, 3)
+    | _DOUBLES
+)
+_TEXTS = st.sampled_from(AWKWARD) | st.text(
+    st.characters(codec="utf-8") | st.sampled_from(string.printable), max_size=12
+)
+_TIMES = _times(
+    st.dates() | _given("day"),
+    st.datetimes().map(lambda found: found.isoformat(" ")) | _given("at"),
+)
 _CONSTANTS = {
-    "symbol": st.sampled_from(["''", "'a'", "'ab'", "'b'"]),
-    "qty": st.sampled_from(["-1", "0", "1", "1.5", "2", "2e0"]),
-    "price": st.sampled_from(["-0.5", "0", "0.5", "2", "1e0"]),
+    "symbol": (st.sampled_from(["", "a", "ab", "b"]) | _given("symbol") | _TEXTS).map(as_text),
+    "qty": _given("qty").map(str) | _NUMBERS,
+    "price": _given("price").map(repr) | _NUMBERS,
     "hot": st.sampled_from(["TRUE", "FALSE"]),
-    "at": st.sampled_from(["'2026-01-05'", "TIMESTAMP '2026-01-05 10:30:00'", "DATE '2026-01-06'"]),
+    "at": _TIMES,
+    "day": _TIMES,
+    "amount": _given("amount").map("{:f}".format) | _NUMBERS | _decimals(10**21, 2),
 }
 
 
@@ -80,8 +182,9 @@ def single_tests(draw: st.DrawFn) -> str:
         case 2:
             return f"{name} IS {draw(st.sampled_from(['', 'NOT ']))}NULL"
         case 3:
-            prefix = draw(st.sampled_from(["a%", "ab%", "%", "b", "\U0010ffff%"]))
-            return f"symbol {draw(st.sampled_from(['', 'NOT ']))}LIKE '{prefix}'"
+            odd = _TEXTS.map(lambda text: text.translate({ord(c): "" for c in "\\\\%_"}) + "%")
+            prefix = draw(st.sampled_from(["a%", "ab%", "%", "b", "\U0010ffff%"]) | odd)
+            return f"symbol {draw(st.sampled_from(['', 'NOT ']))}LIKE {as_text(prefix)}"
         case 4:
             return draw(st.sampled_from(["hot", "TRUE", "FALSE"]))
         case 5:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from distributary.matching import _covering_kernels, _covering_reference, bounds, parse_filter
 from distributary.matching._covering_reference import PlainCoverIndex
 from distributary.matching.covering import CoverIndex
-from distributary.model import Attribute, Box, Filter, Kind, Schema, Values
+from distributary.model import Attribute, Box, Filter, Key, Kind, Schema, Values
 from distributary.model.event import after
 from tests.matching.schemas import SCHEMA, SMALL, conditions, small_tests
 
@@ -26,15 +26,23 @@ TEXTS += ["abcdef", "abcdefé", "\ud800", "\U0010ffff", "workflow-01", "workflow
 NUMBERS = [-(2**63), -(2**63) + 1, -(2**63) + 2, -1, 0, 1, 2, 3, 2**63 - 1]
 
 
+def ends(kind: Kind) -> tuple[Key, Key, Key]:
+    """The first two keys of an axis, and the last."""
+    assert kind.end is not None
+    return kind.least, kind.least + 1, kind.end - 1
+
+
 @st.composite
 def nasty_values(draw: st.DrawFn, kind: Kind) -> Values:
     """Ranges and points with ends that are hard to tell apart, and perhaps the missing value."""
     keys = {
         Kind.TEXT: TEXTS,
         Kind.INTEGER: NUMBERS,
-        Kind.FLOAT: [kind.least, -1, 0, 1, 2**52, 2**62],
+        Kind.FLOAT: [*ends(Kind.FLOAT), -1, 0, 1, 2**52, 2**62],
         Kind.BOOLEAN: [0, 1],
+        Kind.DATE: [*ends(Kind.DATE), -1, 0, 1],
         Kind.TIMESTAMP: NUMBERS,
+        Kind.DECIMAL: [*ends(Kind.DECIMAL), -(10**38), *NUMBERS, 2**63, 10**38],
     }[kind]
     ranges = []
     for _ in range(draw(st.sampled_from([0, 1, 1, 1, 1, 2, 3]))):
@@ -49,7 +57,7 @@ def nasty_filters(draw: st.DrawFn, schema: Schema = SCHEMA) -> Filter:
     """Up to three boxes, mostly one, with tests on few attributes so that some cover others."""
     boxes = []
     for _ in range(draw(st.sampled_from([0, 1, 1, 1, 1, 1, 2, 3]))):
-        places = draw(st.sets(st.sampled_from([0, 0, 1, 2, 3, 4][: len(schema) + 1]), max_size=3))
+        places = draw(st.sets(st.sampled_from([0, *range(len(schema))]), max_size=3))
         tests = [(at, draw(nasty_values(schema.attributes[at].kind))) for at in sorted(places)]
         box = Box.of(tests, schema)
         if box is not None:

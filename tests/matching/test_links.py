@@ -6,7 +6,6 @@ import random
 from itertools import product
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -19,7 +18,15 @@ from distributary.matching.links import LinkMatcher
 from distributary.matching.tree import SearchTree, TreeOptions
 from distributary.matching.trits import Annotation, Trits, as_mask, as_words
 from distributary.model import Attribute, Filter, Kind, Schema
-from tests.matching.schemas import EVENTS, SCHEMA, SMALL, SMALL_WORLD, conditions, small_tests
+from tests.matching.schemas import (
+    EVENTS,
+    SCHEMA,
+    SMALL,
+    SMALL_WORLD,
+    arrow_events,
+    conditions,
+    small_tests,
+)
 
 OPTIONS = [TreeOptions(*flags) for flags in product([False, True], repeat=3)]
 FIVE = Schema(
@@ -96,10 +103,7 @@ def test_links_are_right_at_every_moment(
 )
 def test_a_table_of_events_gets_the_links_of_each(filters: list[Filter], n_links: int) -> None:
     events = EVENTS[::31]
-    columns = {name: [event[name] for event in events] for name in events[0]}
-    kinds = {"symbol": pa.string(), "qty": pa.int64(), "price": pa.float64(), "hot": pa.bool_()}
-    schema = pa.schema({**kinds, "at": pa.timestamp("us")})
-    table = event_table(pa.table(columns, schema=schema), SCHEMA)
+    table = event_table(arrow_events(events), SCHEMA)
     both = Both(SCHEMA, n_links, TreeOptions())
     for at, found in enumerate(filters):
         both.add(found, at % n_links)

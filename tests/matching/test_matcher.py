@@ -8,28 +8,29 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from distributary.errors import InputError
+from distributary.matching import event_schema, event_table, parse_filter
 from distributary.matching import matcher as module
-from distributary.matching import parse_filter
 from distributary.matching.bitmap import Buckets
+from distributary.matching.links import LinkMatcher
 from distributary.matching.matcher import Matcher
+from distributary.matching.trits import as_mask
 from distributary.model import Filter
-from tests.matching.schemas import EVENTS, SCHEMA, SMALL, SMALL_WORLD, conditions, small_tests
-
-ARROW = pa.schema(
-    {
-        "symbol": pa.string(),
-        "qty": pa.int64(),
-        "price": pa.float64(),
-        "hot": pa.bool_(),
-        "at": pa.timestamp("us"),
-    }
+from tests.matching.schemas import (
+    EVENTS,
+    SCHEMA,
+    SMALL,
+    SMALL_WORLD,
+    arrow_events,
+    conditions,
+    small_tests,
 )
+
 SOME = EVENTS[::5]
-TABLE = pa.Table.from_pylist(SOME, schema=ARROW)
+TABLE = arrow_events(SOME)
 KEYS = [SCHEMA.keys(event) for event in SOME]
 FEW_BUCKETS = Buckets(2, 3)
 
@@ -71,6 +72,64 @@ def test_every_matching_filter_is_found_and_nothing_else(texts: list[str], given
     for row in range(0, len(KEYS), 17):
         here = [number for at, number in expected if at == row]
         assert matcher.match(SOME[row]).tolist() == here
+
+
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+WHOLE = st.integers(-(2**63), 2**63 - 1)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_float_filter_may_span_zero(threads: int) -> None:
+    table = pa.table({"temp": [-20.5, 0.0, 25.5, None, -10.0, 30.0]})
+    schema = event_schema(table.schema)
+    matcher = Matcher(schema, [parse_filter("temp BETWEEN -10 AND 30", schema)])
+    assert matcher.match_table(table, threads=threads)[0].tolist() == [1, 2, 4, 5]
+    assert matcher.count_table(table, threads=threads).tolist() == [0, 1, 1, 0, 1, 1]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(FLOATS, FLOATS), min_size=1, max_size=4),
+    st.lists(st.none() | st.floats(), min_size=1, max_size=8),
+)
+@example([(-2.0, 2.0)], [0.0])
+@example([(-1.7976931348623157e308, 1.7976931348623157e308)], [float("inf"), 5e-324])
+def test_a_range_of_floats_may_reach_from_end_to_end(
+    ranges: list[tuple[float, float]], values: list[float | None]
+) -> None:
+    table = pa.table({"x": pa.array(values, pa.float64())})
+    check_ranges([f"x BETWEEN {low!r} AND {high!r}" for low, high in ranges], table)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(WHOLE, WHOLE | st.integers(-9, 9)), min_size=1, max_size=4),
+    st.lists(st.none() | WHOLE, min_size=1, max_size=8),
+)
+@example([(2**63 - 3, 2**63 - 2)], [2**63 - 1, 2**63 - 2, -(2**63)])
+@example([(-(2**63) + 1, -(2**63) + 2)], [2**63 - 1, -(2**63) + 1, -(2**63)])
+def test_a_range_of_whole_numbers_may_reach_from_end_to_end(
+    ranges: list[tuple[int, int]], values: list[int | None]
+) -> None:
+    table = pa.table({"x": pa.array(values, pa.int64())})
+    check_ranges([f"x BETWEEN {low} AND {high}" for low, high in ranges], table)
+
+
+def check_ranges(texts: list[str], table: pa.Table) -> None:
+    """Tables, single events and the filters themselves find the same, of receivers and links."""
+    schema = event_schema(table.schema)
+    filters = [parse_filter(text, schema) for text in texts]
+    matcher, links = Matcher(schema, filters), LinkMatcher(schema, len(filters))
+    for link, each in enumerate(filters):
+        links.add(each, link)
+    rows, numbers = matcher.match_table(table)
+    words = links.links_table(event_table(table, schema), (1 << len(filters)) - 1)
+    for row, event in enumerate(table.to_pylist()):
+        keys = schema.keys(event)
+        expected = [number for number, each in enumerate(filters) if each.matches(keys)]
+        assert numbers[rows == row].tolist() == expected
+        assert matcher.match(event).tolist() == expected
+        assert as_mask(words[row]) == sum(1 << number for number in expected)
 
 
 OPERATIONS = st.lists(

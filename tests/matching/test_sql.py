@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from decimal import Decimal
 
 import duckdb
 import pyarrow as pa
@@ -12,11 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributary.errors import InputError
-from distributary.matching import parse_filter, print_filter
+from distributary.matching import parse_filter, print_filter, sql
 from distributary.matching.conjunctions import plain_conjunction
-from distributary.matching.sql import parse_any_filter
+from distributary.matching.sql import (
+    MOST_ALTERNATIVES,
+    MOST_CHARACTERS,
+    MOST_WORK,
+    parse_any_filter,
+)
 from distributary.model import (
     Attribute,
+    Box,
     Filter,
     Kind,
     Schema,
@@ -29,6 +38,7 @@ from tests.matching.schemas import (
     SCHEMA,
     SMALL,
     SMALL_WORLD,
+    arrow_events,
     conditions,
     single_tests,
     small_tests,
@@ -42,28 +52,24 @@ def duck() -> Callable[[str], set[int]]:
     """Row numbers of the events for which DuckDB finds a condition true."""
     connection = duckdb.connect()
     connection.execute("SET threads = 1")
-    table = pa.Table.from_pylist(
-        [{"row": row, **event} for row, event in enumerate(EVENTS)],
-        schema=pa.schema(
-            {
-                "row": pa.int64(),
-                "symbol": pa.string(),
-                "qty": pa.int64(),
-                "price": pa.float64(),
-                "hot": pa.bool_(),
-                "at": pa.timestamp("us"),
-            }
-        ),
-    )
+    table = arrow_events(EVENTS).append_column("row", pa.array(range(len(EVENTS))))
     connection.register("arrow_events", table)
     connection.execute("CREATE TABLE events AS SELECT * FROM arrow_events")
 
     def found(text: str) -> set[int]:
-        condition = sqlglot.transpile(text, read="spark", write="duckdb")[0]
+        condition = sqlglot.parse_one(text, read="spark").transform(_apart).sql("duckdb")
         rows = connection.execute(f"SELECT row FROM events WHERE {condition}").fetchall()
         return {row for (row,) in rows}
 
     return found
+
+
+def _apart(node: sqlglot.exp.Expr) -> sqlglot.exp.Expr:
+    """BETWEEN as two comparisons, which it is to Spark; DuckDB makes both its ends of one type."""
+    if not isinstance(node, sqlglot.exp.Between):
+        return node
+    value, low, high = node.this, node.args["low"], node.args["high"]
+    return sqlglot.exp.Paren(this=sqlglot.exp.and_(value >= low, value <= high))
 
 
 def matched(text: str) -> set[int]:
@@ -75,6 +81,71 @@ def matched(text: str) -> set[int]:
 @given(conditions())
 def test_a_filter_means_what_sql_means(duck: Callable[[str], set[int]], text: str) -> None:
     assert matched(text) == duck(text)
+
+
+DAY = datetime(2020, 1, 1)
+TYPES = Schema(
+    (
+        Attribute("i", Kind.INTEGER),
+        Attribute("d", Kind.FLOAT),
+        Attribute("day", Kind.DATE),
+        Attribute("at", Kind.TIMESTAMP),
+        Attribute("m", Kind.DECIMAL, scale=2),
+        Attribute("s", Kind.TEXT),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "is_true"),
+    [
+        ("i < 1e16", 9999999999999999, False),
+        ("i = 1e16", 9999999999999999, True),
+        ("i = 10000000000000000", 9999999999999999, False),
+        ("i IN (10000000000000000, 1e0)", 9999999999999999, True),
+        ("i IN (10000000000000000, 1.5)", 9999999999999999, False),
+        ("i BETWEEN 1e16 AND 10000000000000000", 9999999999999999, True),
+        ("i BETWEEN 10000000000000000 AND 1e16", 9999999999999999, False),
+        ("i = 9223372036854775807", 2**63 - 1, True),
+        ("i < 9223372036854775808", 2**63 - 1, True),
+        ("i < 9.223372036854775807e18", 2**63 - 1, False),
+        ("i = -9223372036854775808", -(2**63), True),
+        ("i >= -9223372036854775809", -(2**63), True),
+        ("i < " + "9" * 38, 2**63 - 1, True),
+        ("i <> 1.000000000000000001", 1, True),
+        ("d = 9007199254740993", 2.0**53, True),
+        ("d > 2e-324", 5e-324, True),
+        ("CAST('2020-01-01 12:30:00' AS DATE) = day", DAY.date(), True),
+        ("CAST('2020-01-01 12:30:00' AS DATE) = at", DAY, True),
+        ("CAST('2020-01-01 12:30:00' AS DATE) = at", DAY.replace(hour=12, minute=30), False),
+        ("CAST('2020-01-01 12:30:00' AS TIMESTAMP) = day", DAY.date(), False),
+        ("day = '2020-01-01 12:30:00'", DAY.date(), True),
+        ("day < '2020-01-01 12:30:00'", DAY.date(), False),
+        ("day < TIMESTAMP '2020-01-01 12:30:00'", DAY.date(), True),
+        ("day IN ('2020-01-01 12:30:00')", DAY.date(), True),
+        ("day IN ('2020-01-01 12:30:00', TIMESTAMP '2021-01-01 00:00:00')", DAY.date(), False),
+        ("day < '+20000-01-01'", DAY.date(), True),
+        ("at < '294247-01-10 04:00:54.775807'", DAY, True),
+        ("at > '-290308-12-21 19:59:05.224192'", DAY, True),
+        ("at > '0000-01-01'", datetime.min, True),
+        ("m = 1234567.89", Decimal("1234567.89"), True),
+        ("m = 9007199254740992", Decimal("9007199254740993.00"), False),
+        ("m = 9007199254740992e0", Decimal("9007199254740993.00"), True),
+        ("m IN (9007199254740992, 1e0)", Decimal("9007199254740993.00"), True),
+        ("m < 0.001", Decimal("0.00"), True),
+        ("m <= 0.009", Decimal("0.01"), False),
+        ("s = 'it''s'", "it's", True),
+        ("s = '\\''''", "''", True),
+        ('s = "say ""hi"""', 'say "hi"', True),
+        (r"s = '\u0041\101\%'", "AA\\%", True),
+    ],
+)
+def test_what_spark_says_a_comparison_means(text: str, value: object, is_true: bool) -> None:
+    """Each was asked of Spark 4, where the test of its own asks again."""
+    condition = parse_filter(text, TYPES)
+    name = next(word for word in re.findall(r"\w+", text) if TYPES.place(word) is not None)
+    assert condition.matches(TYPES.keys({name: value})) == is_true
+    assert parse_filter(print_filter(condition), TYPES) == condition
 
 
 @settings(max_examples=400, deadline=None)
@@ -203,8 +274,10 @@ def test_the_normal_form(text: str, printed: str) -> None:
         ("at = 'yesterday'", "compares a point in time with text"),
         ("at = '2026-02-30'", "compares a point in time with text"),
         ("qty = NULL", "NULL is not a constant"),
-        ("qty = 1234567890123456789", "has more than 18 digits"),
+        ("qty = " + "1" * 39, "has more than 38 digits"),
+        ("qty = 0.1234567890123456789", "whole number with more than 18 digits after the point"),
         ("price = 1e999", "is beyond the largest number"),
+        ("price = -1.79769313486231571e308", "is beyond the largest number"),
         ("(" * 400 + "hot" + ")" * 400, "is nested too deeply"),
         ("hot OR " * 20_000 + "hot", "is longer than 100,000 characters"),
         (
@@ -220,6 +293,53 @@ def test_what_is_refused_shows_the_offending_part(text: str, reason: str) -> Non
     assert "\n" not in raised.value.reason
 
 
+WIDE = " OR ".join(f"(qty = {n} AND price = {n})" for n in range(900))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " OR ".join(f"(qty = {n} AND price = {n})" for n in range(3000)),
+        f"(({WIDE}) OR hot) AND ({WIDE} OR symbol = 'a')",
+        f"({WIDE}) AND {' AND '.join(f'(qty <> {n} OR price <> {n})' for n in range(1800))}",
+    ],
+)
+def test_a_long_filter_is_refused_before_it_is_multiplied_out(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted in boxes that are brought into normal form, not in seconds."""
+    made = []
+    of = Filter.of.__func__  # type: ignore[attr-defined]
+
+    def counted(cls: type[Filter], boxes: Iterable[Box], schema: Schema) -> Filter:
+        found = list(boxes)
+        made.append(len(found))
+        return of(cls, found, schema)
+
+    monkeypatch.setattr(Filter, "of", classmethod(counted))
+    assert len(text) < MOST_CHARACTERS
+    with pytest.raises(InputError, match="comes to more than 1,000 alternatives"):
+        parse_filter(text, SCHEMA)
+    assert max(made, default=0) <= MOST_ALTERNATIVES
+    assert sum(made) <= MOST_WORK
+
+
+def test_a_filter_that_grows_again_and_again_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step comes to few alternatives, but there are very many steps."""
+    monkeypatch.setattr(sql, "MOST_WORK", 100)
+    text = "hot"
+    for n in range(20):
+        text = f"({text} OR qty = {n} AND price = {n}) AND (hot OR symbol > '{n}')"
+    with pytest.raises(InputError, match="takes more than 100 alternatives to multiply"):
+        parse_filter(text, SCHEMA)
+
+
+def test_what_lies_within_another_alternative_is_left_out_of_many() -> None:
+    text = " OR ".join(f"(qty BETWEEN {n} AND {2 * n} AND price < {n})" for n in range(40))
+    one = parse_filter(f"{text} OR qty >= 0 OR (symbol IS NULL AND qty IS NULL)", SCHEMA)
+    assert print_filter(one) == "(symbol IS NULL AND qty IS NULL) OR qty >= 0"
+
+
 def test_many_alternatives_of_one_attribute_are_one_box() -> None:
     text = " OR ".join(f"qty = {2 * n}" for n in range(3000))
     assert len(parse_filter(text, SCHEMA).boxes) == 1
@@ -233,6 +353,6 @@ def test_a_domain_is_what_the_rest_of_a_test_is_drawn_from() -> None:
 
 
 def test_an_event_may_lack_attributes_and_have_others() -> None:
-    assert SCHEMA.keys({"QTY": 3, "colour": "red"}) == (None, 3, None, None, None)
+    assert SCHEMA.keys({"QTY": 3, "colour": "red"}) == (None, 3, *[None] * 5)
     with pytest.raises(InputError, match="attribute 'qty' is 'three', not a whole number"):
         SCHEMA.keys({"qty": "three"})

@@ -203,6 +203,6 @@ def test_a_code_outside_its_axis_is_refused() -> None:
     axes = Axes.of([], SCHEMA)
     tree = SearchTree.of([], axes)
     with pytest.raises(ValueError, match="outside its axis"):
-        tree.match(np.array([0, 0, 9, 0, 0], np.int32))
-    with pytest.raises(ValueError, match="2 attributes, not 5"):
+        tree.match(np.array([0, 0, 9, 0, 0, 0, 0], np.int32))
+    with pytest.raises(ValueError, match="2 attributes, not 7"):
         tree.count(np.zeros((3, 2), np.int32))

@@ -302,6 +302,34 @@ def test_filters_that_cannot_be_used_go_to_quarantine(spark: SparkSession) -> No
     assert bad['{"receiver":"i","filter":"price < 1e400"}'].startswith("filter: ")
 
 
+def test_a_row_with_two_faults_counts_for_one_reason(spark: SparkSession) -> None:
+    """Rows without a receiver may have a filter that cannot be used, and often the same one."""
+    events, _ = world(4).frames(spark)
+    rows = [
+        ("a", "qty = 1"),
+        (None, "qty = 1"),
+        *[(None, "qty =")] * 2,
+        *[("c", "qty =")] * 3,
+        (None, "colour = 'red'"),
+        ("d", "colour = 'red'"),
+        (None, "symbol = 3"),
+        (None, None),
+        ("e", None),
+    ]
+    schema = pa.schema([("receiver", pa.string()), ("filter", pa.string())])
+    table = pa.table([list(column) for column in zip(*rows, strict=True)], schema=schema)
+    usable = usable_filters(spark.createDataFrame(table), events)
+    reasons = Counter(usable.quarantine.toArrow()["reason"].to_pylist())
+    parse = next(reason for reason in reasons if "does not parse" in reason)
+    assert reasons == {
+        "receiver is null": 6,
+        "filter is null": 1,
+        "filter: there is no attribute 'colour'": 1,
+        parse: 3,
+    }
+    assert reasons.total() + usable.owners.count() == len(rows)
+
+
 def test_a_filter_without_attributes_matches_every_event(
     spark: SparkSession, released: list[Content]
 ) -> None:

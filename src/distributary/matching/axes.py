@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 
 from distributary.errors import InputError
 from distributary.model import Attribute, Box, IntArray, Key, Kind, Schema, Values
+from distributary.model.event import key_of
 
 __all__ = ["Axes", "CodeArray", "event_schema", "event_table"]
 
 CodeArray = NDArray[np.int32]
 CodeRange = tuple[int, int]
-Cuts = NDArray[np.int64] | list[str]
+Cuts = NDArray[np.int64] | list[Key]
 
 _MAGNITUDE = np.int64(0x7FFF_FFFF_FFFF_FFFF)
 _MOST_LOOKED_UP = 1 << 12
@@ -34,7 +35,7 @@ _NOT_A_NUMBER = np.int64(0x7FF0_0000_0000_0001)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Axes:
-    """The cuts of every attribute, in order: int64 keys, or str for text."""
+    """The cuts of every attribute, in order: int64 keys; a list for text and decimals."""
 
     schema: Schema
     cuts: tuple[Cuts, ...]
@@ -132,14 +133,14 @@ def event_table(events: pa.Table, schema: Schema, *, path: str | None = None) ->
             raise InputError(f"two columns are called {name!r} but for their case", path=path)
     columns = []
     for attribute in schema.attributes:
-        target = _ARROW[attribute.kind]
+        target = _arrow_type(attribute)
         place = places.get(attribute.name.lower())
         if place is None:
             columns.append(pa.nulls(events.num_rows, target))
             continue
         column = events.column(place)
         if column.type != target:
-            if not pa.types.is_null(column.type) and _kind(column.type) is not attribute.kind:
+            if not pa.types.is_null(column.type) and not _is_of(column.type, attribute.kind):
                 raise InputError(
                     f"column {attribute.name!r} has {column.type}, not {attribute.kind.value}",
                     path=path,
@@ -155,7 +156,7 @@ def event_schema(schema: pa.Schema) -> Schema:
     """The attributes that filters can test; columns of other types are left out."""
     return Schema(
         tuple(
-            Attribute(column.name, kind)
+            Attribute(column.name, kind, scale=_scale(column.type))
             for column in schema
             if (kind := _kind(column.type)) is not None
         )
@@ -167,8 +168,32 @@ _ARROW = {
     Kind.INTEGER: pa.int64(),
     Kind.FLOAT: pa.float64(),
     Kind.BOOLEAN: pa.bool_(),
+    Kind.DATE: pa.date32(),
     Kind.TIMESTAMP: pa.timestamp("us"),
 }
+# Columns of other kinds that an attribute may have, as a single event may have such values.
+_WIDENED = {
+    Kind.FLOAT: (Kind.INTEGER, Kind.DECIMAL),
+    Kind.DECIMAL: (Kind.INTEGER,),
+    Kind.TIMESTAMP: (Kind.DATE,),
+}
+
+
+def _arrow_type(attribute: Attribute) -> pa.DataType:
+    if attribute.kind is Kind.DECIMAL:
+        return pa.decimal256(76, attribute.scale)
+    return _ARROW[attribute.kind]
+
+
+def _scale(found: pa.DataType) -> int:
+    if pa.types.is_dictionary(found):
+        return _scale(found.value_type)
+    return int(found.scale) if pa.types.is_decimal(found) else 0
+
+
+def _is_of(found: pa.DataType, kind: Kind) -> bool:
+    column = _kind(found)
+    return column is kind or column in _WIDENED.get(kind, ())
 
 
 def _kind(found: pa.DataType) -> Kind | None:
@@ -177,9 +202,11 @@ def _kind(found: pa.DataType) -> Kind | None:
     tests = (
         (Kind.TEXT, (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)),
         (Kind.INTEGER, (pa.types.is_integer,)),
-        (Kind.FLOAT, (pa.types.is_floating, pa.types.is_decimal)),
+        (Kind.DECIMAL, (pa.types.is_decimal,)),
+        (Kind.FLOAT, (pa.types.is_floating,)),
         (Kind.BOOLEAN, (pa.types.is_boolean,)),
-        (Kind.TIMESTAMP, (pa.types.is_timestamp, pa.types.is_date)),
+        (Kind.DATE, (pa.types.is_date,)),
+        (Kind.TIMESTAMP, (pa.types.is_timestamp,)),
     )
     return next((kind for kind, is_one in tests if any(test(found) for test in is_one)), None)
 
@@ -188,12 +215,25 @@ def _cast(
     column: pa.ChunkedArray, target: pa.DataType, attribute: Attribute, path: str | None
 ) -> pa.ChunkedArray:
     try:
-        if pa.types.is_timestamp(column.type) and column.type.tz is not None:
-            column = column.cast(pa.timestamp("us", "UTC"), safe=False)
-        safe = not pa.types.is_timestamp(target)  # nanoseconds are cut off, as Spark cuts them off
-        return column.cast(target, safe=safe)
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        if attribute.kind is Kind.FLOAT and pa.types.is_decimal(column.type):
+            column = column.cast(pa.string())  # a number read from text is the nearest
+        if attribute.kind is Kind.TIMESTAMP and pa.types.is_timestamp(column.type):
+            return _microseconds(column)
+        return column.cast(target, safe=attribute.kind is not Kind.FLOAT)
     except pa.ArrowInvalid as error:
         raise InputError(f"column {attribute.name!r}: {error}", path=path) from None
+
+
+def _microseconds(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column of times in UTC, without their zone; parts of a microsecond are rounded down."""
+    if column.type.unit == "ns":
+        count = column.cast(pa.int64())
+        toward_zero = pc.divide(count, 1_000)
+        is_up = pc.greater(pc.multiply(toward_zero, 1_000), count)
+        return pc.subtract(toward_zero, is_up.cast(pa.int64())).cast(pa.timestamp("us"))
+    return column.cast(pa.timestamp(column.type.unit)).cast(pa.timestamp("us"))
 
 
 def _check_domain(column: pa.ChunkedArray, attribute: Attribute, path: str | None) -> None:
@@ -225,18 +265,19 @@ def _is_run_of(attribute: Attribute, column: pa.ChunkedArray) -> bool:
 def _cuts(tests: Iterable[Values], kind: Kind) -> Cuts:
     ends: set[Key] = {end for values in tests for found in values.ranges for end in found}
     inner = sorted(ends - {kind.least, kind.end})
-    return inner if kind is Kind.TEXT else np.array(inner, np.int64)
+    return inner if kind in (Kind.TEXT, Kind.DECIMAL) else np.array(inner, np.int64)
 
 
 def _column_codes(column: pa.Array, kind: Kind, cuts: Cuts) -> CodeArray:
     if isinstance(cuts, list):
-        return _text_codes(column, cuts)
+        return _looked_up_codes(column, kind, cuts)
     if kind is Kind.FLOAT:
         keys = _float_keys(pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False))
     elif kind is Kind.BOOLEAN:
         keys = pc.fill_null(column, False).to_numpy(zero_copy_only=False).astype(np.int64)
     else:
-        keys = pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+        width = pa.int32() if kind is Kind.DATE else pa.int64()
+        keys = pc.fill_null(column.cast(width).cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
     found = _places(cuts, keys)
     if column.null_count:
         found[pc.is_null(column).to_numpy(zero_copy_only=False)] = 0
@@ -245,18 +286,24 @@ def _column_codes(column: pa.Array, kind: Kind, cuts: Cuts) -> CodeArray:
 
 def _places(cuts: NDArray[np.int64], keys: NDArray[np.int64]) -> CodeArray:
     """The code of each key; where the cuts are close together, looked up in a table of all keys."""
-    if not len(cuts) or cuts[-1] - cuts[0] >= _MOST_LOOKED_UP:
+    # As Python's own numbers: the distance of two keys may be beyond 64 bits.
+    span = int(cuts[-1]) - int(cuts[0]) if len(cuts) else 0
+    if not len(cuts) or span >= _MOST_LOOKED_UP:
         return (np.searchsorted(cuts, keys, side="right") + 1).astype(np.int32)
     low, high = cuts[0] - 1, cuts[-1]
-    table = np.searchsorted(cuts, np.arange(low, high + 1), side="right").astype(np.int32) + 1
+    every = low + np.arange(span + 2)
+    table = np.searchsorted(cuts, every, side="right").astype(np.int32) + 1
     codes: CodeArray = table[np.clip(keys, low, high) - low]
     return codes
 
 
-def _text_codes(column: pa.Array, cuts: Sequence[str]) -> CodeArray:
-    """Each different text is looked up once."""
+def _looked_up_codes(column: pa.Array, kind: Kind, cuts: Sequence[Key]) -> CodeArray:
+    """Each different text or decimal is looked up once."""
     encoded = column.dictionary_encode()
-    found = np.array([1 + bisect_right(cuts, text) for text in encoded.dictionary.to_pylist()])
+    values = encoded.dictionary.to_pylist()
+    if kind is Kind.DECIMAL:
+        values = [key_of(value, kind, column.type.scale) for value in values]
+    found = np.array([1 + bisect_right(cuts, key) for key in values])
     places = pc.fill_null(encoded.indices, len(found)).to_numpy(zero_copy_only=False)
     codes: CodeArray = np.append(found, 0).astype(np.int32)[places]
     return codes

@@ -16,9 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distributary.model import Attribute, Box, Filter, IntArray, Key, Schema, Values
+from distributary.model import Attribute, Box, Filter, IntArray, Key, Kind, Schema, Values
 from distributary.model.event import after
 from distributary.model.filter import MOST_STEPS
+from distributary.model.values import Range
 
 __all__ = ["Bounds", "Point", "bounds_of", "doubt_of"]
 
@@ -77,7 +78,8 @@ def bounds_of(filter: Filter) -> Bounds | None:
     """The bounds of a filter; None for an odd one, which only the model's own words can compare.
 
     Odd are filters without boxes, those with tests that no value of a domain passes or that let
-    values outside it through, and those with numbers at the very start of the axis.
+    values outside it through, and those with numbers at the very start of the axis or, of decimals,
+    beyond 64 bits.
     """
     found = _kept.get(id(filter))
     if found is not None and found[0] is filter:
@@ -149,11 +151,21 @@ def _ends(values: Values, attribute: Attribute) -> tuple[int, int, bool] | None:
         return None
     if not ranges:
         return (_FIRST, ~_FIRST, False) if values.null else None
+    if attribute.kind is Kind.DECIMAL and not _has_room(ranges, attribute.kind):
+        return None
     lower, low_is_long = _lower(ranges[0][0])
     upper, high_is_long = _upper(ranges[-1][1])
     if (lower == _FIRST + 1 and ranges[0][0] == lower) or upper <= _FIRST + 1:
         return None  # the very first number has the place of the second: a missing value has its
     return _FIRST if values.null else lower, ~upper, low_is_long or high_is_long
+
+
+def _has_room(ranges: tuple[Range, ...], kind: Kind) -> bool:
+    """Whether the ends are numbers of 64 bits, or those of the axis."""
+    ends = (ranges[0][0], ranges[-1][1])
+    return all(
+        end is None or end in (kind.least, kind.end) or _FIRST + 1 < end <= _LAST for end in ends
+    )
 
 
 def _lower(key: Key) -> tuple[int, bool]:
@@ -167,7 +179,7 @@ def _upper(end: Key | None) -> tuple[int, bool]:
     if isinstance(end, str):
         number, is_long = _text_number(end)
         return number - (not is_long), is_long
-    return end - 1, False
+    return min(end - 1, _LAST), False
 
 
 def _text_number(text: str) -> tuple[int, bool]:

@@ -1,26 +1,41 @@
-"""What one test lets through: the ranges of keys that stand in a relation to a constant."""
+"""What one test lets through: the ranges of keys that stand in a relation to a constant.
+
+A number without an exponent is a decimal, compared exactly; one with an exponent is a double, and
+whatever is compared with it becomes a double first. A text beside a day is read as a day, beside a
+point in time as that. So Spark has it.
+"""
 
 from __future__ import annotations
 
 import math
-import re
-from datetime import datetime
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 
+from distributary.matching.times import Day, Moment, read_day, read_moment
 from distributary.model import Attribute, Key, Kind
-from distributary.model.event import after, key_of
+from distributary.model.event import DAY, EXACT, after, key_of
 from distributary.model.values import Range
 
-__all__ = ["Constant", "after_prefix", "compared", "moment_of", "prefix_range"]
+__all__ = [
+    "MOST_DECIMALS",
+    "MOST_DIGITS",
+    "Constant",
+    "after_prefix",
+    "common_type",
+    "compared",
+    "prefix_range",
+]
 
-Constant = str | bool | datetime | Decimal
+Constant = str | bool | Decimal | float | Day | Moment
 
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?")
+MOST_DIGITS = 38  # of Spark's decimals
+# With more of them beside a whole number of 64 bits Spark rounds, to have room for both.
+MOST_DECIMALS = 18
 
 
 def compared(sign: str, constant: Constant, attribute: Attribute) -> tuple[Range, ...] | None:
     """The keys that are =, <>, <, <=, > or >= a constant; None if it is of another kind."""
-    around = _around(constant, attribute.kind)
+    around = _around(constant, attribute)
     if around is None:
         return None
     low, high = around  # keys below `low` are less, those from `high` on greater
@@ -36,18 +51,68 @@ def compared(sign: str, constant: Constant, attribute: Attribute) -> tuple[Range
     return ranges[sign]
 
 
-def _around(constant: Constant, kind: Kind) -> tuple[Key, Key] | None:
+def common_type(constants: Sequence[Constant]) -> list[Constant]:
+    """The constants of one IN: with a double among them numbers are doubles, and so with times."""
+    found = list(constants)
+    if any(isinstance(each, float) for each in found):
+        found = [float(each) if isinstance(each, Decimal) else each for each in found]
+    if any(isinstance(each, Moment) for each in found):
+        found = [read_moment(each) or each if isinstance(each, str) else each for each in found]
+    return found
+
+
+def _around(constant: Constant, attribute: Attribute) -> tuple[Key, Key] | None:
     """Where a constant lies on an axis: [low, high) holds its key, or nothing between two keys."""
-    value: object = constant
-    if isinstance(constant, Decimal):
-        if kind is Kind.INTEGER:
-            return math.ceil(constant), math.floor(constant) + 1
-        if kind is Kind.FLOAT:
-            value = float(constant)
-    elif kind is Kind.TIMESTAMP and isinstance(constant, str):
-        value = moment_of(constant)
+    kind, value = attribute.kind, constant
+    if isinstance(value, str) and kind in _READ:
+        read = _READ[kind](value)
+        if read is None:
+            return None
+        value = read
+    match kind, value:
+        case Kind.INTEGER | Kind.DECIMAL, Decimal():
+            units = value.scaleb(attribute.scale, EXACT)
+            return math.ceil(units), math.floor(units) + 1
+        case Kind.INTEGER | Kind.DECIMAL, float():
+            return _around_double(value, attribute)
+        case Kind.TIMESTAMP, Moment():
+            return value.microseconds, value.microseconds + 1
+        case Kind.TIMESTAMP, Day():
+            return value.days * DAY, value.days * DAY + 1
+        case Kind.DATE, Day():
+            return value.days, value.days + 1
+        case Kind.DATE, Moment():
+            return -(-value.microseconds // DAY), value.microseconds // DAY + 1
     key = key_of(value, kind)
     return None if key is None else (key, after(key))
+
+
+_READ: dict[Kind, Callable[[str], Day | Moment | None]] = {
+    Kind.DATE: read_day,
+    Kind.TIMESTAMP: read_moment,
+}
+
+
+def _around_double(constant: float, attribute: Attribute) -> tuple[int, int]:
+    """Which keys become this very double, when what they stand for is made one."""
+
+    def double(key: int) -> float:
+        return float(Decimal(key).scaleb(-attribute.scale, EXACT))
+
+    low = _first_key(lambda key: double(key) >= constant, attribute.kind)
+    return low, _first_key(lambda key: double(key) > constant, attribute.kind)
+
+
+def _first_key(passes: Callable[[int], bool], kind: Kind) -> int:
+    """The least key that passes a test which all greater ones pass too."""
+    low, high = kind.least, kind.end
+    while low < high:
+        middle = (low + high) // 2
+        if passes(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return int(low)
 
 
 def prefix_range(pattern: str) -> Range | None:
@@ -68,13 +133,3 @@ def after_prefix(prefix: str) -> str | None:
             return prefix[:-1] + chr(last)
         prefix = prefix[:-1]
     return None
-
-
-def moment_of(text: str) -> datetime | None:
-    """The day, or the time of one, that a text reads as."""
-    if not _MOMENT.fullmatch(text):
-        return None
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from decimal import Decimal
 
 from sqlglot import exp
 
@@ -60,6 +61,6 @@ def _kind_beside(column: exp.Column) -> Kind | None:
                 constant = constant_of(other)
             except InputError:
                 continue
-            number = hasattr(constant, "as_integer_ratio")
+            number = isinstance(constant, Decimal | float)
             return _KINDS.get(type(constant), Kind.FLOAT if number else Kind.TIMESTAMP)
     return None

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from distributary.matching.axes import event_table
 from distributary.matching.bitmap import BUCKETS, Bitmap, Buckets
+from distributary.matching.scalars import plain_value
 from distributary.model import Filter, IntArray, Key, Schema
 
 __all__ = ["Folding", "Matcher"]
@@ -193,8 +194,12 @@ class Matcher:
     # --- matching --------------------------------------------------------------------------------
 
     def match(self, event: Mapping[str, object]) -> IntArray:
-        """The numbers of the filters that an event matches, in order."""
-        return self.match_keys(self.schema.keys(event))
+        """The numbers of the filters that an event matches, in order.
+
+        Values are Python's, numpy's or a table's own scalars, and match as those of a table do.
+        """
+        plain = {name: plain_value(value) for name, value in event.items()}
+        return self.match_keys(self.schema.keys(plain))
 
     def match_keys(self, keys: Sequence[Key | None]) -> IntArray:
         """The same for an event given as the schema's `keys` of it."""

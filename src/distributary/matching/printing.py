@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from decimal import Decimal
 
-from distributary.matching.comparisons import after_prefix
+from distributary.matching.comparisons import MOST_DIGITS, after_prefix
+from distributary.matching.times import print_day, print_moment
 from distributary.model import Attribute, Box, Filter, Key, Kind, Schema, Values
-from distributary.model.event import after, value_of
+from distributary.model.event import EXACT, after, float_of
 
 __all__ = ["print_filter"]
 
@@ -34,63 +36,93 @@ def _printed_test(attribute: Attribute, values: Values) -> str:
     if Values(values.ranges) == Values.present(attribute):
         return f"{name} IS NOT NULL"
     alternatives = [f"{name} IS NULL"] if values.null else []
-    points = values.points()
-    others = Values(values.complement(attribute).ranges).points()
-    if points is not None and len(points) > 1:
-        alternatives.append(f"{name} IN ({_listed(points, attribute.kind)})")
+    points = _points(values, attribute)
+    others = _points(Values(values.complement(attribute).ranges), attribute)
+    if len(points) > 1:
+        alternatives.append(f"{name} IN ({_listed(points, attribute)})")
     elif others and attribute.domain is None and attribute.kind is not Kind.BOOLEAN:
         one = "<> {}" if len(others) == 1 else "NOT IN ({})"
-        alternatives.append(f"{name} {one.format(_listed(others, attribute.kind))}")
+        alternatives.append(f"{name} {one.format(_listed(others, attribute))}")
     else:
-        alternatives += _printed_ranges(name, values, attribute.kind)
+        alternatives += _printed_ranges(name, values, attribute)
     return alternatives[0] if len(alternatives) == 1 else f"({' OR '.join(alternatives)})"
 
 
-def _printed_ranges(name: _Name, values: Values, kind: Kind) -> Iterator[str]:
+def _points(values: Values, attribute: Attribute) -> tuple[Key, ...]:
+    """The values one by one, where a constant can name each; else none."""
+    points = values.points() or ()
+    return points if all(_constant(key, attribute) is not None for key in points) else ()
+
+
+def _printed_ranges(name: _Name, values: Values, attribute: Attribute) -> Iterator[str]:
     for low, high in values.ranges:
-        if kind is Kind.BOOLEAN:
+        here = _constant(low, attribute)
+        if attribute.kind is Kind.BOOLEAN:
             yield f"{name}" if low else f"NOT {name}"
-        elif high == after(low):
-            yield f"{name} = {_printed(low, kind)}"
-        elif kind is Kind.TEXT and low and high == after_prefix(low) and _is_plain(low):
-            yield f"{name} LIKE {_printed(low + '%', kind)}"
+        elif high == after(low) and here is not None:
+            yield f"{name} = {here}"
+        elif attribute.kind is Kind.TEXT and low and high == after_prefix(low) and _is_plain(low):
+            yield f"{name} LIKE {_constant(low + '%', attribute)}"
         else:
-            yield _printed_range(name, low, high, kind)
+            yield _printed_range(name, low, high, attribute)
 
 
-def _printed_range(name: _Name, low: Key, high: Key | None, kind: Kind) -> str:
-    lower = None if low == kind.least else _end(low, kind, ">=", ">")
-    upper = None if high == kind.end else _end(high, kind, "<", "<=")
+def _printed_range(name: _Name, low: Key, high: Key | None, attribute: Attribute) -> str:
+    kind = attribute.kind
+    lower = None if low == kind.least else _end(low, attribute, ">=", ">")
+    upper = None if high == kind.end else _end(high, attribute, "<", "<=")
     if lower and upper and lower[0] == ">=" and upper[0] == "<=":
         return f"{name} BETWEEN {lower[1]} AND {upper[1]}"
     return " AND ".join(f"{name} {sign} {text}" for sign, text in filter(None, (lower, upper)))
 
 
-def _end(key: Key, kind: Kind, at: str, beyond: str) -> tuple[str, str]:
+def _end(key: Key, attribute: Attribute, at: str, beyond: str) -> tuple[str, str]:
     """An end of a range, by its key or by the one before, whichever is shorter to say."""
-    if kind is Kind.TEXT:
-        return (
-            (beyond, _printed(key[:-1], kind)) if key.endswith("\0") else (at, _printed(key, kind))
-        )
-    if kind is Kind.INTEGER:
-        return (at, _printed(key, kind)) if at == ">=" else (beyond, _printed(key - 1, kind))
-    here, before = _printed(key, kind), _printed(key - 1, kind)
-    return (at, here) if len(here) <= len(before) else (beyond, before)
+    here = _constant(key, attribute)
+    if attribute.kind is Kind.TEXT:
+        return (beyond, _text(key[:-1])) if key.endswith("\0") else (at, _text(key))
+    before = _constant(key - 1, attribute)
+    if attribute.kind in (Kind.INTEGER, Kind.DATE) and here and before:
+        return (at, here) if at == ">=" else (beyond, before)
+    if before and (here is None or len(before) < len(here)):
+        return beyond, before
+    # What is too long for a decimal was the end of all that become the same double.
+    return at, here or repr(float(_decimal(key, attribute)))
 
 
-def _listed(keys: Iterable[Key], kind: Kind) -> str:
-    return ", ".join(_printed(key, kind) for key in keys)
+def _listed(keys: Iterable[Key], attribute: Attribute) -> str:
+    return ", ".join(str(_constant(key, attribute)) for key in keys)
 
 
-def _printed(key: Key, kind: Kind) -> str:
-    value = value_of(key, kind)
-    if isinstance(value, str):
-        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    if isinstance(value, datetime):
-        return f"TIMESTAMP '{value.replace(tzinfo=None).isoformat(' ')}'"
-    if isinstance(value, float):
-        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
-    return str(value)
+def _constant(key: Key, attribute: Attribute) -> str | None:
+    """What names the value of a key; None where no constant does, as for infinity."""
+    match attribute.kind:
+        case Kind.TEXT:
+            return _text(key)
+        case Kind.DATE:
+            return f"DATE '{print_day(key)}'"
+        case Kind.TIMESTAMP:
+            return f"TIMESTAMP '{print_moment(key)}'"
+        case Kind.DECIMAL:
+            number = _decimal(key, attribute)
+            digits = max(len(number.as_tuple().digits), -int(number.as_tuple().exponent))
+            return f"{number:f}" if digits <= MOST_DIGITS else None
+        case Kind.FLOAT:
+            value = float_of(key)
+            if value.is_integer() and abs(value) < 1e15:
+                return str(int(value))
+            return repr(value) if math.isfinite(value) else None
+    return str(key)
+
+
+def _decimal(key: Key, attribute: Attribute) -> Decimal:
+    number = Decimal(int(key)).scaleb(-attribute.scale, EXACT)
+    whole = number.to_integral_value()
+    return whole.quantize(Decimal(1), context=EXACT) if number == whole else EXACT.normalize(number)
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _is_plain(text: str) -> bool:

@@ -8,20 +8,30 @@ except that a point in time may be written as text. What passes here means the s
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 from collections.abc import Iterable
-from datetime import datetime
+from dataclasses import dataclass
 from decimal import Decimal
 from itertools import product
+from math import inf
 
 from sqlglot import exp, parse_one
 from sqlglot.errors import ParseError, SqlglotError
 
 from distributary.errors import InputError
-from distributary.matching.comparisons import Constant, compared, moment_of, prefix_range
+from distributary.matching.comparisons import (
+    MOST_DECIMALS,
+    MOST_DIGITS,
+    Constant,
+    common_type,
+    compared,
+    prefix_range,
+)
 from distributary.matching.conjunctions import plain_conjunction
+from distributary.matching.times import Day, Moment, read_day, read_moment
 from distributary.model import Attribute, Box, Filter, Kind, Schema, Values
+from distributary.model.filter import join_boxes
 from distributary.model.values import Range
 
 __all__ = [
@@ -36,6 +46,7 @@ __all__ = [
 
 MOST_CHARACTERS = 100_000
 MOST_ALTERNATIVES = 1_000
+MOST_WORK = 100_000
 _TIMES = (exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPNTZ)
 # Comments, quoted names and texts: what a quote may stand in.
 _QUOTED = re.compile(
@@ -43,8 +54,8 @@ _QUOTED = re.compile(
     r"|\"(?:[^\"\\]|\\.|\"\")*\"|'(?:[^'\\]|\\.|'')*'",
     re.DOTALL,
 )
-# A number of so many digits fits, beside any whole number of 64 bits, into Spark's widest decimal.
-_MOST_DIGITS = 18
+_LARGEST = sys.float_info.max
+_ESCAPES = re.compile(r"\\.|''|\"\"", re.DOTALL)
 _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LT: exp.GT,
     exp.GT: exp.LT,
@@ -73,7 +84,7 @@ def parse_filter(text: str, schema: Schema) -> Filter:
 def parse_any_filter(text: str, schema: Schema) -> Filter:
     """The same by the SQL parser, whatever the filter: what conjunctions read fast are held to."""
     try:
-        boxes = _boxes(parsed(text), True, schema)
+        boxes = _boxes(parsed(text), True, schema, _Work(MOST_WORK))
     except InputError as error:
         raise InputError(error.reason, value=text) from None
     except RecursionError:
@@ -101,7 +112,14 @@ def parsed(text: str) -> exp.Expr:
 def _escaped(found: re.Match[str]) -> str:
     """A quote doubled inside a text is a quote to Spark; sqlglot would take it for two texts."""
     part = found.group()
-    return "'" + part[1:-1].replace("''", "\\'") + "'" if part.startswith("'") else part
+    quote = part[0]
+    if quote not in "'\"":
+        return part
+
+    def escape(inner: re.Match[str]) -> str:
+        return "\\" + quote if inner.group() == 2 * quote else inner.group()
+
+    return quote + _ESCAPES.sub(escape, part[1:-1]) + quote
 
 
 def shown(node: exp.Expr) -> str:
@@ -111,50 +129,63 @@ def shown(node: exp.Expr) -> str:
 
 def is_moment(node: exp.Expr) -> bool:
     """Whether a part is text that reads as a day, or a time of one."""
-    return _is_text(node) and moment_of(node.name) is not None
+    return _is_text(node) and read_moment(node.name) is not None
 
 
 # --- conditions into boxes -----------------------------------------------------------------------
 
 
-def _boxes(node: exp.Expr, wanted: bool, schema: Schema) -> list[Box]:
+@dataclass(slots=True)
+class _Work:
+    """How many more boxes may be made while a condition is multiplied out."""
+
+    left: int
+
+    def count(self, alternatives: int) -> None:
+        """Refuse, before they are made, more alternatives than a filter may have."""
+        self.left -= alternatives
+        if alternatives > MOST_ALTERNATIVES:
+            raise InputError(
+                f"comes to more than {MOST_ALTERNATIVES:,} alternatives "
+                "when its ORs are multiplied out"
+            )
+        if self.left < 0:
+            raise InputError(f"takes more than {MOST_WORK:,} alternatives to multiply its ORs out")
+
+
+def _boxes(node: exp.Expr, wanted: bool, schema: Schema, work: _Work) -> list[Box]:
     """Boxes of the events for which a condition is true, or with `wanted` off, false."""
     match node:
         case exp.Paren():
-            return _boxes(node.this, wanted, schema)
+            return _boxes(node.this, wanted, schema, work)
         case exp.Not():
-            return _boxes(node.this, not wanted, schema)
+            return _boxes(node.this, not wanted, schema, work)
         case exp.And() | exp.Or():
-            parts = [_boxes(part, wanted, schema) for part in node.flatten()]
+            parts = [_boxes(part, wanted, schema, work) for part in node.flatten()]
             both = isinstance(node, exp.And) == wanted
-            return _all_of(parts, schema) if both else _any_of(parts, schema)
+            return _all_of(parts, schema, work) if both else _any_of(parts, schema, work)
         case exp.Boolean():
             return [Box(())] if node.this == wanted else []
     return _tested(node, wanted, schema)
 
 
-def _any_of(parts: list[list[Box]], schema: Schema) -> list[Box]:
-    boxes = list(Filter.of((box for part in parts for box in part), schema).boxes)
-    _check_number(len(boxes))
-    return boxes
+def _any_of(parts: list[list[Box]], schema: Schema, work: _Work) -> list[Box]:
+    joined = join_boxes((box for part in parts for box in part), schema)
+    work.count(len(joined))
+    return list(Filter.of(joined, schema).boxes)
 
 
-def _all_of(parts: list[list[Box]], schema: Schema) -> list[Box]:
-    boxes = [Box(())]
-    for part in parts:
-        _check_number(len(boxes) * len(part))
+def _all_of(parts: list[list[Box]], schema: Schema, work: _Work) -> list[Box]:
+    """Few alternatives first, and what has none besides it all at once: fewer to multiply."""
+    if not all(parts):
+        return []
+    single = Box.of((test for part in parts if len(part) == 1 for test in part[0].tests), schema)
+    boxes = [] if single is None else [single]
+    for part in sorted((part for part in parts if len(part) > 1), key=len):
+        work.count(len(boxes) * len(part))
         found = (Box.of((*a.tests, *b.tests), schema) for a, b in product(boxes, part))
-        boxes = [box for box in found if box is not None]
-        if len(boxes) > 1:
-            boxes = list(Filter.of(boxes, schema).boxes)
+        boxes = list(Filter.of((box for box in found if box is not None), schema).boxes)
     return boxes
-
-
-def _check_number(alternatives: int) -> None:
-    if alternatives > MOST_ALTERNATIVES:
-        raise InputError(
-            f"comes to more than {MOST_ALTERNATIVES:,} alternatives when its ORs are multiplied out"
-        )
 
 
 def _tested(node: exp.Expr, wanted: bool, schema: Schema) -> list[Box]:
@@ -189,7 +220,8 @@ def _test(node: exp.Expr, schema: Schema) -> tuple[int, Values, Values]:
             return _decided(at, attribute, both.ranges)
         case exp.In() if node.expressions and not node.args.get("query"):
             at, attribute = _attribute(node.this, schema)
-            points = (_compared("=", each, attribute, node) for each in node.expressions)
+            constants = common_type([constant_of(each) for each in node.expressions])
+            points = (_compared_with("=", each, attribute, node) for each in constants)
             return _decided(at, attribute, (each for found in points for each in found))
         case exp.Like():
             at, attribute = _attribute(node.this, schema)
@@ -225,7 +257,17 @@ def _comparison(node: exp.Expr, schema: Schema) -> tuple[int, Values, Values]:
 def _compared(
     sign: str, node: exp.Expr, attribute: Attribute, whole: exp.Expr
 ) -> tuple[Range, ...]:
-    constant = constant_of(node)
+    return _compared_with(sign, constant_of(node), attribute, whole)
+
+
+def _compared_with(
+    sign: str, constant: Constant, attribute: Attribute, whole: exp.Expr
+) -> tuple[Range, ...]:
+    if attribute.kind is Kind.INTEGER and _decimals(constant) > MOST_DECIMALS:
+        raise InputError(
+            f"{shown(whole)} compares a whole number with more than {MOST_DECIMALS} digits "
+            "after the point"
+        )
     found = compared(sign, constant, attribute)
     if found is None:
         raise InputError(
@@ -234,11 +276,21 @@ def _compared(
     return found
 
 
+def _decimals(constant: Constant) -> int:
+    return -int(constant.as_tuple().exponent) if isinstance(constant, Decimal) else 0
+
+
 def _kind_of(constant: Constant) -> str:
-    if isinstance(constant, Decimal):
-        return "a number"
-    kinds = {bool: Kind.BOOLEAN, str: Kind.TEXT, datetime: Kind.TIMESTAMP}
-    return kinds[type(constant)].value
+    match constant:
+        case bool():
+            return Kind.BOOLEAN.value
+        case str():
+            return Kind.TEXT.value
+        case Day():
+            return Kind.DATE.value
+        case Moment():
+            return Kind.TIMESTAMP.value
+    return "a number"
 
 
 def _prefixed(node: exp.Like, attribute: Attribute) -> Range:
@@ -278,23 +330,30 @@ def constant_of(node: exp.Expr) -> Constant:
         case exp.Concat() if all(_is_text(part) for part in node.expressions):
             return "".join(part.name for part in node.expressions)  # 'a' 'b', one text to Spark
         case exp.Neg() if isinstance(node.this, exp.Literal) and not node.this.is_string:
-            return -_number(node.this)
+            number = _number(node.this)
+            return -number if isinstance(number, float) else number.copy_negate()
         case exp.Boolean():
             return bool(node.this)
-        case exp.Cast() if node.to.this in _TIMES and is_moment(node.this):
-            moment = moment_of(node.this.name)
-            assert moment is not None
-            return moment
+        case exp.Cast() if node.to.this in _TIMES and _is_text(node.this):
+            read = read_day if node.to.this is exp.DType.DATE else read_moment
+            time = read(node.this.name)
+            if time is not None:
+                return time
     raise InputError(f"{shown(node)} is not a constant")
 
 
-def _number(node: exp.Literal) -> Decimal:
-    digits = re.sub(r"\D", "", node.name)
-    if "e" not in node.name.lower() and len(digits) > _MOST_DIGITS:
-        raise InputError(f"{shown(node)} has more than {_MOST_DIGITS} digits")
+def _number(node: exp.Literal) -> Decimal | float:
+    """A number with an exponent is a double, any other a decimal, as in Spark."""
+    if "e" in node.name.lower():
+        double = float(node.name)
+        # What is rounded to the largest number may still be beyond it, which Spark refuses.
+        if double == inf or (double == _LARGEST and Decimal(node.name) > Decimal(_LARGEST)):
+            raise InputError(f"{shown(node)} is beyond the largest number")
+        return double
     number = Decimal(node.name)
-    if not math.isfinite(float(number)):
-        raise InputError(f"{shown(node)} is beyond the largest number")
+    _, digits, exponent = number.as_tuple()
+    if max(len(digits), -int(exponent)) > MOST_DIGITS:
+        raise InputError(f"{shown(node)} has more than {MOST_DIGITS} digits")
     return number
 
 

@@ -191,7 +191,7 @@ def _possible(axes: Axes) -> list[NDArray[np.bool_]]:
     for attribute, cuts, size in zip(axes.schema.attributes, axes.cuts, axes.sizes(), strict=True):
         possible = np.ones(size, np.bool_)
         if attribute.domain is not None:
-            keys = [key_of(value, attribute.kind) for value in attribute.domain]
+            keys = [key_of(value, attribute.kind, attribute.scale) for value in attribute.domain]
             possible[1:] = False
             possible[[1 + bisect_right(cuts, key) for key in keys]] = True
         found.append(possible)

@@ -2,29 +2,50 @@
 
 Every value of every kind has a *key*, and keys are ordered as SQL orders the values: text by its
 characters, everything else as a whole number. A floating-point number becomes the rank of its bits,
-so it too has a next one, and "not a number" comes last, as in Spark. On such an axis each test of a
-filter is a set of half-open ranges, whatever the kind. A missing value has no key: None.
+so it too has a next one, and "not a number" comes last, as in Spark; a decimal becomes the number
+of its smallest units, a day the days and a point in time the microseconds since 1970. On such an
+axis each test of a filter is a set of half-open ranges, whatever the kind. A missing value has no
+key: None.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from decimal import Context, Decimal
 from enum import Enum
 from typing import Any
 
+import numpy as np
+
 from distributary.errors import InputError
 
-__all__ = ["Attribute", "Key", "Kind", "Schema", "Value", "after", "key_of", "value_of"]
+__all__ = [
+    "DAY",
+    "EXACT",
+    "Attribute",
+    "Instant",
+    "Key",
+    "Kind",
+    "Schema",
+    "Value",
+    "after",
+    "float_of",
+    "key_of",
+]
 
 # A whole number, or for text a str: the keys of one attribute compare with each other.
 Key = Any
-Value = str | int | float | bool | datetime
+Value = str | int | float | bool | Decimal | datetime | date
 
+DAY = 86_400_000_000  # in microseconds
+# More digits than any decimal of a table has, with those of any constant added.
+EXACT = Context(prec=400)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_MOST_UNITS = 10**76  # of Arrow's widest decimals
 _MAGNITUDE = 0x7FFF_FFFF_FFFF_FFFF
 _INFINITE = 0x7FF0_0000_0000_0000
 _NOT_A_NUMBER = _INFINITE + 1
@@ -35,8 +56,10 @@ class Kind(Enum):
 
     TEXT = "text"
     INTEGER = "a whole number"
+    DECIMAL = "a decimal number"
     FLOAT = "a number"
     BOOLEAN = "true or false"
+    DATE = "a day"
     TIMESTAMP = "a point in time"
 
     @property
@@ -53,41 +76,57 @@ class Kind(Enum):
 _LEAST: dict[Kind, Key] = {
     Kind.TEXT: "",
     Kind.INTEGER: -(2**63),
+    Kind.DECIMAL: 1 - _MOST_UNITS,
     Kind.FLOAT: -_INFINITE,
     Kind.BOOLEAN: 0,
+    Kind.DATE: -(2**31),
     Kind.TIMESTAMP: -(2**63),
 }
 _END: dict[Kind, Key | None] = {
     Kind.TEXT: None,
     Kind.INTEGER: 2**63,
+    Kind.DECIMAL: _MOST_UNITS,
     Kind.FLOAT: _NOT_A_NUMBER + 1,
     Kind.BOOLEAN: 2,
+    Kind.DATE: 2**31,
     Kind.TIMESTAMP: 2**63,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One column of an event. A `domain` promises that no other value ever occurs."""
+    """One column of an event. A `domain` promises that no other value ever occurs.
+
+    Decimals have `scale` digits after the point, as the column's type says.
+    """
 
     name: str
     kind: Kind
     domain: frozenset[Value] | None = None
+    scale: int = 0
 
     def key(self, value: object) -> Key | None:
         """The key of an event's value, None for a missing one; or an `InputError`."""
+        if isinstance(value, np.generic):
+            value = _plain(value)
         if value is None:
             return None
-        key = key_of(value, self.kind)
+        key = key_of(value, self.kind, self.scale)
         if key is None:
             raise InputError(
                 f"attribute {self.name!r} is {value!r}, not {self.kind.value}", value=value
             )
-        if self.domain is not None and value not in self.domain:
+        if not self._has(value, key):
             raise InputError(
                 f"attribute {self.name!r} is {value!r}, which is not in its domain", value=value
             )
         return key
+
+    def _has(self, value: object, key: Key) -> bool:
+        """Whether a value is in the domain, or another that has the same key."""
+        if self.domain is None or (isinstance(value, Hashable) and value in self.domain):
+            return True
+        return any(key_of(each, self.kind, self.scale) == key for each in self.domain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +160,8 @@ class Schema:
         )
 
 
-def key_of(value: object, kind: Kind) -> Key | None:
-    """The key of a value, or None if it is not of that kind."""
+def key_of(value: object, kind: Kind, scale: int = 0) -> Key | None:
+    """The key of a value, or None if it is not of that kind or beyond what the kind can hold."""
     match kind, value:
         case Kind.TEXT, str():
             return value
@@ -130,28 +169,82 @@ def key_of(value: object, kind: Kind) -> Key | None:
             return int(value)
         case _, bool():
             return None
-        case Kind.INTEGER, int() if -(2**63) <= value < 2**63:
-            return value
-        case Kind.FLOAT, int() | float():
-            return _float_key(float(value))
+        case Kind.INTEGER, int():
+            return _within(value, kind)
+        case Kind.DECIMAL, int() | Decimal():
+            return _within(_units(value, scale), kind)
+        case Kind.FLOAT, int() | float() | Decimal():
+            return _nearest_float_key(value)
         case Kind.TIMESTAMP, datetime():
             moment = value if value.tzinfo else value.replace(tzinfo=UTC)
             return (moment - _EPOCH) // _MICROSECOND
-        case Kind.TIMESTAMP, date():
-            return key_of(datetime(value.year, value.month, value.day, tzinfo=UTC), kind)
+        case Kind.DATE, datetime():
+            return None
+        case Kind.DATE | Kind.TIMESTAMP, date():
+            days = value.toordinal() - _EPOCH.toordinal()
+            return days if kind is Kind.DATE else days * DAY
+        case Kind.DATE | Kind.TIMESTAMP, Instant():
+            return _within(value.key(kind), kind)
     return None
 
 
-def value_of(key: Key, kind: Kind) -> Value:
-    """The value that has a key."""
-    if isinstance(key, str):
-        return key
-    if kind is Kind.INTEGER:
-        return int(key)
-    if kind is Kind.BOOLEAN:
-        return bool(key)
-    if kind is Kind.TIMESTAMP:
-        return _EPOCH + int(key) * _MICROSECOND
+def _within(key: Key | None, kind: Kind) -> Key | None:
+    return key if key is not None and kind.least <= key < kind.end else None
+
+
+def _plain(scalar: np.generic) -> object:
+    """The value of a scalar of numpy; None where that is no time at all."""
+    if not isinstance(scalar, np.datetime64):
+        return scalar.item()
+    unit, size = np.datetime_data(scalar.dtype)
+    return None if np.isnat(scalar) else Instant(size * int(scalar.astype(np.int64)), unit)
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """A time as numpy and tables count it: further from 1970 than Python's own can be."""
+
+    ticks: int
+    unit: str  # as numpy names it, from D to ns
+
+    def key(self, kind: Kind) -> int | None:
+        """The last whole microsecond that is not after this time; of a day, its number."""
+        if self.unit not in _NANOSECONDS:
+            return None
+        if kind is Kind.DATE:
+            return self.ticks if self.unit == "D" else None
+        return self.ticks * _NANOSECONDS[self.unit] // 1_000
+
+
+_NANOSECONDS = {
+    "D": 1_000 * DAY,
+    "h": 3_600_000_000_000,
+    "m": 60_000_000_000,
+    "s": 1_000_000_000,
+    "ms": 1_000_000,
+    "us": 1_000,
+    "ns": 1,
+}
+
+
+def _units(value: int | Decimal, scale: int) -> int | None:
+    """How many of its smallest units a decimal has; None if it has a part of one."""
+    number = Decimal(value)
+    if not number.is_finite() or abs(number.adjusted()) > EXACT.prec // 2:
+        return 0 if number == 0 else None
+    units = number.scaleb(scale, EXACT)
+    return int(units) if units == units.to_integral_value() else None
+
+
+def _nearest_float_key(value: float | Decimal) -> int | None:
+    try:
+        return _float_key(float(value))
+    except (OverflowError, ValueError):  # a whole number beyond all others; a signalling NaN
+        return None
+
+
+def float_of(key: Key) -> float:
+    """The floating-point number that has a key."""
     bits = key if key >= 0 else -key | ~_MAGNITUDE
     (value,) = struct.unpack("<d", struct.pack("<q", bits))
     return float(value)

@@ -16,7 +16,7 @@ from typing import Self
 from distributary.model.event import Key, Schema
 from distributary.model.values import Values
 
-__all__ = ["Box", "Filter", "covers", "equivalent", "intersects"]
+__all__ = ["Box", "Filter", "covers", "equivalent", "intersects", "join_boxes"]
 
 Test = tuple[int, Values]
 
@@ -121,21 +121,63 @@ def equivalent(one: Filter, other: Filter) -> bool:
 # --- normal form ---------------------------------------------------------------------------------
 
 
+def join_boxes(boxes: Iterable[Box], schema: Schema) -> set[Box]:
+    """The same events in fewer boxes: those that differ in one attribute only are one.
+
+    Each attribute is gone through once, in time that grows as the number of boxes.
+    """
+    joined = set(boxes)
+    for at in range(len(schema)):
+        joined = _joined_along(at, joined, schema)
+    return joined
+
+
 def _joined(boxes: set[Box], schema: Schema) -> list[Box]:
     """Join boxes that differ in one attribute only, and drop those within another."""
-    for at in range(len(schema)):
-        boxes = _joined_along(at, boxes, schema)
-    kept = list(boxes)
+    kept = list(join_boxes(boxes, schema))
     changed = len(kept) > 1
     while changed:
-        kept = [
-            box for box in kept if not any(box is not other and box.within(other) for other in kept)
-        ]
+        kept = _drop_covered(kept)
         before = len(kept)
-        for at in range(len(schema)):
-            kept = list(_joined_along(at, set(kept), schema))
+        kept = list(join_boxes(kept, schema))
         changed = len(kept) < before
     return kept
+
+
+def _drop_covered(boxes: list[Box]) -> list[Box]:
+    """The boxes that are not within another."""
+    inside = _as_bits(boxes)
+    outside = [~bits for bits in inside]
+    return [
+        box
+        for row, (box, bits) in enumerate(zip(boxes, inside, strict=True))
+        if all(bits & other for at, other in enumerate(outside) if at != row)
+    ]
+
+
+def _as_bits(boxes: list[Box]) -> list[int]:
+    """Each box as a set of bits, such that one is within another if and only if its bits are.
+
+    Each attribute that some box tests has a bit for each stretch between two neighbouring ends of
+    ranges, one for the missing value and one for boxes without a test.
+    """
+    found = [0] * len(boxes)
+    tests = [dict(box.tests) for box in boxes]
+    first = 0
+    for at in sorted({at for box in tests for at in box}):
+        ends = {end for box in tests if at in box for each in box[at].ranges for end in each}
+        inner = sorted(end for end in ends if end is not None)
+        place: dict[Key | None, int] = {end: first + 2 + k for k, end in enumerate(inner)}
+        end = place[None] = first + 2 + len(inner)  # None: a text without an upper end
+        for row, box in enumerate(tests):
+            if at not in box:
+                found[row] |= (1 << end) - (1 << first)
+                continue
+            found[row] |= box[at].null << (first + 1)
+            for low, high in box[at].ranges:
+                found[row] |= (1 << place[high]) - (1 << place[low])
+        first = end
+    return found
 
 
 def _joined_along(at: int, boxes: set[Box], schema: Schema) -> set[Box]:

@@ -107,7 +107,7 @@ def _present(attribute: Attribute) -> Values:
     kind = attribute.kind
     if attribute.domain is None:
         return Values(((kind.least, kind.end),))
-    keys = (key_of(value, kind) for value in attribute.domain)
+    keys = (key_of(value, kind, attribute.scale) for value in attribute.domain)
     return Values.of(((key, after(key)) for key in keys if key is not None), kind)
 
 

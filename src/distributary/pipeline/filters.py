@@ -53,7 +53,8 @@ _KINDS: tuple[tuple[type[DataType], Kind], ...] = (
 )
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
 _TIMES = (exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPNTZ)
-# A number of so many digits fits, beside any whole number of 64 bits, into Spark's widest decimal.
+# A number of so many digits fits, beside any whole number of 64 bits, into Spark's widest decimal;
+# a whole number of 64 bits is none.
 _MOST_DIGITS = 18
 
 
@@ -165,7 +166,8 @@ def _attribute_kind(name: str, kinds: Mapping[str, Kind | None]) -> Kind:
 
 def _number(node: exp.Literal) -> Kind:
     digits = re.sub(r"\D", "", node.name)
-    if "e" not in node.name.lower() and len(digits) > _MOST_DIGITS:
+    is_whole = digits == node.name and int(digits) <= 2**63  # which is -2^63 after a minus
+    if "e" not in node.name.lower() and len(digits) > _MOST_DIGITS and not is_whole:
         raise InputError(f"{shown(node)} has more than {_MOST_DIGITS} digits")
     return Kind.NUMBER
 
