@@ -450,6 +450,31 @@ async def ctrl_c_ends_a_publisher(folder: str) -> None:
     assert b"Traceback" not in faults
 
 
+async def publishing_unknown_flows(folder: str, *more: str) -> None:
+    where = Path(folder)
+    write_plan(simple_plan([0], [0]), {}, where / "plan")
+    flows = [f"f{at % 2}" for at in range(100)] + [f"unknown{at}" for at in range(30)]
+    (where / "in.tsv").write_text("".join(f"{flow}\t{at}\n" for at, flow in enumerate(flows)))
+    sending = await _start(
+        "publish", "--plan", str(where / "plan"), "--interface", "lo", "--from",
+        str(where / "in.tsv"), "--stay", "10ms", *more,
+    )  # fmt: skip
+    told, faults = await sending.communicate()
+    assert sending.returncode == 1, (sending.returncode, faults)
+    said = " ".join(faults.decode().split())
+    assert "80 messages were dropped" in said, said
+    assert "'f1' (50), 'unknown0' (1)" in said, said
+    assert "and 21 more" in said, said
+    assert "Traceback" not in said
+    if "--json" in more:
+        document = json.loads(told)
+        assert (document["messages"], document["unplanned_messages"]) == (50, 80)
+        assert document["unplanned_flows"]["f1"] == 50
+        assert len(document["unplanned_flows"]) == 31
+    else:
+        assert b"50 messages published" in told
+
+
 async def calibrating(folder: str, *more: str) -> None:
     from distributary.live.multicast.calibration_file import read_prices
 

@@ -88,6 +88,13 @@ def test_ctrl_c_ends_a_publisher_that_waits_for_input(worker: Worker, tmp_path: 
     worker.run("ctrl_c_ends_a_publisher", str(tmp_path))
 
 
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_publishing_unknown_flows_says_how_many_of_which_were_dropped_and_fails(
+    worker: Worker, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    worker.run("publishing_unknown_flows", str(tmp_path), *more)
+
+
 @pytest.mark.parametrize("more", [(), pytest.param(("--unicast",), marks=pytest.mark.slow)])
 def test_calibrating_writes_prices_that_can_be_read(
     worker: Worker, tmp_path: Path, more: tuple[str, ...]

@@ -225,8 +225,13 @@ def test_a_plan_is_announced_before_it_holds_and_the_last_one_wins() -> None:
 
 def test_flows_outside_the_plan_are_counted() -> None:
     sender = started_sender(PLAN, **QUIET)
-    assert sender.offer("nobody's", b"x", 1.0) == []
-    assert sender.statistics.unplanned_messages == 1
+    for flow in ("nobody's", "nothing", "nobody's"):
+        assert sender.offer(flow, b"x", 1.0) == []
+    assert sender.unplanned == {"nobody's": 2, "nothing": 1}
+    for at in range(20_000):
+        sender.offer(f"flow {at}", b"x", 1.0)
+    assert sender.statistics.unplanned_messages == 20_003
+    assert len(sender.unplanned) == 10_000
 
 
 @pytest.mark.parametrize(

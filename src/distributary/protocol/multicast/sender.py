@@ -9,7 +9,7 @@ message: what it asks for is sent to all at most once in the hold-off time.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -48,6 +48,7 @@ SenderAction = Send | SetTimer
 WAKE = "wake"
 _NEVER = float("inf")
 _MOST_ADDRESSES = 100_000  # learnt from questions
+_MOST_NAMES = 10_000  # of flows outside the plan that are told apart
 
 
 class FullError(DistributaryError):
@@ -99,6 +100,7 @@ class Sender:
         self._addresses = dict(addresses or {})
         self._counts = dict.fromkeys(SenderStatistics.__slots__, 0)
         self._next_of: dict[str, int] = {}
+        self._unplanned: Counter[str] = Counter()
         self._versions: dict[int, Version] = {}
         self._current = self._make_version(1, plan)
         self._following: Version | None = None
@@ -126,6 +128,14 @@ class Sender:
         return replace(SenderStatistics(), **self._counts)
 
     @property
+    def unplanned(self) -> dict[str, int]:
+        """How many messages were dropped of each flow that the plan has nowhere.
+
+        Only so many flows are told apart; `unplanned_messages` of the statistics counts all.
+        """
+        return dict(self._unplanned)
+
+    @property
     def version(self) -> int:
         """The plan version that messages are sent by."""
         return self._current.number
@@ -150,7 +160,7 @@ class Sender:
         """Take a message of a flow in, or raise `FullError`."""
         number = self._current.numbers.get(flow)
         if number is None:
-            self._counts["unplanned_messages"] += 1
+            self._count_unplanned(flow)
             return []
         if len(payload) > self.largest_message:
             raise ValueError(
@@ -219,6 +229,11 @@ class Sender:
         if header.kind == Kind.NAK:
             return self._take_nak(header, decode_ranges(body, header.items), now)
         raise WireError("not for a sender")
+
+    def _count_unplanned(self, flow: str) -> None:
+        self._counts["unplanned_messages"] += 1
+        if flow in self._unplanned or len(self._unplanned) < _MOST_NAMES:
+            self._unplanned[flow] += 1
 
     # --- packing ----------------------------------------------------------------------------------
 
