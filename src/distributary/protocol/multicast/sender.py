@@ -17,6 +17,7 @@ from itertools import groupby
 from distributary.errors import DistributaryError
 from distributary.model import Plan
 from distributary.protocol.actions import Send, SetTimer
+from distributary.protocol.multicast.askers import Askers
 from distributary.protocol.multicast.authentication import Authenticator
 from distributary.protocol.multicast.heartbeats import Heartbeats
 from distributary.protocol.multicast.outgoing import Outgoing, Version
@@ -47,7 +48,6 @@ __all__ = ["FullError", "Sender", "SenderAction", "SenderStatistics"]
 SenderAction = Send | SetTimer
 WAKE = "wake"
 _NEVER = float("inf")
-_MOST_ADDRESSES = 100_000  # learnt from questions
 _MOST_NAMES = 10_000  # of flows outside the plan that are told apart
 
 
@@ -67,6 +67,7 @@ class SenderStatistics:
     heartbeats: int = 0
     announcements: int = 0
     naks: int = 0
+    curbed_naks: int = 0  # of askers that had asked for more than their share: cut short
     confirms: int = 0
     malformed: int = 0
     unauthenticated: int = 0
@@ -111,6 +112,7 @@ class Sender:
         self._ageing: deque[tuple[float, Outgoing]] = deque()
         self._queue: deque[tuple[Outgoing, int, bytes]] = deque()
         self._repairs: dict[tuple[Outgoing, int], None] = {}
+        self._askers = Askers(params.asker_rate)
         self._heartbeats = Heartbeats(params.heartbeat_min, params.heartbeat_max)
         self._pace = TokenBucket(params.rate, params.burst)
         share = params.repair_share
@@ -227,7 +229,7 @@ class Sender:
             self._take_question(decode_ask(body), sender, now)
             return self._go_on(now)
         if header.kind == Kind.NAK:
-            return self._take_nak(header, decode_ranges(body, header.items), now)
+            return self._take_nak(sender, header, decode_ranges(body, header.items), now)
         raise WireError("not for a sender")
 
     def _count_unplanned(self, flow: str) -> None:
@@ -372,28 +374,44 @@ class Sender:
     # --- repairs ----------------------------------------------------------------------------------
 
     def _take_nak(
-        self, header: Header, ranges: list[tuple[int, int]], now: float
+        self, asker: str, header: Header, ranges: list[tuple[int, int]], now: float
     ) -> list[SenderAction]:
         version = self._versions.get(header.version)
         stream = version.streams.get(header.session) if version else None
         if stream is None or header.incarnation != self.incarnation:
             return []  # announcements say what is left
         self._counts["naks"] += 1
-        hold_off = self.params.hold_off
-        asked: list[int] = []
-        for first, last in ranges:
-            begin, end = max(first, stream.window.first), min(last, stream.sent) + 1
-            for sequence in range(begin, min(end, begin + self.params.window_packets - len(asked))):
-                if not stream.window.rests(sequence, now, hold_off):
-                    self._repairs[stream, sequence] = None
-                    asked.append(sequence)
+        asked = self._queue_repairs(asker, stream, ranges, now)
         actions: list[SenderAction] = []
         beyond = any(first < stream.window.first for first, _ in ranges)
-        if (beyond or not ranges) and now >= stream.beaten_at + hold_off:
+        if (beyond or not ranges) and now >= stream.beaten_at + self.params.hold_off:
             self._beat(stream, now, actions)
         actions += self._go_on(now)
         self._confirm(stream, asked, actions)
         return actions
+
+    def _queue_repairs(
+        self, asker: str, stream: Outgoing, ranges: list[tuple[int, int]], now: float
+    ) -> list[int]:
+        """Queue the packets of these ranges, as far as the asker may: which they are."""
+        sent = self._counts["packets"]
+        streams = sum(len(version.streams) for version in self._versions.values())
+        kept = min(sent, streams * self.params.window_packets)
+        left = allowed = self._askers.allow(asker, sent, kept, now)
+        asked: list[int] = []
+        curbed = False
+        for first, last in ranges:
+            begin, end = max(first, stream.window.first), min(last, stream.sent) + 1
+            looked_up = range(begin, min(end, begin + left))
+            for sequence in looked_up:
+                if not stream.window.rests(sequence, now, self.params.hold_off):
+                    self._repairs[stream, sequence] = None
+                    asked.append(sequence)
+            left -= len(looked_up)
+            curbed |= end - begin > len(looked_up)
+        self._askers.spend(asker, allowed - left)
+        self._counts["curbed_naks"] += curbed
+        return asked
 
     def _confirm(self, stream: Outgoing, asked: list[int], actions: list[SenderAction]) -> None:
         """Tell all that repairs which have to wait are on their way."""
@@ -427,12 +445,15 @@ class Sender:
     # --- plans ------------------------------------------------------------------------------------
 
     def _take_question(self, name: str, address: str, now: float) -> None:
-        known = name in self._addresses
-        if name not in self._given and (known or len(self._addresses) < _MOST_ADDRESSES):
+        if name not in self._given and self._is_unicast(name):
             self._addresses[name] = address
         self._announce_at = min(
             self._announce_at, max(now, self._announced_at + self.params.hold_off)
         )
+
+    def _is_unicast(self, name: str) -> bool:
+        """Whether a plan in use sends to a receiver of that name alone."""
+        return any(name in version.unicast for version in self._versions.values())
 
     def _announce(self, now: float, actions: list[SenderAction]) -> None:
         if now < self._announce_at:
@@ -495,6 +516,11 @@ class Sender:
             streams = set(version.streams.values())
             self._heartbeats.drop(streams)
             self._repairs = {found: None for found in self._repairs if found[0] not in streams}
+            self._addresses = {
+                name: address
+                for name, address in self._addresses.items()
+                if name in self._given or self._is_unicast(name)
+            }
             self._announce_at = now
 
 
