@@ -450,6 +450,75 @@ async def ctrl_c_ends_a_publisher(folder: str) -> None:
     assert b"Traceback" not in faults
 
 
+async def a_stdout_that_nobody_reads(folder: str) -> None:
+    """A receiver goes on taking messages in, and repairing, while what it prints is not read."""
+    plan = simple_plan([0, 0], [0])
+    write_plan(plan, {}, Path(folder) / "plan")
+    listening = await _start(
+        "receive", "--plan", str(Path(folder) / "plan"), "--interface", "lo", "--as", "r",
+        "--metrics", "0", limit=1 << 12,
+    )  # fmt: skip
+    assert listening.stderr is not None
+    assert listening.stdout is not None
+    page = (await listening.stderr.readline()).decode().split()[-1]
+    await _until_joined("239.192.77.0")
+    sent: dict[str, list[bytes]] = defaultdict(list)
+    async with Publisher(plan, LOOPBACK, params=QUICK) as publisher:
+        await publish_all(publisher, plan.flows, 20_000, sent)  # far more than a pipe holds
+        while "receiver_messages_total 20000.0" not in await asyncio.to_thread(_read_page, page):
+            await asyncio.sleep(0.02)
+    listening.send_signal(2)
+    got: dict[str, list[bytes]] = defaultdict(list)
+    async for line in listening.stdout:
+        row = json.loads(line)
+        assert row["sequence"] == len(got[row["flow"]]) + 1
+        got[row["flow"]].append(row["payload"].encode())
+    assert got == sent
+    faults = await listening.stderr.read()
+    assert await listening.wait() == 0, faults
+
+
+async def a_receiver_that_pauses(folder: str) -> None:
+    """While it reads nothing it gives nothing up: what it misses may be there already."""
+    from distributary.protocol.multicast import ReceiverParams
+
+    plan = simple_plan([0], [0])
+    reports: list[object] = []
+    params = ReceiverParams(tries=2, back_off=0.001, repair_wait=0.005, longest_wait=0.005)
+    sent: dict[str, list[bytes]] = defaultdict(list)
+    async with (
+        Receiver(
+            plan,
+            plan.flows,
+            name="r",
+            network=LOOPBACK,
+            params=params,
+            on_report=reports.append,
+            gather=0,
+        ) as receiver,
+        Publisher(plan, LOOPBACK, params=replace(QUICK, messages_per_packet=1)) as publisher,
+    ):
+        tape = Tape(receiver)
+        await publish_all(publisher, plan.flows, 10, sent)
+        await tape.record(10)
+        receiver._loss = Loss(0.999, seed=0)
+        await publish_all(publisher, plan.flows, 1, sent)
+        while not receiver._loss.lost:
+            await asyncio.sleep(0.001)
+        receiver._loss = Loss(0)
+        while not receiver.statistics.machine.missing_ranges:  # a heartbeat shows it
+            await asyncio.sleep(0)
+        receiver.pause()
+        while publisher.statistics.machine.naks < 1 and not receiver._timer_ran:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.2)  # much longer than it would try
+        await publish_all(publisher, plan.flows, 10, sent)
+        receiver.resume()
+        await tape.record(11)
+        tape.holds(sent, plan.flows)
+    assert not reports, reports
+
+
 async def publishing_unknown_flows(folder: str, *more: str) -> None:
     where = Path(folder)
     write_plan(simple_plan([0], [0]), {}, where / "plan")

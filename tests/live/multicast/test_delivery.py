@@ -88,6 +88,16 @@ def test_ctrl_c_ends_a_publisher_that_waits_for_input(worker: Worker, tmp_path: 
     worker.run("ctrl_c_ends_a_publisher", str(tmp_path))
 
 
+def test_a_receiver_goes_on_while_nobody_reads_what_it_prints(
+    worker: Worker, tmp_path: Path
+) -> None:
+    worker.run("a_stdout_that_nobody_reads", str(tmp_path))
+
+
+def test_a_receiver_that_pauses_gives_nothing_up(worker: Worker, tmp_path: Path) -> None:
+    worker.run("a_receiver_that_pauses", str(tmp_path))
+
+
 @pytest.mark.parametrize("more", [(), ("--json",)])
 def test_publishing_unknown_flows_says_how_many_of_which_were_dropped_and_fails(
     worker: Worker, tmp_path: Path, more: tuple[str, ...]

@@ -138,7 +138,7 @@ class Receiver:
         self._queue: deque[Message] = deque()
         self._truncated = self._since_turn = self._room = 0
         self._failure: BaseException | None = None
-        self._open = self._paused = False
+        self._open = self._paused = self._timer_ran = False
         self._stack = AsyncExitStack()
         self._watch: PlanWatch | None = None
         self._own: socket.socket
@@ -198,7 +198,7 @@ class Receiver:
             await self._came.wait()
         message = self._queue.popleft()
         if self._paused and 2 * len(self._queue) <= self._most:
-            self._resume()
+            self.resume()
         self._since_turn += 1
         if self._since_turn >= _TURN:
             self._since_turn = 0
@@ -215,6 +215,26 @@ class Receiver:
             self._check()
             self._came.clear()
             await self._came.wait()
+
+    def pause(self) -> None:
+        """Read the sockets no more, for want of room for messages; nothing is given up meanwhile.
+
+        The system keeps what it has room for and drops the rest.
+        """
+        self._paused = True
+        for source in (self._own, *self._memberships.sockets):
+            self._loop.remove_reader(source)
+
+    def resume(self) -> None:
+        """Go on after a `pause`."""
+        if not self._open:
+            return
+        self._paused = False
+        for source in (self._own, *self._memberships.sockets):
+            self._read_from(source)
+        if self._timer_ran:
+            self._timer_ran = False
+            self._on_timer()
 
     def learn_plan(self, plan: Plan) -> None:
         """Hear of a plan, before or after the sender announces it."""
@@ -296,7 +316,7 @@ class Receiver:
         self._queue.extend(messages)
         self._came.set()
         if len(self._queue) >= self._most and not self._paused:
-            self._pause()
+            self.pause()
 
     def _on_readable(self, source: socket.socket) -> None:
         try:
@@ -347,6 +367,9 @@ class Receiver:
         )
 
     def _on_timer(self) -> None:
+        if self._paused:  # what it would ask for, or give up, may have come: see when it goes on
+            self._timer_ran = True
+            return
         try:
             # What is about to be asked for may have come already, and wait to be read.
             for source in (*self._memberships.sockets, self._own):
@@ -358,16 +381,6 @@ class Receiver:
     def _read_from(self, source: socket.socket) -> None:
         if source.fileno() >= 0 and not self._paused:
             self._loop.add_reader(source, self._on_readable, source)
-
-    def _pause(self) -> None:
-        self._paused = True
-        for source in (self._own, *self._memberships.sockets):
-            self._loop.remove_reader(source)
-
-    def _resume(self) -> None:
-        self._paused = False
-        for source in (self._own, *self._memberships.sockets):
-            self._read_from(source)
 
     def _close(self) -> None:
         self._open = False
