@@ -7,9 +7,10 @@ import sys
 from contextlib import ExitStack
 from io import FileIO
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from distributary.cli.console import notes, print_json
 from distributary.cli.multicast_lines import LineWriter, MessageLines
@@ -30,10 +31,13 @@ from distributary.cli.multicast_options import (
 )
 from distributary.cli.multicast_table import shown_live, statistics_table
 from distributary.errors import OutputError
-from distributary.files import read_interest
+
+if TYPE_CHECKING:
+    from distributary.live.multicast import Report
 
 __all__ = ["receive"]
 
+_NAMED = 10  # flows that are named where many are at fault
 _PATIENCE = 1.0  # seconds of writing at the end after which the user hears of it
 
 
@@ -42,7 +46,10 @@ def receive(
     name: Annotated[str, typer.Option("--as", help="The receiver, by its name in the plan.")],
     interest: Annotated[
         Path | None,
-        typer.Option(help="Who wants what: receiver, flow. Without it: all of its sessions."),
+        typer.Option(
+            help="Who wants what: receiver, flow; read again with each new plan. Without it: all "
+            "that a plan brings."
+        ),
     ] = None,
     flow: Annotated[list[str] | None, typer.Option(help="A wanted flow; can be repeated.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write there, and not to stdout.")] = None,
@@ -76,15 +83,20 @@ def receive(
         stop = asyncio.Event()
         writer: LineWriter
         lines = MessageLines(lambda found: writer.put(found), count, stop)
+
+        def report(found: Report) -> None:
+            lines.report(found)
+            _tell_report(found, name, plan)
+
         receiver = Receiver(
             plan,
-            flow or (read_interest(interest).value if interest else None),
+            flow or interest,
             name=name,
             network=network_from(group_base, port, interface, largest_packet=largest_packet),
             params=ReceiverParams(history=history),
             key=key_from(key_file),
             on_messages=lines.take,
-            on_report=lines.report,
+            on_report=report,
             on_fault=tell_fault,
         )
         if not receiver.flows:
@@ -113,6 +125,25 @@ def receive(
         print_json(told)
     else:
         notes.print(statistics_table(told))
+
+
+def _tell_report(report: Report, name: str, plan: Path) -> None:
+    """Say in words what somebody has to do something about; the rest is in the lines."""
+    from distributary.protocol.multicast import NeedPlan, Unserved
+
+    match report:
+        case Unserved(_, ()):
+            said = "all wanted flows come again"
+        case Unserved(version, flows):
+            named = ", ".join(repr(flow) for flow in flows[:_NAMED])
+            more = f" and {len(flows) - _NAMED:,} more" if len(flows) > _NAMED else ""
+            which = f"version {version} of the sender's plan" if version else str(plan)
+            said = f"{which} brings {name!r} nothing of {named}{more}, and only another plan can"
+        case NeedPlan():
+            said = f"the sender's plan is not the one in {plan}; put the sender's plan there"
+        case _:
+            return
+    notes.print(f"[bold yellow]note:[/] {escape(said)}")
 
 
 async def _finish(writer: LineWriter) -> None:

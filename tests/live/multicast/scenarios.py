@@ -36,7 +36,7 @@ from distributary.live.multicast import (
     served_metrics,
 )
 from distributary.model import Plan
-from distributary.protocol.multicast import Message, Restarted, SenderParams
+from distributary.protocol.multicast import Message, NeedPlan, Restarted, SenderParams, Unserved
 from tests.protocol.multicast.machines import simple_plan
 from tests.protocol.multicast.plans import random_plan
 
@@ -517,6 +517,123 @@ async def a_receiver_that_pauses(folder: str) -> None:
         await tape.record(11)
         tape.holds(sent, plan.flows)
     assert not reports, reports
+
+
+async def a_flow_that_no_plan_has(folder: str) -> None:
+    """It is said at once, on stderr and in its place among the lines, and so is that it comes."""
+    where = Path(folder)
+    write_plan(simple_plan([0], [0]), {}, where / "plan")
+    listening = await _start(
+        "receive", "--plan", str(where / "plan"), "--interface", "lo", "--as", "r",
+        "--flow", "f1", "--flow", "f0",
+    )  # fmt: skip
+    assert listening.stdout is not None
+    assert listening.stderr is not None
+    said = (await listening.stderr.readline()).decode()
+    assert "nothing of 'f1'" in said, said
+    assert json.loads(await listening.stdout.readline()) == {
+        "report": "unserved", "version": 0, "flows": ["f1"],
+    }  # fmt: skip
+    async with Publisher(
+        where / "plan", LOOPBACK, params=replace(QUICK, max_age=0), watch_every=0.02
+    ) as publisher:
+        await publisher.publish("f0", b"old")
+        assert json.loads(await listening.stdout.readline())["payload"] == "old"
+        write_plan(simple_plan([0, 0], [0]), {}, where / "plan")
+        assert json.loads(await listening.stdout.readline()) == {
+            "report": "unserved", "version": 2, "flows": [],
+        }  # fmt: skip
+        while publisher.statistics.plan_version < 2:
+            await asyncio.sleep(0.01)
+        await publisher.publish("f1", b"new")
+        assert json.loads(await listening.stdout.readline())["payload"] == "new"
+    listening.send_signal(2)
+    await listening.communicate()
+    assert listening.returncode == 0
+
+
+async def a_stale_copy_of_the_plan(folder: str, in_folder: bool) -> None:
+    """A receiver whose plan is not the sender's says so when it hears the sender, and once."""
+    stale, plan = simple_plan([0], [0]), simple_plan([0, 0], [0])
+    copy = Path(folder) / "copy"
+    write_plan(stale, {}, copy)
+    reports: list[object] = []
+    async with (
+        Receiver(
+            copy if in_folder else stale,
+            ["f0"],
+            name="r",
+            network=LOOPBACK,
+            watch_every=1e6,
+            on_report=reports.append,
+        ) as receiver,
+        Publisher(plan, LOOPBACK, params=QUICK) as publisher,
+    ):
+        while not reports:
+            await asyncio.sleep(0.005)
+        announced = publisher.statistics.machine.announcements
+        assert announced <= 3, announced  # at once: these are 50 ms apart
+        while publisher.statistics.machine.announcements < announced + 5:
+            await asyncio.sleep(0.005)
+        assert [type(report) for report in reports] == [NeedPlan]
+        write_plan(plan, {}, copy)
+        if not in_folder:
+            receiver.learn_plan(plan)
+        await publisher.publish("f0", b"x")
+        assert (await receiver.receive()).payload == b"x"
+        assert [type(report) for report in reports] == [NeedPlan]
+
+
+async def interest_that_changes_with_the_plan(folder: str, way: str) -> None:
+    """A running receiver follows what the new plan, or the table that it was made from, has."""
+    where = Path(folder)
+
+    def put(wants: Mapping[str, Sequence[str]], seed: int) -> None:
+        rows = "".join(f"{name},{flow}\n" for name, flows in wants.items() for flow in flows)
+        (where / "interest.csv").write_text(f"receiver,flow\n{rows}")
+        plan = random_plan(wants, np.random.default_rng(seed), unicast=False)
+        write_plan(plan, {}, where / "plan")
+
+    steps = [
+        {"r": ["f0", "f1"], "s": ["f0", "f1", "f2", "f3"]},
+        {"r": ["f1", "f2"], "s": ["f0", "f1", "f2", "f3"]},
+        {"r": ["f0", "f1", "f3"], "s": ["f0", "f1", "f2", "f3"]},
+    ]
+    put(steps[0], 0)
+    reports: list[object] = []
+    got: list[tuple[str, bytes]] = []
+    params = replace(QUICK, max_age=0)
+    async with (
+        Receiver(
+            where / "plan", where / "interest.csv" if way == "table" else None, name="r",
+            network=LOOPBACK, on_report=reports.append,
+        ) as receiver,
+        Publisher(where / "plan", LOOPBACK, params=params, watch_every=0.02) as publisher,
+    ):  # fmt: skip
+        for version, wants in enumerate(steps, 1):
+            if version > 1:
+                put(wants, version)
+            while publisher.statistics.plan_version < version or publisher.changing:
+                await asyncio.sleep(0.01)
+            for flow in ("f0", "f1", "f2", "f3"):
+                await publisher.publish(flow, b"%d" % version)
+            last = "f1"  # it is wanted by all, and asked for last
+            await publisher.publish(last, b"end")
+            while (message := await receiver.receive()).payload != b"end":
+                got.append((message.flow, message.payload))
+            wanted = {*wants["r"]}
+            if way == "plan":
+                wanted = {*receiver.flows}
+                assert wanted >= {*wants["r"]}
+            expected = [(flow, b"%d" % version) for flow in sorted(wanted)]
+            while len(got) < len(expected):  # other sessions have an order of their own
+                message = await receiver.receive()
+                got.append((message.flow, message.payload))
+            assert sorted(got) == expected, (version, got)
+            got.clear()
+            # Until the next plan holds, what is newly wanted does not come; then it does.
+            assert not reports or reports[-1] == Unserved(version, ()), reports
+    assert {type(report) for report in reports} <= {Unserved}, reports
 
 
 async def publishing_unknown_flows(folder: str, *more: str) -> None:

@@ -98,6 +98,24 @@ def test_a_receiver_that_pauses_gives_nothing_up(worker: Worker, tmp_path: Path)
     worker.run("a_receiver_that_pauses", str(tmp_path))
 
 
+def test_a_wanted_flow_that_no_plan_has_is_reported_at_once(worker: Worker, tmp_path: Path) -> None:
+    worker.run("a_flow_that_no_plan_has", str(tmp_path))
+
+
+@pytest.mark.parametrize("in_folder", [False, True])
+def test_a_stale_copy_of_the_plan_is_reported_at_once(
+    worker: Worker, tmp_path: Path, in_folder: bool
+) -> None:
+    worker.run("a_stale_copy_of_the_plan", str(tmp_path), in_folder)
+
+
+@pytest.mark.parametrize("way", ["plan", "table"])
+def test_a_running_receiver_follows_a_new_plans_interest(
+    worker: Worker, tmp_path: Path, way: str
+) -> None:
+    worker.run("interest_that_changes_with_the_plan", str(tmp_path), way)
+
+
 @pytest.mark.parametrize("more", [(), ("--json",)])
 def test_publishing_unknown_flows_says_how_many_of_which_were_dropped_and_fails(
     worker: Worker, tmp_path: Path, more: tuple[str, ...]

@@ -21,7 +21,8 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from distributary.errors import DistributaryError
+from distributary.errors import DistributaryError, InputError
+from distributary.files import read_interest
 from distributary.live.multicast.datagrams import Batch, reader_of
 from distributary.live.multicast.endpoints import Outlet, Wake, told_address
 from distributary.live.multicast.faults import Loss
@@ -38,55 +39,44 @@ from distributary.live.tasks import owned_tasks
 from distributary.model import Interest, Plan
 from distributary.protocol.actions import Send, SetTimer
 from distributary.protocol.multicast import (
-    Gap,
     Join,
     Leave,
     Message,
     Messages,
-    Missing,
     MulticastAction,
     NeedPlan,
     ReceiverParams,
-    Restarted,
+    Report,
 )
 from distributary.protocol.multicast import Receiver as Machine
 
-__all__ = ["Receiver", "Report", "wanted_flows"]
+__all__ = ["Receiver"]
 
-Report = Gap | Missing | Restarted | NeedPlan
 _READS = 8  # batches of one socket before others have their turn
 _MANY = 16  # packets at one look: so many are load
 _GATHER = 0.001  # seconds from one look to the next then
 _BESIDE = 1_024  # bytes, about, that the system keeps beside each packet
+_MOST_NEEDS = 16  # plans that are looked for at a time
 _TURN = 256  # messages after which others get their turn
 _log = logging.getLogger(__name__)
-
-
-def wanted_flows(plan: Plan, name: str) -> tuple[str, ...]:
-    """All that a plan brings to a receiver: the flows of its sessions, and those by unicast."""
-    if name not in plan.receivers:
-        return ()
-    me = plan.receivers.index(name)
-    sessions = plan.subscription_session[plan.subscription_receiver == me]
-    placed = plan.placement_flow[np.isin(plan.placement_session, sessions)]
-    alone = plan.unicast_flow[plan.unicast_receiver == me]
-    return tuple(plan.flows[flow] for flow in sorted({*placed.tolist(), *alone.tolist()}))
 
 
 class Receiver:
     """Receives wanted flows by a plan: every message once, in its flow's order, or a report.
 
     `plan` is one, or the folder of one, which is then watched. `interest` is the flows wanted, or
-    an `Interest` that has them under `name`, or None for all that the plan brings to `name`.
-    Reports (gaps, missing messages, a sender that began anew) go to `on_report`; without one they
-    are logged as warnings. With `on_messages` messages go there at once, many at a time, and are
-    not to be read by iterating: its buffer is used again, so nothing of it may be kept.
+    an `Interest` that has them under `name`, or the `Path` of such a table, which is read again
+    with each new plan in the folder, or None for all that each plan brings to `name`.
+    Reports (gaps, missing messages, a sender that began anew, wanted flows that do not come, a plan
+    that is not here) go to `on_report`; without one they are logged as warnings.
+    With `on_messages` messages go there at once, many at a time, and are not to be read by
+    iterating: its buffer is used again, so nothing of it may be kept.
     """
 
     def __init__(
         self,
         plan: Plan | str | os.PathLike[str],
-        interest: Interest | Iterable[str] | None = None,
+        interest: Interest | Iterable[str] | os.PathLike[str] | None = None,
         *,
         name: str,
         network: NetworkOptions | None = None,
@@ -113,16 +103,23 @@ class Receiver:
         self._folder = None if isinstance(plan, Plan) else plan
         loaded = load_plan(plan)
         self._network.groups.check_room(loaded)
+        self._interest = interest if isinstance(interest, os.PathLike) else None
+        if isinstance(interest, os.PathLike):
+            flows: tuple[str, ...] | None = _flows_in_file(interest, name)
+        else:
+            flows = None if interest is None else _flows(interest, name)
         self._machine = Machine(
             name,
-            _flows(loaded, interest, name),
+            flows,
             rng=np.random.default_rng(seed),
             params=params,
             key=key,
             incarnation=incarnation,
         )
         self._machine.prepare()
-        self._first_plan = loaded
+        self._first_actions = self._machine.learn_plan(loaded, time.monotonic())
+        self._needs: dict[int, NeedPlan] = {}  # plans to look for, by fingerprint
+        self._reported_needs: set[int] = set()
         self._sender = sender
         self._most = queue_messages
         self._least = _MANY if gather is None else 1
@@ -169,9 +166,8 @@ class Receiver:
                 start = await self._stack.enter_async_context(owned_tasks())
                 start(self._follow_folder(self._watch))
             self._read_from(self._own)
-            now = time.monotonic()
-            self._perform(self._machine.learn_plan(self._first_plan, now))
-            self._perform(self._machine.start(now))
+            self._perform(self._first_actions)
+            self._perform(self._machine.start(time.monotonic()))
         except BaseException:
             await self._stack.aclose()
             raise
@@ -307,8 +303,8 @@ class Receiver:
                     self._memberships.join(group)
                 case Leave(group):
                     self._memberships.leave(group)
-                case NeedPlan() if self._watch is not None:
-                    self._watch.look_now()
+                case NeedPlan():
+                    self._look_for(action)
                 case _:
                     self._on_report(action)
 
@@ -397,12 +393,48 @@ class Receiver:
         if self._failure is not None:
             raise self._failure
 
+    # --- plans ------------------------------------------------------------------------------------
+
+    def _look_for(self, need: NeedPlan) -> None:
+        """See whether the folder has a plan; that it does not is reported, once."""
+        if len(self._needs) < _MOST_NEEDS:
+            self._needs[need.fingerprint] = need
+        if self._watch is not None:
+            self._watch.look_now()
+        else:
+            self._report_needs()
+
+    def _report_needs(self) -> None:
+        """Report plans of the sender that are still not known here."""
+        needs, self._needs = self._needs, {}
+        unknown = {found for found in needs if not self._machine.knows(found)}
+        for fingerprint in unknown - self._reported_needs:
+            self._on_report(needs[fingerprint])
+        if needs:
+            self._reported_needs = unknown
+
     async def _follow_folder(self, watch: PlanWatch) -> None:
-        async for plan in watch.plans():
+        while True:
+            await watch.wait()
             try:
-                self.learn_plan(plan)
+                plan = await watch.look()
+                if plan is not None:
+                    await self._read_interest()
+                    self.learn_plan(plan)
             except DistributaryError as error:
                 self._on_fault(error)
+            self._report_needs()
+
+    async def _read_interest(self) -> None:
+        """Want what the table of interest has by now; the new plan was made from it."""
+        if self._interest is None:
+            return
+        try:
+            wanted = await asyncio.to_thread(_flows_in_file, self._interest, self.name)
+        except DistributaryError as error:
+            self._on_fault(error)
+        else:
+            self._perform(self._machine.want(wanted))
 
 
 class Look(NamedTuple):
@@ -425,15 +457,23 @@ class _Sources(Sequence[str]):
         return told_address(self._batch.source_of(at))
 
 
-def _flows(plan: Plan, interest: Interest | Iterable[str] | None, name: str) -> tuple[str, ...]:
-    if interest is None:
-        return wanted_flows(plan, name)
+def _flows(interest: Interest | Iterable[str], name: str) -> tuple[str, ...]:
     if not isinstance(interest, Interest):
         return tuple(interest)
     if name not in interest.receivers:
         return ()
     wanted = interest.flows_of(interest.receivers.index(name))
     return tuple(interest.flows[flow] for flow in wanted.tolist())
+
+
+def _flows_in_file(path: os.PathLike[str], name: str) -> tuple[str, ...]:
+    """What a table of interest has for a receiver, which has to be in it."""
+    interest = read_interest(path).value
+    if name not in interest.receivers:
+        raise InputError(
+            f"has no receiver {name!r}", path=os.fspath(path), value=name, remedy="check the name"
+        )
+    return _flows(interest, name)
 
 
 def _warn(report: Report) -> None:

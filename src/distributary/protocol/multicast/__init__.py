@@ -9,7 +9,9 @@ from distributary.protocol.multicast.actions import (
     Missing,
     MulticastAction,
     NeedPlan,
+    Report,
     Restarted,
+    Unserved,
 )
 from distributary.protocol.multicast.receiver import Receiver, ReceiverStatistics
 from distributary.protocol.multicast.receiver_params import ReceiverParams
@@ -18,6 +20,7 @@ from distributary.protocol.multicast.routes import (
     SENDER,
     fingerprint_of,
     group_name,
+    wanted_flows,
 )
 from distributary.protocol.multicast.sender import FullError, Sender, SenderStatistics
 from distributary.protocol.multicast.sender_params import SenderParams
@@ -37,10 +40,13 @@ __all__ = [
     "Receiver",
     "ReceiverParams",
     "ReceiverStatistics",
+    "Report",
     "Restarted",
     "Sender",
     "SenderParams",
     "SenderStatistics",
+    "Unserved",
     "fingerprint_of",
     "group_name",
+    "wanted_flows",
 ]

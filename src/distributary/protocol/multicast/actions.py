@@ -22,7 +22,9 @@ __all__ = [
     "MulticastAction",
     "NeedPlan",
     "Reason",
+    "Report",
     "Restarted",
+    "Unserved",
 ]
 
 # Why packets are given up: asked for too often in vain; the sender has them no more; it began anew;
@@ -84,6 +86,17 @@ class Restarted:
 
 
 @dataclass(frozen=True, slots=True)
+class Unserved:
+    """These wanted flows do not come by the plan version that is followed; none: all come again.
+
+    Version 0 is the plan at hand before the sender was heard.
+    """
+
+    version: int
+    flows: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """One message of a wanted flow."""
 
@@ -118,4 +131,5 @@ class Messages:
             yield Message(self.names[flow], sequence, view[start:end].tobytes())
 
 
-MulticastAction = Send | SetTimer | Join | Leave | NeedPlan | Gap | Missing | Restarted | Messages
+Report = Gap | Missing | Restarted | NeedPlan | Unserved
+MulticastAction = Send | SetTimer | Join | Leave | Messages | Report

@@ -23,7 +23,7 @@ from distributary.protocol.actions import SetTimer
 from distributary.protocol.multicast import _wire_kernels as kernels
 from distributary.protocol.multicast import _wire_reference as reference
 from distributary.protocol.multicast._wire_kernels import ByteArray, Found
-from distributary.protocol.multicast.actions import MulticastAction, NeedPlan, Restarted
+from distributary.protocol.multicast.actions import MulticastAction, NeedPlan, Restarted, Unserved
 from distributary.protocol.multicast.asking import Asking
 from distributary.protocol.multicast.authentication import Authenticator
 from distributary.protocol.multicast.incoming import Entry, Following, Incoming
@@ -76,22 +76,24 @@ class Receiver:
     def __init__(
         self,
         name: str,
-        wanted: Iterable[str],
+        wanted: Iterable[str] | None,
         *,
         rng: np.random.Generator,
         params: ReceiverParams | None = None,
         key: bytes | None = None,
         incarnation: int = 0,
     ) -> None:
-        """Packets of senders before `incarnation`, the last one known, are refused as replayed."""
+        """`wanted` None is all that each plan brings to the receiver of that name.
+
+        Packets of senders before `incarnation`, the last one known, are refused as replayed."""
         self.name = name
-        self.flows = tuple(sorted(set(wanted)))
+        flows = None if wanted is None else tuple(sorted(set(wanted)))
         self.params = params = ReceiverParams() if params is None else params
         self._authenticator = Authenticator(key)
-        self._subs = Subscriptions(name, self.flows, params, rng)
+        self._subs = Subscriptions(name, flows, params, rng)
         self._asking = Asking(name, params, self._authenticator)
         self._counts = np.zeros(kernels.COUNTS, np.int64)
-        self._reassembly = Reassembly(self.flows, self._subs, params, self._counts)
+        self._reassembly = Reassembly(self._subs, params, self._counts)
         self._reassembly.incarnation = incarnation
         self._announced: Announcement | None = None
         self._announcements = 0
@@ -99,6 +101,7 @@ class Receiver:
         self._packets = self._unauthenticated = 0
         self._wake_at = _NEVER
         self._changes_seen = 0
+        self._unserved: tuple[str, ...] = ()  # as last reported
         self._sieve = _sieve_for(0)
         self._found = _room_for(0)
 
@@ -137,8 +140,13 @@ class Receiver:
         return tuple(self._subs.followings)
 
     @property
+    def flows(self) -> tuple[str, ...]:
+        """The flows it wants, of the newest plan it follows."""
+        return self._subs.wanted
+
+    @property
     def unserved(self) -> tuple[str, ...]:
-        """Wanted flows that the newest plan it follows does not bring."""
+        """Wanted flows that the newest plan does not bring."""
         return self._subs.unserved
 
     def prepare(self) -> None:
@@ -159,6 +167,17 @@ class Receiver:
         self._subs.remember(plan)
         if self._announced is not None:
             self._adopt(self._announced, now)
+        self._report_unserved()
+        return self._finish()
+
+    def knows(self, fingerprint: int) -> bool:
+        """Whether the plan of that fingerprint is at hand."""
+        return self._subs.known(fingerprint) is not None
+
+    def want(self, wanted: Iterable[str]) -> list[MulticastAction]:
+        """Want these flows from now on: those that are new come by the next plan version."""
+        self._subs.want(tuple(sorted(set(wanted))))
+        self._report_unserved()
         return self._finish()
 
     def on_message(self, sender: str, message: bytes, now: float) -> list[MulticastAction]:
@@ -392,7 +411,7 @@ class Receiver:
         # Who was there before wants all of the new incarnation too, and so does who was there
         # before it began. Others begin with whatever message of a flow comes first.
         self._present = self._present or announced.current == 0
-        self._subs.state.next_of[:] = 1 if self._present else 0
+        self._subs.begin_anew(1 if self._present else 0)
         reassembly.incarnation = incarnation
         self._announcements = 0
 
@@ -453,6 +472,14 @@ class Receiver:
         else:
             self._reassembly.give_up_end(stream)
 
+    def _report_unserved(self) -> None:
+        """Tell which wanted flows do not come, where that has changed."""
+        unserved = self._subs.unserved
+        if unserved is not self._unserved and unserved != self._unserved:
+            version = max(self._subs.followings, default=0)
+            self._reassembly.actions.append(Unserved(version, unserved))
+        self._unserved = unserved
+
     def _finish(self) -> list[MulticastAction]:
         """What is to be done, with the groups and the timer as they should be by now."""
         reassembly, subs = self._reassembly, self._subs
@@ -463,6 +490,8 @@ class Receiver:
         if subs.changes != self._changes_seen:
             self._changes_seen = subs.changes
             reassembly.actions += subs.changed_groups()
+            if self._subs.followings:
+                self._report_unserved()
         at = self._asking.next_at(subs.troubled)
         if at != self._wake_at:
             self._wake_at = at
