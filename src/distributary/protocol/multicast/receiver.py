@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -22,17 +21,17 @@ from distributary.model import IntArray, Plan
 from distributary.protocol.actions import SetTimer
 from distributary.protocol.multicast import _wire_kernels as kernels
 from distributary.protocol.multicast import _wire_reference as reference
-from distributary.protocol.multicast._wire_kernels import ByteArray, Found
+from distributary.protocol.multicast._wire_kernels import ByteArray
 from distributary.protocol.multicast.actions import MulticastAction, NeedPlan, Restarted, Unserved
 from distributary.protocol.multicast.asking import Asking
 from distributary.protocol.multicast.authentication import Authenticator
+from distributary.protocol.multicast.filters import Filters
 from distributary.protocol.multicast.incoming import Entry, Following, Incoming
 from distributary.protocol.multicast.reassembly import Reassembly
 from distributary.protocol.multicast.receiver_params import ReceiverParams
 from distributary.protocol.multicast.subscriptions import MOST_VERSIONS, Subscriptions
 from distributary.protocol.multicast.wire import (
     HEADER_SIZE,
-    MESSAGE_HEADER_SIZE,
     Announcement,
     Header,
     Kind,
@@ -47,7 +46,6 @@ __all__ = ["Receiver", "ReceiverStatistics"]
 
 WAKE = "wake"
 _NEVER = float("inf")
-_UNAUTHENTIC = 255  # a packet's fate
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +91,16 @@ class Receiver:
         self._subs = Subscriptions(name, flows, params, rng)
         self._asking = Asking(name, params, self._authenticator)
         self._counts = np.zeros(kernels.COUNTS, np.int64)
+        self._filters = Filters(self._subs, self._authenticator, self._counts)
         self._reassembly = Reassembly(self._subs, params, self._counts)
         self._reassembly.incarnation = incarnation
         self._announced: Announcement | None = None
         self._announcements = 0
         self._present = False  # whether it was there when the sender's plan began
-        self._packets = self._unauthenticated = 0
+        self._packets = 0
         self._wake_at = _NEVER
         self._changes_seen = 0
         self._unserved: tuple[str, ...] = ()  # as last reported
-        self._sieve = _sieve_for(0)
-        self._found = _room_for(0)
 
     # --- what the caller does ---------------------------------------------------------------------
 
@@ -124,7 +121,7 @@ class Receiver:
             unwanted_messages=counts[kernels.UNWANTED_MESSAGES],
             duplicates=counts[kernels.DUPLICATE],
             malformed=counts[kernels.MALFORMED],
-            unauthenticated=self._unauthenticated,
+            unauthenticated=self._filters.unauthenticated,
             stale=counts[kernels.STALE],
             naks=self._asking.naks,
             gaps=self._reassembly.gaps,
@@ -151,9 +148,7 @@ class Receiver:
 
     def prepare(self) -> None:
         """Have the filters compiled, or loaded, before packets come that would wait for it."""
-        buffer, nothing = np.zeros(HEADER_SIZE, np.uint8), np.empty(0, np.int64)
-        sieved = self._first_filter(buffer, nothing, nothing, 0)
-        self._second_filter(buffer, nothing, nothing, sieved, 0, 0)
+        self._filters.prepare()
 
     def start(self, now: float) -> list[MulticastAction]:
         """Join the control group, and ask for the plan."""
@@ -191,7 +186,7 @@ class Receiver:
         self._packets += 1
         subs = self._subs
         kept = reference.keep_sessions([packet], subs.tables, self._counts)
-        if kept and self._authenticated(packet):
+        if kept and self._filters.accepts(packet):
             at, found, waiting, missed = reference.take_packets(
                 [packet],
                 kept,
@@ -225,7 +220,7 @@ class Receiver:
         while at < len(offsets):
             at = self._take_some(buffer, offsets, lengths, at, now, sources)
             if at < len(offsets):
-                self._found = _room_for(0)  # what was found so far is still to be read
+                self._filters.renew()
         return self._finish()
 
     def on_timer(self, name: str, now: float) -> list[MulticastAction]:
@@ -248,11 +243,6 @@ class Receiver:
 
     # --- filters ----------------------------------------------------------------------------------
 
-    def _authenticated(self, packet: bytes | memoryview) -> bool:
-        accepted = self._authenticator.accepts(packet)
-        self._unauthenticated += not accepted
-        return accepted
-
     def _take_some(
         self,
         buffer: ByteArray,
@@ -263,15 +253,15 @@ class Receiver:
         sources: Sequence[str] | None,
     ) -> int:
         """Take in packets from `begin` on, for as long as the tables stay: where to go on."""
-        subs, reassembly = self._subs, self._reassembly
+        filters, subs, reassembly = self._filters, self._subs, self._reassembly
         changes = subs.changes
-        sieved = self._first_filter(buffer, offsets, lengths, begin)
-        kept, streams, found = sieved.kept, sieved.streams, self._found
+        sieved = filters.keep(buffer, offsets, lengths, begin)
+        kept, streams, found = sieved.kept, sieved.streams, filters.found
         at = used = 0
         while at < len(kept):
             start = used
-            at, used, end, n_missed = self._second_filter(
-                buffer, offsets, lengths, sieved, at, used
+            at, used, end, n_missed = filters.take(
+                buffer, offsets, lengths, sieved, at, used, self.incarnation
             )
             if n_missed:
                 reassembly.report_missed(found.missed[:n_missed].tolist())
@@ -281,66 +271,13 @@ class Receiver:
                 offset = int(offsets[packet])
                 copied = buffer[offset : offset + int(lengths[packet])].tobytes()
                 source = None if sources is None else sources[packet]
-                entries = _entries(found, used, end, offset)
+                entries = filters.entries(used, end, offset)
                 self._think(copied, int(streams[at]), entries, now, source)
                 at += 1
                 if subs.changes != changes:
-                    self._uncount(sieved, packet + 1)
+                    filters.uncount(sieved, packet + 1)
                     return packet + 1
         return len(offsets)
-
-    def _first_filter(
-        self, buffer: ByteArray, offsets: IntArray, lengths: IntArray, begin: int
-    ) -> _Sieved:
-        """What passes the first filter, and if there is a key, is authentic.
-
-        There is room then for all messages of it.
-        """
-        if len(offsets) > len(self._sieve.kept):
-            self._sieve = _sieve_for(2 * len(offsets))
-        kept, rows, streams, fate = self._sieve
-        tables = self._subs.tables
-        passed, size = kernels.keep_sessions(
-            buffer, offsets, lengths, begin, tables.versions, tables.stream_of, kept, rows, streams,
-            fate, self._counts,
-        )  # fmt: skip
-        if size // MESSAGE_HEADER_SIZE >= len(self._found.packet):
-            self._found = _room_for(2 * size)
-        kept, rows, streams = kept[:passed], rows[:passed], streams[:passed]
-        fate = fate[: len(offsets)]
-        if self._authenticator.size:
-            view = buffer.data
-            good = np.ones(passed, np.bool_)
-            places = zip(offsets[kept].tolist(), lengths[kept].tolist(), strict=True)
-            for at, (offset, length) in enumerate(places):
-                good[at] = self._authenticated(view[offset : offset + length])
-            fate[kept[~good]] = _UNAUTHENTIC
-            kept, rows, streams = kept[good], rows[good], streams[good]
-        return _Sieved(kept, rows, streams, fate)
-
-    def _second_filter(
-        self,
-        buffer: ByteArray,
-        offsets: IntArray,
-        lengths: IntArray,
-        sieved: _Sieved,
-        at: int,
-        used: int,
-    ) -> tuple[int, int, int, int]:
-        """Take in what comes in order, as `take_packets` says."""
-        kept, rows, streams, _ = sieved
-        tables, tag = self._subs.tables, self._authenticator.size
-        return kernels.take_packets(
-            buffer, offsets, lengths, kept, rows, streams, (at, len(kept)), tag, self.incarnation,
-            tables.flow_of, tables.flow_stream, self._subs.state, self._found, used, self._counts,
-        )  # fmt: skip
-
-    def _uncount(self, sieved: _Sieved, begin: int) -> None:
-        """Packets from `begin` on are to be filtered again: count them then."""
-        fate = sieved.fate[begin:]
-        for what in (kernels.MALFORMED, kernels.UNWANTED_PACKETS):
-            self._counts[what] -= int((fate == what + 1).sum())
-        self._unauthenticated -= int((fate == _UNAUTHENTIC).sum())
 
     # --- packets that need thought ----------------------------------------------------------------
 
@@ -498,44 +435,3 @@ class Receiver:
             reassembly.actions.append(SetTimer(WAKE, None if at == _NEVER else at))
         actions, reassembly.actions = reassembly.actions, []
         return actions
-
-
-class _Sieved(NamedTuple):
-    """What passed the first filter: packets, rows, streams; and the fate of all, by packet."""
-
-    kept: IntArray
-    rows: IntArray
-    streams: IntArray
-    fate: ByteArray
-
-
-def _sieve_for(packets: int) -> _Sieved:
-    """Room for so many packets."""
-    kept, rows, streams = np.empty((3, packets), np.int64)
-    return _Sieved(kept, rows, streams, np.empty(packets, np.uint8))
-
-
-def _room_for(size: int) -> Found:
-    """Room for all the messages that so many bytes can hold."""
-    most = size // MESSAGE_HEADER_SIZE + 1
-    return Found(
-        np.empty(most, np.int64),
-        np.empty(most, np.int32),
-        np.empty(most, np.int64),
-        np.empty(most, np.int64),
-        np.empty(most, np.int64),
-        np.empty((most, 3), np.int64),
-    )
-
-
-def _entries(found: Found, begin: int, end: int, offset: int) -> list[Entry]:
-    """Messages as places in their own packet, which begins at `offset`."""
-    return list(
-        zip(
-            found.flow[begin:end].tolist(),
-            found.sequence[begin:end].tolist(),
-            (found.start[begin:end] - offset).tolist(),
-            (found.end[begin:end] - offset).tolist(),
-            strict=True,
-        )
-    )
