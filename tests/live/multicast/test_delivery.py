@@ -56,6 +56,16 @@ def test_packets_without_the_key_change_nothing(worker: Worker) -> None:
     worker.run("strangers")
 
 
+@pytest.mark.parametrize("everywhere", [False, True], ids=["port", "everywhere"])
+@pytest.mark.parametrize("base", ["239.192.77.0", "ff15::7700:0"])
+def test_made_up_packets_end_nothing(worker: Worker, base: str, everywhere: bool) -> None:
+    worker.run("forgeries", base, everywhere)
+
+
+def test_a_publisher_whose_clock_stepped_back_is_followed(worker: Worker) -> None:
+    worker.run("a_clock_that_stepped_back")
+
+
 def test_a_slow_reader_stops_nobody(worker: Worker) -> None:
     worker.run("a_slow_reader_stops_nobody")
 

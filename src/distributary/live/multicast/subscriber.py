@@ -23,7 +23,7 @@ import numpy as np
 
 from distributary.errors import DistributaryError, InputError
 from distributary.files import read_interest
-from distributary.live.multicast.datagrams import Batch, reader_of
+from distributary.live.multicast.datagrams import Address, Batch, keep_datagrams, reader_of
 from distributary.live.multicast.endpoints import Outlet, Wake, told_address
 from distributary.live.multicast.faults import Loss
 from distributary.live.multicast.memberships import Memberships
@@ -93,7 +93,7 @@ class Receiver:
         on_report: Callable[[Report], None] | None = None,
         on_fault: Callable[[DistributaryError], None] = lambda error: None,
     ) -> None:
-        """`sender` (`udp://HOST:PORT`) may be asked before it is heard.
+        """`sender` (`udp://HOST:PORT`) may be asked before it is heard, and may send to us alone.
 
         Where many packets come at one look the next is a millisecond later, as it costs much less
         to take them in together. With `gather` it is so many seconds later after every look that
@@ -156,7 +156,9 @@ class Receiver:
         self._stack.callback(self._own.close)
         self._room = self._own.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
         self._outlet = Outlet(self._network, interface, self._own, self._sender)
-        self._memberships = Memberships(self._network, interface, self._read_from)
+        self._memberships = Memberships(
+            self._network, interface, self._read_from, self._loop.remove_reader
+        )
         self._stack.callback(self._close)
         self._wake = Wake(self._on_timer)
         self._open = True
@@ -346,21 +348,42 @@ class Receiver:
             batch = None if self._paused else self._reader.read(source)
             if batch is None:
                 break
-            self._take(batch)
+            self._take(batch, source)
             packets, size = packets + len(batch.offsets), size + batch.size
             if not batch.more:
                 break
         return Look(packets, size)
 
-    def _take(self, batch: Batch) -> None:
+    def _take(self, batch: Batch, source: socket.socket) -> None:
         self._truncated += batch.truncated
         batch = self._loss.thin(batch)
         now = time.monotonic()
+        alone = source is self._own
+        if alone:
+            batch = self._take_strangers(batch, now)
+        control = alone or self._memberships.is_control(source)
         self._perform(
             self._machine.on_packets(
-                batch.buffer, batch.offsets, batch.lengths, now, _Sources(batch)
+                batch.buffer, batch.offsets, batch.lengths, now, _Sources(batch), control=control
             )
         )
+
+    def _take_strangers(self, batch: Batch, now: float) -> Batch:
+        """Take in what others than the sender sent here alone: what is left is the sender's."""
+        n = len(batch.offsets)
+        if not n or (batch.one_source() and self._is_sender(batch.source_of(0))):
+            return batch
+        known = np.array([self._is_sender(batch.source_of(at)) for at in range(n)], np.bool_)
+        for at in np.flatnonzero(~known).tolist():
+            offset, length = int(batch.offsets[at]), int(batch.lengths[at])
+            packet = batch.buffer[offset : offset + length].tobytes()
+            source = told_address(batch.source_of(at))
+            self._perform(self._machine.on_stranger(packet, source, now))
+        return keep_datagrams(batch, np.flatnonzero(known))
+
+    def _is_sender(self, address: Address) -> bool:
+        told = told_address(address)
+        return self._machine.is_sender(told) or told == self._sender
 
     def _on_timer(self) -> None:
         if self._paused:  # what it would ask for, or give up, may have come: see when it goes on

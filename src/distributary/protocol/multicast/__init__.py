@@ -11,6 +11,7 @@ from distributary.protocol.multicast.actions import (
     NeedPlan,
     Report,
     Restarted,
+    Rival,
     Unserved,
 )
 from distributary.protocol.multicast.receiver import Receiver, ReceiverStatistics
@@ -42,6 +43,7 @@ __all__ = [
     "ReceiverStatistics",
     "Report",
     "Restarted",
+    "Rival",
     "Sender",
     "SenderParams",
     "SenderStatistics",

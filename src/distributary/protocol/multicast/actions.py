@@ -24,6 +24,7 @@ __all__ = [
     "Reason",
     "Report",
     "Restarted",
+    "Rival",
     "Unserved",
 ]
 
@@ -79,10 +80,22 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """The sender began anew: what it had sent last may be lost, and numbers begin at 1 again."""
+    """Another incarnation is followed: what the old one had sent last may be lost.
+
+    Numbers begin at 1 again, unless it is one that was followed before.
+    """
 
     old: int
     new: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """Another sender is alive and not followed, as a later incarnation answers too."""
+
+    followed: int
+    incarnation: int
+    address: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,5 +144,5 @@ class Messages:
             yield Message(self.names[flow], sequence, view[start:end].tobytes())
 
 
-Report = Gap | Missing | Restarted | NeedPlan | Unserved
+Report = Gap | Missing | Restarted | Rival | NeedPlan | Unserved
 MulticastAction = Send | SetTimer | Join | Leave | Messages | Report

@@ -22,16 +22,24 @@ from distributary.protocol.actions import SetTimer
 from distributary.protocol.multicast import _wire_kernels as kernels
 from distributary.protocol.multicast import _wire_reference as reference
 from distributary.protocol.multicast._wire_kernels import ByteArray
-from distributary.protocol.multicast.actions import MulticastAction, NeedPlan, Restarted, Unserved
+from distributary.protocol.multicast.actions import (
+    MulticastAction,
+    NeedPlan,
+    Restarted,
+    Rival,
+    Unserved,
+)
 from distributary.protocol.multicast.asking import Asking
 from distributary.protocol.multicast.authentication import Authenticator
 from distributary.protocol.multicast.filters import Filters
 from distributary.protocol.multicast.incoming import Entry, Following, Incoming
 from distributary.protocol.multicast.reassembly import Reassembly
 from distributary.protocol.multicast.receiver_params import ReceiverParams
-from distributary.protocol.multicast.subscriptions import MOST_VERSIONS, Subscriptions
+from distributary.protocol.multicast.senders import Claim, Senders
+from distributary.protocol.multicast.subscriptions import MOST_VERSIONS, Progress, Subscriptions
 from distributary.protocol.multicast.wire import (
     HEADER_SIZE,
+    KIND_AT,
     Announcement,
     Header,
     Kind,
@@ -46,6 +54,8 @@ __all__ = ["Receiver", "ReceiverStatistics"]
 
 WAKE = "wake"
 _NEVER = float("inf")
+_MOST_REPEATED = 3  # announcements in a row that had come before: there may be something wrong
+_MOST_PROGRESS = 4  # incarnations that the progress is remembered of
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +70,7 @@ class ReceiverStatistics:
     malformed: int
     unauthenticated: int
     stale: int  # packets of another incarnation
+    strangers: int  # packets that came from elsewhere, or by a way that they must not
     naks: int
     gaps: int  # ranges of packets given up
     gap_packets: int  # in those whose end is known
@@ -90,12 +101,16 @@ class Receiver:
         self._authenticator = Authenticator(key)
         self._subs = Subscriptions(name, flows, params, rng)
         self._asking = Asking(name, params, self._authenticator)
+        self._senders = Senders(self._asking, params, rng)
         self._counts = np.zeros(kernels.COUNTS, np.int64)
         self._filters = Filters(self._subs, self._authenticator, self._counts)
         self._reassembly = Reassembly(self._subs, params, self._counts)
         self._reassembly.incarnation = incarnation
         self._announced: Announcement | None = None
         self._announcements = 0
+        self._repeated = 0  # announcements in a row that had come before, by their number
+        self._progress: dict[int, Progress] = {}  # of incarnations that were followed before
+        self._strangers = 0
         self._present = False  # whether it was there when the sender's plan began
         self._packets = 0
         self._wake_at = _NEVER
@@ -123,6 +138,7 @@ class Receiver:
             malformed=counts[kernels.MALFORMED],
             unauthenticated=self._filters.unauthenticated,
             stale=counts[kernels.STALE],
+            strangers=self._strangers,
             naks=self._asking.naks,
             gaps=self._reassembly.gaps,
             gap_packets=self._reassembly.gap_packets,
@@ -210,18 +226,42 @@ class Receiver:
         lengths: IntArray,
         now: float,
         sources: Sequence[str] | None = None,
+        *,
+        control: bool = True,
     ) -> list[MulticastAction]:
         """Take in packets at those places of a buffer, in order, by the compiled filters.
 
-        `Messages` that come of it are places in that buffer, and good until the next call.
+        Announcements and answers are heeded with `control` only: where packets come from the
+        control group or from the sender's own address. `Messages` that come of it are places in
+        that buffer, and good until the next call.
         """
         self._packets += len(offsets)
         at = 0
         while at < len(offsets):
-            at = self._take_some(buffer, offsets, lengths, at, now, sources)
+            at = self._take_some(buffer, offsets, lengths, at, now, sources, control)
             if at < len(offsets):
                 self._filters.renew()
         return self._finish()
+
+    def on_stranger(self, packet: bytes, source: str, now: float) -> list[MulticastAction]:
+        """Take in a packet that somebody else than the sender sent here alone.
+
+        Only the answer to a question of ours counts: it may be of a sender that is not followed.
+        """
+        self._packets += 1
+        tag = self._authenticator.size
+        if packet[KIND_AT : KIND_AT + 1] != bytes([Kind.ANSWER]):
+            self._strangers += 1
+        elif self._filters.accepts(packet):
+            try:
+                self._take_answer(decode_header(packet, tag), now, source)
+            except WireError:
+                self._counts[kernels.MALFORMED] += 1
+        return self._finish()
+
+    def is_sender(self, address: str) -> bool:
+        """Whether the sender that is followed is at that address."""
+        return self._senders.is_followed(address)
 
     def on_timer(self, name: str, now: float) -> list[MulticastAction]:
         """The one timer there is has run out."""
@@ -232,6 +272,8 @@ class Receiver:
         if self._announced is not None and not self._subs.silent:
             self._asking.stop()
         actions += self._asking.questions(now)
+        for rival in self._senders.undecided():
+            self._weigh(rival, now)
         for stream in list(self._subs.troubled):
             if stream not in self._subs.troubled:
                 continue  # ended with another one
@@ -251,6 +293,7 @@ class Receiver:
         begin: int,
         now: float,
         sources: Sequence[str] | None,
+        control: bool,
     ) -> int:
         """Take in packets from `begin` on, for as long as the tables stay: where to go on."""
         filters, subs, reassembly = self._filters, self._subs, self._reassembly
@@ -271,8 +314,11 @@ class Receiver:
                 offset = int(offsets[packet])
                 copied = buffer[offset : offset + int(lengths[packet])].tobytes()
                 source = None if sources is None else sources[packet]
-                entries = filters.entries(used, end, offset)
-                self._think(copied, int(streams[at]), entries, now, source)
+                if streams[at] == kernels.CONTROL and not control:
+                    self._strangers += 1
+                else:
+                    entries = filters.entries(used, end, offset)
+                    self._think(copied, int(streams[at]), entries, now, source)
                 at += 1
                 if subs.changes != changes:
                     filters.uncount(sieved, packet + 1)
@@ -288,7 +334,7 @@ class Receiver:
         body = packet[HEADER_SIZE : len(packet) - self._authenticator.size]
         try:
             if place == kernels.CONTROL:
-                self._take_plan(header, body, now, source)
+                self._take_control(header, body, now, source)
             elif header.kind <= Kind.REPAIR:
                 self._heard(place)
                 self._reassembly.take_data(self._subs.stream(place), header, packet, entries, now)
@@ -317,38 +363,106 @@ class Receiver:
 
     # --- plans ------------------------------------------------------------------------------------
 
-    def _take_plan(self, header: Header, body: bytes, now: float, source: str | None) -> None:
-        if header.kind != Kind.PLAN:
+    def _take_control(self, header: Header, body: bytes, now: float, source: str | None) -> None:
+        if header.kind == Kind.PLAN:
+            self._take_plan(header, decode_announcement(body), now, source)
+        elif header.kind == Kind.ANSWER:
+            self._take_answer(header, now, source)
+        else:
             raise WireError("not for a receiver")
-        announced = decode_announcement(body)
+
+    def _take_plan(
+        self, header: Header, announced: Announcement, now: float, source: str | None
+    ) -> None:
+        """Follow an announcement of the sender, or see whether another is the sender by now."""
+        senders = self._senders
         if header.incarnation < self.incarnation:
             self._counts[kernels.STALE] += 1
+        elif senders.followed is None:
+            self._follow_sender(senders.hear(header, announced, source, now), now)
             return
-        if header.incarnation > self.incarnation:
-            self._begin_anew(header.incarnation, announced)
+        elif header.incarnation == self.incarnation:
+            if source is None or senders.is_followed(source):
+                self._hear_sender(senders.followed, header, announced, now)
+            else:
+                self._strangers += 1
+            return
+        self._weigh(senders.hear(header, announced, source, now), now)
+
+    def _hear_sender(
+        self, followed: Claim, header: Header, announced: Announcement, now: float
+    ) -> None:
+        """Take in an announcement of the sender that is followed."""
         if header.sequence <= self._announcements:
             self._counts[kernels.DUPLICATE] += 1
+            self._repeated += 1
+            if self._repeated >= _MOST_REPEATED:  # a forged one may have gone before
+                self._reassembly.actions += self._senders.ask(followed, now)
             return
-        self._announcements = header.sequence
+        self._announcements, self._repeated = header.sequence, 0
+        followed.heard_at = now
         self._announced = announced
-        if source is not None:
-            self._asking.sender = source
         self._adopt(announced, now)
         if not self._subs.silent:
             self._asking.stop()
+        if not followed.proven:
+            self._reassembly.actions += self._senders.ask(followed, now)
+
+    def _take_answer(self, header: Header, now: float, source: str | None) -> None:
+        """A sender has proved that it is alive."""
+        claim = self._senders.take_answer(header, source, now)
+        if claim is None:
+            self._strangers += 1
+        elif claim is not self._senders.followed:
+            self._weigh(claim, now)
+        elif self._repeated >= _MOST_REPEATED:
+            self._announcements = self._repeated = 0
+
+    def _weigh(self, rival: Claim, now: float) -> None:
+        """Follow a rival if it has proof enough; else ask it, and the sender that is followed."""
+        senders, followed = self._senders, self._senders.followed
+        unknown = rival.address is None and rival.incarnation > self.incarnation
+        if unknown or senders.replaces(rival, now):
+            self._follow_sender(rival, now)
+            return
+        actions = self._reassembly.actions
+        actions += senders.ask(rival, now)
+        if rival.proven and followed is not None:
+            actions += senders.ask(followed, now)
+            if not rival.reported:
+                rival.reported = True
+                actions.append(Rival(followed.incarnation, rival.incarnation, rival.address or ""))
+
+    def _follow_sender(self, claim: Claim, now: float) -> None:
+        """Believe another sender, or the first one."""
+        if claim.incarnation != self.incarnation:
+            self._begin_anew(claim.incarnation, claim.announced)
+        self._senders.follow(claim)
+        self._announcements, self._announced = claim.sequence, claim.announced
+        self._repeated = 0
+        self._adopt(claim.announced, now)
+        if not self._subs.silent:
+            self._asking.stop()
+        if not claim.proven:
+            self._reassembly.actions += self._senders.ask(claim, now)
 
     def _begin_anew(self, incarnation: int, announced: Announcement) -> None:
         """Another incarnation: give up what is missing of the last one, and forget it."""
         old, reassembly = self.incarnation, self._reassembly
+        progress = self._subs.progress()
         for following in list(self._subs.followings.values()):
             reassembly.abandon(following, "restart", end_matters=False)
             self._subs.forget(following.version)
-        if self._announcements:
+        if self._senders.followed is not None:
             reassembly.actions.append(Restarted(old, incarnation))
-        # Who was there before wants all of the new incarnation too, and so does who was there
-        # before it began. Others begin with whatever message of a flow comes first.
+            self._progress[old] = self._subs.progress()._replace(last=progress.last)
+            if len(self._progress) > _MOST_PROGRESS:
+                del self._progress[next(iter(self._progress))]
+        # A receiver that followed another incarnation, or was there before this one began, starts
+        # with message 1 of each flow. Others begin with whatever message of a flow comes first.
         self._present = self._present or announced.current == 0
-        self._subs.begin_anew(1 if self._present else 0)
+        known = self._progress.pop(incarnation, Progress({}, {}))
+        self._subs.begin_anew(1 if self._present else 0, known)
         reassembly.incarnation = incarnation
         self._announcements = 0
 
@@ -429,7 +543,7 @@ class Receiver:
             reassembly.actions += subs.changed_groups()
             if self._subs.followings:
                 self._report_unserved()
-        at = self._asking.next_at(subs.troubled)
+        at = min(self._asking.next_at(subs.troubled), self._senders.next_at())
         if at != self._wake_at:
             self._wake_at = at
             reassembly.actions.append(SetTimer(WAKE, None if at == _NEVER else at))

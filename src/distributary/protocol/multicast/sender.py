@@ -72,6 +72,7 @@ class SenderStatistics:
     malformed: int = 0
     unauthenticated: int = 0
     refused: int = 0  # messages offered while full
+    outranked: int = 0  # questions of receivers that follow a later incarnation
 
 
 class Sender:
@@ -226,8 +227,7 @@ class Sender:
 
     def _take(self, sender: str, header: Header, body: bytes, now: float) -> list[SenderAction]:
         if header.kind == Kind.ASK:
-            self._take_question(decode_ask(body), sender, now)
-            return self._go_on(now)
+            return self._take_question(header, decode_ask(body), sender, now)
         if header.kind == Kind.NAK:
             return self._take_nak(sender, header, decode_ranges(body, header.items), now)
         raise WireError("not for a sender")
@@ -444,12 +444,19 @@ class Sender:
 
     # --- plans ------------------------------------------------------------------------------------
 
-    def _take_question(self, name: str, address: str, now: float) -> None:
+    def _take_question(
+        self, header: Header, name: str, address: str, now: float
+    ) -> list[SenderAction]:
+        """Announce the plan, or with a number, say it back; and learn where the receiver is."""
+        self._counts["outranked"] += header.incarnation > self.incarnation
         if name not in self._given and self._is_unicast(name):
             self._addresses[name] = address
+        if header.sequence:
+            return [Send(address, self._packet(Kind.ANSWER, b"", sequence=header.sequence))]
         self._announce_at = min(
             self._announce_at, max(now, self._announced_at + self.params.hold_off)
         )
+        return self._go_on(now)
 
     def _is_unicast(self, name: str) -> bool:
         """Whether a plan in use sends to a receiver of that name alone."""

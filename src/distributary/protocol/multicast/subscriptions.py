@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,10 +21,17 @@ from distributary.protocol.multicast.routes import (
     wanted_flows,
 )
 
-__all__ = ["MOST_VERSIONS", "Subscriptions"]
+__all__ = ["MOST_VERSIONS", "Progress", "Subscriptions"]
 
 MOST_VERSIONS = 4  # that are followed at a time
 _MOST_PLANS = 8  # that are remembered
+
+
+class Progress(NamedTuple):
+    """How far an incarnation was followed."""
+
+    next_of: dict[str, int]  # by flow
+    last: dict[tuple[int, int], int]  # by version and session
 
 
 class Subscriptions:
@@ -42,6 +50,7 @@ class Subscriptions:
         self._served: frozenset[str] | None = None  # flows that the newest version brings
         self._lost: tuple[str, ...] = ()  # what a plan brought before one that brings nothing
         self._place_of: dict[str, int] = {}  # flows that the newest version is to bring
+        self._progress = Progress({}, {})
         self._first_number = 0  # of flows that are wanted from now on; 0 where any will do
         self.names: tuple[str, ...] = ()  # flows by place; a place of no use is given to another
         self._params = params
@@ -91,10 +100,28 @@ class Subscriptions:
             served = frozenset(route.flow for route in routes)
         self.unserved = tuple(flow for flow in self._wanted if flow not in served)
 
-    def begin_anew(self, first_number: int) -> None:
-        """Another incarnation, whose flows begin with that number; 0 where any will do."""
+    def progress(self) -> Progress:
+        """How far flows and sessions have come, for when this incarnation is followed again."""
+        numbers = self.state.next_of
+        return Progress(
+            {flow: int(numbers[place]) for flow, place in self._place_of.items()},
+            {
+                (stream.version, stream.session): int(self.state.last[stream.place])
+                for stream in self._streams.values()
+                if stream.started
+            },
+        )
+
+    def begin_anew(self, first_number: int, progress: Progress) -> None:
+        """Another incarnation, whose flows begin with that number; 0 where any will do.
+
+        What is known of its `progress` goes before.
+        """
         self._first_number = first_number
+        self._progress = progress
         self.state.next_of[:] = first_number
+        for flow, place in self._place_of.items():
+            self.state.next_of[place] = progress.next_of.get(flow, first_number)
 
     def _places_for(self, plan: Plan, *, newest: bool) -> dict[str, int]:
         """The places of all flows wanted of a plan; what was not wanted before gets a new one."""
@@ -106,7 +133,7 @@ class Subscriptions:
         for flow, place in places.items():
             if flow not in known:
                 names[place] = flow
-                self.state.next_of[place] = self._first_number
+                self.state.next_of[place] = self._progress.next_of.get(flow, self._first_number)
         self.names = tuple(names)
         if newest:
             self._lost = self._lost or tuple(known) if not wanted else ()
@@ -204,7 +231,8 @@ class Subscriptions:
         if not self._free:
             self._grow()
         place = self._free.pop()
-        self.state.last[place] = 0
+        last = self._progress.last.get((version, route.session))
+        self.state.last[place] = last or 0
         self.state.smooth[place] = False
         gaps = Gaps(
             self._rng,
@@ -215,7 +243,8 @@ class Subscriptions:
             params.tries,
             [],
         )
-        stream = Incoming(version, route.session, route.group, place, gaps, from_start)
+        started = from_start or last is not None
+        stream = Incoming(version, route.session, route.group, place, gaps, started)
         self._streams[place] = stream
         if route.group is None:
             self.silent[stream] = None
