@@ -12,24 +12,21 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import groupby
 
 from distributary.errors import DistributaryError
 from distributary.model import Plan
 from distributary.protocol.actions import Send, SetTimer
-from distributary.protocol.multicast.askers import Askers
 from distributary.protocol.multicast.authentication import Authenticator
 from distributary.protocol.multicast.heartbeats import Heartbeats
 from distributary.protocol.multicast.outgoing import Outgoing, Version
 from distributary.protocol.multicast.pacing import TokenBucket
 from distributary.protocol.multicast.packing import largest_message
+from distributary.protocol.multicast.repairs import Repairs
 from distributary.protocol.multicast.routes import CONTROL_GROUP
 from distributary.protocol.multicast.sender_params import SenderParams
 from distributary.protocol.multicast.wire import (
     CONTROL_SESSION,
     HEADER_SIZE,
-    KIND_AT,
-    MOST_RANGES,
     Announcement,
     Header,
     Kind,
@@ -101,6 +98,7 @@ class Sender:
         self._given = frozenset(addresses or ())
         self._addresses = dict(addresses or {})
         self._counts = dict.fromkeys(SenderStatistics.__slots__, 0)
+        del self._counts["curbed_naks"]  # the repairs count these
         self._next_of: dict[str, int] = {}
         self._unplanned: Counter[str] = Counter()
         self._versions: dict[int, Version] = {}
@@ -112,12 +110,9 @@ class Sender:
         self._moves_at = _NEVER  # when the following version takes over
         self._ageing: deque[tuple[float, Outgoing]] = deque()
         self._queue: deque[tuple[Outgoing, int, bytes]] = deque()
-        self._repairs: dict[tuple[Outgoing, int], None] = {}
-        self._askers = Askers(params.asker_rate)
+        self._repairs = Repairs(params, self._authenticator)
         self._heartbeats = Heartbeats(params.heartbeat_min, params.heartbeat_max)
         self._pace = TokenBucket(params.rate, params.burst)
-        share = params.repair_share
-        self._repair_pace = TokenBucket(params.rate * share, params.burst * share)
         self._announce_at = _NEVER
         self._announced_at = float("-inf")
         self._announcements = 0
@@ -128,7 +123,7 @@ class Sender:
     @property
     def statistics(self) -> SenderStatistics:
         """What it did so far."""
-        return replace(SenderStatistics(), **self._counts)
+        return replace(SenderStatistics(), **self._counts, curbed_naks=self._repairs.curbed)
 
     @property
     def unplanned(self) -> dict[str, int]:
@@ -327,7 +322,7 @@ class Sender:
         if self._queue and self._opens_at == _NEVER:
             at = min(at, self._pace.ready_at(now))
         if self._repairs:
-            at = min(at, max(self._pace.ready_at(now), self._repair_pace.ready_at(now)))
+            at = min(at, max(self._pace.ready_at(now), self._repairs.ready_at(now)))
         for version in self._versions.values():
             at = min(at, version.gone_at)
         return None if at == _NEVER else at
@@ -381,7 +376,10 @@ class Sender:
         if stream is None or header.incarnation != self.incarnation:
             return []  # announcements say what is left
         self._counts["naks"] += 1
-        asked = self._queue_repairs(asker, stream, ranges, now)
+        sent = self._counts["packets"]
+        streams = sum(len(version.streams) for version in self._versions.values())
+        kept = min(sent, streams * self.params.window_packets)
+        asked = self._repairs.queue(asker, stream, ranges, sent=sent, kept=kept, now=now)
         actions: list[SenderAction] = []
         beyond = any(first < stream.window.first for first, _ in ranges)
         if (beyond or not ranges) and now >= stream.beaten_at + self.params.hold_off:
@@ -390,33 +388,9 @@ class Sender:
         self._confirm(stream, asked, actions)
         return actions
 
-    def _queue_repairs(
-        self, asker: str, stream: Outgoing, ranges: list[tuple[int, int]], now: float
-    ) -> list[int]:
-        """Queue the packets of these ranges, as far as the asker may: which they are."""
-        sent = self._counts["packets"]
-        streams = sum(len(version.streams) for version in self._versions.values())
-        kept = min(sent, streams * self.params.window_packets)
-        left = allowed = self._askers.allow(asker, sent, kept, now)
-        asked: list[int] = []
-        curbed = False
-        for first, last in ranges:
-            begin, end = max(first, stream.window.first), min(last, stream.sent) + 1
-            looked_up = range(begin, min(end, begin + left))
-            for sequence in looked_up:
-                if not stream.window.rests(sequence, now, self.params.hold_off):
-                    self._repairs[stream, sequence] = None
-                    asked.append(sequence)
-            left -= len(looked_up)
-            curbed |= end - begin > len(looked_up)
-        self._askers.spend(asker, allowed - left)
-        self._counts["curbed_naks"] += curbed
-        return asked
-
     def _confirm(self, stream: Outgoing, asked: list[int], actions: list[SenderAction]) -> None:
         """Tell all that repairs which have to wait are on their way."""
-        waiting = [sequence for sequence in asked if (stream, sequence) in self._repairs]
-        ranges = _runs(waiting)[:MOST_RANGES]
+        ranges = self._repairs.waiting(stream, asked)
         if ranges:
             packet = self._packet(
                 Kind.CONFIRM, encode_ranges(ranges), count=len(ranges), stream=stream
@@ -425,22 +399,14 @@ class Sender:
             self._counts["confirms"] += 1
 
     def _send_repairs(self, now: float, actions: list[SenderAction]) -> None:
-        while (
-            self._repairs and max(self._pace.ready_at(now), self._repair_pace.ready_at(now)) <= now
-        ):
-            stream, sequence = next(iter(self._repairs))
-            del self._repairs[stream, sequence]
-            packet = stream.window.get(sequence)
-            if packet is None:
-                continue
-            repair = bytearray(packet[: len(packet) - self._authenticator.size])
-            repair[KIND_AT] = Kind.REPAIR
-            repair += self._authenticator.tag(repair)
-            stream.window.repaired(sequence, now)
-            self._pace.take(len(repair), now)
-            self._repair_pace.take(len(repair), now)
-            self._send(stream, bytes(repair), actions)
-            self._counts["repairs"] += 1
+        repairs = self._repairs
+        while repairs and max(self._pace.ready_at(now), repairs.ready_at(now)) <= now:
+            found = repairs.take(now)
+            if found is not None:
+                stream, packet = found
+                self._pace.take(len(packet), now)
+                self._send(stream, packet, actions)
+                self._counts["repairs"] += 1
 
     # --- plans ------------------------------------------------------------------------------------
 
@@ -522,20 +488,10 @@ class Sender:
             del self._versions[number]
             streams = set(version.streams.values())
             self._heartbeats.drop(streams)
-            self._repairs = {found: None for found in self._repairs if found[0] not in streams}
+            self._repairs.drop(streams)
             self._addresses = {
                 name: address
                 for name, address in self._addresses.items()
                 if name in self._given or self._is_unicast(name)
             }
             self._announce_at = now
-
-
-def _runs(sequences: list[int]) -> list[tuple[int, int]]:
-    """Sequence numbers as ranges, first and last."""
-    ordered = sorted(set(sequences))
-    runs = []
-    for _, run in groupby(enumerate(ordered), lambda found: found[1] - found[0]):
-        numbers = [number for _, number in run]
-        runs.append((numbers[0], numbers[-1]))
-    return runs
