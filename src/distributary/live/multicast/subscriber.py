@@ -21,11 +21,11 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from distributary.errors import DistributaryError, InputError
-from distributary.files import read_interest
+from distributary.errors import DistributaryError
 from distributary.live.multicast.datagrams import Address, Batch, keep_datagrams, reader_of
 from distributary.live.multicast.endpoints import Outlet, Wake, told_address
 from distributary.live.multicast.faults import Loss
+from distributary.live.multicast.interest import flows_of, read_flows
 from distributary.live.multicast.memberships import Memberships
 from distributary.live.multicast.network import NetworkOptions
 from distributary.live.multicast.plan_watch import PlanWatch, load_plan
@@ -105,9 +105,9 @@ class Receiver:
         self._network.groups.check_room(loaded)
         self._interest = interest if isinstance(interest, os.PathLike) else None
         if isinstance(interest, os.PathLike):
-            flows: tuple[str, ...] | None = _flows_in_file(interest, name)
+            flows: tuple[str, ...] | None = read_flows(interest, name)
         else:
-            flows = None if interest is None else _flows(interest, name)
+            flows = None if interest is None else flows_of(interest, name)
         self._machine = Machine(
             name,
             flows,
@@ -453,7 +453,7 @@ class Receiver:
         if self._interest is None:
             return
         try:
-            wanted = await asyncio.to_thread(_flows_in_file, self._interest, self.name)
+            wanted = await asyncio.to_thread(read_flows, self._interest, self.name)
         except DistributaryError as error:
             self._on_fault(error)
         else:
@@ -478,25 +478,6 @@ class _Sources(Sequence[str]):
 
     def __getitem__(self, at: int) -> str:  # type: ignore[override]
         return told_address(self._batch.source_of(at))
-
-
-def _flows(interest: Interest | Iterable[str], name: str) -> tuple[str, ...]:
-    if not isinstance(interest, Interest):
-        return tuple(interest)
-    if name not in interest.receivers:
-        return ()
-    wanted = interest.flows_of(interest.receivers.index(name))
-    return tuple(interest.flows[flow] for flow in wanted.tolist())
-
-
-def _flows_in_file(path: os.PathLike[str], name: str) -> tuple[str, ...]:
-    """What a table of interest has for a receiver, which has to be in it."""
-    interest = read_interest(path).value
-    if name not in interest.receivers:
-        raise InputError(
-            f"has no receiver {name!r}", path=os.fspath(path), value=name, remedy="check the name"
-        )
-    return _flows(interest, name)
 
 
 def _warn(report: Report) -> None:

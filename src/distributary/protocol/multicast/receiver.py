@@ -24,19 +24,18 @@ from distributary.protocol.multicast import _wire_reference as reference
 from distributary.protocol.multicast._wire_kernels import ByteArray
 from distributary.protocol.multicast.actions import (
     MulticastAction,
-    NeedPlan,
-    Restarted,
     Rival,
     Unserved,
 )
 from distributary.protocol.multicast.asking import Asking
 from distributary.protocol.multicast.authentication import Authenticator
 from distributary.protocol.multicast.filters import Filters
-from distributary.protocol.multicast.incoming import Entry, Following, Incoming
+from distributary.protocol.multicast.incoming import Entry, Incoming
+from distributary.protocol.multicast.plan_versions import PlanVersions
 from distributary.protocol.multicast.reassembly import Reassembly
 from distributary.protocol.multicast.receiver_params import ReceiverParams
 from distributary.protocol.multicast.senders import Claim, Senders
-from distributary.protocol.multicast.subscriptions import MOST_VERSIONS, Progress, Subscriptions
+from distributary.protocol.multicast.subscriptions import Subscriptions
 from distributary.protocol.multicast.wire import (
     HEADER_SIZE,
     KIND_AT,
@@ -55,7 +54,6 @@ __all__ = ["Receiver", "ReceiverStatistics"]
 WAKE = "wake"
 _NEVER = float("inf")
 _MOST_REPEATED = 3  # announcements in a row that had come before: there may be something wrong
-_MOST_PROGRESS = 4  # incarnations that the progress is remembered of
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +104,11 @@ class Receiver:
         self._filters = Filters(self._subs, self._authenticator, self._counts)
         self._reassembly = Reassembly(self._subs, params, self._counts)
         self._reassembly.incarnation = incarnation
+        self._versions = PlanVersions(self._subs, self._reassembly, self._asking, params)
         self._announced: Announcement | None = None
         self._announcements = 0
         self._repeated = 0  # announcements in a row that had come before, by their number
-        self._progress: dict[int, Progress] = {}  # of incarnations that were followed before
         self._strangers = 0
-        self._present = False  # whether it was there when the sender's plan began
         self._packets = 0
         self._wake_at = _NEVER
         self._changes_seen = 0
@@ -177,7 +174,7 @@ class Receiver:
         """Hear of a plan, before or after the sender announces it."""
         self._subs.remember(plan)
         if self._announced is not None:
-            self._adopt(self._announced, now)
+            self._versions.adopt(self._announced, now)
         self._report_unserved()
         return self._finish()
 
@@ -402,7 +399,7 @@ class Receiver:
         self._announcements, self._repeated = header.sequence, 0
         followed.heard_at = now
         self._announced = announced
-        self._adopt(announced, now)
+        self._versions.adopt(announced, now)
         if not self._subs.silent:
             self._asking.stop()
         if not followed.proven:
@@ -436,82 +433,16 @@ class Receiver:
     def _follow_sender(self, claim: Claim, now: float) -> None:
         """Believe another sender, or the first one."""
         if claim.incarnation != self.incarnation:
-            self._begin_anew(claim.incarnation, claim.announced)
+            restarted = self._senders.followed is not None
+            self._versions.begin_anew(claim.incarnation, claim.announced, restarted=restarted)
         self._senders.follow(claim)
         self._announcements, self._announced = claim.sequence, claim.announced
         self._repeated = 0
-        self._adopt(claim.announced, now)
+        self._versions.adopt(claim.announced, now)
         if not self._subs.silent:
             self._asking.stop()
         if not claim.proven:
             self._reassembly.actions += self._senders.ask(claim, now)
-
-    def _begin_anew(self, incarnation: int, announced: Announcement) -> None:
-        """Another incarnation: give up what is missing of the last one, and forget it."""
-        old, reassembly = self.incarnation, self._reassembly
-        progress = self._subs.progress()
-        for following in list(self._subs.followings.values()):
-            reassembly.abandon(following, "restart", end_matters=False)
-            self._subs.forget(following.version)
-        if self._senders.followed is not None:
-            reassembly.actions.append(Restarted(old, incarnation))
-            self._progress[old] = self._subs.progress()._replace(last=progress.last)
-            if len(self._progress) > _MOST_PROGRESS:
-                del self._progress[next(iter(self._progress))]
-        # A receiver that followed another incarnation, or was there before this one began, starts
-        # with message 1 of each flow. Others begin with whatever message of a flow comes first.
-        self._present = self._present or announced.current == 0
-        known = self._progress.pop(incarnation, Progress({}, {}))
-        self._subs.begin_anew(1 if self._present else 0, known)
-        reassembly.incarnation = incarnation
-        self._announcements = 0
-
-    def _adopt(self, announced: Announcement, now: float) -> None:
-        """Follow the plans announced, and let go of those that are gone."""
-        for version, following in list(self._subs.followings.items()):
-            if version in (announced.current, announced.following):
-                continue
-            called_off = version > announced.previous
-            if called_off or version < announced.floor:
-                self._reassembly.abandon(following, "change", end_matters=not called_off)
-                self._subs.forget(version)
-            else:
-                self._drain(following, now)
-        self._follow(announced.current, announced.current_fingerprint, announced, now)
-        self._follow(announced.following, announced.following_fingerprint, announced, now)
-        self._reassembly.open_versions()
-
-    def _follow(self, version: int, fingerprint: int, announced: Announcement, now: float) -> None:
-        if not version or version in self._subs.followings:
-            return
-        plan = self._subs.known(fingerprint)
-        if plan is None:
-            need = NeedPlan(version, fingerprint, announced.where)
-            self._reassembly.actions.append(need)
-            return
-        if not self._reassembly.close_versions_after(version):
-            return  # its flows have come by a later one already
-        self._keep_few()
-        begins = version == announced.following
-        from_start = begins or self._present or self.params.history
-        self._subs.follow(version, plan, from_start=from_start)
-        self._present = True
-        if self._subs.silent:
-            self._asking.begin(now)
-
-    def _keep_few(self) -> None:
-        """Make room in the tables for another version."""
-        while len(self._subs.followings) >= MOST_VERSIONS:
-            oldest = next(iter(self._subs.followings.values()))
-            self._reassembly.abandon(oldest, "change")
-            self._subs.forget(oldest.version)
-
-    def _drain(self, following: Following, now: float) -> None:
-        """The sender has moved on: find out where the sessions of this version end."""
-        for stream in following.streams.values():
-            if stream.end is None and stream.poll_at == _NEVER:
-                stream.poll_at = now + self.params.repair_wait
-                self._subs.troubled[stream] = None
 
     # --- the timer --------------------------------------------------------------------------------
 
