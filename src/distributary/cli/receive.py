@@ -129,7 +129,7 @@ def receive(
 
 def _tell_report(report: Report, name: str, plan: Path) -> None:
     """Say in words what somebody has to do something about; the rest is in the lines."""
-    from distributary.protocol.multicast import NeedPlan, Unserved
+    from distributary.protocol.multicast import NeedPlan, Rival, Unserved
 
     match report:
         case Unserved(_, ()):
@@ -139,6 +139,8 @@ def _tell_report(report: Report, name: str, plan: Path) -> None:
             more = f" and {len(flows) - _NAMED:,} more" if len(flows) > _NAMED else ""
             which = f"version {version} of the sender's plan" if version else str(plan)
             said = f"{which} brings {name!r} nothing of {named}{more}, and only another plan can"
+        case Rival(followed, incarnation, address):
+            said = f"another sender answers at {address}: {incarnation}, and {followed} is followed"
         case NeedPlan():
             said = f"the sender's plan is not the one in {plan}; put the sender's plan there"
         case _:
