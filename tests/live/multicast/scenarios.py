@@ -1,18 +1,10 @@
-"""What happens in the namespace: publishers and receivers on real sockets, checked to the message.
-
-`python -m tests.live.multicast.scenarios` reads names of scenarios, a JSON list with arguments on
-each line, runs them, and answers each with a line: done, skip or failed, and why.
-"""
+"""What happens in the namespace: publishers and receivers on real sockets, to the message."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import socket
 import subprocess
-import sys
 import tempfile
-import traceback
 import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -35,21 +27,11 @@ from distributary.live.multicast import (
     SubscriberStatistics,
     served_metrics,
 )
-from distributary.live.multicast.trains import announcement
 from distributary.model import Plan
 from distributary.protocol.multicast import Message, NeedPlan, Restarted, SenderParams, Unserved
-from distributary.protocol.multicast.wire import (
-    CONTROL_SESSION,
-    HEADER_SIZE,
-    Announcement,
-    Kind,
-    encode_announcement,
-    encode_header,
-)
 from tests.protocol.multicast.machines import simple_plan
 from tests.protocol.multicast.plans import random_plan
 
-PATIENCE = 60.0  # seconds after which a scenario fails: never how long anything should take
 LOOPBACK = NetworkOptions(interface="lo")
 QUICK = SenderParams(grace=0.2, linger=1.0)
 KEY = b"an example key of 32 bytes......"
@@ -254,104 +236,6 @@ async def many_groups() -> None:
     assert receiver.joined_groups == 51
 
 
-async def strangers() -> None:
-    """Packets without the key, damaged ones, old ones and noise change nothing."""
-    plan, wants = three_receivers(9)
-    groups = LOOPBACK.groups
-    names = ("group control", *(f"group {g}" for g in range(plan.n_groups)))
-
-    async def disturb(publisher: Publisher) -> None:
-        for key in (None, bytes(32)):
-            other = Publisher(plan, LOOPBACK, key=key, params=replace(QUICK, grace=0.0), stay=0.1)
-            async with other:
-                for flow in plan.flows:
-                    await other.publish(flow, b"forged")
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
-            own.bind(("127.0.0.1", 0))
-            ours = ("127.0.0.1", int(publisher.address.rpartition(":")[2]))
-            for name in names:
-                for noise in (b"", b"noise", bytes(200), b"\x57\xd1\x01\x01" + bytes(60)):
-                    own.sendto(noise, (groups.of(name), groups.port))
-                    own.sendto(noise, ours)
-
-    publisher, receivers = await deliver(plan, wants, plan.flows, key=KEY, halfway=disturb)
-    for receiver in receivers:
-        assert receiver.machine.unauthenticated > 0
-    assert publisher.machine.unauthenticated > 0
-
-
-def forged_packets(plan: Plan) -> list[bytes]:
-    """What somebody without a key could make up: plans of nobody, and the end of all."""
-    made = []
-    for incarnation in (1, 2**62, 2**63 - 1):
-        body = encode_announcement(Announcement(0, 1, 0, 1, 0x0BAD, 0, ""))
-        length = HEADER_SIZE + len(body)
-        for sequence in (1, 2**63 - 1):
-            fixed = length, 0, 0, CONTROL_SESSION, incarnation, sequence
-            made.append(encode_header(Kind.PLAN, *fixed) + body)
-            made.append(announcement(plan, incarnation, sequence))
-        fixed = HEADER_SIZE, 0, 0, CONTROL_SESSION, incarnation, 7
-        made.append(encode_header(Kind.ANSWER, *fixed))
-    return made
-
-
-async def forgeries(base: str, everywhere: bool) -> None:
-    """Made-up packets to the groups' port, to a receiver alone and to the groups end nothing."""
-    v6 = ":" in base
-    network = NetworkOptions(GroupAddresses(base), interface="veth0" if v6 else "lo")
-    plan, wants = three_receivers(10, unicast=True)
-    here = "fd77::1" if v6 else "127.0.0.1"
-    addresses: list[str] = []
-
-    async def disturb(publisher: Publisher) -> None:
-        family = socket.AF_INET6 if v6 else socket.AF_INET
-        with socket.socket(family, socket.SOCK_DGRAM) as own:
-            own.bind((here, 0))
-            places = [(here, network.groups.port)]
-            if everywhere:
-                level, option = (
-                    (socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF)
-                    if v6
-                    else (socket.IPPROTO_IP, socket.IP_MULTICAST_IF)
-                )
-                own.setsockopt(
-                    level, option, socket.if_nametoindex("veth0") if v6 else socket.inet_aton(here)
-                )
-                names = ("group control", *(f"group {g}" for g in range(plan.n_groups)))
-                places += [(network.groups.of(name), network.groups.port) for name in names]
-                places += [(here, int(address.rpartition(":")[2])) for address in addresses]
-            for place in places:
-                for packet in forged_packets(plan):
-                    own.sendto(packet, place)
-
-    _, receivers = await deliver(
-        plan, wants, plan.flows, network=network, halfway=disturb, on_open=addresses.append
-    )
-    if everywhere:
-        assert all(receiver.machine.strangers > 0 for receiver in receivers)
-    else:  # the system has dropped them: no receiver was bothered
-        assert all(r.machine.strangers == r.machine.stale == 0 for r in receivers)
-
-
-async def a_clock_that_stepped_back() -> None:
-    """A publisher that starts with an earlier time than the last one had is followed too."""
-    plan = simple_plan([0, 0], [0])
-    reports: list[object] = []
-    async with Receiver(
-        plan, plan.flows, name="r", network=LOOPBACK, on_report=reports.append
-    ) as receiver:
-        for incarnation in (2_000_000, 1_000_000, 3_000_000):
-            sent: dict[str, list[bytes]] = defaultdict(list)
-            async with Publisher(plan, LOOPBACK, incarnation=incarnation) as publisher:
-                await publish_all(publisher, plan.flows, 200, sent)
-            # The publisher has ended: it was told to stay for as long as anybody asked.
-            tape = Tape(receiver)
-            await tape.record(200)
-            tape.holds(sent, plan.flows)
-    restarts = [report for report in reports if isinstance(report, Restarted)]
-    assert restarts == [Restarted(2_000_000, 1_000_000), Restarted(1_000_000, 3_000_000)]
-
-
 async def a_slow_reader_stops_nobody() -> None:
     """One reads slowly, through a queue of few messages; the other has its messages long before."""
     plan = simple_plan([0, 0], [0])
@@ -454,111 +338,13 @@ async def metrics() -> None:
             (lambda: publisher.statistics, "distributary_publisher_messages_total 1.0"),
         ):
             with served_metrics(snapshot, 0) as port:
-                page = await asyncio.to_thread(_read_page, f"http://127.0.0.1:{port}/metrics")
+                page = await asyncio.to_thread(read_page, f"http://127.0.0.1:{port}/metrics")
             assert line in page, page
 
 
-def _read_page(address: str) -> str:
+def read_page(address: str) -> str:
     with urllib.request.urlopen(address, timeout=10) as answer:
         return str(answer.read().decode())
-
-
-# --- commands ------------------------------------------------------------------------------------
-
-COMMAND = (sys.executable, "-m", "tests.live.multicast.commands")
-
-
-async def _start(*words: str, **options: Any) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *COMMAND, *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, **options
-    )
-
-
-async def _until_joined(group: str) -> None:
-    """Wait until somebody in this namespace has joined a group."""
-    wanted = "".join(f"{int(part):02X}" for part in reversed(group.split(".")))
-    while wanted not in Path("/proc/net/igmp").read_text():
-        await asyncio.sleep(0.02)
-
-
-async def commands_deliver_and_end_with_ctrl_c(folder: str) -> None:
-    plan = simple_plan([0, 0, 1], [0, 1])
-    where = Path(folder)
-    write_plan(plan, {}, where / "plan")
-    key = where / "key"
-    key.touch(0o600)
-    key.write_bytes(KEY)
-    shared = ("--plan", str(where / "plan"), "--interface", "lo", "--key-file", str(key))
-    listening = await _start(
-        "receive", *shared, "--as", "r", "--flow", "f0", "--flow", "f2", "--out",
-        str(where / "got.jsonl"), "--json", "--metrics", "0",
-    )  # fmt: skip
-    await _until_joined("239.192.77.0")
-    rows = [{"flow": f"f{at % 3}", "payload": f"message {at}"} for at in range(999)]
-    lines = "".join(json.dumps(row) + "\n" for row in rows)
-    sending = await _start(
-        "publish", *shared, "--json", "--rate", "5000", stdin=asyncio.subprocess.PIPE
-    )
-    told, faults = await sending.communicate(lines.encode())
-    assert sending.returncode == 0, faults
-    assert json.loads(told)["messages"] == 999
-    while len((where / "got.jsonl").read_bytes().splitlines()) < 666:
-        await asyncio.sleep(0.02)
-    listening.send_signal(2)
-    told, faults = await listening.communicate()
-    assert listening.returncode == 0, faults
-    assert json.loads(told)["messages"] == 666
-    assert b"Traceback" not in faults
-    got = [json.loads(line) for line in (where / "got.jsonl").read_text().splitlines()]
-    for flow in ("f0", "f2"):
-        wanted = [row["payload"] for row in rows if row["flow"] == flow]
-        assert [row["payload"] for row in got if row["flow"] == flow] == wanted
-
-
-async def ctrl_c_ends_a_publisher(folder: str) -> None:
-    write_plan(simple_plan([0], [0]), {}, Path(folder) / "plan")
-    sending = await _start(
-        "publish", "--plan", str(Path(folder) / "plan"), "--interface", "lo", "--json",
-        stdin=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    assert sending.stdin is not None
-    sending.stdin.write(b"f0\tone\nf0\ttwo\n")
-    async with Receiver(Path(folder) / "plan", name="r", network=LOOPBACK) as receiver:
-        for payload in (b"one", b"two"):
-            assert (await receiver.receive()).payload == payload
-        sending.send_signal(2)
-        told, faults = await sending.communicate()
-    assert sending.returncode == 130, (sending.returncode, faults)
-    assert json.loads(told)["interrupted"] is True
-    assert b"Traceback" not in faults
-
-
-async def a_stdout_that_nobody_reads(folder: str) -> None:
-    """A receiver goes on taking messages in, and repairing, while what it prints is not read."""
-    plan = simple_plan([0, 0], [0])
-    write_plan(plan, {}, Path(folder) / "plan")
-    listening = await _start(
-        "receive", "--plan", str(Path(folder) / "plan"), "--interface", "lo", "--as", "r",
-        "--metrics", "0", limit=1 << 12,
-    )  # fmt: skip
-    assert listening.stderr is not None
-    assert listening.stdout is not None
-    page = (await listening.stderr.readline()).decode().split()[-1]
-    await _until_joined("239.192.77.0")
-    sent: dict[str, list[bytes]] = defaultdict(list)
-    async with Publisher(plan, LOOPBACK, params=QUICK) as publisher:
-        await publish_all(publisher, plan.flows, 20_000, sent)  # far more than a pipe holds
-        while "receiver_messages_total 20000.0" not in await asyncio.to_thread(_read_page, page):
-            await asyncio.sleep(0.02)
-    listening.send_signal(2)
-    got: dict[str, list[bytes]] = defaultdict(list)
-    async for line in listening.stdout:
-        row = json.loads(line)
-        assert row["sequence"] == len(got[row["flow"]]) + 1
-        got[row["flow"]].append(row["payload"].encode())
-    assert got == sent
-    faults = await listening.stderr.read()
-    assert await listening.wait() == 0, faults
 
 
 async def a_receiver_that_pauses(folder: str) -> None:
@@ -600,39 +386,6 @@ async def a_receiver_that_pauses(folder: str) -> None:
         await tape.record(11)
         tape.holds(sent, plan.flows)
     assert not reports, reports
-
-
-async def a_flow_that_no_plan_has(folder: str) -> None:
-    """It is said at once, on stderr and in its place among the lines, and so is that it comes."""
-    where = Path(folder)
-    write_plan(simple_plan([0], [0]), {}, where / "plan")
-    listening = await _start(
-        "receive", "--plan", str(where / "plan"), "--interface", "lo", "--as", "r",
-        "--flow", "f1", "--flow", "f0",
-    )  # fmt: skip
-    assert listening.stdout is not None
-    assert listening.stderr is not None
-    said = (await listening.stderr.readline()).decode()
-    assert "nothing of 'f1'" in said, said
-    assert json.loads(await listening.stdout.readline()) == {
-        "report": "unserved", "version": 0, "flows": ["f1"],
-    }  # fmt: skip
-    async with Publisher(
-        where / "plan", LOOPBACK, params=replace(QUICK, max_age=0), watch_every=0.02
-    ) as publisher:
-        await publisher.publish("f0", b"old")
-        assert json.loads(await listening.stdout.readline())["payload"] == "old"
-        write_plan(simple_plan([0, 0], [0]), {}, where / "plan")
-        assert json.loads(await listening.stdout.readline()) == {
-            "report": "unserved", "version": 2, "flows": [],
-        }  # fmt: skip
-        while publisher.statistics.plan_version < 2:
-            await asyncio.sleep(0.01)
-        await publisher.publish("f1", b"new")
-        assert json.loads(await listening.stdout.readline())["payload"] == "new"
-    listening.send_signal(2)
-    await listening.communicate()
-    assert listening.returncode == 0
 
 
 async def a_stale_copy_of_the_plan(folder: str, in_folder: bool) -> None:
@@ -717,70 +470,3 @@ async def interest_that_changes_with_the_plan(folder: str, way: str) -> None:
             # Until the next plan holds, what is newly wanted does not come; then it does.
             assert not reports or reports[-1] == Unserved(version, ()), reports
     assert {type(report) for report in reports} <= {Unserved}, reports
-
-
-async def publishing_unknown_flows(folder: str, *more: str) -> None:
-    where = Path(folder)
-    write_plan(simple_plan([0], [0]), {}, where / "plan")
-    flows = [f"f{at % 2}" for at in range(100)] + [f"unknown{at}" for at in range(30)]
-    (where / "in.tsv").write_text("".join(f"{flow}\t{at}\n" for at, flow in enumerate(flows)))
-    sending = await _start(
-        "publish", "--plan", str(where / "plan"), "--interface", "lo", "--from",
-        str(where / "in.tsv"), "--stay", "10ms", *more,
-    )  # fmt: skip
-    told, faults = await sending.communicate()
-    assert sending.returncode == 1, (sending.returncode, faults)
-    said = " ".join(faults.decode().split())
-    assert "80 messages were dropped" in said, said
-    assert "'f1' (50), 'unknown0' (1)" in said, said
-    assert "and 21 more" in said, said
-    assert "Traceback" not in said
-    if "--json" in more:
-        document = json.loads(told)
-        assert (document["messages"], document["unplanned_messages"]) == (50, 80)
-        assert document["unplanned_flows"]["f1"] == 50
-        assert len(document["unplanned_flows"]) == 31
-    else:
-        assert b"50 messages published" in told
-
-
-async def calibrating(folder: str, *more: str) -> None:
-    from distributary.live.multicast.calibration_file import read_prices
-
-    out = Path(folder) / "calibration.json"
-    asked = ("--seconds", "50ms", "--rounds", "1", "-h", "1", "-h", "8", *more)
-    running = await _start("calibrate", "--out", str(out), "--json", *asked)
-    told, faults = await running.communicate()
-    assert running.returncode == 0, faults
-    document = json.loads(told)
-    assert document["alpha0"] + document["alpha1"] > 0
-    assert [price["h"] for price in document["prices"]] == [1, 8]
-    assert read_prices(out).alpha == document["alpha0"] + document["alpha1"] / 8
-
-
-# --- the worker ----------------------------------------------------------------------------------
-
-
-def answer(name: str, *values: Any) -> tuple[str, str]:
-    """Run a scenario: what came of it."""
-
-    async def bounded() -> None:
-        async with asyncio.timeout(PATIENCE):
-            await globals()[name](*values)
-
-    try:
-        asyncio.run(bounded())
-    except SkipError as reason:
-        return "skip", str(reason)
-    except BaseException:
-        return "failed", traceback.format_exc()
-    return "done", ""
-
-
-def main() -> None:
-    for line in sys.stdin:
-        print(json.dumps(answer(*json.loads(line))), flush=True)
-
-
-if __name__ == "__main__":
-    main()
