@@ -347,7 +347,7 @@ def read_page(address: str) -> str:
         return str(answer.read().decode())
 
 
-async def a_receiver_that_pauses(folder: str) -> None:
+async def a_receiver_that_pauses() -> None:
     """While it reads nothing it gives nothing up: what it misses may be there already."""
     from distributary.protocol.multicast import ReceiverParams
 

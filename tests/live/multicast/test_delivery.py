@@ -104,8 +104,8 @@ def test_a_receiver_goes_on_while_nobody_reads_what_it_prints(
     worker.run("a_stdout_that_nobody_reads", str(tmp_path))
 
 
-def test_a_receiver_that_pauses_gives_nothing_up(worker: Worker, tmp_path: Path) -> None:
-    worker.run("a_receiver_that_pauses", str(tmp_path))
+def test_a_receiver_that_pauses_gives_nothing_up(worker: Worker) -> None:
+    worker.run("a_receiver_that_pauses")
 
 
 def test_a_wanted_flow_that_no_plan_has_is_reported_at_once(worker: Worker, tmp_path: Path) -> None:
