@@ -92,8 +92,8 @@ def metrics_page(
 
 
 def tell_fault(error: DistributaryError) -> None:
-    """Say that a plan in the folder cannot be used."""
-    notes.print(f"[bold yellow]kept the old plan:[/] {escape(str(error))}")
+    """Say that a plan in the folder, or a table of interest, cannot be used."""
+    notes.print(f"[bold yellow]kept what was there before:[/] {escape(str(error))}")
 
 
 def run_until_signal(work: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -> T:

@@ -28,6 +28,9 @@ _WORDS = {
     "missing_ranges": "gaps being repaired",
     "naks": "NAKs",
     "packet_bytes": "bytes in packets",
+    "curbed_naks": "NAKs cut short",
+    "outranked": "questions of followers of a later sender",
+    "strangers": "packets of strangers",
     "unplanned_messages": "messages of flows in no plan",
     "cpu_seconds": "CPU seconds",
 }

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from distributary.cli.console import notes, print_json, results
 from distributary.cli.multicast_options import (
@@ -26,6 +28,7 @@ from distributary.cli.multicast_options import (
 )
 from distributary.cli.multicast_table import shown_live, statistics_table
 from distributary.cli.options import Json, parse_bytes, parse_seconds
+from distributary.errors import InputError
 
 if TYPE_CHECKING:
     from distributary.live.multicast import Publisher
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["publish"]
 
 INTERRUPTED = 130
+_NAMED = 10  # flows that are named where many are at fault
 
 
 def publish(
@@ -98,13 +102,32 @@ def publish(
         return done, document(publisher.statistics)
 
     done, told = run_until_signal(work)
+    unplanned = publisher.unplanned
     if as_document:
-        print_json({**told, "interrupted": not done})
+        print_json({**told, "unplanned_flows": unplanned, "interrupted": not done})
     else:
         notes.print(statistics_table(told))
         results.print(f"{told['messages']:,} messages published", markup=False)
+    if unplanned:
+        dropped = _name_unplanned(unplanned, told["unplanned_messages"], plan)
+        if done:
+            raise dropped
+        notes.print(f"[bold yellow]dropped:[/] {escape(str(dropped))}")
     if not done:
         raise typer.Exit(INTERRUPTED)
+
+
+def _name_unplanned(unplanned: dict[str, int], messages: int, plan: Path) -> InputError:
+    """Which messages were dropped because the plan has their flows nowhere."""
+    most = sorted(unplanned, key=lambda flow: (-unplanned[flow], flow))
+    named = ", ".join(f"{flow!r} ({unplanned[flow]:,})" for flow in most[:_NAMED])
+    more = f" and {len(most) - _NAMED:,} more" if len(most) > _NAMED else ""
+    return InputError(
+        f"{messages:,} messages were dropped, of flows that it does not have: {named}{more}",
+        path=str(plan),
+        value=most[0],
+        remedy="plan these flows too, or leave them out",
+    )
 
 
 def _chunks(source: str) -> Iterator[list[Record]]:

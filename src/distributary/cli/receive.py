@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import os
 import sys
 from contextlib import ExitStack
-from dataclasses import asdict
+from io import FileIO
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import typer
+from rich.markup import escape
 
 from distributary.cli.console import notes, print_json
+from distributary.cli.multicast_lines import LineWriter, MessageLines
 from distributary.cli.multicast_options import (
     GroupBase,
     InterfaceName,
@@ -32,13 +31,14 @@ from distributary.cli.multicast_options import (
 )
 from distributary.cli.multicast_table import shown_live, statistics_table
 from distributary.errors import OutputError
-from distributary.files import read_interest
 
 if TYPE_CHECKING:
     from distributary.live.multicast import Report
-    from distributary.protocol.multicast import Message, Messages
 
 __all__ = ["receive"]
+
+_NAMED = 10  # flows that are named where many are at fault
+_PATIENCE = 1.0  # seconds of writing at the end after which the user hears of it
 
 
 def receive(
@@ -46,7 +46,10 @@ def receive(
     name: Annotated[str, typer.Option("--as", help="The receiver, by its name in the plan.")],
     interest: Annotated[
         Path | None,
-        typer.Option(help="Who wants what: receiver, flow. Without it: all of its sessions."),
+        typer.Option(
+            help="Who wants what: receiver, flow; read again with each new plan. Without it: all "
+            "that a plan brings."
+        ),
     ] = None,
     flow: Annotated[list[str] | None, typer.Option(help="A wanted flow; can be repeated.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write there, and not to stdout.")] = None,
@@ -75,18 +78,25 @@ def receive(
         raise typer.BadParameter("--json needs --out: messages go to stdout")
     if interest is not None and flow:
         raise typer.BadParameter("--flow and --interest exclude each other")
-    stop = asyncio.Event()
     with ExitStack() as stack:
-        lines = _Lines(_opened(out, stack), count, stop)
+        file = None if out is None else stack.enter_context(_open_output(out))
+        stop = asyncio.Event()
+        writer: LineWriter
+        lines = MessageLines(lambda found: writer.put(found), count, stop)
+
+        def report(found: Report) -> None:
+            lines.report(found)
+            _tell_report(found, name, plan)
+
         receiver = Receiver(
             plan,
-            flow or (read_interest(interest).value if interest else None),
+            flow or interest,
             name=name,
             network=network_from(group_base, port, interface, largest_packet=largest_packet),
             params=ReceiverParams(history=history),
             key=key_from(key_file),
             on_messages=lines.take,
-            on_report=lines.report,
+            on_report=report,
             on_fault=tell_fault,
         )
         if not receiver.flows:
@@ -95,74 +105,68 @@ def receive(
             )
 
         async def work(signalled: asyncio.Event) -> dict[str, Any]:
+            nonlocal writer
+            writer = LineWriter(
+                sys.stdout.fileno() if file is None else file.fileno(),
+                "stdout" if out is None else str(out),
+                on_full=receiver.pause,
+                on_room=receiver.resume,
+                on_end=stop.set,
+            )
             async with receiver, shown_live(lambda: receiver.statistics):
                 with metrics_page(lambda: receiver.statistics, metrics, metrics_address):
                     await _first_of(receiver.wait(), signalled.wait(), stop.wait())
-                    return document(receiver.statistics)
+                    told = document(receiver.statistics)
+            await _finish(writer)
+            return told
 
         told = run_until_signal(work)
-    if lines.broken:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if as_document:
         print_json(told)
     else:
         notes.print(statistics_table(told))
 
 
-class _Lines:
-    """Messages and reports as JSON lines, each written whole."""
+def _tell_report(report: Report, name: str, plan: Path) -> None:
+    """Say in words what somebody has to do something about; the rest is in the lines."""
+    from distributary.protocol.multicast import NeedPlan, Rival, Unserved
 
-    def __init__(self, file: IO[bytes], count: int | None, stop: asyncio.Event) -> None:
-        self._file = file
-        self._left = count
-        self._stop = stop
-        self._encode = msgspec.json.Encoder().encode
-        self.broken = False
-
-    def take(self, messages: Messages) -> None:
-        """Write messages, up to as many as are asked for."""
-        lines = []
-        for message in messages:
-            if self._left == 0:
-                break
-            lines.append(self._encode(_told(message)) + b"\n")
-            if self._left is not None:
-                self._left -= 1
-        self._write(b"".join(lines))
-        if self._left == 0:
-            self._stop.set()
-
-    def report(self, report: Report) -> None:
-        """Write what is not there, where it would have been."""
-        kind = type(report).__name__.lower()
-        if self._left != 0:
-            self._write(self._encode({"report": kind, **asdict(report)}) + b"\n")
-
-    def _write(self, lines: bytes) -> None:
-        if self._stop.is_set() and self.broken:
+    match report:
+        case Unserved(_, ()):
+            said = "all wanted flows come again"
+        case Unserved(version, flows):
+            named = ", ".join(repr(flow) for flow in flows[:_NAMED])
+            more = f" and {len(flows) - _NAMED:,} more" if len(flows) > _NAMED else ""
+            which = f"version {version} of the sender's plan" if version else str(plan)
+            said = f"{which} brings {name!r} nothing of {named}{more}, and only another plan can"
+        case Rival(followed, incarnation, address):
+            said = f"another sender answers at {address}: {incarnation}, and {followed} is followed"
+        case NeedPlan():
+            said = f"the sender's plan is not the one in {plan}; put the sender's plan there"
+        case _:
             return
+    notes.print(f"[bold yellow]note:[/] {escape(said)}")
+
+
+async def _finish(writer: LineWriter) -> None:
+    """Write what was received; a second Ctrl-C leaves the rest out, and says how much that is."""
+    try:
         try:
-            self._file.write(lines)
-            self._file.flush()
-        except BrokenPipeError:  # whoever read it has had enough
-            self.broken = True
-            self._stop.set()
+            async with asyncio.timeout(_PATIENCE):
+                await writer.finish()
+        except TimeoutError:
+            notes.print(f"writing {writer.waiting:,} bytes more; Ctrl-C leaves them out")
+            await writer.finish()
+    except asyncio.CancelledError:
+        notes.print(f"[bold yellow]left out:[/] {writer.waiting:,} bytes that nobody read")
+        raise
+    if writer.failure is not None:
+        raise writer.failure
 
 
-def _told(message: Message) -> dict[str, object]:
-    told: dict[str, object] = {"flow": message.flow, "sequence": message.sequence}
+def _open_output(out: Path) -> FileIO:
     try:
-        told["payload"] = message.payload.decode()
-    except UnicodeDecodeError:
-        told["payload_base64"] = base64.b64encode(message.payload).decode()
-    return told
-
-
-def _opened(out: Path | None, stack: ExitStack) -> IO[bytes]:
-    if out is None:
-        return sys.stdout.buffer
-    try:
-        return stack.enter_context(out.open("wb"))
+        return out.open("wb", buffering=0)
     except OSError as error:
         raise OutputError(error.strerror or str(error), path=str(out)) from None
 

@@ -16,15 +16,13 @@ from distributary.model import Plan
 from distributary.protocol import Action, Deliver, Send, SetTimer
 from distributary.protocol.multicast import (
     FullError,
-    Gap,
     Join,
     Leave,
     Messages,
-    Missing,
     MulticastAction,
     NeedPlan,
     Receiver,
-    Restarted,
+    Report,
     Sender,
 )
 from distributary.simulation.network import Link, Network
@@ -166,9 +164,6 @@ class SenderNode:
         return actions
 
 
-Note = Gap | Missing | Restarted | NeedPlan
-
-
 @dataclass(slots=True)
 class ReceiverNode:
     """A receiver as a node: what it reports is in `notes`, with the time.
@@ -181,7 +176,7 @@ class ReceiverNode:
     network: MulticastNetwork
     batch: float = 0.0
     find_plan: Callable[[NeedPlan], Plan | None] = lambda need: None
-    notes: list[tuple[float, Note]] = field(default_factory=list)
+    notes: list[tuple[float, Report]] = field(default_factory=list)
     gathered: list[tuple[str, bytes]] = field(default_factory=list)
 
     def on_message(self, sender: str, message: Any, now: float) -> list[Action]:

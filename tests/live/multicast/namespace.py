@@ -66,7 +66,7 @@ def working() -> Iterator[Worker]:
     reason = why_no_namespace()
     if reason is not None:
         pytest.skip(reason)
-    command = [sys.executable, "-W", "error", "-m", "tests.live.multicast.scenarios"]
+    command = [sys.executable, "-W", "error", "-m", "tests.live.multicast.worker"]
     with subprocess.Popen(
         in_namespace(command),
         stdin=subprocess.PIPE,

@@ -1,18 +1,10 @@
-"""What happens in the namespace: publishers and receivers on real sockets, checked to the message.
-
-`python -m tests.live.multicast.scenarios` reads names of scenarios, a JSON list with arguments on
-each line, runs them, and answers each with a line: done, skip or failed, and why.
-"""
+"""What happens in the namespace: publishers and receivers on real sockets, to the message."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import socket
 import subprocess
-import sys
 import tempfile
-import traceback
 import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -36,11 +28,10 @@ from distributary.live.multicast import (
     served_metrics,
 )
 from distributary.model import Plan
-from distributary.protocol.multicast import Message, Restarted, SenderParams
+from distributary.protocol.multicast import Message, NeedPlan, Restarted, SenderParams, Unserved
 from tests.protocol.multicast.machines import simple_plan
 from tests.protocol.multicast.plans import random_plan
 
-PATIENCE = 60.0  # seconds after which a scenario fails: never how long anything should take
 LOOPBACK = NetworkOptions(interface="lo")
 QUICK = SenderParams(grace=0.2, linger=1.0)
 KEY = b"an example key of 32 bytes......"
@@ -95,6 +86,7 @@ async def deliver(
     key: bytes | None = None,
     params: SenderParams = QUICK,
     halfway: Callable[[Publisher], Coroutine[Any, Any, None]] | None = None,
+    on_open: Callable[[str], None] = lambda address: None,
     **settings: Any,
 ) -> tuple[PublisherStatistics, list[SubscriberStatistics]]:
     """All receivers there before the publisher; every wanted message comes, once and in order."""
@@ -109,6 +101,7 @@ async def deliver(
                 on_report=reports.append, **settings,
             )  # fmt: skip
             tapes.append(Tape(await stack.enter_async_context(receiver)))
+            on_open(receiver.address)
         publisher = Publisher(plan, network, params=params, key=key, stay=0.3, watch_every=0.05)
         await stack.enter_async_context(publisher)
         half = messages // 2 // len(flows) * len(flows)
@@ -243,32 +236,6 @@ async def many_groups() -> None:
     assert receiver.joined_groups == 51
 
 
-async def strangers() -> None:
-    """Packets without the key, damaged ones, old ones and noise change nothing."""
-    plan, wants = three_receivers(9)
-    groups = LOOPBACK.groups
-    names = ("group control", *(f"group {g}" for g in range(plan.n_groups)))
-
-    async def disturb(publisher: Publisher) -> None:
-        for key in (None, bytes(32)):
-            other = Publisher(plan, LOOPBACK, key=key, params=replace(QUICK, grace=0.0), stay=0.1)
-            async with other:
-                for flow in plan.flows:
-                    await other.publish(flow, b"forged")
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
-            own.bind(("127.0.0.1", 0))
-            ours = ("127.0.0.1", int(publisher.address.rpartition(":")[2]))
-            for name in names:
-                for noise in (b"", b"noise", bytes(200), b"\x57\xd1\x01\x01" + bytes(60)):
-                    own.sendto(noise, (groups.of(name), groups.port))
-                    own.sendto(noise, ours)
-
-    publisher, receivers = await deliver(plan, wants, plan.flows, key=KEY, halfway=disturb)
-    for receiver in receivers:
-        assert receiver.machine.unauthenticated > 0
-    assert publisher.machine.unauthenticated > 0
-
-
 async def a_slow_reader_stops_nobody() -> None:
     """One reads slowly, through a queue of few messages; the other has its messages long before."""
     plan = simple_plan([0, 0], [0])
@@ -371,122 +338,135 @@ async def metrics() -> None:
             (lambda: publisher.statistics, "distributary_publisher_messages_total 1.0"),
         ):
             with served_metrics(snapshot, 0) as port:
-                page = await asyncio.to_thread(_read_page, f"http://127.0.0.1:{port}/metrics")
+                page = await asyncio.to_thread(read_page, f"http://127.0.0.1:{port}/metrics")
             assert line in page, page
 
 
-def _read_page(address: str) -> str:
+def read_page(address: str) -> str:
     with urllib.request.urlopen(address, timeout=10) as answer:
         return str(answer.read().decode())
 
 
-# --- commands ------------------------------------------------------------------------------------
+async def a_receiver_that_pauses() -> None:
+    """While it reads nothing it gives nothing up: what it misses may be there already."""
+    from distributary.protocol.multicast import ReceiverParams
 
-COMMAND = (sys.executable, "-m", "tests.live.multicast.commands")
+    plan = simple_plan([0], [0])
+    reports: list[object] = []
+    params = ReceiverParams(tries=2, back_off=0.001, repair_wait=0.005, longest_wait=0.005)
+    sent: dict[str, list[bytes]] = defaultdict(list)
+    async with (
+        Receiver(
+            plan,
+            plan.flows,
+            name="r",
+            network=LOOPBACK,
+            params=params,
+            on_report=reports.append,
+            gather=0,
+        ) as receiver,
+        Publisher(plan, LOOPBACK, params=replace(QUICK, messages_per_packet=1)) as publisher,
+    ):
+        tape = Tape(receiver)
+        await publish_all(publisher, plan.flows, 10, sent)
+        await tape.record(10)
+        receiver._loss = Loss(0.999, seed=0)
+        await publish_all(publisher, plan.flows, 1, sent)
+        while not receiver._loss.lost:
+            await asyncio.sleep(0.001)
+        receiver._loss = Loss(0)
+        while not receiver.statistics.machine.missing_ranges:  # a heartbeat shows it
+            await asyncio.sleep(0)
+        receiver.pause()
+        while publisher.statistics.machine.naks < 1 and not receiver._timer_ran:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.2)  # much longer than it would try
+        await publish_all(publisher, plan.flows, 10, sent)
+        receiver.resume()
+        await tape.record(11)
+        tape.holds(sent, plan.flows)
+    assert not reports, reports
 
 
-async def _start(*words: str, **options: Any) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *COMMAND, *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, **options
-    )
+async def a_stale_copy_of_the_plan(folder: str, in_folder: bool) -> None:
+    """A receiver whose plan is not the sender's says so when it hears the sender, and once."""
+    stale, plan = simple_plan([0], [0]), simple_plan([0, 0], [0])
+    copy = Path(folder) / "copy"
+    write_plan(stale, {}, copy)
+    reports: list[object] = []
+    async with (
+        Receiver(
+            copy if in_folder else stale,
+            ["f0"],
+            name="r",
+            network=LOOPBACK,
+            watch_every=1e6,
+            on_report=reports.append,
+        ) as receiver,
+        Publisher(plan, LOOPBACK, params=QUICK) as publisher,
+    ):
+        while not reports:
+            await asyncio.sleep(0.005)
+        announced = publisher.statistics.machine.announcements
+        assert announced <= 3, announced  # at once: these are 50 ms apart
+        while publisher.statistics.machine.announcements < announced + 5:
+            await asyncio.sleep(0.005)
+        assert [type(report) for report in reports] == [NeedPlan]
+        write_plan(plan, {}, copy)
+        if not in_folder:
+            receiver.learn_plan(plan)
+        await publisher.publish("f0", b"x")
+        assert (await receiver.receive()).payload == b"x"
+        assert [type(report) for report in reports] == [NeedPlan]
 
 
-async def _until_joined(group: str) -> None:
-    """Wait until somebody in this namespace has joined a group."""
-    wanted = "".join(f"{int(part):02X}" for part in reversed(group.split(".")))
-    while wanted not in Path("/proc/net/igmp").read_text():
-        await asyncio.sleep(0.02)
-
-
-async def commands_deliver_and_end_with_ctrl_c(folder: str) -> None:
-    plan = simple_plan([0, 0, 1], [0, 1])
+async def interest_that_changes_with_the_plan(folder: str, way: str) -> None:
+    """A running receiver follows what the new plan, or the table that it was made from, has."""
     where = Path(folder)
-    write_plan(plan, {}, where / "plan")
-    key = where / "key"
-    key.touch(0o600)
-    key.write_bytes(KEY)
-    shared = ("--plan", str(where / "plan"), "--interface", "lo", "--key-file", str(key))
-    listening = await _start(
-        "receive", *shared, "--as", "r", "--flow", "f0", "--flow", "f2", "--out",
-        str(where / "got.jsonl"), "--json", "--metrics", "0",
-    )  # fmt: skip
-    await _until_joined("239.192.77.0")
-    rows = [{"flow": f"f{at % 3}", "payload": f"message {at}"} for at in range(999)]
-    lines = "".join(json.dumps(row) + "\n" for row in rows)
-    sending = await _start(
-        "publish", *shared, "--json", "--rate", "5000", stdin=asyncio.subprocess.PIPE
-    )
-    told, faults = await sending.communicate(lines.encode())
-    assert sending.returncode == 0, faults
-    assert json.loads(told)["messages"] == 999
-    while len((where / "got.jsonl").read_bytes().splitlines()) < 666:
-        await asyncio.sleep(0.02)
-    listening.send_signal(2)
-    told, faults = await listening.communicate()
-    assert listening.returncode == 0, faults
-    assert json.loads(told)["messages"] == 666
-    assert b"Traceback" not in faults
-    got = [json.loads(line) for line in (where / "got.jsonl").read_text().splitlines()]
-    for flow in ("f0", "f2"):
-        wanted = [row["payload"] for row in rows if row["flow"] == flow]
-        assert [row["payload"] for row in got if row["flow"] == flow] == wanted
 
+    def put(wants: Mapping[str, Sequence[str]], seed: int) -> None:
+        rows = "".join(f"{name},{flow}\n" for name, flows in wants.items() for flow in flows)
+        (where / "interest.csv").write_text(f"receiver,flow\n{rows}")
+        plan = random_plan(wants, np.random.default_rng(seed), unicast=False)
+        write_plan(plan, {}, where / "plan")
 
-async def ctrl_c_ends_a_publisher(folder: str) -> None:
-    write_plan(simple_plan([0], [0]), {}, Path(folder) / "plan")
-    sending = await _start(
-        "publish", "--plan", str(Path(folder) / "plan"), "--interface", "lo", "--json",
-        stdin=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    assert sending.stdin is not None
-    sending.stdin.write(b"f0\tone\nf0\ttwo\n")
-    async with Receiver(Path(folder) / "plan", name="r", network=LOOPBACK) as receiver:
-        for payload in (b"one", b"two"):
-            assert (await receiver.receive()).payload == payload
-        sending.send_signal(2)
-        told, faults = await sending.communicate()
-    assert sending.returncode == 130, (sending.returncode, faults)
-    assert json.loads(told)["interrupted"] is True
-    assert b"Traceback" not in faults
-
-
-async def calibrating(folder: str, *more: str) -> None:
-    from distributary.live.multicast.calibration_file import read_prices
-
-    out = Path(folder) / "calibration.json"
-    asked = ("--seconds", "50ms", "--rounds", "1", "-h", "1", "-h", "8", *more)
-    running = await _start("calibrate", "--out", str(out), "--json", *asked)
-    told, faults = await running.communicate()
-    assert running.returncode == 0, faults
-    document = json.loads(told)
-    assert document["alpha0"] + document["alpha1"] > 0
-    assert [price["h"] for price in document["prices"]] == [1, 8]
-    assert read_prices(out).alpha == document["alpha0"] + document["alpha1"] / 8
-
-
-# --- the worker ----------------------------------------------------------------------------------
-
-
-def answer(name: str, *values: Any) -> tuple[str, str]:
-    """Run a scenario: what came of it."""
-
-    async def bounded() -> None:
-        async with asyncio.timeout(PATIENCE):
-            await globals()[name](*values)
-
-    try:
-        asyncio.run(bounded())
-    except SkipError as reason:
-        return "skip", str(reason)
-    except BaseException:
-        return "failed", traceback.format_exc()
-    return "done", ""
-
-
-def main() -> None:
-    for line in sys.stdin:
-        print(json.dumps(answer(*json.loads(line))), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+    steps = [
+        {"r": ["f0", "f1"], "s": ["f0", "f1", "f2", "f3"]},
+        {"r": ["f1", "f2"], "s": ["f0", "f1", "f2", "f3"]},
+        {"r": ["f0", "f1", "f3"], "s": ["f0", "f1", "f2", "f3"]},
+    ]
+    put(steps[0], 0)
+    reports: list[object] = []
+    got: list[tuple[str, bytes]] = []
+    params = replace(QUICK, max_age=0)
+    async with (
+        Receiver(
+            where / "plan", where / "interest.csv" if way == "table" else None, name="r",
+            network=LOOPBACK, on_report=reports.append,
+        ) as receiver,
+        Publisher(where / "plan", LOOPBACK, params=params, watch_every=0.02) as publisher,
+    ):  # fmt: skip
+        for version, wants in enumerate(steps, 1):
+            if version > 1:
+                put(wants, version)
+            while publisher.statistics.plan_version < version or publisher.changing:
+                await asyncio.sleep(0.01)
+            for flow in ("f0", "f1", "f2", "f3"):
+                await publisher.publish(flow, b"%d" % version)
+            last = "f1"  # it is wanted by all, and asked for last
+            await publisher.publish(last, b"end")
+            while (message := await receiver.receive()).payload != b"end":
+                got.append((message.flow, message.payload))
+            wanted = {*wants["r"]}
+            if way == "plan":
+                wanted = {*receiver.flows}
+                assert wanted >= {*wants["r"]}
+            expected = [(flow, b"%d" % version) for flow in sorted(wanted)]
+            while len(got) < len(expected):  # other sessions have an order of their own
+                message = await receiver.receive()
+                got.append((message.flow, message.payload))
+            assert sorted(got) == expected, (version, got)
+            got.clear()
+            # Until the next plan holds, what is newly wanted does not come; then it does.
+            assert not reports or reports[-1] == Unserved(version, ()), reports
+    assert {type(report) for report in reports} <= {Unserved}, reports

@@ -56,6 +56,16 @@ def test_packets_without_the_key_change_nothing(worker: Worker) -> None:
     worker.run("strangers")
 
 
+@pytest.mark.parametrize("everywhere", [False, True], ids=["port", "everywhere"])
+@pytest.mark.parametrize("base", ["239.192.77.0", "ff15::7700:0"])
+def test_made_up_packets_end_nothing(worker: Worker, base: str, everywhere: bool) -> None:
+    worker.run("forgeries", base, everywhere)
+
+
+def test_a_publisher_whose_clock_stepped_back_is_followed(worker: Worker) -> None:
+    worker.run("a_clock_that_stepped_back")
+
+
 def test_a_slow_reader_stops_nobody(worker: Worker) -> None:
     worker.run("a_slow_reader_stops_nobody")
 
@@ -86,6 +96,41 @@ def test_commands_deliver_and_end_with_ctrl_c(worker: Worker, tmp_path: Path) ->
 
 def test_ctrl_c_ends_a_publisher_that_waits_for_input(worker: Worker, tmp_path: Path) -> None:
     worker.run("ctrl_c_ends_a_publisher", str(tmp_path))
+
+
+def test_a_receiver_goes_on_while_nobody_reads_what_it_prints(
+    worker: Worker, tmp_path: Path
+) -> None:
+    worker.run("a_stdout_that_nobody_reads", str(tmp_path))
+
+
+def test_a_receiver_that_pauses_gives_nothing_up(worker: Worker) -> None:
+    worker.run("a_receiver_that_pauses")
+
+
+def test_a_wanted_flow_that_no_plan_has_is_reported_at_once(worker: Worker, tmp_path: Path) -> None:
+    worker.run("a_flow_that_no_plan_has", str(tmp_path))
+
+
+@pytest.mark.parametrize("in_folder", [False, True])
+def test_a_stale_copy_of_the_plan_is_reported_at_once(
+    worker: Worker, tmp_path: Path, in_folder: bool
+) -> None:
+    worker.run("a_stale_copy_of_the_plan", str(tmp_path), in_folder)
+
+
+@pytest.mark.parametrize("way", ["plan", "table"])
+def test_a_running_receiver_follows_a_new_plans_interest(
+    worker: Worker, tmp_path: Path, way: str
+) -> None:
+    worker.run("interest_that_changes_with_the_plan", str(tmp_path), way)
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_publishing_unknown_flows_says_how_many_of_which_were_dropped_and_fails(
+    worker: Worker, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    worker.run("publishing_unknown_flows", str(tmp_path), *more)
 
 
 @pytest.mark.parametrize("more", [(), pytest.param(("--unicast",), marks=pytest.mark.slow)])

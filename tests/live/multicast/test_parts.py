@@ -327,13 +327,33 @@ def test_parquet_has_text_or_binary_and_times(tmp_path: Path) -> None:
         ("a.txt", b"a\tb\n\xff\tc\n", "row 2: a line is a flow"),
         ("a.jsonl", b'{"flow": 3}\n', "row 1: is no message"),
         ("a.jsonl", b"a\tb\n", "row 1: is no message"),
-        ("a.jsonl", b'{"flow": "a", "ts": "soon"}\n', "row 1: is no message"),
+        ("a.jsonl", b'{"flow": "a", "payload": "", "ts": "soon"}\n', "row 1: is no message"),
         ("a.parquet", b"PAR1", "is no Parquet file"),
     ],
 )
 def test_what_is_no_message_is_named(tmp_path: Path, name: str, content: bytes, said: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=said):
+        flattened(read_records(tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"flow": "f0"}',
+        b'{"flow": "f0", "payload": null}',
+        b'{"flow": "f0", "payload_base64": null}',
+        b'{"flow": "f0", "data": "x"}',
+        b'{"flow": "f0", "payload": "x", "payload_base64": "eA=="}',
+    ],
+)
+@pytest.mark.parametrize("name", ["a.jsonl", "a.txt"])
+def test_a_line_without_one_payload_is_refused_and_named(
+    tmp_path: Path, name: str, line: bytes
+) -> None:
+    good = b'{"flow": "f0", "payload": ""}\n'
+    (tmp_path / name).write_bytes(good + line + b"\n" + good)
+    with pytest.raises(InputError, match=r"row 2: is no message .*payload"):
         flattened(read_records(tmp_path / name))
 
 

@@ -190,7 +190,7 @@ def draw_schedule(seed: int) -> Schedule:
         faults=faults,
         sender_params=SenderParams(
             messages_per_packet=int(rng.integers(1, 6)),
-            max_age=0.002,
+            max_age=0.002 if chance() < 0.5 else float(chance()),
             window_packets=int(rng.integers(2, 12)) if small else 4_096,
             rate=float(rng.choice([40e3, 200e3, 1e6])),
             burst=3e3,

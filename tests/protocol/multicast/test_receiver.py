@@ -273,6 +273,40 @@ def test_flows_move_without_loss_and_old_groups_are_left_after() -> None:
     assert receiver.versions == (2,)
 
 
+@pytest.mark.parametrize("max_age", [0.0, 0.4, 1.0, 60.0])
+@pytest.mark.parametrize("starts", [False, True])
+def test_messages_of_a_packet_that_fills_while_the_plan_changes_are_not_lost(
+    max_age: float, starts: bool
+) -> None:
+    """The packet leaves with the old plan, before the first one by the new plan."""
+    params = SenderParams(grace=0.5, messages_per_packet=100, max_age=max_age)
+    sender = Sender(PLAN, 5, params=params)
+    receiver = receiver_of(PLAN, ["f0", "f2"])
+    plan = simple_plan([1, 0, 0], [0, 1])
+    receiver.learn_plan(plan, 0.0)
+    packets = sends(sender.start(0.0))
+    now = 0.1 if starts else 0.6
+    packets += sends(sender.on_timer("wake", now))
+    packets += sends(sender.offer("f0", b"before", now))
+    packets += sends(sender.offer("f2", b"before", now))
+    packets += sends(sender.change_plan(plan, now))
+    packets += sends(sender.offer("f0", b"announced", now + 0.1))
+    for later in (0.5, 1.1, 1.2):  # the plans begin to hold
+        packets += sends(sender.on_timer("wake", now + later))
+    assert sender.version == 2
+    packets += sends(sender.offer("f0", b"after", now + 1.3))
+    packets += sends(sender.flush(now + 1.3))
+    packets += sends(sender.on_timer("wake", now + 2.0))  # heartbeats: the old sessions have ended
+    actions = [action for packet in packets for action in receiver.on_packet(packet, now + 2.0)]
+    assert sorted(delivered(actions)) == [
+        ("f0", 1, b"before"),
+        ("f0", 2, b"announced"),
+        ("f0", 3, b"after"),
+        ("f2", 1, b"before"),
+    ]
+    assert not kinds(actions, Gap, Missing)
+
+
 def test_bad_packets_change_nothing() -> None:
     sender = Sender(PLAN, 5, params=SenderParams(grace=0.0, messages_per_packet=1), key=KEY)
     receiver = Receiver("r", ["f0"], rng=np.random.default_rng(0), key=KEY)

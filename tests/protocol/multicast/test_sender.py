@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from distributary.protocol import Send
 from distributary.protocol.multicast import (
@@ -12,6 +14,7 @@ from distributary.protocol.multicast import (
     SenderParams,
     group_name,
 )
+from distributary.protocol.multicast.askers import Askers
 from distributary.protocol.multicast.wire import (
     CONTROL_SESSION,
     HEADER_SIZE,
@@ -206,6 +209,80 @@ def test_unicast_goes_to_where_a_receiver_asked_from() -> None:
     assert headers(actions, Kind.DATA) == [(1, 1, 1), (2, 1, 1)]  # sessions after the plan's own
 
 
+@given(st.lists(st.text(max_size=2_000), min_size=1), st.integers(0, 3))
+def test_questions_are_remembered_only_of_receivers_that_get_something_alone(
+    names: list[str], known: int
+) -> None:
+    """Whoever asks under however many and however long names costs the sender no memory."""
+    plan = simple_plan([0, -1], [0], {f"u{at}": [1] for at in range(3)})
+    sender = started_sender(plan, messages_per_packet=1, **QUIET)
+    for at, name in enumerate([*names, *(f"u{k}" for k in range(known)), "r", *names]):
+        sender.on_message(f"10.0.0.7:{at}", ask_of(name), 1.0)
+    assert set(sender._addresses) == {f"u{k}" for k in range(known)}
+    sender.change_plan(PLAN, 2.0)
+    for now in (3.0, 30.0):
+        sender.on_timer("wake", now)
+    assert sender._addresses == {}
+
+
+@pytest.mark.parametrize("askers", [1, 3])
+@pytest.mark.parametrize(
+    "ranges", [[(1, 2**62)], [(1, 2**62)] * 64, [(k, k) for k in range(1, 65)]]
+)
+def test_a_storm_of_naks_is_bounded_for_each_asker(
+    askers: int, ranges: list[tuple[int, int]]
+) -> None:
+    """A thousand NAKs for everything, a hold-off time apart: a few repairs of each packet."""
+    packets, naks = 400, 1_000
+    sender = started_sender(PLAN, messages_per_packet=1, rate=1e9, burst=1e9, **QUIET)
+    for _ in range(packets):
+        sender.offer("f0", b"x", 1.0)
+    now = 1.0
+    for at in range(naks):
+        now += 0.006
+        sender.on_message(f"asker {at % askers}", nak(sender, ranges), now)
+    most = 1_024 + (now - 1.0) * sender.params.asker_rate
+    assert sender.statistics.repairs <= askers * most
+    assert sender.statistics.curbed_naks > 0
+    # Others are repaired as ever.
+    asked = sender.on_message("another", nak(sender, [(1, 3)]), now + 1.0)
+    assert [sequence for _, sequence, _ in headers(asked, Kind.REPAIR)] == [1, 2, 3]
+
+
+def test_a_receiver_that_loses_half_of_a_fast_stream_is_not_curbed() -> None:
+    sender = started_sender(PLAN, messages_per_packet=1, rate=1e9, burst=1e9, **QUIET)
+    now = 1.0
+    for packet in range(1, 20_001):  # ten thousand a second
+        now += 0.0001
+        sender.offer("f0", b"x", now)
+        if packet % 100 == 0:
+            lost = [(at, at) for at in range(packet - 98, packet + 1, 2)]
+            sender.on_message("a", nak(sender, lost), now)
+    assert sender.statistics.repairs == 10_000
+    assert sender.statistics.curbed_naks == 0
+
+
+def test_who_asks_for_all_that_there_is_of_many_sessions_is_not_curbed() -> None:
+    plan = simple_plan(list(range(20)), [0] * 20)
+    sender = started_sender(plan, messages_per_packet=1, rate=1e9, burst=1e9, **QUIET)
+    for _ in range(500):
+        for flow in plan.flows:
+            sender.offer(flow, b"x", 1.0)
+    for session in range(20):
+        sender.on_message("late", nak(sender, [(1, 500)], session), 2.0)
+    assert sender.statistics.repairs == 10_000
+    assert sender.statistics.curbed_naks == 0
+
+
+def test_askers_are_told_apart_in_bounded_memory() -> None:
+    askers = Askers(1.0)
+    for at in range(10_000):
+        assert askers.allow(f"asker {at}", 0, 0, 0.0) == 1_024
+        askers.spend(f"asker {at}", 1_024)
+    assert len(askers) == 4_096
+    assert askers.allow("asker 9999", 0, 0, 0.0) == 0
+
+
 def test_a_plan_is_announced_before_it_holds_and_the_last_one_wins() -> None:
     sender = Sender(PLAN, 5, params=SenderParams(grace=1.0, messages_per_packet=1))
     (packet,) = sends(sender.start(0.0))
@@ -225,8 +302,13 @@ def test_a_plan_is_announced_before_it_holds_and_the_last_one_wins() -> None:
 
 def test_flows_outside_the_plan_are_counted() -> None:
     sender = started_sender(PLAN, **QUIET)
-    assert sender.offer("nobody's", b"x", 1.0) == []
-    assert sender.statistics.unplanned_messages == 1
+    for flow in ("nobody's", "nothing", "nobody's"):
+        assert sender.offer(flow, b"x", 1.0) == []
+    assert sender.unplanned == {"nobody's": 2, "nothing": 1}
+    for at in range(20_000):
+        sender.offer(f"flow {at}", b"x", 1.0)
+    assert sender.statistics.unplanned_messages == 20_003
+    assert len(sender.unplanned) == 10_000
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from distributary.live.multicast.statistics import (
     document,
     served_metrics,
 )
-from distributary.live.multicast.subscriber import Receiver, Report, wanted_flows
+from distributary.live.multicast.subscriber import Receiver
+from distributary.protocol.multicast import Report, wanted_flows
 
 __all__ = [
     "DEFAULT_BASE",

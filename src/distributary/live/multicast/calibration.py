@@ -18,6 +18,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +26,7 @@ import numpy as np
 from distributary.cost import FilteringPrices
 from distributary.files import write_plan
 from distributary.live.multicast.datagrams import Address
-from distributary.live.multicast.endpoints import address_of
+from distributary.live.multicast.endpoints import address_of, told_address
 from distributary.live.multicast.errors import NetworkError
 from distributary.live.multicast.measured import Measured, Settings, measured_receiver
 from distributary.live.multicast.network import NetworkOptions
@@ -282,20 +283,19 @@ def _measure_some(
     plan, incarnation = two_sessions(), time.time_ns()
     with tempfile.TemporaryDirectory(prefix="distributary-calibrate-") as folder:
         write_plan(plan, {}, f"{folder}/plan")
-        settings = Settings(
-            f"{folder}/plan",
-            "r",
-            (plan.flows[0],),
-            base=network.groups.base,
-            port=network.groups.port,
-            interface=network.interface,
-            gather=params.gather,
-            largest_packet=max(9_216, 32 + max(params.factors) * (16 + params.message_bytes)),
-        )
-        with (
-            open_own_socket(network, find_interface(network)) as own,
-            measured_receiver(settings) as receiver,
-        ):
+        with open_own_socket(network, find_interface(network)) as own, ExitStack() as stack:
+            settings = Settings(
+                f"{folder}/plan",
+                "r",
+                (plan.flows[0],),
+                base=network.groups.base,
+                port=network.groups.port,
+                interface=network.interface,
+                gather=params.gather,
+                largest_packet=max(9_216, 32 + max(params.factors) * (16 + params.message_bytes)),
+                sender=_address_here(own) if params.unicast else "",
+            )
+            receiver = stack.enter_context(measured_receiver(settings))
             to = introduce(plan, incarnation, receiver, network, own, unicast=params.unicast)
             engine = Engine(own, joined=params.joined)
             trains: list[Train] = []
@@ -305,6 +305,13 @@ def _measure_some(
                 if points is None:
                     return
                 yield points
+
+
+def _address_here(own: socket.socket) -> str:
+    """Where packets of a socket come from, to a receiver on this machine."""
+    host, *rest = own.getsockname()
+    anywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+    return told_address((anywhere.get(host, host), *rest))
 
 
 def _trains(h: int, message_bytes: int, incarnation: int, before: list[Train]) -> list[Train]:

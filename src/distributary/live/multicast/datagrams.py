@@ -18,12 +18,14 @@ from distributary.model import IntArray
 from distributary.protocol.multicast._wire_kernels import ByteArray
 
 __all__ = [
+    "Address",
     "Batch",
     "PlainReader",
     "PlainWriter",
     "Reader",
     "Writer",
     "has_mmsg",
+    "keep_datagrams",
     "prepare_for_reader",
     "reader_of",
     "slot_size",
@@ -45,6 +47,7 @@ class Batch(NamedTuple):
     truncated: int  # that were too long, and are not here
     more: bool  # whether others may wait: all that was asked for came
     size: int  # bytes of all that came
+    one_source: Callable[[], bool] = lambda: False  # whether all surely came from one address
 
 
 class Reader(Protocol):
@@ -59,6 +62,16 @@ class Writer(Protocol):
 
     def write(self, through: socket.socket, packets: Sequence[tuple[Address, bytes]]) -> int:
         """How many were not sent for want of room; raises OSError if the network refuses one."""
+
+
+def keep_datagrams(batch: Batch, kept: IntArray) -> Batch:
+    """Some datagrams of a batch."""
+    source_of = batch.source_of
+    return batch._replace(
+        offsets=batch.offsets[kept],
+        lengths=batch.lengths[kept],
+        source_of=lambda at: source_of(int(kept[at])),
+    )
 
 
 def has_mmsg() -> bool:

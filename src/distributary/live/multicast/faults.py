@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from distributary.live.multicast.datagrams import Batch
+from distributary.live.multicast.datagrams import Batch, keep_datagrams
 
 __all__ = ["Loss"]
 
@@ -25,9 +25,4 @@ class Loss:
             return batch
         kept = np.flatnonzero(self._rng.random(len(batch.offsets)) >= self.share)
         self.lost += len(batch.offsets) - len(kept)
-        source_of = batch.source_of
-        return batch._replace(
-            offsets=batch.offsets[kept],
-            lengths=batch.lengths[kept],
-            source_of=lambda at: source_of(int(kept[at])),
-        )
+        return keep_datagrams(batch, kept)

@@ -50,6 +50,7 @@ class Settings:
     largest_packet: int = 9_216
     batch: int = 64
     gather: float | None = None
+    sender: str = ""  # where packets may come from alone
     loss: float = 0.0
     seed: int = 0
     use: Use = "count"
@@ -167,6 +168,7 @@ async def _serve(settings: Settings) -> None:
         name=settings.name,
         network=network,
         params=ReceiverParams(**settings.params),  # type: ignore[arg-type]
+        sender=settings.sender,
         seed=settings.seed,
         gather=settings.gather,
         loss=Loss(settings.loss, settings.seed),

@@ -1,6 +1,8 @@
 """The groups that a receiver has joined, over as many sockets as that takes.
 
 A socket of Linux joins 20 IPv4 groups unless the system is set otherwise; then another is opened.
+The control group has a socket of its own, so that it is known what came from there, and where a
+socket for several groups would get other things too, so has each group.
 """
 
 from __future__ import annotations
@@ -10,24 +12,34 @@ from collections.abc import Callable
 
 from distributary.live.multicast.errors import NetworkError
 from distributary.live.multicast.network import NetworkOptions
-from distributary.live.multicast.sockets import Interface, join, leave, open_group_socket
+from distributary.live.multicast.sockets import (
+    Interface,
+    can_share,
+    join,
+    leave,
+    open_group_socket,
+)
+from distributary.protocol.multicast import CONTROL_GROUP
 
 __all__ = ["Memberships"]
 
 
 class Memberships:
-    """Joins and leaves groups by their names in actions; `on_open` hears of each new socket."""
+    """Joins and leaves groups by their names; `on_open` and `on_close` hear of sockets."""
 
     def __init__(
         self,
         options: NetworkOptions,
         interface: Interface,
         on_open: Callable[[socket.socket], None],
+        on_close: Callable[[socket.socket], object],
     ) -> None:
         self._options = options
         self._interface = interface
         self._on_open = on_open
+        self._on_close = on_close
         self._socket_of: dict[str, socket.socket] = {}
+        self._shared: list[socket.socket] = []  # those for several groups
         self.sockets: list[socket.socket] = []
 
     @property
@@ -38,12 +50,15 @@ class Memberships:
     def join(self, group: str) -> None:
         """Receive what is sent to a group."""
         address = self._options.groups.of(group)
-        for opened in self.sockets:
+        alone = group == CONTROL_GROUP or not can_share()
+        for opened in [] if alone else self._shared:
             if join(opened, address, self._interface):
                 self._socket_of[group] = opened
                 return
-        opened = open_group_socket(self._options)
+        opened = open_group_socket(self._options, self._interface, address if alone else None)
         self.sockets.append(opened)
+        if not alone:
+            self._shared.append(opened)
         if not join(opened, address, self._interface):
             raise NetworkError(
                 address, "the system lets a socket join no group at all", "raise its limits"
@@ -54,8 +69,17 @@ class Memberships:
     def leave(self, group: str) -> None:
         """Receive no more of it."""
         opened = self._socket_of.pop(group, None)
-        if opened is not None:
-            leave(opened, self._options.groups.of(group), self._interface)
+        if opened is None:
+            return
+        leave(opened, self._options.groups.of(group), self._interface)
+        if opened not in self._shared:
+            self._on_close(opened)
+            self.sockets.remove(opened)
+            opened.close()
+
+    def is_control(self, opened: socket.socket) -> bool:
+        """Whether a socket is that of the control group."""
+        return self._socket_of.get(CONTROL_GROUP) is opened
 
     def close(self) -> None:
         """Close all sockets, which leaves all groups."""

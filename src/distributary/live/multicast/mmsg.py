@@ -133,7 +133,17 @@ class MmsgReader:
         found, too_long, total = self._split(n)
         self._ask = min(self._n, max(_READ_AT_ONCE * n // (total + 1), _LEAST_PIECES))
         offsets, lengths = self._offsets[:found], self._lengths[:found]
-        return Batch(self._buffer, offsets, lengths, self._source, too_long, n == asked, total)
+        names = self._vector.names[:n]
+        return Batch(
+            self._buffer,
+            offsets,
+            lengths,
+            self._source,
+            too_long,
+            n == asked,
+            total,
+            lambda: bool((names == names[0]).all()),
+        )
 
     def _split(self, n: int) -> tuple[int, int, int]:
         """Pieces as datagrams; headers are then ready for the next read."""

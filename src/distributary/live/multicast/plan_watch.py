@@ -47,13 +47,21 @@ class PlanWatch:
     async def plans(self) -> AsyncIterator[Plan]:
         """Plans that come after the watch was made. Cancelling it leaves nothing behind."""
         while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._every):
-                    await self._asked.wait()
-            self._asked.clear()
-            stamp = self._stamp()
-            if stamp is None or stamp == self._seen:
-                continue
+            await self.wait()
+            plan = await self.look()
+            if plan is not None:
+                yield plan
+
+    async def wait(self) -> None:
+        """Wait until it is time to look."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._every):
+                await self._asked.wait()
+        self._asked.clear()
+
+    async def look(self) -> Plan | None:
+        """The plan in the folder, if there is a new one that can be read."""
+        while (stamp := self._stamp()) is not None and stamp != self._seen:
             try:
                 found = await asyncio.to_thread(read_plan, self._folder)
             except DistributaryError as error:
@@ -63,7 +71,8 @@ class PlanWatch:
                 continue
             if self._stamp() == stamp:
                 self._seen = stamp
-                yield found.plan
+                return found.plan
+        return None
 
     def _stamp(self) -> Stamp | None:
         """What changes when the folder is replaced: a plan is renamed into place as a whole."""

@@ -129,7 +129,7 @@ class Publisher:
     async def publish(self, flow: str, payload: bytes) -> None:
         """Have a message sent; waits while the queue is full. Cancelled, it may not be taken.
 
-        A message of a flow that the plan has nowhere is counted and dropped: nobody wants it.
+        A message of a flow that the plan has nowhere is dropped; `unplanned` counts them by flow.
         """
         while True:
             self._check()
@@ -167,6 +167,11 @@ class Publisher:
     def changing(self) -> bool:
         """Whether a plan is announced that does not hold yet."""
         return self._machine.changing
+
+    @property
+    def unplanned(self) -> dict[str, int]:
+        """How many messages were dropped of each flow that the plan has nowhere."""
+        return self._machine.unplanned
 
     @property
     def largest_message(self) -> int:

@@ -44,7 +44,7 @@ class Record(NamedTuple):
 
 class _Line(msgspec.Struct):
     flow: str
-    payload: str = ""
+    payload: str | None = None
     payload_base64: str | None = None
     ts: float | str | None = None
 
@@ -107,11 +107,7 @@ def _from_line(line: bytes, name: str, row: int, only_json: bool) -> Record | No
 def _from_json(line: bytes, name: str, row: int) -> Record:
     try:
         told = msgspec.json.decode(line, type=_Line)
-        if told.payload_base64 is None:
-            payload = told.payload.encode()
-        else:
-            payload = base64.b64decode(told.payload_base64, validate=True)
-        return Record(told.flow, payload, _seconds(told.ts))
+        return Record(told.flow, _payload(told), _seconds(told.ts))
     except (ValueError, RecursionError) as error:
         raise InputError(
             f"is no message ({error})",
@@ -119,6 +115,15 @@ def _from_json(line: bytes, name: str, row: int) -> Record:
             row=row,
             remedy='a line is such as {"flow": "IBM", "payload": "101.5"}',
         ) from None
+
+
+def _payload(told: _Line) -> bytes:
+    """The one payload that a line has: an empty message is written as an empty text."""
+    if (told.payload is None) == (told.payload_base64 is None):
+        raise ValueError("it has to have either `payload` or `payload_base64`")
+    if told.payload is not None:
+        return told.payload.encode()
+    return base64.b64decode(told.payload_base64 or "", validate=True)
 
 
 def _seconds(ts: object) -> float | None:

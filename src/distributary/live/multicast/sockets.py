@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import socket
 import struct
@@ -17,6 +18,7 @@ from distributary.live.multicast.network import NetworkOptions
 
 __all__ = [
     "Interface",
+    "can_share",
     "find_interface",
     "join",
     "leave",
@@ -29,6 +31,10 @@ LINUX = sys.platform == "linux"
 _SIOCGIFADDR = 0x8915
 _IP_MULTICAST_ALL, _IPV6_MULTICAST_ALL = 49, 29  # Linux: also get what others here have joined
 _SO_MEMINFO, _DROPS = 55, 8
+_SO_ATTACH_FILTER = 26
+# Classic BPF: load a byte, and, jump if equal, return how much of the packet to keep.
+_LOAD, _AND, _IF_EQUAL, _RETURN = 0x30, 0x54, 0x15, 0x06
+_NETWORK_HEADER = 0xFFF0_0000  # where the IP header begins, to the filter of a socket
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +100,20 @@ def open_own_socket(options: NetworkOptions, interface: Interface) -> socket.soc
     return opened
 
 
-def open_group_socket(options: NetworkOptions) -> socket.socket:
-    """A socket that gets what is sent to the groups it joins, beside others on this machine."""
+def open_group_socket(
+    options: NetworkOptions, interface: Interface, address: str | None = None
+) -> socket.socket:
+    """A socket that gets what is sent to the groups it joins, beside others on this machine.
+
+    With an `address` it is for the group there alone. Nothing that is sent to this machine alone
+    reaches it: else anybody could pass for the sender without being in the group.
+    """
     v6 = options.groups.is_v6
     opened = _datagram_socket(options)
+    port = options.groups.port
     try:
+        if address is None:
+            _drop_unicast(opened)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if not LINUX and hasattr(socket, "SO_REUSEPORT"):
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -108,11 +123,31 @@ def open_group_socket(options: NetworkOptions) -> socket.socket:
                     opened.setsockopt(socket.IPPROTO_IPV6, _IPV6_MULTICAST_ALL, 0)
                 else:
                     opened.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
-        opened.bind(("::" if v6 else "0.0.0.0", options.groups.port))
+        if v6:
+            opened.bind((address or "::", port, 0, interface.index))
+        else:
+            opened.bind((address or "0.0.0.0", port))
     except OSError as error:
         opened.close()
-        raise _unusable(f"port {options.groups.port}", error) from None
+        raise _unusable(f"port {port}", error) from None
     return opened
+
+
+def can_share() -> bool:
+    """Whether one socket can be for several groups, and for nothing else."""
+    return LINUX
+
+
+def _drop_unicast(opened: socket.socket) -> None:
+    """Have the system drop what is sent to an address that is no group's."""
+    if opened.family == socket.AF_INET6:
+        code = [(_LOAD, 0, 0, _NETWORK_HEADER + 24), (_IF_EQUAL, 0, 1, 0xFF)]
+    else:
+        code = [(_LOAD, 0, 0, _NETWORK_HEADER + 16), (_AND, 0, 0, 0xF0), (_IF_EQUAL, 0, 1, 0xE0)]
+    code += [(_RETURN, 0, 0, 0xFFFF_FFFF), (_RETURN, 0, 0, 0)]  # all of the packet, or nothing
+    program = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in code))
+    told = struct.pack("@HP", len(code), ctypes.addressof(program))
+    opened.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, told)
 
 
 def join(opened: socket.socket, address: str, interface: Interface) -> bool:

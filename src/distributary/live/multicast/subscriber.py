@@ -22,9 +22,10 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from distributary.errors import DistributaryError
-from distributary.live.multicast.datagrams import Batch, reader_of
+from distributary.live.multicast.datagrams import Address, Batch, keep_datagrams, reader_of
 from distributary.live.multicast.endpoints import Outlet, Wake, told_address
 from distributary.live.multicast.faults import Loss
+from distributary.live.multicast.interest import flows_of, read_flows
 from distributary.live.multicast.memberships import Memberships
 from distributary.live.multicast.network import NetworkOptions
 from distributary.live.multicast.plan_watch import PlanWatch, load_plan
@@ -38,55 +39,44 @@ from distributary.live.tasks import owned_tasks
 from distributary.model import Interest, Plan
 from distributary.protocol.actions import Send, SetTimer
 from distributary.protocol.multicast import (
-    Gap,
     Join,
     Leave,
     Message,
     Messages,
-    Missing,
     MulticastAction,
     NeedPlan,
     ReceiverParams,
-    Restarted,
+    Report,
 )
 from distributary.protocol.multicast import Receiver as Machine
 
-__all__ = ["Receiver", "Report", "wanted_flows"]
+__all__ = ["Receiver"]
 
-Report = Gap | Missing | Restarted | NeedPlan
 _READS = 8  # batches of one socket before others have their turn
 _MANY = 16  # packets at one look: so many are load
 _GATHER = 0.001  # seconds from one look to the next then
 _BESIDE = 1_024  # bytes, about, that the system keeps beside each packet
+_MOST_NEEDS = 16  # plans that are looked for at a time
 _TURN = 256  # messages after which others get their turn
 _log = logging.getLogger(__name__)
-
-
-def wanted_flows(plan: Plan, name: str) -> tuple[str, ...]:
-    """All that a plan brings to a receiver: the flows of its sessions, and those by unicast."""
-    if name not in plan.receivers:
-        return ()
-    me = plan.receivers.index(name)
-    sessions = plan.subscription_session[plan.subscription_receiver == me]
-    placed = plan.placement_flow[np.isin(plan.placement_session, sessions)]
-    alone = plan.unicast_flow[plan.unicast_receiver == me]
-    return tuple(plan.flows[flow] for flow in sorted({*placed.tolist(), *alone.tolist()}))
 
 
 class Receiver:
     """Receives wanted flows by a plan: every message once, in its flow's order, or a report.
 
     `plan` is one, or the folder of one, which is then watched. `interest` is the flows wanted, or
-    an `Interest` that has them under `name`, or None for all that the plan brings to `name`.
-    Reports (gaps, missing messages, a sender that began anew) go to `on_report`; without one they
-    are logged as warnings. With `on_messages` messages go there at once, many at a time, and are
-    not to be read by iterating: its buffer is used again, so nothing of it may be kept.
+    an `Interest` that has them under `name`, or the `Path` of such a table, which is read again
+    with each new plan in the folder, or None for all that each plan brings to `name`.
+    Reports (gaps, missing messages, a sender that began anew, wanted flows that do not come, a plan
+    that is not here) go to `on_report`; without one they are logged as warnings.
+    With `on_messages` messages go there at once, many at a time, and are not to be read by
+    iterating: its buffer is used again, so nothing of it may be kept.
     """
 
     def __init__(
         self,
         plan: Plan | str | os.PathLike[str],
-        interest: Interest | Iterable[str] | None = None,
+        interest: Interest | Iterable[str] | os.PathLike[str] | None = None,
         *,
         name: str,
         network: NetworkOptions | None = None,
@@ -103,7 +93,7 @@ class Receiver:
         on_report: Callable[[Report], None] | None = None,
         on_fault: Callable[[DistributaryError], None] = lambda error: None,
     ) -> None:
-        """`sender` (`udp://HOST:PORT`) may be asked before it is heard.
+        """`sender` (`udp://HOST:PORT`) may be asked before it is heard, and may send to us alone.
 
         Where many packets come at one look the next is a millisecond later, as it costs much less
         to take them in together. With `gather` it is so many seconds later after every look that
@@ -113,16 +103,23 @@ class Receiver:
         self._folder = None if isinstance(plan, Plan) else plan
         loaded = load_plan(plan)
         self._network.groups.check_room(loaded)
+        self._interest = interest if isinstance(interest, os.PathLike) else None
+        if isinstance(interest, os.PathLike):
+            flows: tuple[str, ...] | None = read_flows(interest, name)
+        else:
+            flows = None if interest is None else flows_of(interest, name)
         self._machine = Machine(
             name,
-            _flows(loaded, interest, name),
+            flows,
             rng=np.random.default_rng(seed),
             params=params,
             key=key,
             incarnation=incarnation,
         )
         self._machine.prepare()
-        self._first_plan = loaded
+        self._first_actions = self._machine.learn_plan(loaded, time.monotonic())
+        self._needs: dict[int, NeedPlan] = {}  # plans to look for, by fingerprint
+        self._reported_needs: set[int] = set()
         self._sender = sender
         self._most = queue_messages
         self._least = _MANY if gather is None else 1
@@ -138,7 +135,7 @@ class Receiver:
         self._queue: deque[Message] = deque()
         self._truncated = self._since_turn = self._room = 0
         self._failure: BaseException | None = None
-        self._open = self._paused = False
+        self._open = self._paused = self._timer_ran = False
         self._stack = AsyncExitStack()
         self._watch: PlanWatch | None = None
         self._own: socket.socket
@@ -159,7 +156,9 @@ class Receiver:
         self._stack.callback(self._own.close)
         self._room = self._own.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
         self._outlet = Outlet(self._network, interface, self._own, self._sender)
-        self._memberships = Memberships(self._network, interface, self._read_from)
+        self._memberships = Memberships(
+            self._network, interface, self._read_from, self._loop.remove_reader
+        )
         self._stack.callback(self._close)
         self._wake = Wake(self._on_timer)
         self._open = True
@@ -169,9 +168,8 @@ class Receiver:
                 start = await self._stack.enter_async_context(owned_tasks())
                 start(self._follow_folder(self._watch))
             self._read_from(self._own)
-            now = time.monotonic()
-            self._perform(self._machine.learn_plan(self._first_plan, now))
-            self._perform(self._machine.start(now))
+            self._perform(self._first_actions)
+            self._perform(self._machine.start(time.monotonic()))
         except BaseException:
             await self._stack.aclose()
             raise
@@ -198,7 +196,7 @@ class Receiver:
             await self._came.wait()
         message = self._queue.popleft()
         if self._paused and 2 * len(self._queue) <= self._most:
-            self._resume()
+            self.resume()
         self._since_turn += 1
         if self._since_turn >= _TURN:
             self._since_turn = 0
@@ -215,6 +213,26 @@ class Receiver:
             self._check()
             self._came.clear()
             await self._came.wait()
+
+    def pause(self) -> None:
+        """Read the sockets no more, for want of room for messages; nothing is given up meanwhile.
+
+        The system keeps what it has room for and drops the rest.
+        """
+        self._paused = True
+        for source in (self._own, *self._memberships.sockets):
+            self._loop.remove_reader(source)
+
+    def resume(self) -> None:
+        """Go on after a `pause`."""
+        if not self._open:
+            return
+        self._paused = False
+        for source in (self._own, *self._memberships.sockets):
+            self._read_from(source)
+        if self._timer_ran:
+            self._timer_ran = False
+            self._on_timer()
 
     def learn_plan(self, plan: Plan) -> None:
         """Hear of a plan, before or after the sender announces it."""
@@ -287,8 +305,8 @@ class Receiver:
                     self._memberships.join(group)
                 case Leave(group):
                     self._memberships.leave(group)
-                case NeedPlan() if self._watch is not None:
-                    self._watch.look_now()
+                case NeedPlan():
+                    self._look_for(action)
                 case _:
                     self._on_report(action)
 
@@ -296,7 +314,7 @@ class Receiver:
         self._queue.extend(messages)
         self._came.set()
         if len(self._queue) >= self._most and not self._paused:
-            self._pause()
+            self.pause()
 
     def _on_readable(self, source: socket.socket) -> None:
         try:
@@ -330,23 +348,47 @@ class Receiver:
             batch = None if self._paused else self._reader.read(source)
             if batch is None:
                 break
-            self._take(batch)
+            self._take(batch, source)
             packets, size = packets + len(batch.offsets), size + batch.size
             if not batch.more:
                 break
         return Look(packets, size)
 
-    def _take(self, batch: Batch) -> None:
+    def _take(self, batch: Batch, source: socket.socket) -> None:
         self._truncated += batch.truncated
         batch = self._loss.thin(batch)
         now = time.monotonic()
+        alone = source is self._own
+        if alone:
+            batch = self._take_strangers(batch, now)
+        control = alone or self._memberships.is_control(source)
         self._perform(
             self._machine.on_packets(
-                batch.buffer, batch.offsets, batch.lengths, now, _Sources(batch)
+                batch.buffer, batch.offsets, batch.lengths, now, _Sources(batch), control=control
             )
         )
 
+    def _take_strangers(self, batch: Batch, now: float) -> Batch:
+        """Take in what others than the sender sent here alone: what is left is the sender's."""
+        n = len(batch.offsets)
+        if not n or (batch.one_source() and self._is_sender(batch.source_of(0))):
+            return batch
+        known = np.array([self._is_sender(batch.source_of(at)) for at in range(n)], np.bool_)
+        for at in np.flatnonzero(~known).tolist():
+            offset, length = int(batch.offsets[at]), int(batch.lengths[at])
+            packet = batch.buffer[offset : offset + length].tobytes()
+            source = told_address(batch.source_of(at))
+            self._perform(self._machine.on_stranger(packet, source, now))
+        return keep_datagrams(batch, np.flatnonzero(known))
+
+    def _is_sender(self, address: Address) -> bool:
+        told = told_address(address)
+        return self._machine.is_sender(told) or told == self._sender
+
     def _on_timer(self) -> None:
+        if self._paused:  # what it would ask for, or give up, may have come: see when it goes on
+            self._timer_ran = True
+            return
         try:
             # What is about to be asked for may have come already, and wait to be read.
             for source in (*self._memberships.sockets, self._own):
@@ -358,16 +400,6 @@ class Receiver:
     def _read_from(self, source: socket.socket) -> None:
         if source.fileno() >= 0 and not self._paused:
             self._loop.add_reader(source, self._on_readable, source)
-
-    def _pause(self) -> None:
-        self._paused = True
-        for source in (self._own, *self._memberships.sockets):
-            self._loop.remove_reader(source)
-
-    def _resume(self) -> None:
-        self._paused = False
-        for source in (self._own, *self._memberships.sockets):
-            self._read_from(source)
 
     def _close(self) -> None:
         self._open = False
@@ -384,12 +416,48 @@ class Receiver:
         if self._failure is not None:
             raise self._failure
 
+    # --- plans ------------------------------------------------------------------------------------
+
+    def _look_for(self, need: NeedPlan) -> None:
+        """See whether the folder has a plan; that it does not is reported, once."""
+        if len(self._needs) < _MOST_NEEDS:
+            self._needs[need.fingerprint] = need
+        if self._watch is not None:
+            self._watch.look_now()
+        else:
+            self._report_needs()
+
+    def _report_needs(self) -> None:
+        """Report plans of the sender that are still not known here."""
+        needs, self._needs = self._needs, {}
+        unknown = {found for found in needs if not self._machine.knows(found)}
+        for fingerprint in unknown - self._reported_needs:
+            self._on_report(needs[fingerprint])
+        if needs:
+            self._reported_needs = unknown
+
     async def _follow_folder(self, watch: PlanWatch) -> None:
-        async for plan in watch.plans():
+        while True:
+            await watch.wait()
             try:
-                self.learn_plan(plan)
+                plan = await watch.look()
+                if plan is not None:
+                    await self._read_interest()
+                    self.learn_plan(plan)
             except DistributaryError as error:
                 self._on_fault(error)
+            self._report_needs()
+
+    async def _read_interest(self) -> None:
+        """Want what the table of interest has by now; the new plan was made from it."""
+        if self._interest is None:
+            return
+        try:
+            wanted = await asyncio.to_thread(read_flows, self._interest, self.name)
+        except DistributaryError as error:
+            self._on_fault(error)
+        else:
+            self._perform(self._machine.want(wanted))
 
 
 class Look(NamedTuple):
@@ -410,17 +478,6 @@ class _Sources(Sequence[str]):
 
     def __getitem__(self, at: int) -> str:  # type: ignore[override]
         return told_address(self._batch.source_of(at))
-
-
-def _flows(plan: Plan, interest: Interest | Iterable[str] | None, name: str) -> tuple[str, ...]:
-    if interest is None:
-        return wanted_flows(plan, name)
-    if not isinstance(interest, Interest):
-        return tuple(interest)
-    if name not in interest.receivers:
-        return ()
-    wanted = interest.flows_of(interest.receivers.index(name))
-    return tuple(interest.flows[flow] for flow in wanted.tolist())
 
 
 def _warn(report: Report) -> None:

@@ -9,7 +9,10 @@ from distributary.protocol.multicast.actions import (
     Missing,
     MulticastAction,
     NeedPlan,
+    Report,
     Restarted,
+    Rival,
+    Unserved,
 )
 from distributary.protocol.multicast.receiver import Receiver, ReceiverStatistics
 from distributary.protocol.multicast.receiver_params import ReceiverParams
@@ -18,6 +21,7 @@ from distributary.protocol.multicast.routes import (
     SENDER,
     fingerprint_of,
     group_name,
+    wanted_flows,
 )
 from distributary.protocol.multicast.sender import FullError, Sender, SenderStatistics
 from distributary.protocol.multicast.sender_params import SenderParams
@@ -37,10 +41,14 @@ __all__ = [
     "Receiver",
     "ReceiverParams",
     "ReceiverStatistics",
+    "Report",
     "Restarted",
+    "Rival",
     "Sender",
     "SenderParams",
     "SenderStatistics",
+    "Unserved",
     "fingerprint_of",
     "group_name",
+    "wanted_flows",
 ]

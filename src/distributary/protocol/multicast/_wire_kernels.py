@@ -44,7 +44,7 @@ CONTROL = -2  # in the place of a stream: a packet of the control session
 _CONTROL_SESSION = np.uint64(0xFFFF_FFFF)
 _MAGIC = 0xD157 | 1 << 16  # with the version of the wire
 _HEADER, _MESSAGE = 32, 16
-_DATA, _REPAIR, _ASK = 1, 2, 7
+_DATA, _REPAIR, _ANSWER = 1, 2, 8  # the first kind of packet, repairs, and the last kind
 _LARGEST = np.uint64(1 << 63)
 
 
@@ -150,7 +150,7 @@ def _has_header(buffer: ByteArray, offset: int, length: int, tag: int) -> bool:
     kind = buffer[offset + 3]
     said = np.int64(_word(buffer, offset + 4) & np.uint64(0xFFFF))
     return (
-        _DATA <= kind <= _ASK
+        _DATA <= kind <= _ANSWER
         and said == length + tag
         and _long(buffer, offset + 16) < _LARGEST
         and _long(buffer, offset + 24) < _LARGEST

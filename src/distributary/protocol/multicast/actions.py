@@ -22,7 +22,10 @@ __all__ = [
     "MulticastAction",
     "NeedPlan",
     "Reason",
+    "Report",
     "Restarted",
+    "Rival",
+    "Unserved",
 ]
 
 # Why packets are given up: asked for too often in vain; the sender has them no more; it began anew;
@@ -77,10 +80,33 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """The sender began anew: what it had sent last may be lost, and numbers begin at 1 again."""
+    """Another incarnation is followed: what the old one had sent last may be lost.
+
+    Numbers begin at 1 again, unless it is one that was followed before.
+    """
 
     old: int
     new: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """Another sender is alive and not followed, as a later incarnation answers too."""
+
+    followed: int
+    incarnation: int
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unserved:
+    """These wanted flows do not come by the plan version that is followed; none: all come again.
+
+    Version 0 is the plan at hand before the sender was heard.
+    """
+
+    version: int
+    flows: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,4 +144,5 @@ class Messages:
             yield Message(self.names[flow], sequence, view[start:end].tobytes())
 
 
-MulticastAction = Send | SetTimer | Join | Leave | NeedPlan | Gap | Missing | Restarted | Messages
+Report = Gap | Missing | Restarted | Rival | NeedPlan | Unserved
+MulticastAction = Send | SetTimer | Join | Leave | Messages | Report

@@ -60,7 +60,12 @@ class Asking:
             return []
         self._ask_at = now + self._wait
         self._wait = min(2 * self._wait, self._params.ask_longest)
-        return [self._send(Kind.ASK, encode_ask(self._name), 0, 0, CONTROL_SESSION, 0)]
+        return [self.question(self.sender, 0, 0)]
+
+    def question(self, to: str, nonce: int, incarnation: int) -> Send:
+        """A question for the plan, or with a number, for that number to be said back."""
+        body = encode_ask(self._name)
+        return self._send(to, Kind.ASK, body, 0, 0, CONTROL_SESSION, incarnation, nonce)
 
     def naks_for(self, stream: Incoming, incarnation: int, now: float) -> list[Send]:
         """NAKs for what is missing of a stream and due, as far as there are tokens."""
@@ -93,11 +98,23 @@ class Asking:
         self._bucket.take(1, now)
         self.naks += 1
         body = encode_ranges(ranges)
-        return self._send(Kind.NAK, body, len(ranges), stream.version, stream.session, incarnation)
+        version, session = stream.version, stream.session
+        return self._send(
+            self.sender, Kind.NAK, body, len(ranges), version, session, incarnation, 0
+        )
 
     def _send(
-        self, kind: Kind, body: bytes, count: int, version: int, session: int, incarnation: int
+        self,
+        to: str,
+        kind: Kind,
+        body: bytes,
+        count: int,
+        version: int,
+        session: int,
+        incarnation: int,
+        sequence: int,
     ) -> Send:
         length = HEADER_SIZE + len(body) + self._authenticator.size
-        packet = encode_header(kind, length, count, version, session, incarnation, 0) + body
-        return Send(self.sender, packet + self._authenticator.tag(packet))
+        header = encode_header(kind, length, count, version, session, incarnation, sequence)
+        packet = header + body
+        return Send(to, packet + self._authenticator.tag(packet))

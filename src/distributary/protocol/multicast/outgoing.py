@@ -48,6 +48,7 @@ class Version:
     fingerprint: int
     streams: dict[int, Outgoing]
     numbers: dict[str, int]
+    unicast: frozenset[str]  # receivers that get something alone
     gone_at: float = float("inf")  # when repairs by this version end
     _routes: dict[int, tuple[Outgoing, ...]] = field(default_factory=dict)
 
@@ -67,7 +68,8 @@ class Version:
                 number, session, name, True, Packer(room, most), Window(*window)
             )
         numbers = {name: at for at, name in enumerate(plan.flows)}
-        return cls(number, plan, fingerprint_of(plan), streams, numbers)
+        alone = frozenset(stream.to for stream in streams.values() if stream.unicast)
+        return cls(number, plan, fingerprint_of(plan), streams, numbers, alone)
 
     def route(self, flow: int) -> tuple[Outgoing, ...]:
         """Where messages of a flow go: its sessions, or those who get it by unicast."""

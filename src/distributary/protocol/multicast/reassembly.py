@@ -25,10 +25,7 @@ __all__ = ["Reassembly"]
 class Reassembly:
     """Takes packets of streams in, and puts what comes of it into `actions`."""
 
-    def __init__(
-        self, flows: tuple[str, ...], subs: Subscriptions, params: ReceiverParams, counts: IntArray
-    ) -> None:
-        self._flows = flows
+    def __init__(self, subs: Subscriptions, params: ReceiverParams, counts: IntArray) -> None:
         self._subs = subs
         self._params = params
         self._counts = counts
@@ -190,7 +187,7 @@ class Reassembly:
             self.actions.append(
                 Messages(
                     self.incarnation,
-                    self._flows,
+                    self._subs.names,
                     buffer,
                     found.flow[begin:end],
                     found.sequence[begin:end],
@@ -206,7 +203,7 @@ class Reassembly:
             self.actions.append(
                 Messages(
                     self.incarnation,
-                    self._flows,
+                    self._subs.names,
                     buffer,
                     np.array(flow, np.int32),
                     np.array(sequence, np.int64),
@@ -218,7 +215,7 @@ class Reassembly:
     def report_missed(self, runs: list[tuple[int, int, int]]) -> None:
         """Tell of messages that were found missing: flow, first, last."""
         for flow, first, last in runs:
-            self.actions.append(Missing(self.incarnation, self._flows[flow], first, last))
+            self.actions.append(Missing(self.incarnation, self._subs.names[flow], first, last))
 
     def _commit(self, buffer: ByteArray, entries: list[Entry]) -> None:
         """Deliver a packet's messages, before which nothing can come any more."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -22,17 +21,24 @@ from distributary.model import IntArray, Plan
 from distributary.protocol.actions import SetTimer
 from distributary.protocol.multicast import _wire_kernels as kernels
 from distributary.protocol.multicast import _wire_reference as reference
-from distributary.protocol.multicast._wire_kernels import ByteArray, Found
-from distributary.protocol.multicast.actions import MulticastAction, NeedPlan, Restarted
+from distributary.protocol.multicast._wire_kernels import ByteArray
+from distributary.protocol.multicast.actions import (
+    MulticastAction,
+    Rival,
+    Unserved,
+)
 from distributary.protocol.multicast.asking import Asking
 from distributary.protocol.multicast.authentication import Authenticator
-from distributary.protocol.multicast.incoming import Entry, Following, Incoming
+from distributary.protocol.multicast.filters import Filters
+from distributary.protocol.multicast.incoming import Entry, Incoming
+from distributary.protocol.multicast.plan_versions import PlanVersions
 from distributary.protocol.multicast.reassembly import Reassembly
 from distributary.protocol.multicast.receiver_params import ReceiverParams
-from distributary.protocol.multicast.subscriptions import MOST_VERSIONS, Subscriptions
+from distributary.protocol.multicast.senders import Claim, Senders
+from distributary.protocol.multicast.subscriptions import Subscriptions
 from distributary.protocol.multicast.wire import (
     HEADER_SIZE,
-    MESSAGE_HEADER_SIZE,
+    KIND_AT,
     Announcement,
     Header,
     Kind,
@@ -47,7 +53,7 @@ __all__ = ["Receiver", "ReceiverStatistics"]
 
 WAKE = "wake"
 _NEVER = float("inf")
-_UNAUTHENTIC = 255  # a packet's fate
+_MOST_REPEATED = 3  # announcements in a row that had come before: there may be something wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,7 @@ class ReceiverStatistics:
     malformed: int
     unauthenticated: int
     stale: int  # packets of another incarnation
+    strangers: int  # packets that came from elsewhere, or by a way that they must not
     naks: int
     gaps: int  # ranges of packets given up
     gap_packets: int  # in those whose end is known
@@ -76,31 +83,36 @@ class Receiver:
     def __init__(
         self,
         name: str,
-        wanted: Iterable[str],
+        wanted: Iterable[str] | None,
         *,
         rng: np.random.Generator,
         params: ReceiverParams | None = None,
         key: bytes | None = None,
         incarnation: int = 0,
     ) -> None:
-        """Packets of senders before `incarnation`, the last one known, are refused as replayed."""
+        """`wanted` None is all that each plan brings to the receiver of that name.
+
+        Packets of senders before `incarnation`, the last one known, are refused as replayed."""
         self.name = name
-        self.flows = tuple(sorted(set(wanted)))
+        flows = None if wanted is None else tuple(sorted(set(wanted)))
         self.params = params = ReceiverParams() if params is None else params
         self._authenticator = Authenticator(key)
-        self._subs = Subscriptions(name, self.flows, params, rng)
+        self._subs = Subscriptions(name, flows, params, rng)
         self._asking = Asking(name, params, self._authenticator)
+        self._senders = Senders(self._asking, params, rng)
         self._counts = np.zeros(kernels.COUNTS, np.int64)
-        self._reassembly = Reassembly(self.flows, self._subs, params, self._counts)
+        self._filters = Filters(self._subs, self._authenticator, self._counts)
+        self._reassembly = Reassembly(self._subs, params, self._counts)
         self._reassembly.incarnation = incarnation
+        self._versions = PlanVersions(self._subs, self._reassembly, self._asking, params)
         self._announced: Announcement | None = None
         self._announcements = 0
-        self._present = False  # whether it was there when the sender's plan began
-        self._packets = self._unauthenticated = 0
+        self._repeated = 0  # announcements in a row that had come before, by their number
+        self._strangers = 0
+        self._packets = 0
         self._wake_at = _NEVER
         self._changes_seen = 0
-        self._sieve = _sieve_for(0)
-        self._found = _room_for(0)
+        self._unserved: tuple[str, ...] = ()  # as last reported
 
     # --- what the caller does ---------------------------------------------------------------------
 
@@ -121,8 +133,9 @@ class Receiver:
             unwanted_messages=counts[kernels.UNWANTED_MESSAGES],
             duplicates=counts[kernels.DUPLICATE],
             malformed=counts[kernels.MALFORMED],
-            unauthenticated=self._unauthenticated,
+            unauthenticated=self._filters.unauthenticated,
             stale=counts[kernels.STALE],
+            strangers=self._strangers,
             naks=self._asking.naks,
             gaps=self._reassembly.gaps,
             gap_packets=self._reassembly.gap_packets,
@@ -137,15 +150,18 @@ class Receiver:
         return tuple(self._subs.followings)
 
     @property
+    def flows(self) -> tuple[str, ...]:
+        """The flows it wants, of the newest plan it follows."""
+        return self._subs.wanted
+
+    @property
     def unserved(self) -> tuple[str, ...]:
-        """Wanted flows that the newest plan it follows does not bring."""
+        """Wanted flows that the newest plan does not bring."""
         return self._subs.unserved
 
     def prepare(self) -> None:
         """Have the filters compiled, or loaded, before packets come that would wait for it."""
-        buffer, nothing = np.zeros(HEADER_SIZE, np.uint8), np.empty(0, np.int64)
-        sieved = self._first_filter(buffer, nothing, nothing, 0)
-        self._second_filter(buffer, nothing, nothing, sieved, 0, 0)
+        self._filters.prepare()
 
     def start(self, now: float) -> list[MulticastAction]:
         """Join the control group, and ask for the plan."""
@@ -158,7 +174,18 @@ class Receiver:
         """Hear of a plan, before or after the sender announces it."""
         self._subs.remember(plan)
         if self._announced is not None:
-            self._adopt(self._announced, now)
+            self._versions.adopt(self._announced, now)
+        self._report_unserved()
+        return self._finish()
+
+    def knows(self, fingerprint: int) -> bool:
+        """Whether the plan of that fingerprint is at hand."""
+        return self._subs.known(fingerprint) is not None
+
+    def want(self, wanted: Iterable[str]) -> list[MulticastAction]:
+        """Want these flows from now on: those that are new come by the next plan version."""
+        self._subs.want(tuple(sorted(set(wanted))))
+        self._report_unserved()
         return self._finish()
 
     def on_message(self, sender: str, message: bytes, now: float) -> list[MulticastAction]:
@@ -172,7 +199,7 @@ class Receiver:
         self._packets += 1
         subs = self._subs
         kept = reference.keep_sessions([packet], subs.tables, self._counts)
-        if kept and self._authenticated(packet):
+        if kept and self._filters.accepts(packet):
             at, found, waiting, missed = reference.take_packets(
                 [packet],
                 kept,
@@ -196,18 +223,42 @@ class Receiver:
         lengths: IntArray,
         now: float,
         sources: Sequence[str] | None = None,
+        *,
+        control: bool = True,
     ) -> list[MulticastAction]:
         """Take in packets at those places of a buffer, in order, by the compiled filters.
 
-        `Messages` that come of it are places in that buffer, and good until the next call.
+        Announcements and answers are heeded with `control` only: where packets come from the
+        control group or from the sender's own address. `Messages` that come of it are places in
+        that buffer, and good until the next call.
         """
         self._packets += len(offsets)
         at = 0
         while at < len(offsets):
-            at = self._take_some(buffer, offsets, lengths, at, now, sources)
+            at = self._take_some(buffer, offsets, lengths, at, now, sources, control)
             if at < len(offsets):
-                self._found = _room_for(0)  # what was found so far is still to be read
+                self._filters.renew()
         return self._finish()
+
+    def on_stranger(self, packet: bytes, source: str, now: float) -> list[MulticastAction]:
+        """Take in a packet that somebody else than the sender sent here alone.
+
+        Only the answer to a question of ours counts: it may be of a sender that is not followed.
+        """
+        self._packets += 1
+        tag = self._authenticator.size
+        if packet[KIND_AT : KIND_AT + 1] != bytes([Kind.ANSWER]):
+            self._strangers += 1
+        elif self._filters.accepts(packet):
+            try:
+                self._take_answer(decode_header(packet, tag), now, source)
+            except WireError:
+                self._counts[kernels.MALFORMED] += 1
+        return self._finish()
+
+    def is_sender(self, address: str) -> bool:
+        """Whether the sender that is followed is at that address."""
+        return self._senders.is_followed(address)
 
     def on_timer(self, name: str, now: float) -> list[MulticastAction]:
         """The one timer there is has run out."""
@@ -218,6 +269,8 @@ class Receiver:
         if self._announced is not None and not self._subs.silent:
             self._asking.stop()
         actions += self._asking.questions(now)
+        for rival in self._senders.undecided():
+            self._weigh(rival, now)
         for stream in list(self._subs.troubled):
             if stream not in self._subs.troubled:
                 continue  # ended with another one
@@ -229,11 +282,6 @@ class Receiver:
 
     # --- filters ----------------------------------------------------------------------------------
 
-    def _authenticated(self, packet: bytes | memoryview) -> bool:
-        accepted = self._authenticator.accepts(packet)
-        self._unauthenticated += not accepted
-        return accepted
-
     def _take_some(
         self,
         buffer: ByteArray,
@@ -242,17 +290,18 @@ class Receiver:
         begin: int,
         now: float,
         sources: Sequence[str] | None,
+        control: bool,
     ) -> int:
         """Take in packets from `begin` on, for as long as the tables stay: where to go on."""
-        subs, reassembly = self._subs, self._reassembly
+        filters, subs, reassembly = self._filters, self._subs, self._reassembly
         changes = subs.changes
-        sieved = self._first_filter(buffer, offsets, lengths, begin)
-        kept, streams, found = sieved.kept, sieved.streams, self._found
+        sieved = filters.keep(buffer, offsets, lengths, begin)
+        kept, streams, found = sieved.kept, sieved.streams, filters.found
         at = used = 0
         while at < len(kept):
             start = used
-            at, used, end, n_missed = self._second_filter(
-                buffer, offsets, lengths, sieved, at, used
+            at, used, end, n_missed = filters.take(
+                buffer, offsets, lengths, sieved, at, used, self.incarnation
             )
             if n_missed:
                 reassembly.report_missed(found.missed[:n_missed].tolist())
@@ -262,66 +311,16 @@ class Receiver:
                 offset = int(offsets[packet])
                 copied = buffer[offset : offset + int(lengths[packet])].tobytes()
                 source = None if sources is None else sources[packet]
-                entries = _entries(found, used, end, offset)
-                self._think(copied, int(streams[at]), entries, now, source)
+                if streams[at] == kernels.CONTROL and not control:
+                    self._strangers += 1
+                else:
+                    entries = filters.entries(used, end, offset)
+                    self._think(copied, int(streams[at]), entries, now, source)
                 at += 1
                 if subs.changes != changes:
-                    self._uncount(sieved, packet + 1)
+                    filters.uncount(sieved, packet + 1)
                     return packet + 1
         return len(offsets)
-
-    def _first_filter(
-        self, buffer: ByteArray, offsets: IntArray, lengths: IntArray, begin: int
-    ) -> _Sieved:
-        """What passes the first filter, and if there is a key, is authentic.
-
-        There is room then for all messages of it.
-        """
-        if len(offsets) > len(self._sieve.kept):
-            self._sieve = _sieve_for(2 * len(offsets))
-        kept, rows, streams, fate = self._sieve
-        tables = self._subs.tables
-        passed, size = kernels.keep_sessions(
-            buffer, offsets, lengths, begin, tables.versions, tables.stream_of, kept, rows, streams,
-            fate, self._counts,
-        )  # fmt: skip
-        if size // MESSAGE_HEADER_SIZE >= len(self._found.packet):
-            self._found = _room_for(2 * size)
-        kept, rows, streams = kept[:passed], rows[:passed], streams[:passed]
-        fate = fate[: len(offsets)]
-        if self._authenticator.size:
-            view = buffer.data
-            good = np.ones(passed, np.bool_)
-            places = zip(offsets[kept].tolist(), lengths[kept].tolist(), strict=True)
-            for at, (offset, length) in enumerate(places):
-                good[at] = self._authenticated(view[offset : offset + length])
-            fate[kept[~good]] = _UNAUTHENTIC
-            kept, rows, streams = kept[good], rows[good], streams[good]
-        return _Sieved(kept, rows, streams, fate)
-
-    def _second_filter(
-        self,
-        buffer: ByteArray,
-        offsets: IntArray,
-        lengths: IntArray,
-        sieved: _Sieved,
-        at: int,
-        used: int,
-    ) -> tuple[int, int, int, int]:
-        """Take in what comes in order, as `take_packets` says."""
-        kept, rows, streams, _ = sieved
-        tables, tag = self._subs.tables, self._authenticator.size
-        return kernels.take_packets(
-            buffer, offsets, lengths, kept, rows, streams, (at, len(kept)), tag, self.incarnation,
-            tables.flow_of, tables.flow_stream, self._subs.state, self._found, used, self._counts,
-        )  # fmt: skip
-
-    def _uncount(self, sieved: _Sieved, begin: int) -> None:
-        """Packets from `begin` on are to be filtered again: count them then."""
-        fate = sieved.fate[begin:]
-        for what in (kernels.MALFORMED, kernels.UNWANTED_PACKETS):
-            self._counts[what] -= int((fate == what + 1).sum())
-        self._unauthenticated -= int((fate == _UNAUTHENTIC).sum())
 
     # --- packets that need thought ----------------------------------------------------------------
 
@@ -332,7 +331,7 @@ class Receiver:
         body = packet[HEADER_SIZE : len(packet) - self._authenticator.size]
         try:
             if place == kernels.CONTROL:
-                self._take_plan(header, body, now, source)
+                self._take_control(header, body, now, source)
             elif header.kind <= Kind.REPAIR:
                 self._heard(place)
                 self._reassembly.take_data(self._subs.stream(place), header, packet, entries, now)
@@ -361,87 +360,89 @@ class Receiver:
 
     # --- plans ------------------------------------------------------------------------------------
 
-    def _take_plan(self, header: Header, body: bytes, now: float, source: str | None) -> None:
-        if header.kind != Kind.PLAN:
+    def _take_control(self, header: Header, body: bytes, now: float, source: str | None) -> None:
+        if header.kind == Kind.PLAN:
+            self._take_plan(header, decode_announcement(body), now, source)
+        elif header.kind == Kind.ANSWER:
+            self._take_answer(header, now, source)
+        else:
             raise WireError("not for a receiver")
-        announced = decode_announcement(body)
+
+    def _take_plan(
+        self, header: Header, announced: Announcement, now: float, source: str | None
+    ) -> None:
+        """Follow an announcement of the sender, or see whether another is the sender by now."""
+        senders = self._senders
         if header.incarnation < self.incarnation:
             self._counts[kernels.STALE] += 1
+        elif senders.followed is None:
+            self._follow_sender(senders.hear(header, announced, source, now), now)
             return
-        if header.incarnation > self.incarnation:
-            self._begin_anew(header.incarnation, announced)
+        elif header.incarnation == self.incarnation:
+            if source is None or senders.is_followed(source):
+                self._hear_sender(senders.followed, header, announced, now)
+            else:
+                self._strangers += 1
+            return
+        self._weigh(senders.hear(header, announced, source, now), now)
+
+    def _hear_sender(
+        self, followed: Claim, header: Header, announced: Announcement, now: float
+    ) -> None:
+        """Take in an announcement of the sender that is followed."""
         if header.sequence <= self._announcements:
             self._counts[kernels.DUPLICATE] += 1
+            self._repeated += 1
+            if self._repeated >= _MOST_REPEATED:  # a forged one may have gone before
+                self._reassembly.actions += self._senders.ask(followed, now)
             return
-        self._announcements = header.sequence
+        self._announcements, self._repeated = header.sequence, 0
+        followed.heard_at = now
         self._announced = announced
-        if source is not None:
-            self._asking.sender = source
-        self._adopt(announced, now)
+        self._versions.adopt(announced, now)
         if not self._subs.silent:
             self._asking.stop()
+        if not followed.proven:
+            self._reassembly.actions += self._senders.ask(followed, now)
 
-    def _begin_anew(self, incarnation: int, announced: Announcement) -> None:
-        """Another incarnation: give up what is missing of the last one, and forget it."""
-        old, reassembly = self.incarnation, self._reassembly
-        for following in list(self._subs.followings.values()):
-            reassembly.abandon(following, "restart", end_matters=False)
-            self._subs.forget(following.version)
-        if self._announcements:
-            reassembly.actions.append(Restarted(old, incarnation))
-        # Who was there before wants all of the new incarnation too, and so does who was there
-        # before it began. Others begin with whatever message of a flow comes first.
-        self._present = self._present or announced.current == 0
-        self._subs.state.next_of[:] = 1 if self._present else 0
-        reassembly.incarnation = incarnation
-        self._announcements = 0
+    def _take_answer(self, header: Header, now: float, source: str | None) -> None:
+        """A sender has proved that it is alive."""
+        claim = self._senders.take_answer(header, source, now)
+        if claim is None:
+            self._strangers += 1
+        elif claim is not self._senders.followed:
+            self._weigh(claim, now)
+        elif self._repeated >= _MOST_REPEATED:
+            self._announcements = self._repeated = 0
 
-    def _adopt(self, announced: Announcement, now: float) -> None:
-        """Follow the plans announced, and let go of those that are gone."""
-        for version, following in list(self._subs.followings.items()):
-            if version in (announced.current, announced.following):
-                continue
-            called_off = version > announced.previous
-            if called_off or version < announced.floor:
-                self._reassembly.abandon(following, "change", end_matters=not called_off)
-                self._subs.forget(version)
-            else:
-                self._drain(following, now)
-        self._follow(announced.current, announced.current_fingerprint, announced, now)
-        self._follow(announced.following, announced.following_fingerprint, announced, now)
-        self._reassembly.open_versions()
-
-    def _follow(self, version: int, fingerprint: int, announced: Announcement, now: float) -> None:
-        if not version or version in self._subs.followings:
+    def _weigh(self, rival: Claim, now: float) -> None:
+        """Follow a rival if it has proof enough; else ask it, and the sender that is followed."""
+        senders, followed = self._senders, self._senders.followed
+        unknown = rival.address is None and rival.incarnation > self.incarnation
+        if unknown or senders.replaces(rival, now):
+            self._follow_sender(rival, now)
             return
-        plan = self._subs.known(fingerprint)
-        if plan is None:
-            need = NeedPlan(version, fingerprint, announced.where)
-            self._reassembly.actions.append(need)
-            return
-        if not self._reassembly.close_versions_after(version):
-            return  # its flows have come by a later one already
-        self._keep_few()
-        begins = version == announced.following
-        from_start = begins or self._present or self.params.history
-        self._subs.follow(version, plan, from_start=from_start)
-        self._present = True
-        if self._subs.silent:
-            self._asking.begin(now)
+        actions = self._reassembly.actions
+        actions += senders.ask(rival, now)
+        if rival.proven and followed is not None:
+            actions += senders.ask(followed, now)
+            if not rival.reported:
+                rival.reported = True
+                actions.append(Rival(followed.incarnation, rival.incarnation, rival.address or ""))
 
-    def _keep_few(self) -> None:
-        """Make room in the tables for another version."""
-        while len(self._subs.followings) >= MOST_VERSIONS:
-            oldest = next(iter(self._subs.followings.values()))
-            self._reassembly.abandon(oldest, "change")
-            self._subs.forget(oldest.version)
-
-    def _drain(self, following: Following, now: float) -> None:
-        """The sender has moved on: find out where the sessions of this version end."""
-        for stream in following.streams.values():
-            if stream.end is None and stream.poll_at == _NEVER:
-                stream.poll_at = now + self.params.repair_wait
-                self._subs.troubled[stream] = None
+    def _follow_sender(self, claim: Claim, now: float) -> None:
+        """Believe another sender, or the first one."""
+        if claim.incarnation != self.incarnation:
+            restarted = self._senders.followed is not None
+            self._versions.begin_anew(claim.incarnation, claim.announced, restarted=restarted)
+        self._senders.follow(claim)
+        self._announcements, self._announced = claim.sequence, claim.announced
+        self._repeated = 0
+        self._versions.adopt(claim.announced, now)
+        if not self._subs.silent:
+            self._asking.stop()
+        if not claim.proven:
+            self._reassembly.actions += self._senders.ask(claim, now)
 
     # --- the timer --------------------------------------------------------------------------------
 
@@ -453,6 +454,14 @@ class Receiver:
         else:
             self._reassembly.give_up_end(stream)
 
+    def _report_unserved(self) -> None:
+        """Tell which wanted flows do not come, where that has changed."""
+        unserved = self._subs.unserved
+        if unserved is not self._unserved and unserved != self._unserved:
+            version = max(self._subs.followings, default=0)
+            self._reassembly.actions.append(Unserved(version, unserved))
+        self._unserved = unserved
+
     def _finish(self) -> list[MulticastAction]:
         """What is to be done, with the groups and the timer as they should be by now."""
         reassembly, subs = self._reassembly, self._subs
@@ -463,50 +472,11 @@ class Receiver:
         if subs.changes != self._changes_seen:
             self._changes_seen = subs.changes
             reassembly.actions += subs.changed_groups()
-        at = self._asking.next_at(subs.troubled)
+            if self._subs.followings:
+                self._report_unserved()
+        at = min(self._asking.next_at(subs.troubled), self._senders.next_at())
         if at != self._wake_at:
             self._wake_at = at
             reassembly.actions.append(SetTimer(WAKE, None if at == _NEVER else at))
         actions, reassembly.actions = reassembly.actions, []
         return actions
-
-
-class _Sieved(NamedTuple):
-    """What passed the first filter: packets, rows, streams; and the fate of all, by packet."""
-
-    kept: IntArray
-    rows: IntArray
-    streams: IntArray
-    fate: ByteArray
-
-
-def _sieve_for(packets: int) -> _Sieved:
-    """Room for so many packets."""
-    kept, rows, streams = np.empty((3, packets), np.int64)
-    return _Sieved(kept, rows, streams, np.empty(packets, np.uint8))
-
-
-def _room_for(size: int) -> Found:
-    """Room for all the messages that so many bytes can hold."""
-    most = size // MESSAGE_HEADER_SIZE + 1
-    return Found(
-        np.empty(most, np.int64),
-        np.empty(most, np.int32),
-        np.empty(most, np.int64),
-        np.empty(most, np.int64),
-        np.empty(most, np.int64),
-        np.empty((most, 3), np.int64),
-    )
-
-
-def _entries(found: Found, begin: int, end: int, offset: int) -> list[Entry]:
-    """Messages as places in their own packet, which begins at `offset`."""
-    return list(
-        zip(
-            found.flow[begin:end].tolist(),
-            found.sequence[begin:end].tolist(),
-            (found.start[begin:end] - offset).tolist(),
-            (found.end[begin:end] - offset).tolist(),
-            strict=True,
-        )
-    )

@@ -23,6 +23,8 @@ class ReceiverParams:
     missing_ranges: int = 1_024  # of one session
     ask_every: float = 0.1  # for the plan, at first; each time twice as long
     ask_longest: float = 2.0
+    prove_every: float = 0.04  # a sender in doubt is asked whether it is alive, at most
+    gone_after: float = 0.5  # of questions without an answer: another sender may take its place
     history: bool = False  # ask for all that the sender has of the time before joining
 
     def __post_init__(self) -> None:

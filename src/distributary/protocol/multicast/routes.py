@@ -14,7 +14,15 @@ import numpy as np
 
 from distributary.model import Plan
 
-__all__ = ["CONTROL_GROUP", "SENDER", "FlowRoute", "fingerprint_of", "flow_routes", "group_name"]
+__all__ = [
+    "CONTROL_GROUP",
+    "SENDER",
+    "FlowRoute",
+    "fingerprint_of",
+    "flow_routes",
+    "group_name",
+    "wanted_flows",
+]
 
 CONTROL_GROUP = "group control"
 SENDER = "sender"
@@ -45,6 +53,17 @@ def fingerprint_of(plan: Plan) -> int:
         digest.update(len(numbers).to_bytes(8, "little"))
         digest.update(np.ascontiguousarray(numbers, "<i4").tobytes())
     return int.from_bytes(digest.digest(), "little")
+
+
+def wanted_flows(plan: Plan, name: str) -> tuple[str, ...]:
+    """All that a plan brings to a receiver: the flows of its sessions, and those by unicast."""
+    if name not in plan.receivers:
+        return ()
+    me = plan.receivers.index(name)
+    sessions = plan.subscription_session[plan.subscription_receiver == me]
+    placed = plan.placement_flow[np.isin(plan.placement_session, sessions)]
+    alone = plan.unicast_flow[plan.unicast_receiver == me]
+    return tuple(plan.flows[flow] for flow in sorted({*placed.tolist(), *alone.tolist()}))
 
 
 class FlowRoute(NamedTuple):

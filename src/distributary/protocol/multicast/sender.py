@@ -9,10 +9,9 @@ message: what it asks for is sent to all at most once in the hold-off time.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import groupby
 
 from distributary.errors import DistributaryError
 from distributary.model import Plan
@@ -22,13 +21,12 @@ from distributary.protocol.multicast.heartbeats import Heartbeats
 from distributary.protocol.multicast.outgoing import Outgoing, Version
 from distributary.protocol.multicast.pacing import TokenBucket
 from distributary.protocol.multicast.packing import largest_message
+from distributary.protocol.multicast.repairs import Repairs
 from distributary.protocol.multicast.routes import CONTROL_GROUP
 from distributary.protocol.multicast.sender_params import SenderParams
 from distributary.protocol.multicast.wire import (
     CONTROL_SESSION,
     HEADER_SIZE,
-    KIND_AT,
-    MOST_RANGES,
     Announcement,
     Header,
     Kind,
@@ -47,7 +45,7 @@ __all__ = ["FullError", "Sender", "SenderAction", "SenderStatistics"]
 SenderAction = Send | SetTimer
 WAKE = "wake"
 _NEVER = float("inf")
-_MOST_ADDRESSES = 100_000  # learnt from questions
+_MOST_NAMES = 10_000  # of flows outside the plan that are told apart
 
 
 class FullError(DistributaryError):
@@ -66,10 +64,12 @@ class SenderStatistics:
     heartbeats: int = 0
     announcements: int = 0
     naks: int = 0
+    curbed_naks: int = 0  # of askers that had asked for more than their share: cut short
     confirms: int = 0
     malformed: int = 0
     unauthenticated: int = 0
     refused: int = 0  # messages offered while full
+    outranked: int = 0  # questions of receivers that follow a later incarnation
 
 
 class Sender:
@@ -98,7 +98,9 @@ class Sender:
         self._given = frozenset(addresses or ())
         self._addresses = dict(addresses or {})
         self._counts = dict.fromkeys(SenderStatistics.__slots__, 0)
+        del self._counts["curbed_naks"]  # the repairs count these
         self._next_of: dict[str, int] = {}
+        self._unplanned: Counter[str] = Counter()
         self._versions: dict[int, Version] = {}
         self._current = self._make_version(1, plan)
         self._following: Version | None = None
@@ -108,11 +110,9 @@ class Sender:
         self._moves_at = _NEVER  # when the following version takes over
         self._ageing: deque[tuple[float, Outgoing]] = deque()
         self._queue: deque[tuple[Outgoing, int, bytes]] = deque()
-        self._repairs: dict[tuple[Outgoing, int], None] = {}
+        self._repairs = Repairs(params, self._authenticator)
         self._heartbeats = Heartbeats(params.heartbeat_min, params.heartbeat_max)
         self._pace = TokenBucket(params.rate, params.burst)
-        share = params.repair_share
-        self._repair_pace = TokenBucket(params.rate * share, params.burst * share)
         self._announce_at = _NEVER
         self._announced_at = float("-inf")
         self._announcements = 0
@@ -123,7 +123,15 @@ class Sender:
     @property
     def statistics(self) -> SenderStatistics:
         """What it did so far."""
-        return replace(SenderStatistics(), **self._counts)
+        return replace(SenderStatistics(), **self._counts, curbed_naks=self._repairs.curbed)
+
+    @property
+    def unplanned(self) -> dict[str, int]:
+        """How many messages were dropped of each flow that the plan has nowhere.
+
+        Only so many flows are told apart; `unplanned_messages` of the statistics counts all.
+        """
+        return dict(self._unplanned)
 
     @property
     def version(self) -> int:
@@ -150,7 +158,7 @@ class Sender:
         """Take a message of a flow in, or raise `FullError`."""
         number = self._current.numbers.get(flow)
         if number is None:
-            self._counts["unplanned_messages"] += 1
+            self._count_unplanned(flow)
             return []
         if len(payload) > self.largest_message:
             raise ValueError(
@@ -214,11 +222,15 @@ class Sender:
 
     def _take(self, sender: str, header: Header, body: bytes, now: float) -> list[SenderAction]:
         if header.kind == Kind.ASK:
-            self._take_question(decode_ask(body), sender, now)
-            return self._go_on(now)
+            return self._take_question(header, decode_ask(body), sender, now)
         if header.kind == Kind.NAK:
-            return self._take_nak(header, decode_ranges(body, header.items), now)
+            return self._take_nak(sender, header, decode_ranges(body, header.items), now)
         raise WireError("not for a sender")
+
+    def _count_unplanned(self, flow: str) -> None:
+        self._counts["unplanned_messages"] += 1
+        if flow in self._unplanned or len(self._unplanned) < _MOST_NAMES:
+            self._unplanned[flow] += 1
 
     # --- packing ----------------------------------------------------------------------------------
 
@@ -310,7 +322,7 @@ class Sender:
         if self._queue and self._opens_at == _NEVER:
             at = min(at, self._pace.ready_at(now))
         if self._repairs:
-            at = min(at, max(self._pace.ready_at(now), self._repair_pace.ready_at(now)))
+            at = min(at, max(self._pace.ready_at(now), self._repairs.ready_at(now)))
         for version in self._versions.values():
             at = min(at, version.gone_at)
         return None if at == _NEVER else at
@@ -357,24 +369,20 @@ class Sender:
     # --- repairs ----------------------------------------------------------------------------------
 
     def _take_nak(
-        self, header: Header, ranges: list[tuple[int, int]], now: float
+        self, asker: str, header: Header, ranges: list[tuple[int, int]], now: float
     ) -> list[SenderAction]:
         version = self._versions.get(header.version)
         stream = version.streams.get(header.session) if version else None
         if stream is None or header.incarnation != self.incarnation:
             return []  # announcements say what is left
         self._counts["naks"] += 1
-        hold_off = self.params.hold_off
-        asked: list[int] = []
-        for first, last in ranges:
-            begin, end = max(first, stream.window.first), min(last, stream.sent) + 1
-            for sequence in range(begin, min(end, begin + self.params.window_packets - len(asked))):
-                if not stream.window.rests(sequence, now, hold_off):
-                    self._repairs[stream, sequence] = None
-                    asked.append(sequence)
+        sent = self._counts["packets"]
+        streams = sum(len(version.streams) for version in self._versions.values())
+        kept = min(sent, streams * self.params.window_packets)
+        asked = self._repairs.queue(asker, stream, ranges, sent=sent, kept=kept, now=now)
         actions: list[SenderAction] = []
         beyond = any(first < stream.window.first for first, _ in ranges)
-        if (beyond or not ranges) and now >= stream.beaten_at + hold_off:
+        if (beyond or not ranges) and now >= stream.beaten_at + self.params.hold_off:
             self._beat(stream, now, actions)
         actions += self._go_on(now)
         self._confirm(stream, asked, actions)
@@ -382,8 +390,7 @@ class Sender:
 
     def _confirm(self, stream: Outgoing, asked: list[int], actions: list[SenderAction]) -> None:
         """Tell all that repairs which have to wait are on their way."""
-        waiting = [sequence for sequence in asked if (stream, sequence) in self._repairs]
-        ranges = _runs(waiting)[:MOST_RANGES]
+        ranges = self._repairs.waiting(stream, asked)
         if ranges:
             packet = self._packet(
                 Kind.CONFIRM, encode_ranges(ranges), count=len(ranges), stream=stream
@@ -392,32 +399,34 @@ class Sender:
             self._counts["confirms"] += 1
 
     def _send_repairs(self, now: float, actions: list[SenderAction]) -> None:
-        while (
-            self._repairs and max(self._pace.ready_at(now), self._repair_pace.ready_at(now)) <= now
-        ):
-            stream, sequence = next(iter(self._repairs))
-            del self._repairs[stream, sequence]
-            packet = stream.window.get(sequence)
-            if packet is None:
-                continue
-            repair = bytearray(packet[: len(packet) - self._authenticator.size])
-            repair[KIND_AT] = Kind.REPAIR
-            repair += self._authenticator.tag(repair)
-            stream.window.repaired(sequence, now)
-            self._pace.take(len(repair), now)
-            self._repair_pace.take(len(repair), now)
-            self._send(stream, bytes(repair), actions)
-            self._counts["repairs"] += 1
+        repairs = self._repairs
+        while repairs and max(self._pace.ready_at(now), repairs.ready_at(now)) <= now:
+            found = repairs.take(now)
+            if found is not None:
+                stream, packet = found
+                self._pace.take(len(packet), now)
+                self._send(stream, packet, actions)
+                self._counts["repairs"] += 1
 
     # --- plans ------------------------------------------------------------------------------------
 
-    def _take_question(self, name: str, address: str, now: float) -> None:
-        known = name in self._addresses
-        if name not in self._given and (known or len(self._addresses) < _MOST_ADDRESSES):
+    def _take_question(
+        self, header: Header, name: str, address: str, now: float
+    ) -> list[SenderAction]:
+        """Announce the plan, or with a number, say it back; and learn where the receiver is."""
+        self._counts["outranked"] += header.incarnation > self.incarnation
+        if name not in self._given and self._is_unicast(name):
             self._addresses[name] = address
+        if header.sequence:
+            return [Send(address, self._packet(Kind.ANSWER, b"", sequence=header.sequence))]
         self._announce_at = min(
             self._announce_at, max(now, self._announced_at + self.params.hold_off)
         )
+        return self._go_on(now)
+
+    def _is_unicast(self, name: str) -> bool:
+        """Whether a plan in use sends to a receiver of that name alone."""
+        return any(name in version.unicast for version in self._versions.values())
 
     def _announce(self, now: float, actions: list[SenderAction]) -> None:
         if now < self._announce_at:
@@ -479,15 +488,10 @@ class Sender:
             del self._versions[number]
             streams = set(version.streams.values())
             self._heartbeats.drop(streams)
-            self._repairs = {found: None for found in self._repairs if found[0] not in streams}
+            self._repairs.drop(streams)
+            self._addresses = {
+                name: address
+                for name, address in self._addresses.items()
+                if name in self._given or self._is_unicast(name)
+            }
             self._announce_at = now
-
-
-def _runs(sequences: list[int]) -> list[tuple[int, int]]:
-    """Sequence numbers as ranges, first and last."""
-    ordered = sorted(set(sequences))
-    runs = []
-    for _, run in groupby(enumerate(ordered), lambda found: found[1] - found[0]):
-        numbers = [number for _, number in run]
-        runs.append((numbers[0], numbers[-1]))
-    return runs

@@ -28,6 +28,7 @@ class SenderParams:
     burst: float = 256e3
     repair_share: float = 0.5  # of the rate, at most, for repairs
     hold_off: float = 0.005  # a packet is not repaired again, nor a question answered, within this
+    asker_rate: float = 1_000.0  # packets/s that an asker may ask for beside what is sent
     queue_packets: int = 1_024  # filled packets that may wait for the pacing; then it is full
     heartbeat_min: float = 0.01  # after the last packet of a session; then twice as long each time
     heartbeat_max: float = 1.0

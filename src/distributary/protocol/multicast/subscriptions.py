@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,22 +18,41 @@ from distributary.protocol.multicast.routes import (
     FlowRoute,
     fingerprint_of,
     flow_routes,
+    wanted_flows,
 )
 
-__all__ = ["MOST_VERSIONS", "Subscriptions"]
+__all__ = ["MOST_VERSIONS", "Progress", "Subscriptions"]
 
 MOST_VERSIONS = 4  # that are followed at a time
 _MOST_PLANS = 8  # that are remembered
+
+
+class Progress(NamedTuple):
+    """How far an incarnation was followed."""
+
+    next_of: dict[str, int]  # by flow
+    last: dict[tuple[int, int], int]  # by version and session
 
 
 class Subscriptions:
     """The plan versions followed, each with its streams, as tables for the filters."""
 
     def __init__(
-        self, name: str, flows: tuple[str, ...], params: ReceiverParams, rng: np.random.Generator
+        self,
+        name: str,
+        wanted: tuple[str, ...] | None,
+        params: ReceiverParams,
+        rng: np.random.Generator,
     ) -> None:
+        """`wanted` None is what each plan brings to the receiver of that name."""
         self._name = name
-        self._flows = flows
+        self._wanted = wanted
+        self._served: frozenset[str] | None = None  # flows that the newest version brings
+        self._lost: tuple[str, ...] = ()  # what a plan brought before one that brings nothing
+        self._place_of: dict[str, int] = {}  # flows that the newest version is to bring
+        self._progress = Progress({}, {})
+        self._first_number = 0  # of flows that are wanted from now on; 0 where any will do
+        self.names: tuple[str, ...] = ()  # flows by place; a place of no use is given to another
         self._params = params
         self._rng = rng
         self._plans: dict[int, Plan] = {}  # by fingerprint, the newest last
@@ -42,7 +62,7 @@ class Subscriptions:
         self.followings: dict[int, Following] = {}  # by version, ascending
         self.troubled: dict[Incoming, None] = {}  # streams that the timer has to see to
         self.silent: dict[Incoming, None] = {}  # unicast streams that nothing was heard of
-        self.unserved = flows
+        self.unserved: tuple[str, ...] = wanted or ()  # wanted flows that do not come
         self.changes = 0  # of the tables
         self.tables = Tables(
             np.full(MOST_VERSIONS, -1, np.int64),
@@ -50,9 +70,91 @@ class Subscriptions:
             np.full((MOST_VERSIONS, 0), -1, np.int32),
             np.full((MOST_VERSIONS, 0), -1, np.int32),
         )
-        self.state = State(
-            np.zeros(0, np.int64), np.zeros(0, np.bool_), np.zeros(len(flows), np.int64)
+        self.state = State(np.zeros(0, np.int64), np.zeros(0, np.bool_), np.zeros(0, np.int64))
+
+    # --- what is wanted ---------------------------------------------------------------------------
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """The flows wanted of the newest version that is followed, or else of the plan at hand."""
+        if self._wanted is not None:
+            return self._wanted
+        if self._served is None and self._plans:
+            return wanted_flows(next(reversed(self._plans.values())), self._name)
+        return tuple(self._place_of)
+
+    def want(self, wanted: tuple[str, ...]) -> None:
+        """Want these flows, of versions that are followed from now on."""
+        self._wanted = wanted
+        self._find_unserved()
+
+    def _find_unserved(self) -> None:
+        """See which wanted flows come: by the newest version, or else by the plan at hand."""
+        if self._wanted is None:
+            self.unserved = self._lost
+            return
+        served = self._served
+        if served is None:
+            plan = next(reversed(self._plans.values()), None)
+            routes = [] if plan is None else flow_routes(plan, self._name, self._wanted)
+            served = frozenset(route.flow for route in routes)
+        self.unserved = tuple(flow for flow in self._wanted if flow not in served)
+
+    def progress(self) -> Progress:
+        """How far flows and sessions have come, for when this incarnation is followed again."""
+        numbers = self.state.next_of
+        return Progress(
+            {flow: int(numbers[place]) for flow, place in self._place_of.items()},
+            {
+                (stream.version, stream.session): int(self.state.last[stream.place])
+                for stream in self._streams.values()
+                if stream.started
+            },
         )
+
+    def begin_anew(self, first_number: int, progress: Progress) -> None:
+        """Another incarnation, whose flows begin with that number; 0 where any will do.
+
+        What is known of its `progress` goes before.
+        """
+        self._first_number = first_number
+        self._progress = progress
+        self.state.next_of[:] = first_number
+        for flow, place in self._place_of.items():
+            self.state.next_of[place] = progress.next_of.get(flow, first_number)
+
+    def _places_for(self, plan: Plan, *, newest: bool) -> dict[str, int]:
+        """The places of all flows wanted of a plan; what was not wanted before gets a new one."""
+        wanted = wanted_flows(plan, self._name) if self._wanted is None else self._wanted
+        known = self._place_of
+        free = self._free_places(sum(flow not in known for flow in wanted))
+        places = {flow: known[flow] if flow in known else next(free) for flow in wanted}
+        names = list(self.names)
+        for flow, place in places.items():
+            if flow not in known:
+                names[place] = flow
+                self.state.next_of[place] = self._progress.next_of.get(flow, self._first_number)
+        self.names = tuple(names)
+        if newest:
+            self._lost = self._lost or tuple(known) if not wanted else ()
+            self._place_of, self._first_number = places, 0
+        return places
+
+    def _free_places(self, n: int) -> Iterator[int]:
+        """So many places that neither the newest flows nor any version has use for."""
+        if not n:
+            return iter(())
+        in_use = self.tables.flow_of[self.tables.versions >= 0]
+        used = np.union1d(in_use, np.array([-1, *self._place_of.values()]))
+        free = np.setdiff1d(np.arange(len(self.names)), used)[:n].tolist()
+        more = n - len(free)
+        free += range(len(self.names), len(self.names) + more)
+        self.names += ("",) * more
+        next_of = np.concatenate((self.state.next_of, np.zeros(more, np.int64)))
+        self.state = self.state._replace(next_of=next_of)
+        return iter(free)
+
+    # --- streams and plans ------------------------------------------------------------------------
 
     def streams(self) -> Iterator[Incoming]:
         """All streams of all versions."""
@@ -69,6 +171,8 @@ class Subscriptions:
         self._plans[fingerprint] = plan
         if len(self._plans) > _MOST_PLANS:
             del self._plans[next(iter(self._plans))]
+        if self._served is None:
+            self._find_unserved()
 
     def known(self, fingerprint: int) -> Plan | None:
         """The plan of that fingerprint, if it is at hand."""
@@ -77,19 +181,22 @@ class Subscriptions:
     def follow(self, version: int, plan: Plan, *, from_start: bool) -> Following:
         """Begin to follow a plan version; there is room for it."""
         self.changes += 1
+        newest = version > max(self.followings, default=0)
+        places = self._places_for(plan, newest=newest)
         row = int(np.flatnonzero(self.tables.versions == -1)[0])
-        routes = flow_routes(plan, self._name, self._flows)
+        routes = flow_routes(plan, self._name, places)
         following = Following(version, row, {})
         by_session: dict[int, Incoming] = {}
         for route in routes:
             if route.session not in by_session:
                 stream = self._begin(version, route, from_start)
                 by_session[route.session] = following.streams[stream.place] = stream
-        self._fill_row(following, plan, routes, by_session)
+        self._fill_row(following, plan, routes, by_session, places)
         self.followings[version] = following
         self.followings = dict(sorted(self.followings.items()))
-        served = {route.flow for route in routes}
-        self.unserved = tuple(flow for flow in self._flows if flow not in served)
+        if newest:
+            self._served = frozenset(route.flow for route in routes)
+            self._find_unserved()
         return following
 
     def end(self, stream: Incoming) -> None:
@@ -124,7 +231,8 @@ class Subscriptions:
         if not self._free:
             self._grow()
         place = self._free.pop()
-        self.state.last[place] = 0
+        last = self._progress.last.get((version, route.session))
+        self.state.last[place] = last or 0
         self.state.smooth[place] = False
         gaps = Gaps(
             self._rng,
@@ -135,7 +243,8 @@ class Subscriptions:
             params.tries,
             [],
         )
-        stream = Incoming(version, route.session, route.group, place, gaps, from_start)
+        started = from_start or last is not None
+        stream = Incoming(version, route.session, route.group, place, gaps, started)
         self._streams[place] = stream
         if route.group is None:
             self.silent[stream] = None
@@ -156,6 +265,7 @@ class Subscriptions:
         plan: Plan,
         routes: list[FlowRoute],
         by_session: dict[int, Incoming],
+        places: dict[str, int],
     ) -> None:
         n_sessions = plan.n_sessions + len(plan.receivers)
         self.tables = Tables(
@@ -164,13 +274,12 @@ class Subscriptions:
             _widened(self.tables.flow_of, len(plan.flows), following.row),
             _widened(self.tables.flow_stream, len(plan.flows), following.row),
         )
-        place_of = {flow: at for at, flow in enumerate(self._flows)}
         row = following.row
         self.tables.versions[row] = following.version
         for session, stream in by_session.items():
             self.tables.stream_of[row, session] = stream.place
         for route in routes:
-            self.tables.flow_of[row, route.number] = place_of[route.flow]
+            self.tables.flow_of[row, route.number] = places[route.flow]
             self.tables.flow_stream[row, route.number] = by_session[route.session].place
 
 

@@ -65,7 +65,8 @@ class Kind(IntEnum):
     NAK = 4  # from a receiver: these packets of a session are missing
     CONFIRM = 5  # these repairs are on their way: no need to ask
     PLAN = 6
-    ASK = 7  # from a receiver: which plan is it?
+    ASK = 7  # from a receiver: which plan is it? or: are you alive?
+    ANSWER = 8  # the sender is alive
 
 
 class WireError(ValueError):
@@ -122,7 +123,7 @@ def decode_header(packet: bytes | memoryview, tag: int = 0) -> Header:
         raise WireError(f"{len(packet)} bytes are less than a header")
     magic, wire, kind, *rest = HEADER.unpack_from(packet)
     header = Header(kind, *rest)
-    if magic != MAGIC or wire != WIRE_VERSION or not Kind.DATA <= kind <= Kind.ASK:
+    if magic != MAGIC or wire != WIRE_VERSION or not Kind.DATA <= kind <= Kind.ANSWER:
         raise WireError("not a packet, or of another version of the wire")
     if header.length != len(packet):
         raise WireError(f"{len(packet)} bytes that say they are {header.length}")

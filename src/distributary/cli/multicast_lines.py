@@ -1,0 +1,180 @@
+"""Lines written by a thread of their own, so that a slow reader does not stop the receiver.
+
+What waits to be written is bounded. The policy where it is full is to hold the receiver back: it
+reads its sockets no more until half of that is written. The system then drops what it has no room
+for, and repair brings it later or a gap is reported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import select
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from distributary.errors import OutputError
+
+if TYPE_CHECKING:
+    from distributary.live.multicast import Report
+    from distributary.protocol.multicast import Message, Messages
+
+__all__ = ["LineWriter", "MessageLines"]
+
+MOST_WAITING = 32 << 20  # bytes of lines that may wait to be written
+_WRITTEN_AT_ONCE = 1 << 16
+
+
+class LineWriter:
+    """Writes to a file descriptor from a thread, in order; call it on a running event loop.
+
+    `on_full` and `on_room` hold back and let go on who makes the lines; `on_end` hears that nothing
+    can be written any more: the other end of a pipe was closed, or `failure` has the reason.
+    """
+
+    def __init__(
+        self,
+        descriptor: int,
+        name: str,
+        *,
+        on_full: Callable[[], None],
+        on_room: Callable[[], None],
+        on_end: Callable[[], None],
+        most: int = MOST_WAITING,
+    ) -> None:
+        self._descriptor = descriptor
+        self._name = name
+        self._on_full, self._on_room, self._on_end = on_full, on_room, on_end
+        self._most = most
+        self._loop = asyncio.get_running_loop()
+        self._changed = threading.Condition()
+        self._waiting: deque[bytes] = deque()
+        self._bytes = 0
+        self._full = self._closing = False
+        self._written = asyncio.Event()
+        self.failure: OutputError | None = None
+        self.ended = False  # nothing can be written any more
+        # A daemon: the process may end while a write hangs, if its user insists.
+        threading.Thread(target=self._work, daemon=True).start()
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that are not written yet."""
+        return self._bytes
+
+    def put(self, lines: bytes) -> None:
+        """Have lines written, each whole; they are taken also where there is no room."""
+        if self.ended or not lines:
+            return
+        with self._changed:
+            self._waiting.append(lines)
+            self._bytes += len(lines)
+            fills = not self._full and self._bytes >= self._most
+            self._full = self._full or fills
+            self._changed.notify()
+        if fills:
+            self._on_full()
+
+    async def finish(self) -> None:
+        """Wait until all is written, or nothing can be. Cancelled, the rest is left out."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        await self._written.wait()
+
+    # --- the thread -------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        try:
+            while (lines := self._take()) is not None:
+                self._write(lines)
+                self._note_written(len(lines))
+        except BrokenPipeError:  # whoever read it has had enough
+            self._tell(self._end)
+        except OSError as error:
+            self.failure = OutputError(error.strerror or str(error), path=self._name)
+            self._tell(self._end)
+        self._tell(self._written.set)
+
+    def _take(self) -> bytes | None:
+        with self._changed:
+            while not self._waiting:
+                if self._closing:
+                    return None
+                self._changed.wait()
+            some = [self._waiting.popleft()]
+            while self._waiting and sum(map(len, some)) < _WRITTEN_AT_ONCE:
+                some.append(self._waiting.popleft())
+            return b"".join(some)
+
+    def _write(self, lines: bytes) -> None:
+        left = memoryview(lines)
+        while left:
+            try:
+                left = left[os.write(self._descriptor, left) :]
+            except BlockingIOError:  # a pipe that does not wait, as its other end has set it
+                select.select([], [self._descriptor], [])
+
+    def _note_written(self, size: int) -> None:
+        with self._changed:
+            self._bytes -= size
+            empties = self._full and 2 * self._bytes <= self._most
+            if empties:
+                self._full = False
+        if empties:
+            self._tell(self._on_room)
+
+    def _end(self) -> None:
+        self.ended = True
+        self._on_end()
+
+    def _tell(self, call: Callable[[], object]) -> None:
+        """Call on the event loop, if that still runs."""
+        try:
+            self._loop.call_soon_threadsafe(call)
+        except RuntimeError:
+            return
+
+
+class MessageLines:
+    """Messages and reports as JSON lines, in the order that they come in."""
+
+    def __init__(self, put: Callable[[bytes], None], count: int | None, stop: asyncio.Event):
+        self._put = put
+        self._left = count
+        self._stop = stop
+        self._encode = msgspec.json.Encoder().encode
+
+    def take(self, messages: Messages) -> None:
+        """Write messages, up to as many as are asked for."""
+        lines = []
+        for message in messages:
+            if self._left == 0:
+                break
+            lines.append(self._encode(_as_object(message)) + b"\n")
+            if self._left is not None:
+                self._left -= 1
+        self._put(b"".join(lines))
+        if self._left == 0:
+            self._stop.set()
+
+    def report(self, report: Report) -> None:
+        """Write what is not there, where it would have been."""
+        kind = type(report).__name__.lower()
+        if self._left != 0:
+            self._put(self._encode({"report": kind, **asdict(report)}) + b"\n")
+
+
+def _as_object(message: Message) -> dict[str, object]:
+    found: dict[str, object] = {"flow": message.flow, "sequence": message.sequence}
+    try:
+        found["payload"] = message.payload.decode()
+    except UnicodeDecodeError:
+        found["payload_base64"] = base64.b64encode(message.payload).decode()
+    return found
