@@ -111,7 +111,12 @@ class Child:
 
     async def start(self) -> None:
         self.process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", _CHILD, self._told, stdout=asyncio.subprocess.PIPE
+            sys.executable,
+            "-c",
+            _CHILD,
+            self._told,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
         )
         assert self.process.stdout is not None
         said = await self.process.stdout.readline()

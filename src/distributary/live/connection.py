@@ -49,6 +49,11 @@ class Connection(Client):
         """Close for good, soon, because of an error that will not pass."""
         self._refusal = error
 
+    async def close(self) -> None:
+        """Close for good; one that never came about, its address being none, is closed already."""
+        if self._flush_queue is not None:
+            await super().close()
+
     async def watch(self) -> None:
         """Reconnect whenever a task of the connection has ended by itself; until closed."""
         while not self.is_closed:
