@@ -77,6 +77,19 @@ def test_a_server_that_cannot_be_started_again_ends_the_work_with_an_error(tmp_p
         run(work())
 
 
+def test_a_server_that_dies_again_and_again_ends_the_work_with_an_error(tmp_path: Path) -> None:
+    async def work() -> None:
+        again = asyncio.Event()
+        async with embedded_server(tmp_path, on_restart=lambda _: again.set()) as server:
+            while True:
+                again.clear()
+                os.kill(server.pid, signal.SIGKILL)
+                await again.wait()
+
+    with pytest.raises(ServerStartError, match="it ends again and again"):
+        run(work())
+
+
 class Stranger:
     """Sits on a port, greets like a NATS server of some name, and keeps what it is told."""
 

@@ -136,7 +136,8 @@ def test_a_lie_about_another_service_stops_nobody(tmp_path: Path) -> None:
             client(server.options) as other,
             connected(server.options, name="liar") as liar,
         ):
-            for lie in ((2, 2**63, "x"), (9, 1, "x"), (2, -1, ""), (2,), None, [[]] * 5):
+            lies: list[Any] = [(2, 2**63, "x"), (9, 1, "x"), (2, -1, ""), (2,), None, [[]] * 5]
+            for lie in lies:
                 await liar.publish("distributary.claim", msgspec.msgpack.encode(lie))
                 await liar.publish("distributary.claim", msgspec.msgpack.encode(lie), "nowhere")
             await liar.flush()

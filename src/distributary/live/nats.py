@@ -7,7 +7,7 @@ import random
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ class NatsOptions:
     ca: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
-    folder: Path | None = field(default=None, compare=False)
+    folder: Path | None = None
 
     def __repr__(self) -> str:
         return f"NatsOptions({self.address!r})"
