@@ -205,6 +205,7 @@ def run_on(folder: Path, options: str, prepare: str, then: str = "") -> tuple[in
         ("size=1m", "mount -o remount,ro disk", "read-only file system"),
         ("size=64k", "head -c 64k /dev/zero > disk/full || true", "no space left on device"),
     ],
+    ids=["read-only", "full"],
 )
 def test_a_disk_that_cannot_be_written_is_told(
     tmp_path: Path, options: str, prepare: str, said: str

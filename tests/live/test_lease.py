@@ -162,3 +162,32 @@ def test_a_lease_that_is_lost_while_it_is_proved_is_not_held() -> None:
             assert await lease.prove(nc)
 
     run(work())
+
+
+def test_what_a_connection_could_not_send_is_not_sent_by_the_next() -> None:
+    """Another may serve by then, and what we knew before is not true any more."""
+
+    async def work() -> None:
+        heard: asyncio.Queue[bytes] = asyncio.Queue()
+        back = asyncio.Event()
+
+        async def hear(message: Any) -> None:
+            await heard.put(message.data)
+
+        async def come_back() -> None:
+            back.set()
+
+        async with (
+            embedded_server() as server,
+            connected(server.options, name="spy") as spy,
+            connected(server.options, name="t", on_reconnect=come_back) as nc,
+        ):
+            await spy.subscribe("t", cb=hear)
+            await spy.flush()
+            await nc._send_command(b"PUB t 5\r\nstale\r\n")  # in its buffer, and no further
+            await nc.force_reconnect()
+            await back.wait()
+            await nc.publish("t", b"fresh")
+            assert await heard.get() == b"fresh"
+
+    run(work())
