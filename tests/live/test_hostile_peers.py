@@ -30,7 +30,7 @@ HEADERS = (
 )
 
 
-def nested(kind: str, opening: bytes, depth: int) -> bytes:
+def nest(kind: str, opening: bytes, depth: int) -> bytes:
     """A message of a kind whose content is `depth` arrays or maps within each other."""
     name = kind.encode()
     return b"\x93" + bytes([0xA0 + len(name)]) + name + b"\xa8client/x" + opening * depth + b"\xc0"
@@ -45,7 +45,7 @@ def test_a_deeply_nested_message_is_refused_like_any_other(
     kind: str, opening: bytes, depth: int
 ) -> None:
     with suppress(ValueError):  # nothing else may come; what a kind does not know is passed over
-        decode(nested(kind, opening, depth))
+        decode(nest(kind, opening, depth))
 
 
 class Raw:
@@ -90,11 +90,11 @@ async def say_all_that_is_odd(peer: Raw, subjects: list[bytes]) -> None:
             peer.say(wild + b"." + odd, b"x")
         for reply in (b"\xff\xfe", b"a..b", b"*", b">", b"$SYS.REQ.SERVER.PING"):
             peer.say(subject, b"x", reply)
-            peer.say(subject, nested("Create", b"\x91", 0)[:-1] + b"\x91\xcb" + bytes(8), reply)
+            peer.say(subject, nest("Create", b"\x91", 0)[:-1] + b"\x91\xcb" + bytes(8), reply)
         for headers in HEADERS:
             peer.say_with_headers(subject, headers, b"x")
         for kind in ("Join", "Event", "Pulse", "Create"):
-            peer.say(subject, nested(kind, b"\x91", 1_500))
+            peer.say(subject, nest(kind, b"\x91", 1_500))
         peer.say(subject, b"")
     await peer.settle()
 

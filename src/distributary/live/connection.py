@@ -62,9 +62,9 @@ class Connection(Client):
                 await self.close()
                 self._err = self._refusal
             elif self.is_connected:
-                if _ended(self._reading_task) or _ended(self._flusher_task):
+                if _has_ended(self._reading_task) or _has_ended(self._flusher_task):
                     await self.force_reconnect()
-            elif not self.is_closed and _ended(self._reconnection_task):
+            elif not self.is_closed and _has_ended(self._reconnection_task):
                 self._status = Client.RECONNECTING
                 self._reconnection_task = asyncio.create_task(self._attempt_reconnect())
 
@@ -102,5 +102,5 @@ class Connection(Client):
             await self._error_cb(MalformedMessageError(f"nats: {error}"))
 
 
-def _ended(task: asyncio.Task[Any] | None) -> bool:
+def _has_ended(task: asyncio.Task[Any] | None) -> bool:
     return task is not None and task.done()

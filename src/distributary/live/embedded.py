@@ -192,7 +192,7 @@ async def embedded_server(
     `options` find it there again if it had to be restarted. Its monitoring pages, which every local
     user can read, are there if asked for with `monitor`.
     """
-    with _temporary_home() if folder is None else nullcontext(folder) as home, _locked(home):
+    with _temporary_home() if folder is None else nullcontext(folder) as home, _hold_lock(home):
         server = EmbeddedServer(home, max_payload=max_payload, monitor=monitor, within=start_within)
         await server.start()
         try:
@@ -204,7 +204,7 @@ async def embedded_server(
 
 
 @contextmanager
-def _locked(home: Path) -> Iterator[None]:
+def _hold_lock(home: Path) -> Iterator[None]:
     lock = take_lock(home / _LOCK)
     try:
         yield
