@@ -264,7 +264,7 @@ async def _measure_all() -> dict[str, list[Measured]]:
     found: dict[str, list[Measured]] = {name: [] for name in WAYS}
     for _ in range(ROUNDS):
         for name, way in WAYS.items():
-            async with embedded_server() as server:
+            async with embedded_server(monitor=True) as server:
                 idle = await server_status(server.monitor)
                 async with way(server.options) as plane:
                     found[name].append(await measured(server, plane, idle))
@@ -352,7 +352,7 @@ def nats_subscriptions() -> Section:
 
 async def _subscriptions() -> list[list[str]]:
     rows: list[list[str]] = []
-    async with embedded_server() as server:
+    async with embedded_server(monitor=True) as server:
         last: tuple[int, int] | None = None
         for n in SUBSCRIPTIONS:
             async with connected(server.options, name="many") as nc:

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -86,7 +86,9 @@ from tests.live.running import settings
 
 async def main():
     told = json.loads(sys.argv[1])
-    service = TopicService(NatsOptions(told["url"], told["token"]), settings(Path(told["folder"])))
+    home = Path(told["home"]) if told["home"] else None
+    options = NatsOptions(told["url"], told["token"], folder=home)
+    service = TopicService(options, settings(Path(told["folder"])))
     task = asyncio.create_task(service.run())
     started = asyncio.create_task(service.started.wait())
     await asyncio.wait((task, started), return_when=asyncio.FIRST_COMPLETED)
@@ -101,15 +103,20 @@ class Child:
     """A service in a process of its own, to be killed."""
 
     def __init__(self, options: NatsOptions, folder: Path) -> None:
-        known = asdict(options)
+        home = str(options.folder) if options.folder else ""
         self._told = json.dumps(
-            {"url": known["url"], "token": known["token"], "folder": str(folder)}
+            {"url": options.url, "token": options.token, "home": home, "folder": str(folder)}
         )
         self.process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
         self.process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", _CHILD, self._told, stdout=asyncio.subprocess.PIPE
+            sys.executable,
+            "-c",
+            _CHILD,
+            self._told,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
         )
         assert self.process.stdout is not None
         said = await self.process.stdout.readline()

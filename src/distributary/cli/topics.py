@@ -19,7 +19,7 @@ from distributary.cli.nats_options import ServerChoice, takes_server
 from distributary.cli.options import Json, Seed, parse_seconds
 
 if TYPE_CHECKING:
-    from distributary.live import ServiceSettings, TopicClient
+    from distributary.live import ServiceSettings, TopicClient, TopicService
     from distributary.protocol.topics.messages import Event
 
 __all__ = ["app"]
@@ -52,12 +52,16 @@ def serve(
     fsync: Annotated[
         bool, typer.Option("--fsync", help="Confirm events when they are on the disk itself.")
     ] = False,
+    monitor: Annotated[
+        bool,
+        typer.Option("--monitor", help="Let every local user see the embedded server's numbers."),
+    ] = False,
     seed: Seed = 0,
 ) -> None:
     """Run the channel service, with a NATS server of its own unless --nats names one.
 
-    End it with Ctrl-C or in any other way, and start it again with the same --state: every event
-    that it has confirmed is delivered, once and in order.
+    End it with Ctrl-C (exit 0) or in any other way, and start it again with the same --state: every
+    event that it has confirmed is delivered, once and in order.
     """
     from distributary.live import LIVE, ServiceSettings, live_policy
     from distributary.protocol.topics import TAMARA
@@ -74,7 +78,7 @@ def serve(
         dead_after=parse_seconds(dead_after),
         plan_every=parse_seconds(plan_every),
     )
-    _run(_serve(server, settings))
+    _run(_serve(server, settings, monitor))
 
 
 def publish(
@@ -151,30 +155,51 @@ for _command in (serve, publish, subscribe, status):
 # --- serving -------------------------------------------------------------------------------------
 
 
-async def _serve(server: ServerChoice, settings: ServiceSettings) -> None:
+async def _serve(server: ServerChoice, settings: ServiceSettings, monitor: bool) -> None:
+    """Serve until Ctrl-C, or until asked to end."""
     from distributary.live import TopicService, embedded_server
+    from distributary.live.journal import Journal
 
-    async with AsyncExitStack() as stack:
-        if server.own is not None:
-            options, where = server.own, server.own.url
-        else:
-            embedded = await stack.enter_async_context(embedded_server(server.state))
-            options, where = embedded.options, f"{embedded.options.url} (embedded)"
-        service = TopicService(options, settings)
-        with _on_signals(service.stop):
-            running = asyncio.create_task(service.run())
-            stack.push_async_callback(_ended, running)
-            starting = asyncio.create_task(service.started.wait())
-            await asyncio.wait((running, starting), return_when=asyncio.FIRST_COMPLETED)
-            starting.cancel()
-            if service.started.is_set():
-                notes.print(f"serving topics on {where}, state in {server.state}", markup=False)
-            await running
+    work = asyncio.current_task()
+    service: TopicService | None = None
+
+    def stop() -> None:
+        if service is not None and service.started.is_set():
+            service.stop()
+        elif work is not None:
+            work.cancel()  # nothing was begun yet that should be finished
+
+    with _on_signals(stop), suppress(asyncio.CancelledError):
+        async with AsyncExitStack() as stack:
+            # Locked before anything else: who is refused here has touched nothing of another's.
+            journal = stack.enter_context(Journal(settings.folder, sync=settings.sync))
+            options = server.own
+            if options is None:
+                embedded = await stack.enter_async_context(
+                    embedded_server(settings.folder, monitor=monitor, on_restart=_warn)
+                )
+                options = embedded.options
+            service = TopicService(options, settings, journal=journal)
+            where = options.address if server.own else f"{options.address} (embedded)"
+            await _run_service(service, f"serving topics on {where}, state in {settings.folder}")
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.wait((task,))
+async def _run_service(service: TopicService, said_when_started: str) -> None:
+    running = asyncio.create_task(service.run())
+    starting = asyncio.create_task(service.started.wait())
+    try:
+        await asyncio.wait((running, starting), return_when=asyncio.FIRST_COMPLETED)
+        if service.started.is_set():
+            notes.print(said_when_started, markup=False)
+        await running
+    finally:
+        starting.cancel()
+        running.cancel()
+        await asyncio.wait((running,))
+
+
+def _warn(what: str) -> None:
+    notes.print(f"warning: {what}", markup=False)
 
 
 class _on_signals:  # noqa: N801 - reads as a verb where it is used

@@ -1,5 +1,6 @@
 """Real time: the machines of the protocols on real networks."""
 
+from distributary.live.embedded import EmbeddedServer, embedded_server
 from distributary.live.errors import (
     ClientClosedError,
     EventsLostError,
@@ -10,12 +11,13 @@ from distributary.live.errors import (
     ServerRefusedError,
     ServerStartError,
     ServiceAwayError,
+    ServiceReplacedError,
     ServiceRunningError,
     StateError,
     TopicNameError,
     UnknownTopicError,
 )
-from distributary.live.nats import EmbeddedServer, NatsOptions, embedded_server
+from distributary.live.nats import NatsOptions
 from distributary.live.subscription import TopicSubscription, WhenFull
 from distributary.live.topic_client import ClientSettings, ClientStatistics, TopicClient
 from distributary.live.topic_policy import LIVE, live_policy
@@ -37,6 +39,7 @@ __all__ = [
     "ServerRefusedError",
     "ServerStartError",
     "ServiceAwayError",
+    "ServiceReplacedError",
     "ServiceRunningError",
     "ServiceSettings",
     "StateError",

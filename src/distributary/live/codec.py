@@ -155,6 +155,13 @@ def encode(sender: str, message: Any) -> bytes:
 
 def decode(data: bytes) -> tuple[str, Any]:
     """The sender and the message; a ValueError if that is not what the bytes are."""
+    try:
+        return _decode(data)
+    except RecursionError:
+        raise ValueError("arrays within arrays, deeper than any message of ours") from None
+
+
+def _decode(data: bytes) -> tuple[str, Any]:
     envelope = _envelope.decode(data)
     if envelope.kind == _EVENT:
         event = _events.decode(envelope.message)

@@ -7,6 +7,7 @@
         ├── ServerStartError      the embedded server does not start
         ├── ServiceAwayError      nobody answers for the channels of topics
         ├── ServiceRunningError   somebody else answers for them already
+        ├── ServiceReplacedError  somebody else answers for them since we were away
         ├── StateError            the state of a service cannot be read or written
         ├── TopicNameError        no topic can be called so
         ├── UnknownTopicError     nobody has made that topic
@@ -20,6 +21,10 @@ Each message says what happened, with which value, and what to do next.
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+from typing import Self
+
 from distributary.errors import DistributaryError
 
 __all__ = [
@@ -32,11 +37,21 @@ __all__ = [
     "ServerRefusedError",
     "ServerStartError",
     "ServiceAwayError",
+    "ServiceReplacedError",
     "ServiceRunningError",
     "StateError",
     "TopicNameError",
     "UnknownTopicError",
+    "hide_secrets",
 ]
+
+# Up to the last @, whatever is before it: a password may have any signs.
+_SECRET = re.compile(r"^((?:nats|tls|wss?|https?)://)?.*@", re.DOTALL)
+
+
+def hide_secrets(url: str) -> str:
+    """An address, or several, without users, passwords and tokens: for people to read."""
+    return _SECRET.sub(r"\1***@", url)
 
 
 class LiveError(DistributaryError):
@@ -47,10 +62,10 @@ class ServerAwayError(LiveError):
     """No server answers at `url`."""
 
     def __init__(self, url: str, reason: str) -> None:
-        self.url = url
+        self.url = hide_secrets(url)
         self.reason = reason
         super().__init__(
-            f"{url}: no NATS server answers ({reason}); start one, or check the address"
+            f"{self.url}: no NATS server answers ({reason}); start one, or check the address"
         )
 
 
@@ -58,9 +73,11 @@ class ServerRefusedError(LiveError):
     """The server at `url` does not let us in."""
 
     def __init__(self, url: str, reason: str) -> None:
-        self.url = url
+        self.url = hide_secrets(url)
         self.reason = reason
-        super().__init__(f"{url}: the NATS server refuses us ({reason}); check the credentials")
+        super().__init__(
+            f"{self.url}: the NATS server refuses us ({reason}); check the credentials"
+        )
 
 
 class ServerStartError(LiveError):
@@ -94,6 +111,17 @@ class ServiceRunningError(LiveError):
         )
 
 
+class ServiceReplacedError(LiveError):
+    """While we were away another service has begun to answer under `prefix`."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        super().__init__(
+            f"another channel service answers under {prefix!r} since this one was away; this one "
+            "ends, stop the other before you start it again"
+        )
+
+
 class StateError(LiveError):
     """The state at `path` cannot be used."""
 
@@ -101,6 +129,12 @@ class StateError(LiveError):
         self.path = path
         self.reason = reason
         super().__init__(f"{path}: {reason}; {remedy}")
+
+    @classmethod
+    def from_os(cls, path: Path, error: OSError, *, doing: str = "written") -> Self:
+        """What the operating system says of a place."""
+        said = (error.strerror or str(error)).lower()
+        return cls(str(path), f"cannot be {doing}: {said}", "check the place, or name another")
 
 
 class TopicNameError(LiveError):

@@ -7,7 +7,6 @@ is replaced by a shorter one that says the same.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Self
 from zlib import crc32
 
 from distributary.live.errors import StateError
+from distributary.live.folder_lock import take_lock
 
 __all__ = ["Journal"]
 
@@ -38,18 +38,7 @@ class Journal:
         self.sync = sync
         self.size = 0
         self._file = -1
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise self._fault(error) from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._lock)
-            raise StateError(
-                str(folder), "another process works with this folder", "stop it, or name another"
-            ) from None
+        self._lock = take_lock(folder / "lock")
 
     def __enter__(self) -> Self:
         return self
@@ -141,8 +130,11 @@ class Journal:
             os.close(folder)
 
     def _begin(self) -> None:
-        os.ftruncate(self._file, 0)
-        self.size = _write_all(self._file, _MAGIC)
+        try:
+            os.ftruncate(self._file, 0)
+            self.size = _write_all(self._file, _MAGIC)
+        except OSError as error:
+            raise self._fault(error) from error
 
     def _end_of(self, data: bytes, at: int) -> int | None:
         """Where the record at a place ends; None if it was never written to its end."""
@@ -161,10 +153,7 @@ class Journal:
         )
 
     def _fault(self, error: OSError) -> StateError:
-        said = (error.strerror or str(error)).lower()
-        return StateError(
-            str(self.path), f"cannot be written: {said}", "check the place, or name another"
-        )
+        return StateError.from_os(self.path, error)
 
 
 def _framed(record: bytes) -> bytes:

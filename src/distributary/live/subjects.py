@@ -65,6 +65,11 @@ class Subjects:
         return f"{self.prefix}.status"
 
     @property
+    def claim(self) -> str:
+        """Where services tell each other which of them answers."""
+        return f"{self.prefix}.claim"
+
+    @property
     def service(self) -> str:
         """Everything that a service listens to."""
         return f"{self.prefix}.to.*"

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from math import isfinite
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import nats.errors
 from nats.aio.client import Client
@@ -181,10 +181,11 @@ class TopicClient:
             except nats.errors.ConnectionClosedError:
                 raise ClientClosedError from None
             else:
-                _, said = decode(answer.data)
+                said = _answer_in(answer)
                 if isinstance(said, Created):
                     return said.new
-                raise TopicNameError(topic, "the service refuses it")
+                if said is not None:
+                    raise TopicNameError(topic, "the service refuses it")
         raise self._away(self.settings.timeout)
 
     async def publish(self, topic: str, payload: bytes) -> None:
@@ -279,3 +280,11 @@ class TopicClient:
             await asyncio.sleep(_TICK)
             await self._writer.repeat()
             await self._reader.chase()
+
+
+def _answer_in(message: Msg) -> Any:
+    """What an answer says; None if nobody can know."""
+    try:
+        return decode(message.data)[1]
+    except ValueError:
+        return None

@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,8 +22,10 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from distributary.live.codec import AROUND, SERVICE, Taken, decode, encode
-from distributary.live.errors import LiveError, ServerAwayError, ServiceRunningError
+from distributary.live.connection import MalformedMessageError
+from distributary.live.errors import LiveError, ServerAwayError
 from distributary.live.journal import Journal
+from distributary.live.lease import Lease
 from distributary.live.nats import NatsOptions, connected
 from distributary.live.subjects import Subjects
 from distributary.live.tasks import owned_tasks
@@ -41,6 +43,8 @@ _MEMBERS = members_of("")
 _CLOSED = "the connection is closed for good"
 _BATCH = 512  # messages that share one write
 _HOUSEKEEPING = 0.5  # seconds between two looks at who is alive and what is finished
+_SOON = 0.05  # seconds
+_LAST_FLUSH = 1  # seconds for the last words at the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +84,20 @@ class _Traffic:
 class TopicService:
     """Hosts channels until it is told to stop.
 
-    `run` may be cancelled at any time: what was confirmed is kept.
+    `run` may be cancelled at any time: what was confirmed is kept. A `journal` of the settings'
+    folder may be given that is open already, and is not closed then.
     """
 
-    def __init__(self, options: NatsOptions, settings: ServiceSettings) -> None:
+    def __init__(
+        self, options: NatsOptions, settings: ServiceSettings, *, journal: Journal | None = None
+    ) -> None:
         self.options = options
         self.settings = settings
         self.subjects = Subjects(settings.prefix)
         self.traffic = _Traffic()
         self.started = asyncio.Event()
+        self._journal = journal
+        self._lease = Lease(self.subjects)
         self._stopping = asyncio.Event()
         self._queue: asyncio.Queue[Msg | None] = asyncio.Queue(settings.queue)
         self._due: deque[Callable[[float], object]] = deque()
@@ -102,7 +111,9 @@ class TopicService:
     async def run(self) -> None:
         """Serve until `stop`, or until the server does not let us in any more."""
         async with AsyncExitStack() as stack:
-            journal = stack.enter_context(Journal(self.settings.folder, sync=self.settings.sync))
+            journal = self._journal or stack.enter_context(
+                Journal(self.settings.folder, sync=self.settings.sync)
+            )
             policy = self.settings.policy
             store = TopicStore(journal, policy)
             self.host = TopicHost(
@@ -116,7 +127,9 @@ class TopicService:
                 connected(
                     self.options,
                     name="distributary topics",
+                    echo=False,
                     on_reconnect=self._on_reconnect,
+                    on_disconnect=self._on_disconnect,
                     on_error=self._on_error,
                 )
             )
@@ -124,38 +137,51 @@ class TopicService:
             await self._serve(nc)
 
     async def _serve(self, nc: Client) -> None:
-        await self._be_the_only_one(nc)
-        self.host.most_payload = nc.max_payload - AROUND
-        self.host.start(time.time())
-        await self._let_out(nc)
-        await nc.subscribe(self.subjects.service, cb=self._queue.put)
-        await nc.subscribe(self.subjects.status, cb=self._queue.put)
-        await nc.flush()
+        try:
+            await self._lease.listen(nc)
+            await self._prove_lease(nc)
+            self.host.most_payload = nc.max_payload - AROUND
+            self.host.start(time.time())
+            await self._let_out(nc)
+            await nc.subscribe(self.subjects.service, cb=self._queue.put)
+            await nc.subscribe(self.subjects.status, cb=self._queue.put)
+            await nc.flush()
+        except nats.errors.Error as error:
+            raise ServerAwayError(self.options.url, str(error)) from error
         self.started.set()
         async with owned_tasks() as start:
             start(self._keep_house(nc))
             await self._pump(nc)
         if nc.is_connected:
-            await nc.flush()
+            with suppress(nats.errors.Error):
+                await nc.flush(timeout=_LAST_FLUSH)
 
-    async def _be_the_only_one(self, nc: Client) -> None:
-        try:
-            await nc.request(self.subjects.status, b"", timeout=1.0)
-        except nats.errors.NoRespondersError:
-            return
-        except TimeoutError:
-            pass  # somebody listens, and is too busy to answer, or hangs
-        raise ServiceRunningError(self.settings.prefix)
+    async def _prove_lease(self, nc: Client) -> None:
+        """Return once no other service answers under our prefix, or we are told to stop."""
+        while not (self._lease.held or self._stopping.is_set()):
+            self._check_open(nc)
+            if nc.is_connected:
+                await self._lease.prove(nc)
+            else:
+                await asyncio.sleep(_SOON)
+
+    def _check_open(self, nc: Client) -> None:
+        if nc.is_closed:
+            raise ServerAwayError(self.options.url, str(nc.last_error or _CLOSED))
 
     # --- in and out ----------------------------------------------------------------------------
 
     async def _pump(self, nc: Client) -> None:
         while not self._stopping.is_set():
-            if nc.is_closed:
-                raise ServerAwayError(self.options.url, _CLOSED)
+            self._check_open(nc)
             batch = [await self._queue.get()]
             while len(batch) < _BATCH and not self._queue.empty():
                 batch.append(self._queue.get_nowait())
+            if not self._lease.held:
+                await self._prove_lease(nc)
+                if not self._lease.held:
+                    return  # told to stop; what came now is said again to the next service
+                self.host.excuse(time.time())
             now = time.time()
             answers = []
             for message in batch:
@@ -206,14 +232,20 @@ class TopicService:
         return self.subjects.client(to) if channel == to else self.subjects.on(channel)
 
     async def _publish(self, nc: Client, subject: str, data: bytes) -> None:
+        if not self._lease.held:  # lost since the batch was begun: others may serve by now
+            self.traffic.unsent += 1
+            return
         try:
             await nc.publish(subject, data)
-        except (nats.errors.OutboundBufferLimitError, nats.errors.MaxPayloadError):
-            self.traffic.unsent += 1
         except nats.errors.ConnectionClosedError:
-            raise ServerAwayError(self.options.url, _CLOSED) from None
+            self._check_open(nc)
+        except nats.errors.Error:  # no room, too large, or no subject that can be answered to
+            self.traffic.unsent += 1
         else:
             self.traffic.sent += 1
+
+    async def _on_disconnect(self) -> None:
+        self._lease.lose()
 
     async def _on_reconnect(self) -> None:
         self._do(self.host.say_last)
@@ -221,6 +253,8 @@ class TopicService:
     async def _on_error(self, error: Exception) -> None:
         if isinstance(error, nats.errors.SlowConsumerError):
             self.traffic.dropped += 1
+        elif isinstance(error, MalformedMessageError):
+            self.host.counts.refused += 1
 
     # --- time ----------------------------------------------------------------------------------
 
@@ -258,7 +292,11 @@ class TopicService:
             await asyncio.sleep(_HOUSEKEEPING)
             asleep = time.time() - looked - _HOUSEKEEPING > settings.dead_after / 2
             looked = time.time()
-            if asleep or not nc.is_connected:
+            if not self._lease.held:
+                self._wake()
+                continue
+            await self._lease.announce(nc)
+            if asleep:
                 self._do(self.host.excuse)
             else:
                 self._do(lambda now: self.host.bury(now, settings.dead_after))

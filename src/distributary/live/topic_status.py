@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from http.client import HTTPException
 from typing import Any
 from urllib.request import urlopen
 
@@ -13,7 +14,7 @@ import nats.errors
 from nats.aio.client import Client
 
 from distributary.cost.topics import clustering_cost
-from distributary.live.errors import ServiceAwayError
+from distributary.live.errors import LiveError, ServiceAwayError, hide_secrets
 from distributary.live.subjects import Subjects
 from distributary.live.topic_host import TopicHost
 from distributary.live.topic_survey import survey
@@ -132,6 +133,11 @@ async def fetch_status(nc: Client, subjects: Subjects, within: float = 5.0) -> T
             await asyncio.sleep(0.1)
         except TimeoutError:
             raise ServiceAwayError(subjects.prefix, within) from None
+        except (ValueError, RecursionError):
+            raise LiveError(
+                f"what answers under {subjects.prefix!r} is no channel service of this version; "
+                "see who else uses the prefix, or use the version that is running there"
+            ) from None
 
 
 # --- the server's own word -----------------------------------------------------------------------
@@ -156,10 +162,17 @@ class ServerStatus(msgspec.Struct, frozen=True):
 
 
 async def server_status(monitor: str, within: float = 5.0) -> ServerStatus:
-    """Read a server's monitoring page."""
+    """Read a server's monitoring page; a `LiveError` if there is none."""
 
     def read() -> Any:
         with urlopen(f"{monitor}/varz", timeout=within) as page:
             return json.load(page)
 
-    return msgspec.convert(await asyncio.to_thread(read), ServerStatus)
+    try:
+        return msgspec.convert(await asyncio.to_thread(read), ServerStatus)
+    except (OSError, HTTPException, ValueError, RecursionError) as error:
+        said = " ".join(str(error).split())
+        raise LiveError(
+            f"{hide_secrets(monitor)}: no monitoring page of a NATS server answers ({said}); check "
+            "the address, or leave it away"
+        ) from error
