@@ -49,6 +49,11 @@ MessagesPerPacket = Annotated[
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Same seed, same answer.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+BUDGET_HELP = (
+    "How long to search for a plan: 30s, 2m. best makes a fixed amount of work of it, so that the "
+    "same seed gives the same plan; the clock ends only a run that takes 2.5 times as long, which "
+    "says so. optimal and optimal-shared go by the clock, the others just end."
+)
 ALGORITHM_HELP = "One of " + ", ".join(a.label for a in ALGORITHMS.values()) + "."
 
 

@@ -11,8 +11,8 @@ then costs as much less as there are classes, and threads work side by side. Whe
 two chains run side by side and the better one is kept.
 
 The budget is turned into work by the speed of a plain machine with two cores, not by the clock: the
-same seed and budget give the same plan on any machine and any number of threads. The clock only
-stops a run that is slower than that by far, and such a run says so.
+same seed and budget give the same plan on any machine and any number of threads. The clock ends
+only a run that takes `PATIENCE` times its budget, and such a run says so.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def best(
 ) -> Annealed:
     """Anneal chain after chain while the budget lasts; never worse than its start.
 
-    The clock ends it after so many budgets as there is patience.
+    The clock ends it after `patience` times the budget.
     """
     deadline = time.monotonic() + patience * budget_s
     found = start or groups_first(things, n_sessions, n_groups, rng, prices)
