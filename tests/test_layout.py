@@ -68,7 +68,7 @@ def test_importing_distributary_needs_no_optional_part() -> None:
     assert found.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("room", ["distributary", *(f"distributary.{room}" for room in ROOMS)])
+@pytest.mark.parametrize("room", ["distributary.api", *(f"distributary.{room}" for room in ROOMS)])
 def test_a_room_exports_exactly_what_it_lists(room: str) -> None:
     module = importlib.import_module(room)
     tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
@@ -78,8 +78,22 @@ def test_a_room_exports_exactly_what_it_lists(room: str) -> None:
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    assert imported == set(module.__all__) - {"__version__"}
+    assert imported == set(module.__all__)
     assert len(set(module.__all__)) == len(module.__all__)
+
+
+def test_distributary_offers_what_its_api_lists_and_nothing_is_loaded_before_it_is_asked_for() -> (
+    None
+):
+    code = (
+        "import sys, distributary as dy; early = 'numpy' in sys.modules; "
+        "from distributary import *; import distributary.api as api; "
+        "assert all(globals()[name] is getattr(api, name) for name in api.__all__); "
+        "assert set(api.__all__) <= set(dir(dy)); "
+        "assert dy.planning.plan is dy.plan and not hasattr(dy, 'nothing'); print(early)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -1,72 +1,28 @@
 """Decides which message flows travel together, over which few channels, to which receivers."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
 
-from distributary.cost import (
-    ChannelPrices,
-    Evaluation,
-    FilteringPrices,
-    OperatingPrices,
-    evaluate,
-)
-from distributary.errors import (
-    DistributaryError,
-    InfeasibleError,
-    InputError,
-    MissingRateError,
-    OutputError,
-    PlanError,
-)
-from distributary.files import (
-    read_demand,
-    read_interest,
-    read_plan,
-    read_rates,
-    write_interest,
-    write_plan,
-    write_rates,
-)
-from distributary.model import (
-    Constraints,
-    Demand,
-    Interest,
-    Plan,
-    Rates,
-    broken_constraints,
-    plan_problems,
-)
-from distributary.planning import ALGORITHMS, Request, Solution, Step, plan
+if TYPE_CHECKING:
+    from distributary.api import *  # noqa: F403
+else:
 
-__all__ = [
-    "ALGORITHMS",
-    "ChannelPrices",
-    "Constraints",
-    "Demand",
-    "DistributaryError",
-    "Evaluation",
-    "FilteringPrices",
-    "InfeasibleError",
-    "InputError",
-    "Interest",
-    "MissingRateError",
-    "OperatingPrices",
-    "OutputError",
-    "Plan",
-    "PlanError",
-    "Rates",
-    "Request",
-    "Solution",
-    "Step",
-    "__version__",
-    "broken_constraints",
-    "evaluate",
-    "plan",
-    "plan_problems",
-    "read_demand",
-    "read_interest",
-    "read_plan",
-    "read_rates",
-    "write_interest",
-    "write_plan",
-    "write_rates",
-]
+    def __getattr__(name: str) -> Any:
+        """Import what is offered when it is first asked for.
+
+        A command that is interrupted while NumPy and Numba are loading must be able to answer, so
+        it has to run before they are.
+        """
+        api = import_module("distributary.api")
+        if name in globals():  # a room, which is here once anything of it was imported
+            return globals()[name]
+        if name == "__all__" or name in api.__all__:
+            return getattr(api, name)
+        raise AttributeError(f"module 'distributary' has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *import_module("distributary.api").__all__})

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -111,6 +112,7 @@ def best(
     kinds, kind = things.kinds()
     allowed = effort(budget_s, kinds, n_sessions, n_groups)
     left, met, chains, last_better = allowed.sweeps, 0, 0, 0
+    stop = Event()
 
     def chain(begin: Maps | None, own: np.random.Generator, told: Progress) -> tuple[Maps, float]:
         """Anneal from a start of one's own and descend; the maps of the kinds and their cost."""
@@ -122,6 +124,8 @@ def best(
             if work < lowest:
                 coolest, lowest = maps, work
             told(Step("annealing", allowed.sweeps - left + done, allowed.sweeps, lowest))
+            if stop.is_set():
+                return coolest, lowest
             if time.monotonic() > deadline:
                 break
         state = TwoLevel(kinds, coolest, prices, n_groups)
@@ -131,7 +135,7 @@ def best(
     def told(step: Step) -> None:
         progress(replace(step, best=min(least, step.best or least)))
 
-    with _crew(allowed, threads) as run_all:
+    with _crew(allowed, threads, stop) as run_all:
         run_parts, run_chains = (map, run_all) if allowed.classes == 1 else (run_all, map)
         side_by_side = _CORES if allowed.classes == 1 else 1
         while left > 0 and met < SAME_BEST_TO_STOP and time.monotonic() <= deadline:
@@ -217,11 +221,19 @@ def _cores() -> int:
 
 
 @contextmanager
-def _crew(allowed: Effort, threads: int | None) -> Iterator[Mapped]:
-    """What runs chains or parts side by side, if there is enough to do and more than one core."""
+def _crew(allowed: Effort, threads: int | None, stop: Event) -> Iterator[Mapped]:
+    """What runs chains or parts side by side, if there is enough to do and more than one core.
+
+    An exception sets `stop`, so that chains under way end soon, and drops those that wait.
+    """
     n_threads = threads or _cores()
     if n_threads == 1 or not allowed.threads:
         yield map
         return
     with ThreadPoolExecutor(n_threads) as pool:
-        yield pool.map
+        try:
+            yield pool.map
+        except BaseException:
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

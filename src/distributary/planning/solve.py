@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from typing import Literal, get_args
 
 import numpy as np
@@ -35,6 +35,7 @@ from distributary.planning.hierarchy import (
     sessions_first,
 )
 from distributary.planning.hybrid import UnicastLimits, hybrid
+from distributary.planning.interruptible import call_interruptibly
 from distributary.planning.kmeans import kmeans, random_start
 from distributary.planning.merging import flow_merge, user_merge
 from distributary.planning.optimal import MOST_GROUPS_TO_SHARE, Optimum, optimal, optimal_shared
@@ -165,7 +166,14 @@ class Algorithm:
 
 
 def plan(demand: Demand, request: Request, progress: Progress = silent) -> Solution:
-    """Decide which flow travels where and who subscribes to what."""
+    """Decide which flow travels where and who subscribes to what.
+
+    `progress` is called on another thread than the main one; `KeyboardInterrupt` comes at once.
+    """
+    return call_interruptibly(partial(_search, demand, request), progress)
+
+
+def _search(demand: Demand, request: Request, progress: Progress) -> Solution:
     if request.solver.name in _CLOCKED:
         progress(Step("compiling", 0, None))
         _compile(request.solver.name, bool(request.constraints))
