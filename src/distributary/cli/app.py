@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -40,6 +41,7 @@ from distributary.planning import SEARCH_THREAD
 __all__ = ["main"]
 
 FAILED = 1
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 
 app = typer.Typer(
     name="distributary",
@@ -117,14 +119,16 @@ def _flush_results() -> None:
         if sys.stdout is not None:
             sys.stdout.flush()
     except OSError as error:
-        _fail(f"results cannot be written to standard output: {brief(error)}")
+        _fail(_describe(error))
 
 
 def _describe(error: OSError) -> str:
     """A fault of the environment that no room knew to describe better."""
-    what = brief(error)
-    where = f"{told(error.filename)}: " if isinstance(error.filename, str) else ""
-    return f"{where}{what}; check the disk, the path and its permissions"
+    if isinstance(error.filename, str):
+        return f"{told(error.filename)}: {brief(error)}; check the path and its permissions"
+    if error.errno in _UNWRITABLE:
+        return f"the output cannot be written: {brief(error)}; make room, or send it elsewhere"
+    return brief(error)
 
 
 def _leave_interrupted() -> NoReturn:
@@ -140,14 +144,4 @@ def _leave_interrupted() -> NoReturn:
 def _fail(message: str) -> NoReturn:
     with suppress(OSError):
         notes.print(f"[bold red]error:[/] {escape(message)}")
-    _drop_results()
     sys.exit(FAILED)
-
-
-def _drop_results() -> None:
-    """Let what could not be written to stdout go, so that the interpreter does not try again."""
-    try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -25,7 +25,7 @@ from distributary.model import (
 from distributary.planning.balancing import balanced, scattered
 from distributary.planning.best import PATIENCE, best
 from distributary.planning.constrained import best_within
-from distributary.planning.duplication import duplicate, place_parts
+from distributary.planning.duplication import MOST_SENT, duplicate, place_parts
 from distributary.planning.habits import by_column, by_hash, by_name
 from distributary.planning.hierarchy import (
     Maps,
@@ -101,8 +101,10 @@ class Request:
         if self.constraints and (self.algorithm.lower() != "best" or self.previous is not None):
             raise ValueError("only best keeps to constraints, and only in a plan made anew")
         if self.max_sent is not None:
-            if not 1 <= self.max_sent < math.inf:
-                raise ValueError(f"max_sent must be a number from 1 on, not {self.max_sent}")
+            if not 1 <= self.max_sent <= MOST_SENT:
+                raise ValueError(
+                    f"max_sent must be a number from 1 to {MOST_SENT:g}, not {self.max_sent:g}"
+                )
             alone = self.previous is None and not self.constraints and self.unicast is None
             if self.algorithm.lower() != "best" or not alone:
                 raise ValueError(
