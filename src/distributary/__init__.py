@@ -1,6 +1,7 @@
 """Decides which message flows travel together, over which few channels, to which receivers.
 
-Names load on first use, so that `import distributary` costs next to nothing.
+Names load on first use, so that `import distributary` costs next to nothing and a command that is
+interrupted while NumPy and Numba load can answer.
 """
 
 from __future__ import annotations
@@ -96,6 +97,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOM_OF.values():
+        return import_module(f"distributary.{name}")
     if name not in _ROOM_OF:
         raise AttributeError(f"module 'distributary' has no attribute {name!r}")
     value = getattr(import_module(f"distributary.{_ROOM_OF[name]}"), name)

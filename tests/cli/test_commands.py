@@ -15,6 +15,8 @@ import pytest
 
 from distributary import ALGORITHMS
 from tests.cli.conftest import CommandLine
+from tests.report.cases import HOSTILE
+from tests.report.test_page import Outline, without_bundle
 
 KEYS = {"valid", "receivers", "flows", "sessions", "groups", "filtering", "channel"}
 FILTERING = {
@@ -131,6 +133,36 @@ def test_a_report_is_one_page_that_names_the_plan(
     page = (cli.folder / "page.html").read_text(encoding="utf-8")
     assert "The plan in plan" in page
     assert "flow-merge (FBM)" in page
+
+
+@pytest.mark.parametrize(
+    ("name", "compare"),
+    [
+        (HOSTILE[0], "--compare"),
+        *((name, "--no-compare") for name in (*HOSTILE, "", 7, None, [HOSTILE[1]])),
+    ],
+)
+def test_a_report_shows_a_hostile_name_of_an_algorithm_and_never_runs_it(
+    cli: CommandLine, inputs: tuple[str, ...], name: object, compare: str
+) -> None:
+    def report() -> Outline:
+        ran = cli("report", "plan", *inputs, compare, "--out", "page.html")
+        assert ran.status == 0, ran
+        page = (cli.folder / "page.html").read_text(encoding="utf-8")
+        return Outline(without_bundle(page))
+
+    cli("plan", *inputs, "--groups", "2", "--algorithm", "hash", "--out", "plan")
+    plain = report()
+    path = cli.folder / "plan/plan.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "algorithm": name}))
+    hostile = report()
+    assert not hostile.open
+    assert sorted({tag for tag, _ in hostile.elements}) == sorted(
+        {tag for tag, _ in plain.elements}
+    )
+    assert len(hostile.scripts) == len(plain.scripts)
+    assert not any(key.startswith("on") for _, attributes in hostile.elements for key in attributes)
+    assert f"The {name} plan" in "".join(hostile.words)
 
 
 def test_a_small_demo_ends_with_the_report_the_saving_and_the_next_command(

@@ -144,6 +144,27 @@ def test_a_plan_larger_than_asked_for_is_one_line_of_error(
     assert "2 groups" in ran.err
 
 
+# --- the clock -----------------------------------------------------------------------------------
+
+
+def test_a_plan_says_that_the_clock_ended_its_search_on_the_terminal_and_in_plan_json(
+    cli: CommandLine, inputs: tuple[str, ...]
+) -> None:
+    cli("generate", "two-class", "--flows", "40", "--receivers", "40", "--out", "w")
+    hard = ("--interest", "w/interest.parquet", "--rates", "w/rates.parquet", "--groups", "6")
+    words = ("--algorithm", "optimal", "--budget", "1ms", "--out", "cut")
+    said = cli("plan", *hard, *words)
+    assert said.status == 0, said
+    assert "cut short" in said.err
+    assert json.loads((cli.folder / "cut/plan.json").read_text())["cut_short"] is True
+    assert cli("plan", *hard, *words, "--json").document["cut_short"] is True
+
+    ended = plan_to(cli, inputs, "ended", "--algorithm", "optimal", "--budget", "10m")
+    assert ended.status == 0, ended
+    assert "cut short" not in ended.err
+    assert json.loads((cli.folder / "ended/plan.json").read_text())["cut_short"] is False
+
+
 # --- habits --------------------------------------------------------------------------------------
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from distributary.cost import (
@@ -12,7 +12,7 @@ from distributary.cost import (
     filtering_cost,
     least_excess_of_one_copy,
 )
-from distributary.model import Demand, Plan
+from distributary.model import Demand, Interest, Plan
 from tests.strategies import any_plans, interests, whole_rate_values
 
 
@@ -43,6 +43,26 @@ def with_one_copy(plan: Plan, demand: Demand, flow: int, session: int) -> Plan:
     )
 
 
+def two_copies_in_one_group() -> tuple[Plan, Demand]:
+    """Flow a in both sessions of group 0; cyd, who wants it too, listens to group 1 alone."""
+    interest = Interest.from_pairs(
+        [("ann", "a"), ("ann", "b"), ("bob", "a"), ("bob", "c"), ("cyd", "a"), ("cyd", "d")]
+    )
+    placements = np.array([(0, 0), (0, 1), (1, 0), (2, 1), (3, 2)], np.int32)
+    subscriptions = np.array([(0, 0), (1, 1), (2, 2)], np.int32)
+    plan = Plan(
+        interest.receivers,
+        interest.flows,
+        placements[:, 0],
+        placements[:, 1],
+        np.array([0, 0, 1], np.int32),
+        subscriptions[:, 0],
+        subscriptions[:, 1],
+    )
+    return plan, Demand(interest, np.array([8.0, 1.0, 2.0, 4.0]))
+
+
+@example(case=two_copies_in_one_group(), prices=(1.0, 1.0))
 @given(case=cases(), prices=st.sampled_from([(1.0, 1.0), (0.5, 2.0), (0.0, 1.0), (1.0, 0.0)]))
 def test_the_saving_is_each_flows_cheapest_single_copy(
     case: tuple[Plan, Demand], prices: tuple[float, float]

@@ -1,7 +1,13 @@
 from __future__ import annotations
 
+import errno
 import os
+import signal
 import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -140,3 +146,127 @@ def test_a_table_does_not_replace_a_folder(tmp_path: Path) -> None:
     (tmp_path / "interest.csv").mkdir()
     with pytest.raises(OutputError, match="is a folder"):
         write_interest(INTEREST, tmp_path / "interest.csv")
+
+
+# --- what a killed writer leaves behind ----------------------------------------------------------
+
+WRITE_HALF = """
+import sys
+from distributary.files.replacing import replaced_file, replaced_folder
+
+kind, target = sys.argv[1:]
+if kind == "file":
+    with replaced_file(target) as file:
+        file.write(b"half")
+        file.flush()
+        print("half", flush=True)
+        sys.stdin.read()
+else:
+    with replaced_folder(target, lambda _: True, "plan") as new:
+        (new / "half").touch()
+        print("half", flush=True)
+        sys.stdin.read()
+"""
+
+
+@contextmanager
+def writer(kind: str, target: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that has written half of something."""
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITE_HALF, kind, str(target)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "half\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def write(kind: str, target: Path) -> None:
+    if kind == "file":
+        with replaced_file(target) as file:
+            file.write(b"whole")
+    else:
+        with replaced_folder(target, lambda _: True, "plan") as new:
+            (new / "whole").touch()
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+@pytest.mark.parametrize("name", ["out", "ö" * 127, "[a]*?"])
+def test_what_a_killed_writer_left_is_removed_when_the_same_output_is_written_again(
+    tmp_path: Path, kind: str, name: str
+) -> None:
+    target, other = tmp_path / name, tmp_path / "other"
+    with writer(kind, target) as first, writer(kind, other) as second:
+        for process in (first, second):
+            process.kill()
+            process.wait()
+    assert len(things(tmp_path)) == 2
+    write(kind, target)
+    left = [thing for thing in things(tmp_path) if thing != name]
+    assert len(left) == 1, "the other output's is not ours to remove"
+    write(kind, other)
+    assert things(tmp_path) == sorted([name, "other"])
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_somebody_is_writing_is_left_alone(tmp_path: Path, kind: str) -> None:
+    target = tmp_path / "out"
+    with writer(kind, target) as other:
+        write(kind, target)
+        assert len(things(tmp_path)) == 2
+        other.communicate("")
+        assert other.returncode == 0
+    assert things(tmp_path) == ["out"]
+    last = target.read_bytes() if kind == "file" else things(target)
+    assert last == (b"half" if kind == "file" else ["half"])
+
+
+def test_a_folder_whose_writer_was_killed_between_two_renames_is_put_back(tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    target.mkdir()
+    (target / "old").touch()
+    code = (
+        "import os, signal, sys\n"
+        "from pathlib import Path\n"
+        "from distributary.files.replacing import replaced_folder\n"
+        "rename = Path.rename\n"
+        "def die_at_the_second(path, to):\n"
+        "    if path.name == 'new':\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    rename(path, to)\n"
+        "Path.rename = die_at_the_second\n"
+        "with replaced_folder(sys.argv[1], lambda _: True, 'plan') as new:\n"
+        "    (new / 'new').touch()\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", code, str(target)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert not target.exists()
+    seen = []
+
+    def may_replace(folder: Path) -> bool:
+        seen.extend(things(folder))
+        return False
+
+    with pytest.raises(OutputError), replaced_folder(target, may_replace, "plan"):
+        pytest.fail("there is an old folder to be asked about")
+    assert seen == ["old"]
+    assert things(tmp_path) == ["out"]
+    assert things(target) == ["old"]
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_a_file_system_without_locks_will_do(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with writer(kind, tmp_path / "out"):
+        write(kind, tmp_path / "out")
+        assert len(things(tmp_path)) == 2

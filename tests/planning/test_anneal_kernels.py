@@ -8,11 +8,15 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from distributary.cost import FilteringPrices
+from distributary.model import Demand, FloatArray, IntArray
 from distributary.planning import _reference as reference
 from distributary.planning._anneal_kernels import descend, draw_moves, regroup, sweep
 from distributary.planning._choice_kernels import pick as compiled_pick
 from distributary.planning._state_kernels import apply_moves
-from distributary.planning.two_level import TwoLevel
+from distributary.planning.hierarchy import Maps
+from distributary.planning.things import Things
+from distributary.planning.two_level import BITS, TwoLevel
+from distributary.workloads import TwoClass, two_class
 from tests.strategies import Hierarchy, hierarchies
 
 PRICES = st.integers(0, 3)
@@ -83,6 +87,45 @@ def test_a_cold_sweep_moves_each_flow_to_a_session_that_recomputing_says_is_chea
         sweep(np.array([k]), np.array([chance]), float(alpha), float(beta), 1e-5, state.state)
         now = sessions(state)
         assert price[now[k]] - min(price) <= 1e-6 * max(price)  # single precision has 24 bits
+
+
+def assert_a_sweep_is_its_steps(
+    one: TwoLevel, other: TwoLevel, order: IntArray, chance: FloatArray, temperature: float
+) -> None:
+    """One call for all flows ends where a call for each of them ends, and with the same state."""
+    sweep(order, chance, 1.0, 2.0, temperature, *one.arrays)
+    for at in range(len(order)):
+        sweep(order[at : at + 1], chance[at : at + 1], 1.0, 2.0, temperature, *other.arrays)
+    for whole, stepwise in zip(one.arrays, other.arrays, strict=True):
+        assert whole.tolist() == stepwise.tolist()
+
+
+@given(
+    data=st.data(),
+    drawn=hierarchies(),
+    temperature=st.sampled_from([1e-5, 1.0, 1e6]),
+    seed=st.integers(0, 99),
+)
+def test_a_sweep_over_a_permutation_is_the_same_flows_swept_one_by_one(
+    data: st.DataObject, drawn: Hierarchy, temperature: float, seed: int
+) -> None:
+    order = np.array(data.draw(st.permutations(range(len(drawn.weight)))), np.int64)
+    chance = np.random.default_rng(seed).random(len(order))
+    assert_a_sweep_is_its_steps(state_of(drawn), state_of(drawn), order, chance, temperature)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_cold_sweep_over_many_flows_is_the_same_flows_swept_one_by_one(seed: int) -> None:
+    """Nearly all of them move, and each must see where those before it have gone."""
+    rng = np.random.default_rng(seed)
+    params = TwoClass(flows=300, receivers=40)
+    things = Things.flows_of(Demand.of(*two_class(params, rng)), BITS)
+    session, group = rng.integers(20, size=len(things)), np.arange(20) % 6
+    maps = Maps(session.astype(np.int32), group.astype(np.int32))
+    one, other = (TwoLevel(things, maps, FilteringPrices()) for _ in range(2))
+    order, chance = rng.permutation(len(things)), rng.random(len(things))
+    assert_a_sweep_is_its_steps(one, other, order, chance, 1e-5)
+    assert (one.maps.session != maps.session).mean() > 0.5
 
 
 @given(drawn=hierarchies(), alpha=PRICES)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributary.cost import FilteringPrices
-from distributary.model import Demand, plan_problems
+from distributary.model import Demand, Previous, plan_problems
 from distributary.planning import Request, Step, plan
 from distributary.planning import _reference as reference
 from distributary.planning.best import SWEEPS_PER_ROUND, anneal, best, effort
@@ -194,6 +194,20 @@ def test_a_solution_says_whether_the_clock_ended_its_search(
     solution = plan(demand, request)
     assert solution.cut_short
     assert plan_problems(solution.plan, demand.interest) == ()
+
+
+def test_improving_a_plan_says_whether_the_clock_ended_the_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    params = TwoClass(flows=30, receivers=9, fast_share=0.5, want_unpopular=0.4)
+    demand = Demand.of(*two_class(params, np.random.default_rng(1)))
+    flows = demand.interest.flows
+    previous = Previous({flow: at % 6 for at, flow in enumerate(flows)}, np.arange(6) % 4)
+    request = Request(groups=4, sessions=6, budget_s=SHORT, previous=previous)
+    clock_that_jumps(monkeypatch, 0, 0)
+    assert not plan(demand, request).cut_short
+    clock_that_jumps(monkeypatch, 100, 3)
+    assert plan(demand, request).cut_short
 
 
 @pytest.mark.parametrize("seed", range(5))

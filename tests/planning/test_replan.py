@@ -139,6 +139,43 @@ def test_on_these_demands_more_moves_never_cost_more(seed: int) -> None:
     assert costs[-1] < costs[0]
 
 
+def hundreds_of_flows(seed: int) -> Morning:
+    params = TwoClass(flows=400, receivers=60, fast_share=0.3, want_unpopular=0.2)
+    rng = np.random.default_rng(seed)
+    demand = Demand.of(*two_class(params, rng))
+    homes = {name: int(rng.integers(30)) for name in demand.interest.flows if rng.random() < 0.95}
+    return Morning(Previous(homes, (np.arange(30) % 10).astype(np.int32)), demand)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_among_hundreds_of_flows_no_more_move_than_allowed_and_every_move_pays(seed: int) -> None:
+    morning, prices = hundreds_of_flows(seed), FilteringPrices(1.0, 2.0)
+    things, (start, home) = morning.things, morning.start()
+    alone = settled(things, start, home, prices).work(things, prices)
+    costs = [alone]
+    for max_moves in (0, 1, 2, 7, 30, 111, 250):
+        maps = replan(things, start, home, prices, max_moves)
+        assert away(maps, home) <= max_moves
+        assert maps.group.tolist() == start.group.tolist()
+        assert set(maps.session.tolist()) >= set(home[home >= 0].tolist())
+        costs.append(maps.work(things, prices))
+        if 0 < max_moves < 111:
+            assert away(maps, home) == max_moves, "there is still something to gain"
+    assert costs[1] == alone
+    assert costs == sorted(costs, reverse=True)
+    assert costs[-1] < 0.9 * alone
+
+
+@pytest.mark.parametrize("max_moves", [1, 25])
+def test_a_plan_of_hundreds_of_flows_lists_no_more_moves_than_allowed(max_moves: int) -> None:
+    morning = hundreds_of_flows(9)
+    request = Request(groups=10, sessions=30, previous=morning.previous, max_moves=max_moves)
+    found = plan(morning.demand, request)
+    assert plan_problems(found.plan, morning.demand.interest) == ()
+    moves = moves_between(morning.previous, found.plan, found.session_origin)
+    assert len([move for move in moves if move.before is not None]) == max_moves
+
+
 @pytest.mark.parametrize("max_moves", [0, 1, 3, 40])
 def test_a_plan_improved_is_valid_and_what_moves_is_listed(max_moves: int) -> None:
     morning = larger_morning(7)

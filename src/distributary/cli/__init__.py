@@ -1,5 +1,5 @@
 """The command line: parse, call the library, render."""
 
-from distributary.cli.app import main
+from distributary.cli.start import main
 
 __all__ = ["main"]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
 import sys
+import threading
+from contextlib import suppress
 from typing import Annotated, NoReturn
 
 import typer
@@ -29,11 +33,15 @@ from distributary.cli import (
     topics,
 )
 from distributary.cli.console import notes
+from distributary.cli.start import INTERRUPTED
 from distributary.errors import DistributaryError
+from distributary.files.faults import brief, told
+from distributary.planning import SEARCH_THREAD
 
 __all__ = ["main"]
 
-FAILED, INTERRUPTED = 1, 130
+FAILED = 1
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 
 app = typer.Typer(
     name="distributary",
@@ -77,17 +85,27 @@ def options(
 
 
 def main() -> None:
-    """Run the command line: exit 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
+    """Run a command and exit: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
+    try:
+        _run_command()
+    except KeyboardInterrupt:
+        _leave_interrupted()
+
+
+def _run_command() -> None:
     try:
         app()
     except SystemExit as stop:
         if stop.code == INTERRUPTED:
-            notes.print("interrupted: nothing is left half-written")
+            raise KeyboardInterrupt from None
+        _flush_results()
         raise
     except DistributaryError as error:
         _fail(str(error))
     except MemoryError:
         _fail("there is not enough memory for this input; plan on a larger machine")
+    except OSError as error:
+        _fail(_describe(error))
     except Exception as error:
         if "DISTRIBUTARY_DEBUG" in os.environ:
             raise
@@ -95,6 +113,35 @@ def main() -> None:
         _fail(f"a defect in distributary itself: {said}; DISTRIBUTARY_DEBUG=1 shows the traceback")
 
 
+def _flush_results() -> None:
+    """Have results that cannot be written fail here, where it can be told, not at the very end."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        _fail(_describe(error))
+
+
+def _describe(error: OSError) -> str:
+    """A fault of the environment that no room knew to describe better."""
+    if isinstance(error.filename, str):
+        return f"{told(error.filename)}: {brief(error)}; check the path and its permissions"
+    if error.errno in _UNWRITABLE:
+        return f"the output cannot be written: {brief(error)}; make room, or send it elsewhere"
+    return brief(error)
+
+
+def _leave_interrupted() -> NoReturn:
+    """Exit by Ctrl-C, without waiting for a search that is inside a compiled loop."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it has been heard
+    with suppress(OSError):
+        notes.print("interrupted: nothing is left half-written")
+    if any(thread.name == SEARCH_THREAD for thread in threading.enumerate()):
+        os._exit(INTERRUPTED)
+    sys.exit(INTERRUPTED)
+
+
 def _fail(message: str) -> NoReturn:
-    notes.print(f"[bold red]error:[/] {escape(message)}")
+    with suppress(OSError):
+        notes.print(f"[bold red]error:[/] {escape(message)}")
     sys.exit(FAILED)

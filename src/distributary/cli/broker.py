@@ -14,13 +14,14 @@ import typer
 from rich.table import Table
 
 from distributary.cli.console import print_json, results, shown_progress
-from distributary.cli.options import TABLE, Json, Seed
+from distributary.cli.options import TABLE, Json, Seed, at_most
 from distributary.errors import InputError
 from distributary.files import read_events, read_filters, write_table
 from distributary.files.brokers import read_homes, read_links
 from distributary.matching import event_schema, event_table
 from distributary.matching.covering import CoverIndex
 from distributary.model import Schema, Topology
+from distributary.model.topology import LONGEST_DELAY_S
 from distributary.planning import Step
 from distributary.protocol.content import COVERING_POLICIES
 from distributary.simulation.rehearsal import (
@@ -62,19 +63,34 @@ def simulate(
         list[str] | None,
         typer.Option("--publish-at", help="A broker where events begin, again for more; or all."),
     ] = None,
-    rate: Annotated[float, typer.Option(min=1e-3, help="Events per second.")] = 100.0,
+    rate: Annotated[
+        float, typer.Option(min=1e-3, callback=at_most(1e9), help="Events per second.")
+    ] = 100.0,
     leave: Annotated[
         int, typer.Option(min=0, help="How many of the widest subscriptions end half-way.")
     ] = 0,
-    within: Annotated[float, typer.Option(min=0.0, help="Within how many seconds.")] = 10.0,
+    within: Annotated[
+        float,
+        typer.Option(min=0.0, callback=at_most(LONGEST_DELAY_S), help="Within how many seconds."),
+    ] = 10.0,
     policy: Annotated[
         list[str] | None, typer.Option(help=f"Which to try, again for more: {POLICIES}; or all.")
     ] = None,
     per_message: Annotated[
-        float, typer.Option(min=0.0, help="Seconds that a message costs a broker.")
+        float,
+        typer.Option(
+            min=0.0,
+            callback=at_most(LONGEST_DELAY_S),
+            help="Seconds that a message costs a broker.",
+        ),
     ] = DEFAULT_PRICES.per_message,
     per_box: Annotated[
-        float, typer.Option(min=0.0, help="Seconds more for each entry of its table.")
+        float,
+        typer.Option(
+            min=0.0,
+            callback=at_most(LONGEST_DELAY_S),
+            help="Seconds more for each entry of its table.",
+        ),
     ] = DEFAULT_PRICES.per_box,
     seed: Seed = 0,
     out: Annotated[

@@ -19,9 +19,11 @@ from rich.progress import Progress as Bars
 
 from distributary.planning import Progress, Step
 
-__all__ = ["notes", "print_json", "results", "shown_progress"]
+__all__ = ["notes", "print_json", "results", "shown_progress", "wide_results"]
 
 results = Console(highlight=False, soft_wrap=True)
+# Wide enough for every figure: a narrow terminal wraps lines, but cuts no number short.
+wide_results = Console(highlight=False, soft_wrap=True, width=120)
 notes = Console(stderr=True, highlight=False, soft_wrap=True)
 
 

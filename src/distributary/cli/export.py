@@ -12,7 +12,14 @@ from distributary import __version__
 from distributary.cli.console import notes, print_json, results
 from distributary.cli.options import TABLE, Json
 from distributary.errors import PlanError
-from distributary.export import DEFAULT_BASE, DEFAULT_PORT, FORMATS, Network, export_files
+from distributary.export import (
+    DEFAULT_BASE,
+    DEFAULT_PORT,
+    FORMATS,
+    Network,
+    export_files,
+    guard_spreadsheets,
+)
 from distributary.export.formats import MANY_MAPPINGS
 from distributary.files import StoredPlan, fingerprint, read_interest, read_plan
 from distributary.files.replacing import replaced_folder
@@ -53,6 +60,13 @@ def export(
             help="Aeron: the interface, such as 10.1.0.0/16; for pairs first A's, then B's."
         ),
     ] = None,
+    guard: Annotated[
+        bool,
+        typer.Option(
+            "--guard-spreadsheets",
+            help="Put ' before names in CSV files that a spreadsheet would run as a formula.",
+        ),
+    ] = False,
     as_document: Json = False,
 ) -> None:
     """Turn a plan into configuration: tables, Cyclone DDS, NATS or Aeron.
@@ -66,7 +80,14 @@ def export(
     if problems:
         raise PlanError(problems, path=str(plan))
     files = export_files(stored.plan, format_name, network)
+    if guard:
+        if not any(name.endswith(".csv") for name in files):
+            raise typer.BadParameter(
+                f"--guard-spreadsheets: there is no CSV for {FORMATS[format_name].label}"
+            )
+        files = guard_spreadsheets(files)
     manifest = _manifest(stored.plan, format_name, network, sorted(files))
+    manifest["guarded_spreadsheets"] = guard
     _write(files, manifest, out)
     if as_document:
         print_json(manifest)

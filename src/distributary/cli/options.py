@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -49,7 +50,15 @@ MessagesPerPacket = Annotated[
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Same seed, same answer.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+BUDGET_HELP = (
+    "How long to search for a plan: 30s, 2m. best makes a fixed amount of work of it, so that the "
+    "same seed gives the same plan; the clock ends only a run that takes 2.5 times as long, which "
+    "says so. optimal and optimal-shared go by the clock, the others just end."
+)
 ALGORITHM_HELP = "One of " + ", ".join(a.label for a in ALGORITHMS.values()) + "."
+
+
+LONGEST_S = 1e9  # a generation: more is a typing error
 
 
 class Format(StrEnum):
@@ -79,6 +88,17 @@ def chosen_prices(
     from distributary.live.multicast.calibration_file import read_prices
 
     return read_prices(calibration, messages_per_packet)
+
+
+def at_most(most: float) -> Callable[[float], float]:
+    """A check of an option's number: no more than that, and a number at all."""
+
+    def check(value: float) -> float:
+        if not value <= most:
+            raise typer.BadParameter(f"{value:g} is not a number up to {most:g}")
+        return value
+
+    return check
 
 
 def parse_share(text: str) -> float:
@@ -115,7 +135,7 @@ def parse_seconds(text: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?", text.strip())
     unit = {"ms": 0.001, "m": 60, "h": 3600, "d": 86400}
     seconds = float(match[1]) * unit.get(match[2], 1) if match else 0
-    if not seconds > 0:
+    if not 0 < seconds <= LONGEST_S:
         raise typer.BadParameter(f"{text!r} is not a time above 0, such as 30s or 2m")
     return seconds
 

@@ -14,6 +14,7 @@ from distributary import cost, planning
 from distributary.cli.console import notes, print_json, results, shown_progress
 from distributary.cli.options import (
     ALGORITHM_HELP,
+    BUDGET_HELP,
     Alpha,
     Beta,
     CalibrationFile,
@@ -77,10 +78,7 @@ def plan(
         Literal["filtering", "channel"],
         typer.Option(help="The cost to go by where an algorithm chooses between plans."),
     ] = "filtering",
-    budget: Annotated[
-        str,
-        typer.Option(help="How long the optimal algorithms may search: 30s, 2m. Others just end."),
-    ] = "30s",
+    budget: Annotated[str, typer.Option(help=BUDGET_HELP)] = "30s",
     previous: Annotated[
         Path | None, typer.Option("--from", help="A plan folder to improve; best only.")
     ] = None,
@@ -198,7 +196,10 @@ def plan(
     tell_extensions(evaluation)
     _tell_proof(solution)
     if solution.cut_short:
-        notes.print("the clock ended the search: a faster machine would find another plan")
+        notes.print(
+            "cut short: the clock ended the search before its work was done, so another run with "
+            "this seed may give another plan; plan.json says so too"
+        )
     if request.previous is not None:
         _tell_moves(moves)
     results.print(
@@ -249,7 +250,7 @@ def _tell_proof(solution: planning.Solution) -> None:
     elif solution.channel_lower_bound is not None:
         results.print(
             f"not proven in time: no plan has a channel cost below "
-            f"{solution.channel_lower_bound:,.6g}; give it a longer --budget"
+            f"{solution.channel_lower_bound:,.6g}; a longer --budget may prove more"
         )
 
 

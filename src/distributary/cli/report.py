@@ -10,7 +10,8 @@ import typer
 
 from distributary import cost, planning
 from distributary.cli.console import results, shown_progress
-from distributary.cli.options import Alpha, Beta, InterestFile, RatesFile, filtering_prices
+from distributary.cli.evaluate import PlansAlpha, PlansBeta, choose_prices
+from distributary.cli.options import InterestFile, RatesFile
 from distributary.files import read_demand, read_plan, replaced_file
 from distributary.report import Report, compare_algorithms, cost_curve, render_report
 
@@ -28,13 +29,13 @@ def report(
         bool,
         typer.Option(help="Plan with the other algorithms and numbers of groups too (slower)."),
     ] = True,
-    alpha: Alpha = 1.0,
-    beta: Beta = 1.0,
+    alpha: PlansAlpha = None,
+    beta: PlansBeta = None,
 ) -> None:
     """Write a self-contained HTML page about a plan."""
-    prices = filtering_prices(alpha, beta)
     inputs = read_demand(interest, rates)
     stored = read_plan(plan, inputs.demand.interest)
+    prices = choose_prices(stored, plan, alpha, beta)
     algorithm = str(stored.metadata.get("algorithm", "a plan from elsewhere"))
     seed = stored.metadata.get("seed")
     page = Report(

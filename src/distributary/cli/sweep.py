@@ -14,9 +14,10 @@ import typer
 from rich.table import Table
 
 from distributary import planning
-from distributary.cli.console import print_json, results, shown_progress
+from distributary.cli.console import print_json, results, shown_progress, wide_results
 from distributary.cli.options import (
     ALGORITHM_HELP,
+    BUDGET_HELP,
     InterestFile,
     Json,
     RatesFile,
@@ -64,9 +65,7 @@ def sweep(
         str, typer.Option(metavar="B,B,...", help="At the flow filter: one for each alpha.")
     ] = "1",
     algorithm: Annotated[str, typer.Option(help=ALGORITHM_HELP)] = planning.DEFAULT_ALGORITHM,
-    budget: Annotated[
-        str, typer.Option(help="How long one plan may take, where an algorithm goes by the clock.")
-    ] = "5s",
+    budget: Annotated[str, typer.Option(help=f"For each plan. {BUDGET_HELP}")] = "5s",
     seed: Seed = 0,
     out: Annotated[
         Path | None,
@@ -180,8 +179,7 @@ def _tell(result: SweepResult) -> None:
         if several:
             results.print(f"[bold]alpha {prices.alpha:g}, beta {prices.beta:g}[/]")
         panel = list(curves)
-        # Wide enough for every figure: a narrow terminal wraps lines, but cuts no number short.
-        results.print(_table(panel), width=120)
+        wide_results.print(_table(panel))
         for curve in panel:
             sentence = knee_sentence(curve).replace(NARROW_SPACE, "")
             results.print(f"{curve.limit.label}: {sentence}", markup=False)

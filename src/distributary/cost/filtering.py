@@ -14,6 +14,8 @@ from distributary.model import Demand, Plan
 
 __all__ = ["FilteringCost", "FilteringPrices", "filtering_cost"]
 
+DEAREST = 1e12  # so that no cost of any demand overflows
+
 
 @dataclass(frozen=True, slots=True)
 class FilteringPrices:
@@ -24,8 +26,10 @@ class FilteringPrices:
 
     def __post_init__(self) -> None:
         for word, price in (("alpha", self.alpha), ("beta", self.beta)):
-            if not 0 <= price < float("inf"):
-                raise ValueError(f"{word} must be a finite number of at least 0, not {price}")
+            if not 0 <= price <= DEAREST:
+                raise ValueError(f"{word} must be a number from 0 to {DEAREST:g}, not {price:g}")
+            # Kernels are compiled for one type of price.
+            object.__setattr__(self, word, float(price))
         if self.alpha + self.beta == 0:
             raise ValueError("alpha and beta cannot both be 0: nothing would cost anything")
 

@@ -4,6 +4,7 @@ from distributary.export.addresses import DEFAULT_BASE, GroupAddress, assign_add
 from distributary.export.exporting import FORMATS, ExportFormat, export_files
 from distributary.export.names import escape_name, unescape_name
 from distributary.export.network import DEFAULT_PORT, Network
+from distributary.export.spreadsheets import guard_spreadsheets
 
 __all__ = [
     "DEFAULT_BASE",
@@ -15,5 +16,6 @@ __all__ = [
     "assign_addresses",
     "escape_name",
     "export_files",
+    "guard_spreadsheets",
     "unescape_name",
 ]

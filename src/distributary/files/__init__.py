@@ -24,7 +24,7 @@ from distributary.files.documents import (
     solver_document,
 )
 from distributary.files.fingerprints import fingerprint
-from distributary.files.plans import StoredPlan, read_plan, read_previous, write_plan
+from distributary.files.plans import StoredPlan, read_plan, read_previous, stored_prices, write_plan
 from distributary.files.replacing import replaced_file, replaced_folder
 from distributary.files.tables import write_table
 
@@ -52,6 +52,7 @@ __all__ = [
     "replaced_file",
     "replaced_folder",
     "solver_document",
+    "stored_prices",
     "write_interest",
     "write_plan",
     "write_rates",

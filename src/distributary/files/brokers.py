@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from distributary.files.columns import Column, Kind
 from distributary.files.tables import read_table
 from distributary.model import Topology
+from distributary.model.topology import LONGEST_DELAY_S
 
 __all__ = ["read_homes", "read_links"]
 
@@ -34,6 +35,13 @@ def read_links(path: str | os.PathLike[str]) -> Topology:
                 "a broker is linked with itself, or with the other one already",
                 value=f"{a}, {b}",
                 remedy="give each link once",
+            )
+        if delay > LONGEST_DELAY_S:
+            raise table.fault(
+                row,
+                f"a delay of {delay:g} seconds",
+                value=delay,
+                remedy=f"give it in seconds, at most {LONGEST_DELAY_S:g}",
             )
         links[a, b] = delay
     try:

@@ -95,12 +95,14 @@ def plan_document(
 
 
 def solver_document(request: Request, solution: Solution) -> dict[str, Any]:
-    """Which solver made it, and what it could prove."""
-    facts: dict[str, Any] = {"algorithm": request.solver.name, "seed": request.seed}
+    """Which solver made it, whether the clock ended it, and what it could prove."""
+    facts: dict[str, Any] = {
+        "algorithm": request.solver.name,
+        "seed": request.seed,
+        "cut_short": solution.cut_short,
+    }
     if solution.channel_lower_bound is not None:
         facts |= {"proven": solution.proven, "proven_lower_bound": solution.channel_lower_bound}
-    if solution.cut_short:
-        facts["cut_short"] = True
     return facts
 
 

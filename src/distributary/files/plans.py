@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from distributary.cost import FilteringPrices
+from distributary.errors import InputError
 from distributary.files.columns import Column, Kind
 from distributary.files.faults import brief, input_fault, listed, shown, unreadable
 from distributary.files.replacing import replaced_folder
@@ -112,6 +114,29 @@ def read_plan(folder: str | os.PathLike[str], interest: Interest | None = None) 
         unicast_flow=unicast[1],
     )
     return StoredPlan(plan, metadata)
+
+
+def stored_prices(stored: StoredPlan, folder: str | os.PathLike[str]) -> FilteringPrices:
+    """The prices that a plan was made with; 1 for each that its `plan.json` does not name."""
+    parameters = stored.metadata.get("parameters")
+    named = parameters if isinstance(parameters, dict) else {}
+    prices = {word: named.get(word, 1.0) for word in ("alpha", "beta")}
+    for word, price in prices.items():
+        if not isinstance(price, int | float) or isinstance(price, bool):
+            raise _bad_prices(folder, f"{word} is {shown(price)}, not a number", price)
+    try:
+        return FilteringPrices(**prices)
+    except ValueError as error:
+        raise _bad_prices(folder, str(error), prices) from None
+
+
+def _bad_prices(folder: str | os.PathLike[str], reason: str, value: object) -> InputError:
+    return input_fault(
+        Path(folder) / MANIFEST,
+        reason,
+        value=value,
+        remedy="give --alpha and --beta, or plan again",
+    )
 
 
 def read_previous(folder: str | os.PathLike[str]) -> Previous:

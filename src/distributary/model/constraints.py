@@ -37,8 +37,8 @@ class Constraints:
             *self.receiver_rate.values(),
             *([] if self.group_rate is None else [self.group_rate]),
         ]
-        if not all(cap > 0 for cap in caps):
-            raise ValueError("a cap must be a number above 0")
+        if not all(0 < cap < np.inf for cap in caps):
+            raise ValueError("a cap must be a finite number above 0")
         if any(group < 0 for group in self.pinned.values()):
             raise ValueError("groups are numbered from 0")
 

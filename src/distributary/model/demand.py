@@ -13,6 +13,8 @@ from distributary.model.rates import Rates
 
 __all__ = ["Demand"]
 
+MOST_RECEIVED = 1e200  # if everybody received everything: leaves room for prices and sums of costs
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Demand:
@@ -32,9 +34,9 @@ class Demand:
                 raise ValueError(f"{len(rate)} rates for {len(self.interest.flows)} flows")
             if not np.all(np.isfinite(rate) & (rate > 0)):
                 raise ValueError("every rate must be a finite number above 0")
-        with np.errstate(over="ignore"):
-            if not np.isfinite(self.rate.sum() * len(self.interest.receivers)):
-                raise ValueError("the rates add up to more than a number can hold")
+            with np.errstate(over="ignore"):
+                if not rate.sum() * len(self.interest.receivers) <= MOST_RECEIVED:
+                    raise ValueError("the rates add up to more than a number can hold")
 
     @classmethod
     def of(cls, interest: Interest, rates: Rates, *, on_peak: bool = False) -> Self:

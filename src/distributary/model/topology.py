@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import chain
 
-__all__ = ["LinkTable", "Topology", "Tree", "VirtualLink"]
+__all__ = ["LONGEST_DELAY_S", "LinkTable", "Topology", "Tree", "VirtualLink"]
+
+LONGEST_DELAY_S = 1e6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,8 +36,11 @@ class Topology:
         for (a, b), delay in self.delays.items():
             if a == b or b in neighbours[a]:
                 raise ValueError(f"the link from {a!r} to {b!r} is a loop or there already")
-            if not 0 <= delay < float("inf"):
-                raise ValueError(f"the link from {a!r} to {b!r} has a delay of {delay}")
+            if not 0 <= delay <= LONGEST_DELAY_S:
+                raise ValueError(
+                    f"the link from {a!r} to {b!r} has a delay of {delay:g} seconds, not one from "
+                    f"0 to {LONGEST_DELAY_S:g}"
+                )
             neighbours[a][b] = neighbours[b][a] = round(delay * 1e9)
         object.__setattr__(self, "_neighbours", neighbours)
         if both := self.clients.keys() & neighbours.keys():

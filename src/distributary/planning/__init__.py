@@ -2,6 +2,7 @@
 
 from distributary.planning.hierarchy import Annealing
 from distributary.planning.hybrid import UnicastLimits, choose_unicast
+from distributary.planning.interruptible import SEARCH_THREAD
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.replan import Move, moves_between
 from distributary.planning.solve import (
@@ -23,6 +24,7 @@ from distributary.planning.subscription import (
 __all__ = [
     "ALGORITHMS",
     "DEFAULT_ALGORITHM",
+    "SEARCH_THREAD",
     "Algorithm",
     "Annealing",
     "Bill",

@@ -11,8 +11,8 @@ then costs as much less as there are classes, and threads work side by side. Whe
 two chains run side by side and the better one is kept.
 
 The budget is turned into work by the speed of a plain machine with two cores, not by the clock: the
-same seed and budget give the same plan on any machine and any number of threads. The clock only
-stops a run that is slower than that by far, and such a run says so.
+same seed and budget give the same plan on any machine and any number of threads. The clock ends
+only a run that takes `PATIENCE` times its budget, and such a run says so.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,7 @@ def best(
 ) -> Annealed:
     """Anneal chain after chain while the budget lasts; never worse than its start.
 
-    The clock ends it after so many budgets as there is patience.
+    The clock ends it after `patience` times the budget.
     """
     deadline = time.monotonic() + patience * budget_s
     found = start or groups_first(things, n_sessions, n_groups, rng, prices)
@@ -111,6 +112,7 @@ def best(
     kinds, kind = things.kinds()
     allowed = effort(budget_s, kinds, n_sessions, n_groups)
     left, met, chains, last_better = allowed.sweeps, 0, 0, 0
+    stop = Event()
 
     def chain(begin: Maps | None, own: np.random.Generator, told: Progress) -> tuple[Maps, float]:
         """Anneal from a start of one's own and descend; the maps of the kinds and their cost."""
@@ -122,6 +124,8 @@ def best(
             if work < lowest:
                 coolest, lowest = maps, work
             told(Step("annealing", allowed.sweeps - left + done, allowed.sweeps, lowest))
+            if stop.is_set():
+                return coolest, lowest
             if time.monotonic() > deadline:
                 break
         state = TwoLevel(kinds, coolest, prices, n_groups)
@@ -131,7 +135,7 @@ def best(
     def told(step: Step) -> None:
         progress(replace(step, best=min(least, step.best or least)))
 
-    with _crew(allowed, threads) as run_all:
+    with _crew(allowed, threads, stop) as run_all:
         run_parts, run_chains = (map, run_all) if allowed.classes == 1 else (run_all, map)
         side_by_side = _CORES if allowed.classes == 1 else 1
         while left > 0 and met < SAME_BEST_TO_STOP and time.monotonic() <= deadline:
@@ -217,11 +221,19 @@ def _cores() -> int:
 
 
 @contextmanager
-def _crew(allowed: Effort, threads: int | None) -> Iterator[Mapped]:
-    """What runs chains or parts side by side, if there is enough to do and more than one core."""
+def _crew(allowed: Effort, threads: int | None, stop: Event) -> Iterator[Mapped]:
+    """What runs chains or parts side by side, if there is enough to do and more than one core.
+
+    An exception sets `stop`, so that chains under way end soon, and drops those that wait.
+    """
     n_threads = threads or _cores()
     if n_threads == 1 or not allowed.threads:
         yield map
         return
     with ThreadPoolExecutor(n_threads) as pool:
-        yield pool.map
+        try:
+            yield pool.map
+        except BaseException:
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

@@ -28,7 +28,7 @@ from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.things import Things
 from distributary.planning.two_level import TwoLevel
 
-__all__ = ["Duplicated", "duplicate", "place_parts"]
+__all__ = ["MOST_SENT", "Duplicated", "duplicate", "place_parts"]
 
 HOTTEST, COLDEST = 0.05, 0.01  # temperatures, in units of the mean cost of a flow
 SWEEPS_PER_REGROUP = 5
@@ -36,6 +36,7 @@ MOST_SWEEPS = 400
 MOST_DESCENTS = 50  # passes; prices that are no whole numbers might go round in circles
 FIRST_FEE, DEAREST_FEE = 0.1, 10.0  # in units of the mean cost of a message sent
 FEE_STEP = 1.1
+MOST_SENT = 1e6  # times what is sent once
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,8 +76,8 @@ def duplicate(
     cluster, no more clusters than groups) says who could share a group of their own.
     The budget is turned into work by the speed of a plain machine, as for `best`.
     """
-    if not 1 <= max_sent < math.inf:
-        raise ValueError(f"max_sent must be a finite number of at least 1, not {max_sent}")
+    if not 1 <= max_sent <= MOST_SENT:
+        raise ValueError(f"max_sent must be a number from 1 to {MOST_SENT:g}, not {max_sent:g}")
     if homes is not None and homes.max() > maps.group.max():
         raise ValueError(f"{homes.max() + 1} homes for {maps.group.max() + 1} groups")
     limit = float(math.floor(max_sent * int(things.weight.sum())))

@@ -5,16 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import Literal, get_args
 
 import numpy as np
 
 from distributary.cost import ChannelPrices, FilteringPrices, channel_cost, filtering_cost
-from distributary.model import Constraints, Demand, IndexArray, IntArray, Plan, Previous, distinct
+from distributary.model import (
+    Constraints,
+    Demand,
+    IndexArray,
+    IntArray,
+    Interest,
+    Plan,
+    Previous,
+    Rates,
+    distinct,
+)
 from distributary.planning.balancing import balanced, scattered
 from distributary.planning.best import PATIENCE, best
 from distributary.planning.constrained import best_within
-from distributary.planning.duplication import duplicate, place_parts
+from distributary.planning.duplication import MOST_SENT, duplicate, place_parts
 from distributary.planning.habits import by_column, by_hash, by_name
 from distributary.planning.hierarchy import (
     Maps,
@@ -24,6 +35,7 @@ from distributary.planning.hierarchy import (
     sessions_first,
 )
 from distributary.planning.hybrid import UnicastLimits, hybrid
+from distributary.planning.interruptible import call_interruptibly
 from distributary.planning.kmeans import kmeans, random_start
 from distributary.planning.merging import flow_merge, user_merge
 from distributary.planning.optimal import MOST_GROUPS_TO_SHARE, Optimum, optimal, optimal_shared
@@ -46,8 +58,9 @@ class Request:
 
     `sessions` is the most sessions there may be, `groups` the most groups; without `sessions`
     every group is one session. `objective` says which cost the algorithms that choose between
-    plans go by. `budget_s` is how long `best` may search, and the exact algorithms, which prove
-    their plan if they end in time; the others run to their own end. `labels` is what `by-column`
+    plans go by. `budget_s` is how long to search: `best` turns it into work (see `planning.best`),
+    the exact algorithms, which prove their plan if they end in time, go by the clock, and the
+    others run to their own end. `labels` is what `by-column`
     goes by: one for each wanted flow. With `previous`, `best` improves that plan, and with
     `max_moves` it moves no more than so many flows; it also keeps to `constraints`. With `unicast`,
     flows with few receivers may go by unicast: the algorithm then runs twice. With `max_sent` flows
@@ -88,8 +101,10 @@ class Request:
         if self.constraints and (self.algorithm.lower() != "best" or self.previous is not None):
             raise ValueError("only best keeps to constraints, and only in a plan made anew")
         if self.max_sent is not None:
-            if not 1 <= self.max_sent < math.inf:
-                raise ValueError(f"max_sent must be a number from 1 on, not {self.max_sent}")
+            if not 1 <= self.max_sent <= MOST_SENT:
+                raise ValueError(
+                    f"max_sent must be a number from 1 to {MOST_SENT:g}, not {self.max_sent:g}"
+                )
             alone = self.previous is None and not self.constraints and self.unicast is None
             if self.algorithm.lower() != "best" or not alone:
                 raise ValueError(
@@ -126,8 +141,8 @@ class Solution:
     """A plan, and what some algorithms know besides.
 
     `channel_lower_bound` is a bound on the channel cost of any plan of the same kind; `proven`
-    says that the plan reaches it. `cut_short` says that the clock ended the search: on a faster
-    machine the same seed would give another plan. `session_origin` is the number that each session
+    says that the plan reaches it. `cut_short` says that the clock ended the search: another run
+    with the same seed may give another plan. `session_origin` is the number that each session
     had in the plan that was improved.
     """
 
@@ -153,10 +168,38 @@ class Algorithm:
 
 
 def plan(demand: Demand, request: Request, progress: Progress = silent) -> Solution:
-    """Decide which flow travels where and who subscribes to what."""
+    """Decide which flow travels where and who subscribes to what.
+
+    `progress` is called on another thread than the main one; `KeyboardInterrupt` comes at once.
+    """
+    return call_interruptibly(partial(_search, demand, request), progress)
+
+
+def _search(demand: Demand, request: Request, progress: Progress) -> Solution:
+    if request.solver.name in _CLOCKED:
+        progress(Step("compiling", 0, None))
+        _compile(request.solver.name, bool(request.constraints))
     if request.unicast is not None:
         return _hybrid(demand, request, request.unicast, progress)
     return request.solver.solve(demand, request, progress)
+
+
+@cache
+def _compile(algorithm: str, constrained: bool) -> None:
+    """Solve a tiny demand, so that all kernels are compiled, or loaded, before a clock starts.
+
+    Otherwise the first run on a machine would spend its time on compiling and find another plan.
+    """
+    wanted = {"ann": "ab", "bob": "bc", "cyd": "cd"}
+    pairs = [(receiver, flow) for receiver, flows in wanted.items() for flow in flows]
+    rates = Rates.from_mapping({"a": 4.0, "b": 3.0, "c": 2.0, "d": 1.0})
+    demand = Demand.of(Interest.from_pairs(pairs), rates)
+    budget_s = 0.001 if algorithm == "best" else math.inf
+    request = Request(2, 3, algorithm=algorithm, budget_s=budget_s, patience=math.inf)
+    request.solver.solve(demand, request, silent)
+    if constrained:  # a and d are together at first, so that there is something to repair
+        apart = Constraints(apart=(frozenset("ad"),))
+        request.solver.solve(demand, replace(request, constraints=apart), silent)
 
 
 def _hybrid(
@@ -253,11 +296,17 @@ def _optimal_shared(demand: Demand, request: Request, progress: Progress) -> Sol
 
 def _better_of_single_and_merged(demand: Demand, request: Request, progress: Progress) -> Solution:
     """What is left of OCA with too many groups to search: two plans, and C_inf as the bound."""
-    plans = [solve(demand, request, progress).plan for solve in (_optimal, _user_merge)]
+    solutions = [solve(demand, request, progress) for solve in (_optimal, _user_merge)]
+    plans = [solution.plan for solution in solutions]
     costs = [channel_cost(plan, demand, ChannelPrices()) for plan in plans]
     cheaper = min(range(2), key=lambda i: costs[i].cost)
     bound = costs[cheaper].lower_bound
-    return Solution(plans[cheaper], bound, proven=math.isclose(costs[cheaper].cost, bound))
+    return replace(
+        solutions[cheaper],
+        channel_lower_bound=bound,
+        proven=math.isclose(costs[cheaper].cost, bound),
+        cut_short=solutions[0].cut_short,
+    )
 
 
 def _kmeans(demand: Demand, request: Request, progress: Progress) -> Solution:
@@ -316,12 +365,13 @@ def _best(demand: Demand, request: Request, progress: Progress) -> Solution:
         found = best(
             things, sessions, groups, rng, prices, budget_s, told, start, patience=request.patience
         )
-        maps = found.maps
+        maps, cut_short = found.maps, found.cut_short
     else:
+        cut_short = False
         maps = replan(things, start, home, prices, request.max_moves, told)
     maps, origin = maps.closed_up()
     placed = place_single(demand, maps.session, maps.group)
-    return Solution(placed, session_origin=origin)
+    return Solution(placed, cut_short=cut_short, session_origin=origin)
 
 
 def _two_level(solver: Callable[..., Maps]) -> Callable[[Demand, Request, Progress], Solution]:
@@ -359,7 +409,7 @@ def _groups_at_most(demand: Demand, request: Request) -> int:
 
 
 def _proven(plan: Plan, optimum: Optimum) -> Solution:
-    return Solution(plan, optimum.lower_bound, optimum.proven)
+    return Solution(plan, optimum.lower_bound, optimum.proven, cut_short=not optimum.proven)
 
 
 def _rng(request: Request) -> np.random.Generator:
@@ -388,6 +438,7 @@ _ALL = (
     Algorithm("annealed", "RRA", _two_level(annealed)),
 )
 
+_CLOCKED = ("best", "optimal", "optimal-shared")  # they stop when their time is over
 _DUPLICATING = ("user-merge", "optimal-shared")  # they may put a flow in several sessions
 
 ALGORITHMS: Mapping[str, Algorithm] = {algorithm.name: algorithm for algorithm in _ALL}

@@ -6,13 +6,13 @@ Figures share cases: what was run for one is remembered for the next.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import closing
 from dataclasses import replace
-from multiprocessing import get_context
 from typing import TypeVar
 
 from distributary.papers.chen.mobile import MobileCase, MobileOutcome, run_mobile_case
 from distributary.papers.chen.network import Case, Outcome, run_case
+from distributary.papers.processes import run_apart
 from distributary.planning import Progress, Step
 from distributary.protocol.content import COVERING_POLICIES, Covering
 from distributary.workloads.roaming import RoamingParams
@@ -50,7 +50,6 @@ POLICIES: Mapping[str, Covering] = {
     OURS: COVERING_POLICIES["merging"],
 }
 QUICK, QUICK_MOBILE = 0.05, 0.1
-AT_ONCE = 2  # processes
 MOBILE_WORKFLOWS, SPARSE_WORKFLOWS = 20, 100
 
 C = TypeVar("C", Case, MobileCase)
@@ -125,10 +124,8 @@ def _results(
     todo = [each for each in wanted if each not in found]
     progress(Step("cases", len(wanted) - len(todo), len(wanted)))
     if todo:
-        # A new interpreter for each process: forking one that has threads is not safe.
-        with ProcessPoolExecutor(AT_ONCE, mp_context=get_context("spawn")) as pool:
-            running: dict[Future[O], C] = {pool.submit(run, each): each for each in todo}
-            for done, future in enumerate(as_completed(running), 1):
-                found[running[future]] = future.result()
+        with closing(run_apart(run, todo)) as ended:
+            for done, (each, outcome) in enumerate(ended, 1):
+                found[each] = outcome
                 progress(Step("cases", len(wanted) - len(todo) + done, len(wanted)))
     return {each: found[each] for each in wanted}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache
-from multiprocessing import get_context
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from distributary.papers.milo.world import (
     interests,
     shift,
 )
+from distributary.papers.processes import run_apart
 from distributary.planning import Progress, Step
 from distributary.planning.topics import Planner
 from distributary.protocol.topics import OURS, TAMARA
@@ -45,7 +45,6 @@ __all__ = [
     "shifted",
 ]
 
-AT_ONCE = 2  # processes
 
 PRICES = OperatingPrices()
 STATIC_POLICY = replace(TAMARA, survey_every=float("inf"), phi=0.0)
@@ -129,24 +128,20 @@ def outcomes(cases: Sequence[Case], progress: Progress) -> list[Outcomes]:
     todo = [part for part in wanted if part not in _found]
     before = len(wanted) - len(todo)
     progress(Step("runs", before, len(wanted)))
-    for done, (part, outcome) in enumerate(_run_all(todo), before + 1):
-        _found[part] = outcome
-        progress(Step("runs", done, len(wanted)))
+    with closing(_run_all(todo)) as ended:
+        for done, (part, outcome) in enumerate(ended, before + 1):
+            _found[part] = outcome
+            progress(Step("runs", done, len(wanted)))
     return [
         {name: outcome for part in case.parts() for name, outcome in _found[part].items()}
         for case in cases
     ]
 
 
-def _run_all(cases: Sequence[Case]) -> Iterator[tuple[Case, Outcomes]]:
+def _run_all(cases: Sequence[Case]) -> Generator[tuple[Case, Outcomes], None, None]:
     if all(case.scale.world.users < FULL.world.users for case in cases):
-        yield from ((case, case.run()) for case in cases)
-        return
-    # A new interpreter for each process: forking one that has threads is not safe.
-    with ProcessPoolExecutor(AT_ONCE, mp_context=get_context("spawn")) as pool:
-        running: dict[Future[Outcomes], Case] = {pool.submit(case.run): case for case in cases}
-        for future in as_completed(running):
-            yield running[future], future.result()
+        return ((case, case.run()) for case in cases)
+    return run_apart(Case.run, cases)
 
 
 def grown(
