@@ -101,3 +101,24 @@ def test_a_substituted_command_is_otherwise_the_same() -> None:
     assert substitute(command).text == "distributary plan --budget 1s --groups 4 --out plan"
     given = Command("distributary plan --groups 4 --budget 5s --out plan", "page.md", 1, 1)
     assert substitute(given).text == given.text
+
+
+def test_a_command_finds_what_it_names_and_nothing_else(runs: Runs) -> None:
+    text = "distributary evaluate plan --interest interest.csv --rates rates.csv --json"
+    folder = runs.prepare(Command(text, "page.md", 1, 1))
+    assert {path.name for path in folder.iterdir()} == {"plan", "interest.csv", "rates.csv"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "distributary evaluate plan --interest unheard-of.csv --rates rates.csv",
+        "distributary plan --no-such-option",
+        "distributary no-such-command",
+        "false",
+    ],
+)
+def test_a_command_that_cannot_run_is_noticed(runs: Runs, text: str) -> None:
+    command = Command(text, "page.md", 1, 1)
+    with pytest.raises(AssertionError):
+        check(command, runs.run(command))
