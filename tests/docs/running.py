@@ -77,7 +77,7 @@ SUBSTITUTIONS = (
         "writes two million messages",
     ),
     Substitution(r" --watch", " --watch --json", "the table is for a terminal"),
-    Substitution(r"--master spark://\S+", "--master 'local[2]'", "there is no cluster"),
+    Substitution(r"--master spark://\S+", SMALL_SPARK, "there is no cluster"),
     Substitution(r"--py-files \S+\.whl", "", "the package is installed where its tests run"),
 )
 
