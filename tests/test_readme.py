@@ -21,7 +21,12 @@ def test_the_python_example_prints_what_the_text_says() -> None:
 
 
 def test_every_link_to_a_file_leads_somewhere() -> None:
-    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+    pages = (
+        ROOT / "README.md",
+        ROOT / "examples/README.md",
+        *sorted((ROOT / "docs").rglob("*.md")),
+    )
+    for page in pages:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name}: {target}"

@@ -27,6 +27,12 @@ def state_of(drawn: Hierarchy) -> TwoLevel:
     return TwoLevel(drawn.things, drawn.maps, FilteringPrices())
 
 
+def arrays_of(state: TwoLevel) -> list[np.ndarray]:
+    """Every array of a state, those of both levels too."""
+    *maps, in_sessions, in_groups = state.state
+    return [*maps, *in_sessions, *in_groups]
+
+
 def flows_of(data: st.DataObject, drawn: Hierarchy) -> list[int]:
     """Some of the flows in any order, perhaps one of them twice."""
     return data.draw(st.lists(st.integers(0, len(drawn.weight) - 1), max_size=12))
@@ -93,10 +99,10 @@ def assert_a_sweep_is_its_steps(
     one: TwoLevel, other: TwoLevel, order: IntArray, chance: FloatArray, temperature: float
 ) -> None:
     """One call for all flows ends where a call for each of them ends, and with the same state."""
-    sweep(order, chance, 1.0, 2.0, temperature, *one.arrays)
+    sweep(order, chance, 1.0, 2.0, temperature, one.state)
     for at in range(len(order)):
-        sweep(order[at : at + 1], chance[at : at + 1], 1.0, 2.0, temperature, *other.arrays)
-    for whole, stepwise in zip(one.arrays, other.arrays, strict=True):
+        sweep(order[at : at + 1], chance[at : at + 1], 1.0, 2.0, temperature, other.state)
+    for whole, stepwise in zip(arrays_of(one), arrays_of(other), strict=True):
         assert whole.tolist() == stepwise.tolist()
 
 

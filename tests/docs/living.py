@@ -1,0 +1,180 @@
+"""Commands that go on until they are ended: begun, seen at work, and ended as with Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.docs.pages import Command
+from tests.docs.running import PATIENCE, Ran, Runs, bounded, run_in_process, substitute
+
+# By name: what makes one of these end by itself.
+LIVING: dict[str, str | None] = {
+    "topics serve": None,
+    "topics subscribe": "--count",
+    "topics status": None,  # with --watch only, see below
+    "receive": "--count",
+    "pipeline stream": "--until-idle",
+}
+ENDED = (0, 130)  # as Ctrl-C ends them
+
+
+def is_living(command: Command) -> bool:
+    """Whether a command goes on until it is ended."""
+    if command.name == "topics status":
+        return "--watch" in command.words
+    return command.name in LIVING and LIVING[command.name] not in command.words
+
+
+class Lives:
+    """Tries such commands out; keeps the services that others need, each in its folder."""
+
+    def __init__(self, runs: Runs, commands: Sequence[Command]) -> None:
+        self._runs = runs
+        self._commands = commands
+        self._services: dict[str, tuple[Path, subprocess.Popen[str]]] = {}
+        self._open = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._open:
+            for _, service in self._services.values():
+                end(service)
+
+    def try_out(self, command: Command) -> None:
+        """Begin a command, see that it works, and end it."""
+        with bounded(PATIENCE):
+            self._try_out(command)
+
+    def _try_out(self, command: Command) -> None:
+        if command.name == "topics serve":
+            self._serve(command.value_of("--state"))
+        elif command.name == "topics subscribe":
+            self._subscribe(command)
+        elif command.name.startswith("topics"):
+            self._ask_service(command)
+        elif command.name == "receive":
+            self._receive(command)
+        else:
+            self._stream(command)
+
+    # --- topics -----------------------------------------------------------------------------------
+
+    def _serve(self, state: str | None) -> Path:
+        """The folder of the service with this state, which is begun if it does not run."""
+        assert state is not None, "without --state nobody knows which service is meant"
+        if state not in self._services:
+            served = (
+                each
+                for each in self._commands
+                if each.name == "topics serve" and each.value_of("--state") == state
+            )
+            command = substitute(next(served))
+            folder = self._runs.prepare(command)
+            service = self._open.enter_context(self._runs.begin(command, folder))
+            assert service.stderr is not None
+            said = service.stderr.readline()
+            assert said.startswith("serving topics on nats://127.0.0.1:"), said
+            self._services[state] = folder, service
+        folder, service = self._services[state]
+        assert service.poll() is None
+        return folder
+
+    def _ask_service(self, command: Command) -> None:
+        folder = self._serve(command.value_of("--state"))
+        if not is_living(command):
+            ran = run_in_process(substitute(command), folder)
+            assert (ran.status, ran.err) == (0, "")
+            return
+        with self._runs.begin(substitute(command), folder) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline(), said_at_the_end(process)
+            end(process)
+
+    def _subscribe(self, command: Command) -> None:
+        state = command.value_of("--state")
+        folder = self._serve(state)
+
+        def ask(*words: str) -> Ran:
+            asked = ("distributary", "topics", *words, "--state", str(state))
+            return run_in_process(Command(shlex.join(asked), command.page, 0, 0), folder)
+
+        topics = [word for word in command.arguments if not word.startswith("--") and word != state]
+
+        def count_wanted() -> int:
+            return int(json.loads(ask("status", "--json").out)["wanted"])
+
+        before = count_wanted()
+        with self._runs.begin(substitute(command), folder) as process:
+            wait_for(process, lambda: count_wanted() == before + len(topics))
+            assert process.stdout is not None
+            for topic in topics:
+                assert ask("publish", topic, "seen").status == 0
+                assert topic in process.stdout.readline()
+            end(process)
+
+    # --- delivery and streams ---------------------------------------------------------------------
+
+    def _receive(self, command: Command) -> None:
+        """With the publishers of the same block, which must reach it."""
+        publishers = [
+            each
+            for each in self._commands
+            if (each.page, each.block) == (command.page, command.block) and each.name == "publish"
+        ]
+        groups = self._runs.network / "igmp"
+        before = groups.read_text()
+        with self._runs.begin(substitute(command), self._runs.prepare(command)) as process:
+            wait_for(process, lambda: len(groups.read_text()) > len(before))
+            for publisher in publishers:
+                ran = self._runs.run(publisher, again=True)
+                assert ran.status == 0, ran.err
+            assert process.stdout is not None
+            if publishers:
+                assert "flow" in json.loads(process.stdout.readline())
+            end(process)
+
+    def _stream(self, command: Command) -> None:
+        folder = self._runs.prepare(command)
+        with self._runs.begin(substitute(command), folder) as process:
+            plan = folder / command.outputs[0] / "plan" / "plan.json"
+            wait_for(process, plan.exists)
+            end(process)
+
+
+def wait_for(process: subprocess.Popen[str], happened: Callable[[], bool]) -> None:
+    """Wait until something has happened, as long as the process lives."""
+    deadline = time.monotonic() + PATIENCE
+    while not happened():
+        assert process.poll() is None, said_at_the_end(process)
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """End a process as Ctrl-C does: it says nothing of a fault."""
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode in ENDED, err[-2000:]
+    assert "Traceback" not in err
+    assert "error:" not in err
+
+
+def said_at_the_end(process: subprocess.Popen[str]) -> str:
+    """What a process that ended too early had to say."""
+    return process.communicate(timeout=PATIENCE)[1][-2000:]
