@@ -128,7 +128,7 @@ def test_pairing_absorbing_and_destroying_are_exact(prices: OperatingPrices, see
     shed(state, new)
     last = clustering_cost(state, frequency, prices).cost
     assert last - after == pytest.approx(says)
-    members, needed = np.flatnonzero(state.member[:, new]), state.needed(new)
+    members, needed = np.flatnonzero(state.member[:, new]), state.dependencies(new)
     topics = [int(t) for t in state.topics_of(new)]
     counts = needed.sum(axis=0)
     says = destroying(

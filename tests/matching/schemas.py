@@ -7,7 +7,8 @@ from itertools import product
 
 from hypothesis import strategies as st
 
-from distributary.model import Attribute, Kind, Schema
+from distributary.model import Attribute, Schema
+from distributary.model import AttributeKind as Kind
 
 SCHEMA = Schema(
     (

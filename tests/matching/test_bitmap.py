@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from distributary.matching import _bitmap_kernels, _bitmap_reference, parse_filter
 from distributary.matching import bitmap as bitmap_module
 from distributary.matching.bitmap import Bitmap, Buckets
-from distributary.model import Attribute, Box, Filter, Kind, Schema, Values
+from distributary.model import Attribute, Box, Filter, Schema, Values
+from distributary.model import AttributeKind as Kind
 from tests.matching.schemas import EVENTS, SCHEMA, SMALL, SMALL_WORLD, conditions, small_tests
 
 KEYS = [SCHEMA.keys(event) for event in EVENTS[::7]]

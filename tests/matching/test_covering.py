@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from distributary.matching import _covering_kernels, _covering_reference, bounds, parse_filter
 from distributary.matching._covering_reference import PlainCoverIndex
 from distributary.matching.covering import CoverIndex
-from distributary.model import Attribute, Box, Filter, Kind, Schema, Values
+from distributary.model import Attribute, Box, Filter, Schema, Values
+from distributary.model import AttributeKind as Kind
 from distributary.model.event import after
 from tests.matching.schemas import SCHEMA, SMALL, conditions, small_tests
 

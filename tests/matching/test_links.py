@@ -18,7 +18,8 @@ from distributary.matching.axes import Axes, event_table
 from distributary.matching.links import LinkMatcher
 from distributary.matching.tree import SearchTree, TreeOptions
 from distributary.matching.trits import Annotation, Trits, as_mask, as_words
-from distributary.model import Attribute, Filter, Kind, Schema
+from distributary.model import Attribute, Filter, Schema
+from distributary.model import AttributeKind as Kind
 from tests.matching.schemas import EVENTS, SCHEMA, SMALL, SMALL_WORLD, conditions, small_tests
 
 OPTIONS = [TreeOptions(*flags) for flags in product([False, True], repeat=3)]

@@ -18,11 +18,13 @@ from distributary.matching.sql import parse_any_filter
 from distributary.model import (
     Attribute,
     Filter,
-    Kind,
     Schema,
     covers,
     equivalent,
     intersects,
+)
+from distributary.model import (
+    AttributeKind as Kind,
 )
 from tests.matching.schemas import (
     EVENTS,

@@ -8,12 +8,14 @@ from __future__ import annotations
 import numpy as np
 
 from distributary.matching import parse_filter
-from distributary.model import Attribute, Kind, Schema, Topology
+from distributary.model import Attribute, AttributeKind, Schema, Topology
 from distributary.protocol import POLICIES, Broker, Event, Publish, Subscribe
 from distributary.simulation import Network, Simulation, priced
 from tests.protocol.networks import Scan
 
-SCHEMA = Schema((Attribute("symbol", Kind.TEXT), Attribute("price", Kind.INTEGER)))
+SCHEMA = Schema(
+    (Attribute("symbol", AttributeKind.TEXT), Attribute("price", AttributeKind.INTEGER))
+)
 LINE = Topology(
     {("Rome", "Paris"): 0.010, ("Paris", "Oslo"): 0.020},
     {"Anna": "Rome", "Bea": "Paris", "Carl": "Oslo"},

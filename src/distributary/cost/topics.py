@@ -78,9 +78,9 @@ class Ledger:
     def __post_init__(self) -> None:
         self._topics = [_Terms() for _ in range(self.clustering.n_topics)]
         for topic in range(self.clustering.n_topics):
-            self.topic_changed(topic)
+            self.on_topic_change(topic)
         for cluster in self.clustering.clusters:
-            self.cluster_changed(int(cluster))
+            self.on_cluster_change(int(cluster))
         self.clustering.watch(self)
 
     @property
@@ -102,7 +102,7 @@ class Ledger:
         """F_c: the events per interval of all topics that a cluster carries."""
         return self._flow.get(cluster, 0.0)
 
-    def topic_changed(self, topic: int) -> None:
+    def on_topic_change(self, topic: int) -> None:
         """Price one topic's own channel again."""
         size = int(self.clustering.topic_size[topic])
         terms = self._topics[topic]
@@ -111,7 +111,7 @@ class Ledger:
             self.prices.notify + self.prices.disseminate(size)
         )
 
-    def cluster_changed(self, cluster: int) -> None:
+    def on_cluster_change(self, cluster: int) -> None:
         """Price one cluster again."""
         if not self.clustering.alive[cluster]:
             self._clusters.pop(cluster, None)

@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from distributary.errors import InputError
-from distributary.model import Attribute, Box, IntArray, Key, Kind, Schema, Values
+from distributary.model import Attribute, Box, IntArray, Key, Schema, Values
+from distributary.model import AttributeKind as Kind
 
 __all__ = ["Axes", "CodeArray", "event_schema", "event_table"]
 

@@ -7,7 +7,8 @@ import re
 from datetime import datetime
 from decimal import Decimal
 
-from distributary.model import Attribute, Key, Kind
+from distributary.model import Attribute, Key
+from distributary.model import AttributeKind as Kind
 from distributary.model.event import after, key_of
 from distributary.model.values import Range
 

@@ -15,7 +15,8 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from distributary.matching.comparisons import Constant, compared, prefix_range
-from distributary.model import Attribute, Box, Kind, Schema, Values
+from distributary.model import Attribute, Box, Schema, Values
+from distributary.model import AttributeKind as Kind
 from distributary.model.filter import Test
 from distributary.model.values import Range
 

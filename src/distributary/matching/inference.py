@@ -8,7 +8,8 @@ from sqlglot import exp
 
 from distributary.errors import InputError
 from distributary.matching.sql import constant_of, parsed
-from distributary.model import Attribute, Kind, Schema
+from distributary.model import Attribute, Schema
+from distributary.model import AttributeKind as Kind
 
 __all__ = ["inferred_schema"]
 

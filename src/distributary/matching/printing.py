@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from distributary.matching.comparisons import after_prefix
-from distributary.model import Attribute, Box, Filter, Key, Kind, Schema, Values
+from distributary.model import Attribute, Box, Filter, Key, Schema, Values
+from distributary.model import AttributeKind as Kind
 from distributary.model.event import after, value_of
 
 __all__ = ["print_filter"]

@@ -21,7 +21,8 @@ from sqlglot.errors import ParseError, SqlglotError
 from distributary.errors import InputError
 from distributary.matching.comparisons import Constant, compared, moment_of, prefix_range
 from distributary.matching.conjunctions import plain_conjunction
-from distributary.model import Attribute, Box, Filter, Kind, Schema, Values
+from distributary.model import Attribute, Box, Filter, Schema, Values
+from distributary.model import AttributeKind as Kind
 from distributary.model.values import Range
 
 __all__ = [

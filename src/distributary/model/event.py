@@ -1,8 +1,8 @@
-"""What an event looks like: its attributes, and their values as keys on an ordered axis.
+"""The schema of events: their attributes, and attribute values as keys on an ordered axis.
 
 Every value of every kind has a *key*, and keys are ordered as SQL orders the values: text by its
-characters, everything else as a whole number. A floating-point number becomes the rank of its bits,
-so it too has a next one, and "not a number" comes last, as in Spark. On such an axis each test of a
+characters, everything else as an integer. A floating-point number maps to the rank of its bits, so
+every number has a successor; "not a number" comes last, as in Spark. On such an axis each test of a
 filter is a set of half-open ranges, whatever the kind. A missing value has no key: None.
 """
 
@@ -17,9 +17,9 @@ from typing import Any
 
 from distributary.errors import InputError
 
-__all__ = ["Attribute", "Key", "Kind", "Schema", "Value", "after", "key_of", "value_of"]
+__all__ = ["Attribute", "AttributeKind", "Key", "Schema", "Value", "after", "key_of", "value_of"]
 
-# A whole number, or for text a str: the keys of one attribute compare with each other.
+# An int, or for text a str: keys of the same attribute are comparable.
 Key = Any
 Value = str | int | float | bool | datetime
 
@@ -30,8 +30,8 @@ _INFINITE = 0x7FF0_0000_0000_0000
 _NOT_A_NUMBER = _INFINITE + 1
 
 
-class Kind(Enum):
-    """What values an attribute has, and so what it can be compared with."""
+class AttributeKind(Enum):
+    """The type of an attribute's values, which decides what they can be compared with."""
 
     TEXT = "text"
     INTEGER = "a whole number"
@@ -46,23 +46,23 @@ class Kind(Enum):
 
     @property
     def end(self) -> Key | None:
-        """What comes after the last key; None for text, which has no last."""
+        """The key after the last one; None for text, which has no last key."""
         return _END[self]
 
 
-_LEAST: dict[Kind, Key] = {
-    Kind.TEXT: "",
-    Kind.INTEGER: -(2**63),
-    Kind.FLOAT: -_INFINITE,
-    Kind.BOOLEAN: 0,
-    Kind.TIMESTAMP: -(2**63),
+_LEAST: dict[AttributeKind, Key] = {
+    AttributeKind.TEXT: "",
+    AttributeKind.INTEGER: -(2**63),
+    AttributeKind.FLOAT: -_INFINITE,
+    AttributeKind.BOOLEAN: 0,
+    AttributeKind.TIMESTAMP: -(2**63),
 }
-_END: dict[Kind, Key | None] = {
-    Kind.TEXT: None,
-    Kind.INTEGER: 2**63,
-    Kind.FLOAT: _NOT_A_NUMBER + 1,
-    Kind.BOOLEAN: 2,
-    Kind.TIMESTAMP: 2**63,
+_END: dict[AttributeKind, Key | None] = {
+    AttributeKind.TEXT: None,
+    AttributeKind.INTEGER: 2**63,
+    AttributeKind.FLOAT: _NOT_A_NUMBER + 1,
+    AttributeKind.BOOLEAN: 2,
+    AttributeKind.TIMESTAMP: 2**63,
 }
 
 
@@ -71,11 +71,14 @@ class Attribute:
     """One column of an event. A `domain` promises that no other value ever occurs."""
 
     name: str
-    kind: Kind
+    kind: AttributeKind
     domain: frozenset[Value] | None = None
 
     def key(self, value: object) -> Key | None:
-        """The key of an event's value, None for a missing one; or an `InputError`."""
+        """The key of an event's value, or None for a missing one.
+
+        Raises `InputError` for a value of another kind or outside the domain.
+        """
         if value is None:
             return None
         key = key_of(value, self.kind)
@@ -92,7 +95,7 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The attributes that events have, in order. Names have no case, as in SQL."""
+    """The attributes of events, in order. Names are case-insensitive, as in SQL."""
 
     attributes: tuple[Attribute, ...]
     _places: dict[str, int] = field(init=False, repr=False, compare=False)
@@ -110,47 +113,47 @@ class Schema:
         return len(self.attributes)
 
     def place(self, name: str) -> int | None:
-        """Where the attribute of that name is, whatever its case; None where there is none."""
+        """The index of the attribute with that name, in any case; None if there is none."""
         return self._places.get(name.lower())
 
     def keys(self, event: Mapping[str, object]) -> tuple[Key | None, ...]:
-        """The key of each attribute. Those the event lacks are None, others it has are left out."""
+        """The key of each attribute, None where the event lacks it; ignores unknown attributes."""
         given = {name.lower(): value for name, value in event.items()}
         return tuple(
             attribute.key(given.get(attribute.name.lower())) for attribute in self.attributes
         )
 
 
-def key_of(value: object, kind: Kind) -> Key | None:
+def key_of(value: object, kind: AttributeKind) -> Key | None:
     """The key of a value, or None if it is not of that kind."""
     match kind, value:
-        case Kind.TEXT, str():
+        case AttributeKind.TEXT, str():
             return value
-        case Kind.BOOLEAN, bool():
+        case AttributeKind.BOOLEAN, bool():
             return int(value)
         case _, bool():
             return None
-        case Kind.INTEGER, int() if -(2**63) <= value < 2**63:
+        case AttributeKind.INTEGER, int() if -(2**63) <= value < 2**63:
             return value
-        case Kind.FLOAT, int() | float():
+        case AttributeKind.FLOAT, int() | float():
             return _float_key(float(value))
-        case Kind.TIMESTAMP, datetime():
+        case AttributeKind.TIMESTAMP, datetime():
             moment = value if value.tzinfo else value.replace(tzinfo=UTC)
             return (moment - _EPOCH) // _MICROSECOND
-        case Kind.TIMESTAMP, date():
+        case AttributeKind.TIMESTAMP, date():
             return key_of(datetime(value.year, value.month, value.day, tzinfo=UTC), kind)
     return None
 
 
-def value_of(key: Key, kind: Kind) -> Value:
-    """The value that has a key."""
+def value_of(key: Key, kind: AttributeKind) -> Value:
+    """The inverse of `key_of`."""
     if isinstance(key, str):
         return key
-    if kind is Kind.INTEGER:
+    if kind is AttributeKind.INTEGER:
         return int(key)
-    if kind is Kind.BOOLEAN:
+    if kind is AttributeKind.BOOLEAN:
         return bool(key)
-    if kind is Kind.TIMESTAMP:
+    if kind is AttributeKind.TIMESTAMP:
         return _EPOCH + int(key) * _MICROSECOND
     bits = key if key >= 0 else -key | ~_MAGNITUDE
     (value,) = struct.unpack("<d", struct.pack("<q", bits))
@@ -163,7 +166,7 @@ def after(key: Key) -> Key:
 
 
 def _float_key(value: float) -> int:
-    """The rank of a number among all of its kind; both zeros have rank 0."""
+    """The rank of a number among all doubles; both zeros have rank 0."""
     if value != value:
         return _NOT_A_NUMBER
     (bits,) = struct.unpack("<q", struct.pack("<d", value))

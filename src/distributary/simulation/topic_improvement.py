@@ -115,7 +115,7 @@ class ImprovedRounds(TopicRounds):
         """All members of a cluster reconsider: leave it where its topics alone cost less."""
         state = self.clustering
         members, topics = np.flatnonzero(state.member[:, cluster]), state.topics_of(cluster)
-        needed = state.needed(cluster)
+        needed = state.dependencies(cluster)
         alone = needed @ self.topic_toll[topics]
         going = alone < toll(self.policy.prices, self.cluster(cluster), joining=False)
         for column, topic in enumerate(topics):

@@ -90,11 +90,11 @@ class TopicRounds:
         self.ledger = Ledger(self.clustering, self.frequency, self.policy.prices)
         self.topic_toll = np.zeros(self.clustering.n_topics)
         for topic in range(self.clustering.n_topics):
-            self.topic_changed(topic)
+            self.on_topic_change(topic)
             self._schedule(TOPIC, topic, first=True)
         self.cluster_toll = np.full(len(self.clustering.alive), np.inf)
         for cluster in self.clustering.clusters:
-            self.cluster_changed(int(cluster))
+            self.on_cluster_change(int(cluster))
             self._schedule(CLUSTER, int(cluster), first=True)
         self.clustering.watch(self)
 
@@ -164,11 +164,11 @@ class TopicRounds:
             len(self.clustering.clusters),
         )
 
-    def topic_changed(self, topic: int) -> None:
+    def on_topic_change(self, topic: int) -> None:
         """Keep what one subscriber more or less means for the topic's own channel."""
         self.topic_toll[topic] = toll(self.policy.prices, self.topic(topic))
 
-    def cluster_changed(self, cluster: int) -> None:
+    def on_cluster_change(self, cluster: int) -> None:
         """Keep what one member more means for a cluster; one that is gone nobody can afford."""
         if cluster >= len(self.cluster_toll):
             more = len(self.clustering.alive) - len(self.cluster_toll)
@@ -467,7 +467,7 @@ class TopicRounds:
         state, before = self.clustering, self.ledger.cost
         self._announce(cluster)
         members = np.flatnonzero(state.member[:, cluster])
-        needed = state.needed(cluster)
+        needed = state.dependencies(cluster)
         for column, topic in enumerate(state.topics_of(cluster)):
             state.follow(members[needed[:, column]], int(topic))
         self.messages["move"] += 2 * int(needed.sum()) + 2 * len(members)

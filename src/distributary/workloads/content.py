@@ -14,7 +14,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from distributary.model import Attribute, Box, Filter, FloatArray, IntArray, Kind, Schema, Values
+from distributary.model import (
+    Attribute,
+    AttributeKind,
+    Box,
+    Filter,
+    FloatArray,
+    IntArray,
+    Schema,
+    Values,
+)
 
 __all__ = ["Content", "ContentWorld", "content_world", "poisson_times"]
 
@@ -58,7 +67,10 @@ class ContentWorld:
         """Attributes a0, a1, ... that are whole numbers from 0, each of a known domain."""
         domain = frozenset(range(self.params.values))
         return Schema(
-            tuple(Attribute(f"a{at}", Kind.INTEGER, domain) for at in range(self.params.attributes))
+            tuple(
+                Attribute(f"a{at}", AttributeKind.INTEGER, domain)
+                for at in range(self.params.attributes)
+            )
         )
 
     def filters(self, n: int, region: int, rng: np.random.Generator) -> list[Filter]:

@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from distributary.model import (
     Attribute,
+    AttributeKind,
     Box,
     Filter,
     FloatArray,
     IntArray,
-    Kind,
     Schema,
     Value,
     Values,
@@ -25,10 +25,10 @@ __all__ = ["QUOTE_SCHEMA", "Quotes", "quote_events", "quote_filters"]
 _VENUES = ("ARCA", "BATS", "EDGX", "IEX", "MEMX", "NSDQ", "NYSE", "PSX")
 QUOTE_SCHEMA = Schema(
     (
-        Attribute("symbol", Kind.TEXT),
-        Attribute("price", Kind.FLOAT),
-        Attribute("volume", Kind.INTEGER),
-        Attribute("venue", Kind.TEXT, frozenset(_VENUES)),
+        Attribute("symbol", AttributeKind.TEXT),
+        Attribute("price", AttributeKind.FLOAT),
+        Attribute("volume", AttributeKind.INTEGER),
+        Attribute("venue", AttributeKind.TEXT, frozenset(_VENUES)),
     )
 )
 _SYMBOL, _PRICE, _VOLUME, _VENUE = range(4)
@@ -85,12 +85,17 @@ def quote_filters(params: Quotes, n: int, rng: np.random.Generator) -> list[Filt
     for row in range(n):
         low, high = around[row] * (1 - params.band / 2), around[row] * (1 + params.band / 2)
         tests = (
-            _one(_name(int(symbols[row])), Kind.TEXT),
+            _one(_name(int(symbols[row])), AttributeKind.TEXT),
             Values(
-                ((key_of(round(low, 2), Kind.FLOAT), key_of(round(high, 2) + 0.01, Kind.FLOAT)),)
+                (
+                    (
+                        key_of(round(low, 2), AttributeKind.FLOAT),
+                        key_of(round(high, 2) + 0.01, AttributeKind.FLOAT),
+                    ),
+                )
             ),
-            Values(((int(volumes[row]), Kind.INTEGER.end),)),
-            _one(_VENUES[venues[row]], Kind.TEXT),
+            Values(((int(volumes[row]), AttributeKind.INTEGER.end),)),
+            _one(_VENUES[venues[row]], AttributeKind.TEXT),
         )
         chosen = [(at, tests[at]) for at in np.flatnonzero(tested[row]).tolist()]
         box = Box.of(chosen, QUOTE_SCHEMA)
@@ -117,6 +122,6 @@ def _name(symbol: int) -> str:
     return f"S{symbol:05}"
 
 
-def _one(value: Value, kind: Kind) -> Values:
+def _one(value: Value, kind: AttributeKind) -> Values:
     key = key_of(value, kind)
     return Values(((key, after(key)),))

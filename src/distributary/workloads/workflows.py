@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from distributary.matching.covering import CoverIndex
 from distributary.model import (
     Attribute,
+    AttributeKind,
     Box,
     Filter,
     FloatArray,
     IntArray,
     Key,
-    Kind,
     Schema,
     Topology,
     Values,
@@ -150,8 +150,8 @@ class WorkflowsParams:
         numbers = ("value", "load")[: self.dimensions]
         return Schema(
             (
-                Attribute("workflow", Kind.TEXT),
-                *(Attribute(name, Kind.FLOAT) for name in numbers),
+                Attribute("workflow", AttributeKind.TEXT),
+                *(Attribute(name, AttributeKind.FLOAT) for name in numbers),
             )
         )
 
@@ -352,7 +352,7 @@ def range_filter(schema: Schema, workflow: int, low: list[float], high: list[flo
     name = _name(workflow)
     tests = [(0, Values(((name, after(name)),)))]
     for at, (start, end) in enumerate(zip(low, high, strict=True), 1):
-        found = (key_of(start, Kind.FLOAT), key_of(end, Kind.FLOAT))
+        found = (key_of(start, AttributeKind.FLOAT), key_of(end, AttributeKind.FLOAT))
         tests.append((at, Values((found,))))
     return Filter(schema, (Box(tuple(tests)),))
 
@@ -370,7 +370,7 @@ def _draw(
 
 def _keys(workflow: IntArray, points: FloatArray) -> list[Event]:
     return [
-        (_name(number), *(key_of(value, Kind.FLOAT) for value in point))
+        (_name(number), *(key_of(value, AttributeKind.FLOAT) for value in point))
         for number, point in zip(workflow.tolist(), points.tolist(), strict=True)
     ]
 

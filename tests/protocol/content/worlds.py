@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from distributary.model import Attribute, Box, Filter, Kind, Schema, Topology, Values
+from distributary.model import Attribute, AttributeKind, Box, Filter, Schema, Topology, Values
 from distributary.protocol import Action, Deliver, Machine, Send, Subscribe, Unsubscribe
 from distributary.protocol.content import (
     Advertise,
@@ -32,7 +32,7 @@ from distributary.protocol.messages import Event
 from distributary.simulation import Link, Network, Simulation, priced
 
 SIDE = 6
-SCHEMA = Schema((Attribute("x", Kind.INTEGER), Attribute("y", Kind.INTEGER)))
+SCHEMA = Schema((Attribute("x", AttributeKind.INTEGER), Attribute("y", AttributeKind.INTEGER)))
 EVENTS = list(product(range(SIDE), repeat=2))
 
 Pair = tuple[int, int]
@@ -44,7 +44,7 @@ def box(x: Pair, y: Pair = (0, SIDE)) -> Filter:
 
     Nothing is without bounds: what looks equal when all events are tried is equal.
     """
-    tests = ((at, Values.of([span], Kind.INTEGER)) for at, span in enumerate((x, y)))
+    tests = ((at, Values.of([span], AttributeKind.INTEGER)) for at, span in enumerate((x, y)))
     found = Box.of(tests, SCHEMA)
     assert found is not None
     return Filter.of([found], SCHEMA)
