@@ -9,7 +9,7 @@ import numpy as np
 
 from distributary.model import Topology
 from distributary.protocol.connections import Timing
-from distributary.protocol.content.durable import DurableBroker, Snapshot, Start
+from distributary.protocol.content.durable import DurableBroker, Snapshot, StartBroker
 from distributary.simulation import Link, Network, Simulation
 from tests.protocol.content.worlds import SCHEMA, Watched, World
 
@@ -74,7 +74,7 @@ class BadWorld(World):
         self.brokers[name] = machine.core
         self.down.discard(name)
         self.simulation.add(name, Watched(machine, self.watch))
-        self.simulation.post(self.simulation.clock.now, name, Start(), sender=name)
+        self.simulation.post(self.simulation.clock.now, name, StartBroker(), sender=name)
 
     def crash(self, name: str) -> None:
         """A broker loses all but what it saved."""

@@ -19,12 +19,12 @@ from distributary.protocol.content import (
     Detach,
     Pacing,
     Publication,
-    Refused,
+    RequestRefused,
     Unadvertise,
 )
 from distributary.protocol.content.messages import Name, Subscribed, Unsubscribed
 from distributary.protocol.content.pacing import Pace
-from distributary.protocol.content.resync import Extra, Recount, bucket_of
+from distributary.protocol.content.resync import StaleStatements, ToldBuckets, bucket_of
 from tests.protocol.content.faults import BadWorld
 from tests.protocol.content.worlds import SCHEMA, Pair, Watch, World, box
 
@@ -168,7 +168,7 @@ def refusals(scene: Scene) -> list[tuple[str, int, str]]:
     return [
         (client, message.number, message.reason)
         for _, _, client, _, message in scene.simulation.record.delivered
-        if isinstance(message, Refused)
+        if isinstance(message, RequestRefused)
     ]
 
 
@@ -297,11 +297,14 @@ def test_a_link_that_was_cut_tells_only_what_changed_meanwhile() -> None:
     kinds = [type(message) for message in packed(tape, "b")]
     assert kinds == [Subscribed, Subscribed, Subscribed, Unsubscribed]
     assert packed(tape, "a") == []
-    assert world.brokers["b"].heard("a").subscriptions == world.brokers["a"].links["b"].told()
+    assert (
+        world.brokers["b"].known_from("a").subscriptions
+        == world.brokers["a"].links["b"].sent_filters()
+    )
     assert told(world) == {("a", "b"): N + 2}
 
 
-def recounted(*, snapshot: bool, changes: int) -> tuple[set[Name], set[Name], list[object]]:
+def replyed(*, snapshot: bool, changes: int) -> tuple[set[Name], set[Name], list[object]]:
     """What b is told again after a crash, all it has to know, and what else it was sent."""
     world, tape = two_brokers()
     if snapshot:
@@ -312,24 +315,31 @@ def recounted(*, snapshot: bool, changes: int) -> tuple[set[Name], set[Name], li
     world.crash("b")
     tape.came.clear()
     world.mend()
-    (recount,) = [each for each in packed(tape, "b") if isinstance(each, Recount)]
-    assert not recount.told.advertisements
-    assert world.brokers["b"].heard("a").subscriptions == world.brokers["a"].links["b"].told()
+    (reply,) = [each for each in packed(tape, "b") if isinstance(each, ToldBuckets)]
+    assert not reply.told.advertisements
+    assert (
+        world.brokers["b"].known_from("a").subscriptions
+        == world.brokers["a"].links["b"].sent_filters()
+    )
     others: list[object] = [
-        each for each in packed(tape, "b") if isinstance(each, Subscribed | Extra)
+        each for each in packed(tape, "b") if isinstance(each, Subscribed | StaleStatements)
     ]
-    return set(recount.told.subscriptions), set(world.brokers["a"].links["b"].told()), others
+    return (
+        set(reply.told.subscriptions),
+        set(world.brokers["a"].links["b"].sent_filters()),
+        others,
+    )
 
 
 def test_a_restart_without_a_snapshot_is_told_all() -> None:
-    again, needed, others = recounted(snapshot=False, changes=3)
+    again, needed, others = replyed(snapshot=False, changes=3)
     assert again == needed
     assert len(again) == N + 3
     assert others == []
 
 
 def test_a_restart_from_a_snapshot_is_told_only_the_buckets_that_differ() -> None:
-    again, needed, others = recounted(snapshot=True, changes=3)
+    again, needed, others = replyed(snapshot=True, changes=3)
     late = sorted(needed)[-3:]
     assert again == {name for name in needed if bucket_of(name) in set(map(bucket_of, late))}
     assert again >= set(late)
@@ -338,7 +348,7 @@ def test_a_restart_from_a_snapshot_is_told_only_the_buckets_that_differ() -> Non
 
 
 def test_a_restart_from_a_snapshot_that_is_up_to_date_is_told_nothing() -> None:
-    again, needed, others = recounted(snapshot=True, changes=0)
+    again, needed, others = replyed(snapshot=True, changes=0)
     assert (again, others) == (set(), [])
     assert len(needed) == N
 
@@ -350,12 +360,12 @@ def test_a_link_rests_as_long_as_an_echo_took_and_never_less_than_the_pause() ->
     pace = Pace(Pacing(pause=0.5, patience=2.0))
     for took, rest in ((0.1, 0.5), (3.0, 6.0)):
         assert pace.is_free
-        number = pace.probe(10.0)
-        assert pace.echo(number - 1, 10.0) is None, "an old echo says nothing"
+        number = pace.start_probe(10.0)
+        assert pace.on_echo(number - 1, 10.0) is None, "an old echo says nothing"
         assert not pace.is_free
-        assert pace.echo(number, 10.0 + took) == 10.0 + took + rest
+        assert pace.on_echo(number, 10.0 + took) == 10.0 + took + rest
         assert not pace.is_free
-        pace.rested()
+        pace.end_rest()
 
 
 # --- merging --------------------------------------------------------------------------------------
