@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchmarks.measure import Section, shown_seconds
-from distributary.protocol.overlay.messages import Lost
+from distributary.protocol.overlay.messages import LostEvents
 from distributary.simulation.overlay import OverlayNetwork
 
 SIZES = (1_000, 2_000, 5_000)
@@ -132,7 +132,7 @@ def _churned(world: World) -> int:
 
 def _check(world: World) -> None:
     for found in world.network.simulation.record.delivered:
-        assert not isinstance(found[4], Lost), found
+        assert not isinstance(found[4], LostEvents), found
     for group, names in world.subscribers.items():
         received = world.network.received(group)
         for name in names:

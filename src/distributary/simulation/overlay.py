@@ -11,13 +11,13 @@ import numpy as np
 from distributary.protocol.overlay.converged import converged_ring
 from distributary.protocol.overlay.identifiers import Peer, identifier, peer_named
 from distributary.protocol.overlay.messages import (
-    Create,
+    CreateGroup,
     Depart,
     Listen,
-    Received,
+    ReceivedEvent,
     Say,
     Silence,
-    Start,
+    StartPeer,
 )
 from distributary.protocol.overlay.parameters import DEFAULT_PARAMETERS, OverlayParameters
 from distributary.protocol.overlay.peer import OverlayPeer
@@ -66,17 +66,17 @@ class OverlayNetwork:
             peer.pastry.converge(
                 [known[at] for at in ring.leaves(place)], [known[at] for at in ring.entries(place)]
             )
-            network._add(peer, Start())
+            network._add(peer, StartPeer())
         return network
 
     def join(self, name: str, through: Iterable[str] = ()) -> None:
         """Start a peer that asks these peers, one after the other, for a way in."""
         self._add(
             OverlayPeer(peer_named(name), self.parameters),
-            Start(tuple(peer_named(other) for other in through)),
+            StartPeer(tuple(peer_named(other) for other in through)),
         )
 
-    def _add(self, peer: OverlayPeer, start: Start) -> None:
+    def _add(self, peer: OverlayPeer, start: StartPeer) -> None:
         self.peers[peer.own.name] = peer
         self.simulation.add(peer.own.name, peer)
         self._ask(peer.own.name, start)
@@ -93,7 +93,7 @@ class OverlayNetwork:
 
     def create(self, name: str, group: str) -> None:
         """Let a peer create a group."""
-        self._ask(name, Create(identifier(group)))
+        self._ask(name, CreateGroup(identifier(group)))
 
     def subscribe(self, name: str, group: str) -> None:
         """Subscribe a peer to a group."""
@@ -121,11 +121,11 @@ class OverlayNetwork:
             found[kind] += int(units)
         return found
 
-    def received(self, group: str) -> dict[str, list[Received]]:
+    def received(self, group: str) -> dict[str, list[ReceivedEvent]]:
         """What the subscribers of a group got so far, in order."""
         key, found = identifier(group), defaultdict(list)
         for _, _, client, _, message in self.simulation.record.delivered:
-            if isinstance(message, Received) and message.group == key:
+            if isinstance(message, ReceivedEvent) and message.group == key:
                 found[client].append(message)
         return dict(found)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from distributary.protocol.overlay.identifiers import identifier
-from distributary.protocol.overlay.messages import Lost, Received
+from distributary.protocol.overlay.messages import LostEvents, ReceivedEvent
 from distributary.protocol.overlay.parameters import OverlayParameters
 from distributary.simulation import Link
 from distributary.simulation.overlay import OverlayNetwork
@@ -94,7 +94,7 @@ class Schedule:
 
     def note_confirmed(self) -> None:
         for name in self.subscribers:
-            wanted = self.network.peers[name].scribe.wanted(identifier(GROUP))
+            wanted = self.network.peers[name].scribe.next_wanted(identifier(GROUP))
             if wanted is not None:
                 self.confirmed.setdefault(name, wanted)
 
@@ -111,7 +111,7 @@ class Schedule:
         """Each gets numbers that follow each other, and one number is one event to all."""
         log: dict[int, tuple[str, int]] = {}
         for found in self.network.simulation.record.delivered:
-            assert not isinstance(found[4], Lost), f"{found[1]} lost events: {found[4]}"
+            assert not isinstance(found[4], LostEvents), f"{found[1]} lost events: {found[4]}"
         for name, stream in self.network.received(GROUP).items():
             numbers = [found.sequence for found in stream]
             assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), name
@@ -132,12 +132,12 @@ class Schedule:
         first = min((self.confirmed[name] for name in self.subscribers), default=None)
         for name in self.subscribers:
             assert name in self.confirmed, f"{name} was never confirmed"
-            stream: list[Received] = received[name]
+            stream: list[ReceivedEvent] = received[name]
             assert stream[0].sequence <= self.confirmed[name], name
             assert stream[-1].sequence == max(log), f"{name} misses the last events"
         for name, peer in self.network.peers.items():
             if name in self.said:
-                assert peer.scribe.publisher.accepted(key) == self.said[name], (
+                assert peer.scribe.publisher.last_accepted(key) == self.said[name], (
                     f"{name} waits for the root"
                 )
         if first is not None:

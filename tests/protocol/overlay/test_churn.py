@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from distributary.protocol.overlay.identifiers import identifier
-from distributary.protocol.overlay.messages import Lost
+from distributary.protocol.overlay.messages import LostEvents
 from distributary.simulation import Link
 from distributary.simulation.overlay import OverlayNetwork
 from tests.protocol.overlay import oracles
@@ -97,7 +97,7 @@ def test_numbers_go_on_even_if_all_copies_are_lost() -> None:
     received = network.received(GROUP)
     assert [found.publication.payload for found in received[early]] == [0, 1, 2, 3, 4, "after"]
     assert [found.publication.payload for found in received[late]] == ["after"]
-    assert not any(isinstance(row[4], Lost) for row in network.simulation.record.delivered)
+    assert not any(isinstance(row[4], LostEvents) for row in network.simulation.record.delivered)
 
 
 def test_a_window_that_is_too_small_is_told() -> None:
@@ -121,7 +121,7 @@ def test_a_window_that_is_too_small_is_told() -> None:
     network.publish(root, GROUP, 30)
     network.run(REPAIR)
     delivered = [row[4] for row in network.simulation.record.delivered if row[1] == far]
-    (lost,) = [found for found in delivered if isinstance(found, Lost)]
+    (lost,) = [found for found in delivered if isinstance(found, LostEvents)]
     numbers = [found.sequence for found in network.received(GROUP)[far]]
     everything = sorted([*numbers, *range(lost.first, lost.end)])
     assert everything == list(range(everything[0], everything[0] + len(everything)))

@@ -139,6 +139,6 @@ def test_what_is_asked_before_the_join_is_over_is_done_after() -> None:
     network.publish("p5", "g", 2)
     network.run(REPAIR)
     assert [found.publication.payload for found in network.received("g")["new"]][-1] == 2
-    assert network.peers["new"].scribe.publisher.accepted(identifier("g")) == 1
+    assert network.peers["new"].scribe.publisher.last_accepted(identifier("g")) == 1
     root = oracles.nearest(network.peers, identifier("h"))
     assert network.peers[root].scribe.roots.serves(identifier("h"))
