@@ -12,9 +12,9 @@ from distributary.protocol import (
     POLICIES,
     Action,
     Broker,
-    Event,
+    ContentEvent,
     LinkSearch,
-    Publish,
+    PublishEvent,
     Subscribe,
     Unsubscribe,
 )
@@ -108,7 +108,9 @@ class Brokers:
         delivered = self.simulation.record.delivered
         delivered.clear()
         now = self.simulation.clock.now
-        self.simulation.post(now, at, Publish(Event(number, keys, now)), sender="publisher")
+        self.simulation.post(
+            now, at, PublishEvent(ContentEvent(number, keys, now)), sender="publisher"
+        )
         self.settle()
         visited = [name for name, found in self.machines.items() for _ in found.taken]
         return sorted(found[2] for found in delivered), visited

@@ -9,7 +9,7 @@ import numpy as np
 
 from distributary.matching import parse_filter
 from distributary.model import Attribute, AttributeKind, Schema, Topology
-from distributary.protocol import POLICIES, Broker, Event, Publish, Subscribe
+from distributary.protocol import POLICIES, Broker, ContentEvent, PublishEvent, Subscribe
 from distributary.simulation import Network, Simulation, priced
 from tests.protocol.networks import Scan
 
@@ -36,8 +36,8 @@ def main() -> None:
         simulation.post(0.0, LINE.clients[client], subscribe, sender=client)
     for number, (symbol, price) in enumerate(EVENTS):
         time = 1.0 + number
-        event = Event(number, SCHEMA.keys({"symbol": symbol, "price": price}), time)
-        simulation.post(time, "Rome", Publish(event), sender="ticker")
+        event = ContentEvent(number, SCHEMA.keys({"symbol": symbol, "price": price}), time)
+        simulation.post(time, "Rome", PublishEvent(event), sender="ticker")
     simulation.clock.at(4.5, lambda: network.cut("storm", ["Oslo"]))
     simulation.run()
 

@@ -20,7 +20,7 @@ from distributary.protocol.content import (
     Publication,
     PublishUnder,
 )
-from distributary.protocol.messages import Event
+from distributary.protocol.messages import ContentEvent
 from distributary.simulation.engine import Simulation
 from distributary.simulation.network import Network
 from distributary.simulation.node import priced
@@ -156,7 +156,7 @@ def _published(
     begins = simulation.clock.now
     for number, event in enumerate(events):
         time, client = begins + number / rate, f"publisher at {event.broker}"
-        message = PublishUnder(client, 0, Event(number, event.keys, time))
+        message = PublishUnder(client, 0, ContentEvent(number, event.keys, time))
         simulation.post(time, event.broker, message, sender=client)
     ends = begins + ending.after * len(events) / rate
     for at, number in enumerate(ending.wishes):

@@ -28,7 +28,7 @@ from distributary.protocol.content import (
     Unadvertise,
 )
 from distributary.protocol.content.messages import Echo, Probe
-from distributary.protocol.messages import Event
+from distributary.protocol.messages import ContentEvent
 from distributary.simulation import Link, Network, Simulation, priced
 
 SIDE = 6
@@ -83,7 +83,7 @@ class Wish:
 class Published:
     """An event, and under which advertisement it was published."""
 
-    event: Event
+    event: ContentEvent
     time: float
     promise: Wish
 
@@ -251,7 +251,7 @@ class World:
     def publish(self, broker: str, client: str, number: int, keys: Pair, after: float = 0) -> int:
         """A client publishes an event; its number."""
         self._events += 1
-        event = Event(self._events, keys, self.simulation.clock.now + after)
+        event = ContentEvent(self._events, keys, self.simulation.clock.now + after)
         self.say(broker, PublishUnder(client, number, event), after=after)
         return self._events
 

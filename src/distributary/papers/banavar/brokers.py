@@ -22,11 +22,11 @@ from distributary.protocol import (
     POLICIES,
     Action,
     Broker,
+    ContentEvent,
     Deliver,
-    Event,
     Forward,
-    Policy,
-    Publish,
+    ForwardingPolicy,
+    PublishEvent,
     Send,
     Work,
 )
@@ -156,7 +156,7 @@ def _given(matcher: Settled, n_links: int) -> Settled:
     return matcher
 
 
-def _annotated(subscriptions: Subscriptions, policy: Policy) -> Annotation:
+def _annotated(subscriptions: Subscriptions, policy: ForwardingPolicy) -> Annotation:
     link = {client: policy.link(client) for client in set(subscriptions.clients)}
     links = [-1 if link[client] is None else link[client] for client in subscriptions.clients]
     return Annotation(subscriptions.tree, np.array(links, np.int32), policy.n_links)
@@ -183,8 +183,8 @@ class Visit:
 
 def visits(brokers: Mapping[str, Broker], root: str, keys: Keys) -> Iterator[Visit]:
     """Publish an event at a broker and follow it wherever it goes."""
-    waiting: list[tuple[str, Publish | Forward, int, float]] = [
-        (root, Publish(Event(0, keys, 0.0)), 1, 0.0)
+    waiting: list[tuple[str, PublishEvent | Forward, int, float]] = [
+        (root, PublishEvent(ContentEvent(0, keys, 0.0)), 1, 0.0)
     ]
     while waiting:
         name, message, hops, before = waiting.pop()

@@ -15,7 +15,7 @@ import numpy as np
 
 from distributary.model import Topology
 from distributary.papers.banavar.brokers import Pool, visits
-from distributary.protocol import Broker, Event, Publish
+from distributary.protocol import Broker, ContentEvent, PublishEvent
 from distributary.simulation import Network, Simulation, priced
 from distributary.workloads import poisson_times
 
@@ -93,8 +93,8 @@ class Setting:
             simulation.add(name, broker, service=service)
         for root, events in self.pool.events.items():
             for number, time in enumerate(_times(rate, seconds, rng)):
-                event = Event(number, events[number % len(events)], time)
-                simulation.post(time, root, Publish(event), sender="publisher")
+                event = ContentEvent(number, events[number % len(events)], time)
+                simulation.post(time, root, PublishEvent(event), sender="publisher")
         return simulation
 
     def overloads(self, rate: float, run: Run, seed: list[int]) -> bool:

@@ -23,7 +23,7 @@ from distributary.papers.chen.network import Queue
 from distributary.papers.chen.pricing import SECONDS_PER_BOX, add_broker
 from distributary.protocol import Subscribe, Unsubscribe
 from distributary.protocol.content import Advertise, ContentBroker, Covering, PublishUnder
-from distributary.protocol.messages import Event
+from distributary.protocol.messages import ContentEvent
 from distributary.simulation import Network, Simulation
 from distributary.workloads.roaming import Roaming, RoamingParams, roaming, tier_of
 from distributary.workloads.workflows import WorkflowsParams
@@ -147,7 +147,7 @@ def _published(
     for number, (keys, at) in enumerate(zip(events, who, strict=True)):
         client, broker = load.publishers[at]
         time = begins + PUBLISH_EVERY * number
-        message = PublishUnder(client, 0, Event(number, keys, time))
+        message = PublishUnder(client, 0, ContentEvent(number, keys, time))
         simulation.post(time, broker, message, sender=client)
 
 

@@ -27,7 +27,7 @@ from distributary.protocol.content import (
     Publication,
     PublishUnder,
 )
-from distributary.protocol.messages import Event
+from distributary.protocol.messages import ContentEvent
 from distributary.simulation import Network, Simulation
 from distributary.workloads.workflows import (
     Workflows,
@@ -194,7 +194,7 @@ def _published(
         at = begins + PUBLISH_EVERY * number
         workflow = int(str(keys[0]).rpartition("-")[2]) - 1
         client, broker = _publisher(workflow)
-        message = PublishUnder(client, workflow, Event(number, keys, at))
+        message = PublishUnder(client, workflow, ContentEvent(number, keys, at))
         simulation.post(at, broker, message, sender=client)
     return frozenset(numbers)
 

@@ -249,7 +249,7 @@ class DurableBroker:
                 actions += self._route(neighbour, number, message, now)
             else:
                 actions += self._handle(neighbour, message, now)
-                connection.done(number, now)
+                connection.finish(number, now)
         return actions + self._announce_complete(now)
 
     def _handle(self, neighbour: str, message: Message, now: float) -> list[Action]:
@@ -329,7 +329,7 @@ class DurableBroker:
 
     def _acknowledge(self, hop: str, number: int, now: float) -> None:
         if hop in self.connections:
-            self.connections[hop].done(number, now)
+            self.connections[hop].finish(number, now)
 
     # --- actions ---------------------------------------------------------------------------------
 

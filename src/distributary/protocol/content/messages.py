@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from distributary.model import Filter
-from distributary.protocol.messages import Event
+from distributary.protocol.messages import ContentEvent
 
 __all__ = [
     "EVERYWHERE",
@@ -67,7 +67,7 @@ class PublishUnder:
 
     client: str
     number: int
-    event: Event
+    event: ContentEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class Publication:
     that want it.
     """
 
-    event: Event
+    event: ContentEvent
     advertisement: Name
     number: int
     distance: float = float("inf")
