@@ -12,12 +12,12 @@ import numpy as np
 
 from distributary.protocol import Action, SetTimer
 from distributary.protocol.connections import Connection, Received, Timing
-from distributary.simulation import Link, Network, Simulation
+from distributary.simulation import Link, Simulation, VirtualNetwork
 
 OUTSIDE = "outside"
 
 
-class BadNetwork(Network):
+class BadNetwork(VirtualNetwork):
     """Doubles messages with the probability `doubles`; the copy is late, by `late` on average."""
 
     def __init__(

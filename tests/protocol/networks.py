@@ -18,7 +18,7 @@ from distributary.protocol import (
     Subscribe,
     Unsubscribe,
 )
-from distributary.simulation import Network, Simulation
+from distributary.simulation import Simulation, VirtualNetwork
 
 
 class Scan:
@@ -74,7 +74,7 @@ class Brokers:
         matcher: Callable[[int], LinkSearch] = Scan,
     ) -> None:
         self.topology = topology
-        self.simulation = Simulation(Network.of(topology, np.random.default_rng(0)))
+        self.simulation = Simulation(VirtualNetwork.of(topology, np.random.default_rng(0)))
         self.machines = {}
         for name in topology.brokers:
             chosen = POLICIES[policy](name, topology, roots)

@@ -10,7 +10,7 @@ import numpy as np
 from distributary.matching import parse_filter
 from distributary.model import Attribute, AttributeKind, Schema, Topology
 from distributary.protocol import POLICIES, Broker, ContentEvent, PublishEvent, Subscribe
-from distributary.simulation import Network, Simulation, priced
+from distributary.simulation import Simulation, VirtualNetwork, price_work
 from tests.protocol.networks import Scan
 
 SCHEMA = Schema(
@@ -25,12 +25,12 @@ EVENTS = [("IBM", 99), ("IBM", 101), ("HP", 102), ("HP", 42), ("IBM", 103)]
 
 
 def main() -> None:
-    network = Network.of(LINE, np.random.default_rng(0))
+    network = VirtualNetwork.of(LINE, np.random.default_rng(0))
     simulation = Simulation(network)
     for name in LINE.brokers:
         policy = POLICIES["link-matching"](name, LINE, ["Rome"])
         broker = Broker(name, LINE, policy, Scan)
-        simulation.add(name, broker, service=priced(0.001, match=0.0001))
+        simulation.add(name, broker, service=price_work(0.001, match=0.0001))
     for client, text in WANTED.items():
         subscribe = Subscribe(client, 0, parse_filter(text, SCHEMA))
         simulation.post(0.0, LINE.clients[client], subscribe, sender=client)

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.model import Topology
-from distributary.simulation import Link, Network, Simulation
+from distributary.simulation import Link, Simulation, VirtualNetwork
 from tests.simulation.machines import Sink, Source
 
 
 def heard(link: Link, times: list[float], *, seed: int = 0) -> list[tuple[float, int]]:
     """When each of these messages, numbered in order, came over a link."""
-    simulation = Simulation(Network({("a", "b"): link}, np.random.default_rng(seed)))
+    simulation = Simulation(VirtualNetwork({("a", "b"): link}, np.random.default_rng(seed)))
     sink = Sink()
     simulation.add("a", Source("b"))
     simulation.add("b", sink)
@@ -62,7 +62,7 @@ def test_a_link_loses_nothing_or_everything() -> None:
 
 def test_a_cut_parts_an_island_until_it_is_healed() -> None:
     names = ["a", "b", "c"]
-    network = Network({}, np.random.default_rng(0), default=Link(0.5))
+    network = VirtualNetwork({}, np.random.default_rng(0), default=Link(0.5))
     simulation = Simulation(network)
     sinks = {name: Sink() for name in names}
     for name in names:
@@ -89,7 +89,7 @@ def traffic(simulation: Simulation) -> list[dict[str, object]]:
 
 
 def test_two_cuts_heal_one_by_one() -> None:
-    network = Network({}, np.random.default_rng(0), default=Link(1.0))
+    network = VirtualNetwork({}, np.random.default_rng(0), default=Link(1.0))
     network.cut("one", ["a"])
     network.cut("two", ["a", "b"])
     assert list(network.arrivals("a", "c", 0.0)) == [("c", None)]
@@ -100,7 +100,7 @@ def test_two_cuts_heal_one_by_one() -> None:
     assert list(network.arrivals("a", "c", 0.0)) == [("c", 1.0)]
 
 
-class Groups(Network):
+class Groups(VirtualNetwork):
     """A network that knows one group."""
 
     def arrivals(self, sender: str, to: str, now: float) -> Iterator[tuple[str, float | None]]:
@@ -125,7 +125,7 @@ def test_a_network_may_send_one_message_to_many() -> None:
 
 def test_the_links_of_a_topology_work_both_ways() -> None:
     topology = Topology({("a", "b"): 0.25})
-    network = Network.of(topology, np.random.default_rng(0))
+    network = VirtualNetwork.of(topology, np.random.default_rng(0))
     assert list(network.arrivals("a", "b", 1.0)) == [("b", 1.25)]
     assert list(network.arrivals("b", "a", 2.0)) == [("a", 2.25)]
     with pytest.raises(ValueError, match="no link from 'a' to 'c'"):

@@ -7,22 +7,29 @@ import pytest
 
 from distributary.model import Topology
 from distributary.protocol.content import COVERING_POLICIES
-from distributary.simulation.rehearsal import Ending, Outcome, Published, Wish, rehearse
+from distributary.simulation.rehearsal import (
+    Ending,
+    RehearsalEvent,
+    RehearsalOutcome,
+    RehearsalSubscription,
+    rehearse,
+)
 from tests.protocol.content.worlds import EVENTS, SCHEMA, random_box
 
 TREE = Topology({("a", "b"): 0.001, ("b", "c"): 0.002, ("b", "d"): 0.001, ("d", "e"): 0.001})
 
 
-def world(seed: int) -> tuple[list[Wish], list[Published]]:
+def world(seed: int) -> tuple[list[RehearsalSubscription], list[RehearsalEvent]]:
     rng = np.random.default_rng(seed)
     wishes = [
-        Wish(f"client {at}", str(rng.choice(TREE.brokers)), random_box(rng)) for at in range(60)
+        RehearsalSubscription(f"client {at}", str(rng.choice(TREE.brokers)), random_box(rng))
+        for at in range(60)
     ]
     places = rng.integers(len(EVENTS), size=200).tolist()
-    return wishes, [Published(str(rng.choice(["a", "e"])), EVENTS[place]) for place in places]
+    return wishes, [RehearsalEvent(str(rng.choice(["a", "e"])), EVENTS[place]) for place in places]
 
 
-def tried(policy: str, seed: int, ending: Ending | None = None) -> Outcome:
+def tried(policy: str, seed: int, ending: Ending | None = None) -> RehearsalOutcome:
     wishes, events = world(seed)
     return rehearse(
         TREE,

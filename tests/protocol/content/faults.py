@@ -10,13 +10,13 @@ import numpy as np
 from distributary.model import Topology
 from distributary.protocol.connections import Timing
 from distributary.protocol.content.durable import DurableBroker, Snapshot, StartBroker
-from distributary.simulation import Link, Network, Simulation
+from distributary.simulation import Link, Simulation, VirtualNetwork
 from tests.protocol.content.worlds import SCHEMA, Watched, World
 
 TIMING = Timing(resend=0.4, longest=2.0, answer=0.02)
 
 
-class Doubling(Network):
+class Doubling(VirtualNetwork):
     """A network that now and then delivers a message twice."""
 
     def __init__(

@@ -29,7 +29,7 @@ from distributary.protocol.content import (
 )
 from distributary.protocol.content.history import History, Seen, prune_distance
 from distributary.protocol.content.messages import Echo, Name, Probe, Subscribed, Unsubscribed
-from distributary.simulation import Link, Network
+from distributary.simulation import Link, VirtualNetwork
 from tests.protocol.content import naive
 from tests.protocol.content.faults import BadWorld
 from tests.protocol.content.test_broker import ACTIVE, ALL, Broker, Delays, Scene, Tape, chain
@@ -87,7 +87,7 @@ def out_of_order(world: World) -> World:
         for (a, b), delay in world.delays.items()
         for pair in ((a, b), (b, a))
     }
-    world.simulation.network = Network(links, np.random.default_rng(1))
+    world.simulation.network = VirtualNetwork(links, np.random.default_rng(1))
     return world
 
 

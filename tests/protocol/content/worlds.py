@@ -29,7 +29,7 @@ from distributary.protocol.content import (
 )
 from distributary.protocol.content.messages import Echo, Probe
 from distributary.protocol.messages import ContentEvent
-from distributary.simulation import Link, Network, Simulation, priced
+from distributary.simulation import Link, Simulation, VirtualNetwork, price_work
 
 SIDE = 6
 SCHEMA = Schema((Attribute("x", AttributeKind.INTEGER), Attribute("y", AttributeKind.INTEGER)))
@@ -232,14 +232,14 @@ class World:
             for (a, b), delay in self.delays.items()
             for pair in ((a, b), (b, a))
         }
-        self.simulation = Simulation(Network(links, self.rng))
+        self.simulation = Simulation(VirtualNetwork(links, self.rng))
         self.brokers: dict[str, Any] = {}
         for name in self.topology.brokers:
             self.brokers[name] = self.broker(
                 name, self.topology.neighbours(name), SCHEMA, self.policy
             )
             self.simulation.add(
-                name, Watched(self.brokers[name], self.watch), service=priced(self.service)
+                name, Watched(self.brokers[name], self.watch), service=price_work(self.service)
             )
         self._events = 0
 

@@ -33,7 +33,9 @@ class Schedule:
     def __post_init__(self) -> None:
         self.rng = np.random.default_rng(self.seed)
         names = [f"p{at}" for at in range(int(self.rng.integers(2, 40)))]
-        self.network = OverlayNetwork.settled(names, self.rng, self.parameters, link=self.link)
+        self.network = OverlayNetwork.build_converged(
+            names, self.rng, self.parameters, link=self.link
+        )
         self.joined = len(names)
         self.subscribers: list[str] = []
         self.ever: set[str] = set()
@@ -105,14 +107,14 @@ class Schedule:
         oracles.check_tree(self.network, GROUP, self.subscribers)
         log = self.check_streams()
         self.check_complete(log)
-        assert self.network.sent()["skipped"] == 0
+        assert self.network.message_counts()["skipped"] == 0
 
     def check_streams(self) -> dict[int, tuple[str, int]]:
         """Each gets numbers that follow each other, and one number is one event to all."""
         log: dict[int, tuple[str, int]] = {}
         for found in self.network.simulation.record.delivered:
             assert not isinstance(found[4], LostEvents), f"{found[1]} lost events: {found[4]}"
-        for name, stream in self.network.received(GROUP).items():
+        for name, stream in self.network.received_events(GROUP).items():
             numbers = [found.sequence for found in stream]
             assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), name
             for found in stream:
@@ -128,7 +130,7 @@ class Schedule:
     def check_complete(self, log: dict[int, tuple[str, int]]) -> None:
         """Who stays has everything from its confirmation on, and nothing accepted is missing."""
         key = identifier(GROUP)
-        received = self.network.received(GROUP)
+        received = self.network.received_events(GROUP)
         first = min((self.confirmed[name] for name in self.subscribers), default=None)
         for name in self.subscribers:
             assert name in self.confirmed, f"{name} was never confirmed"

@@ -16,7 +16,7 @@ import numpy as np
 from distributary.model import Topology
 from distributary.papers.banavar.brokers import Pool, visits
 from distributary.protocol import Broker, ContentEvent, PublishEvent
-from distributary.simulation import Network, Simulation, priced
+from distributary.simulation import Simulation, VirtualNetwork, price_work
 from distributary.workloads import poisson_times
 
 __all__ = ["COSTS", "PRICED", "Costs", "Load", "Run", "Setting", "busiest", "limit"]
@@ -87,8 +87,8 @@ class Setting:
 
     def started(self, rate: float, seconds: float, rng: np.random.Generator) -> Simulation:
         """A simulation in which each publisher will publish so many events a second."""
-        simulation = Simulation(Network.of(self.topology, rng))
-        service = priced(COSTS.received, match=COSTS.step, send=COSTS.sent)
+        simulation = Simulation(VirtualNetwork.of(self.topology, rng))
+        service = price_work(COSTS.received, match=COSTS.step, send=COSTS.sent)
         for name, broker in self.brokers.items():
             simulation.add(name, broker, service=service)
         for root, events in self.pool.events.items():

@@ -24,7 +24,7 @@ from distributary.papers.chen.pricing import SECONDS_PER_BOX, add_broker
 from distributary.protocol import Subscribe, Unsubscribe
 from distributary.protocol.content import Advertise, ContentBroker, Covering, PublishUnder
 from distributary.protocol.messages import ContentEvent
-from distributary.simulation import Network, Simulation
+from distributary.simulation import Simulation, VirtualNetwork
 from distributary.workloads.roaming import Roaming, RoamingParams, roaming, tier_of
 from distributary.workloads.workflows import WorkflowsParams
 
@@ -118,7 +118,7 @@ def _started(
 ) -> tuple[dict[str, ContentBroker], Simulation]:
     """Brokers, and publishers that may publish anything."""
     topology = load.topology
-    simulation = Simulation(Network.of(topology, rng))
+    simulation = Simulation(VirtualNetwork.of(topology, rng))
     per_box = SECONDS_PER_BOX * DEARER / case.scale
     brokers = {}
     for name in topology.brokers:

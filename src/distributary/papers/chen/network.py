@@ -28,7 +28,7 @@ from distributary.protocol.content import (
     PublishUnder,
 )
 from distributary.protocol.messages import ContentEvent
-from distributary.simulation import Network, Simulation
+from distributary.simulation import Simulation, VirtualNetwork
 from distributary.workloads.workflows import (
     Workflows,
     WorkflowsParams,
@@ -156,7 +156,7 @@ def _started(
 ) -> tuple[dict[str, ContentBroker], Simulation]:
     """Brokers, and one publisher with its advertisement for each workflow."""
     topology = workflow_topology()
-    simulation = Simulation(Network.of(topology, rng))
+    simulation = Simulation(VirtualNetwork.of(topology, rng))
     per_box = SECONDS_PER_BOX / case.scale
     brokers = {}
     for name in topology.brokers:

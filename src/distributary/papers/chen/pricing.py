@@ -7,7 +7,7 @@ the table, too, once for each box of its own: a union of 30 boxes is as dear as 
 from __future__ import annotations
 
 from distributary.protocol.content import ContentBroker
-from distributary.simulation import Simulation, priced
+from distributary.simulation import Simulation, price_work
 
 __all__ = ["SECONDS_PER_BOX", "SECONDS_PER_MESSAGE", "add_broker"]
 
@@ -18,5 +18,5 @@ def add_broker(
     simulation: Simulation, broker: ContentBroker, *, match: float, compare: float
 ) -> None:
     """Start a broker that takes so many seconds for each box, of publications and of statements."""
-    service = priced(SECONDS_PER_MESSAGE, compare=compare, match=match)
+    service = price_work(SECONDS_PER_MESSAGE, compare=compare, match=match)
     simulation.add(broker.name, broker, service=service)
