@@ -23,7 +23,7 @@ from distributary.papers.banavar.overload import COSTS, Costs, Load, Run, Settin
 from distributary.papers.banavar.queues import Queue
 from distributary.papers.banavar.steps import CENTRAL, INDEPENDENT, hops
 from distributary.protocol import POLICIES
-from distributary.workloads import Content, broker_trees, content_world
+from distributary.workloads import ContentParams, broker_trees, content_world
 from tests.papers.cases import by_column, quick, verdicts
 
 TINY = broker_trees(clients=2)
@@ -31,7 +31,7 @@ TINY = broker_trees(clients=2)
 
 def tiny(per_client: int = 2, events: int = 15) -> tuple[Subscriptions, Pool]:
     rng = np.random.default_rng(7)
-    world = content_world(Content(attributes=5), rng)
+    world = content_world(ContentParams(attributes=5), rng)
     return Subscriptions.drawn(world, TINY, per_client, rng), Pool.drawn(world, events, rng)
 
 
@@ -99,7 +99,7 @@ def test_a_limit_is_found_to_half_the_width(threshold: float, guess: float) -> N
 
 def test_flooding_is_as_busy_as_its_messages_are_many() -> None:
     """A regional root takes in each event, and sends it to 10 clients and 3 or 4 brokers."""
-    world = content_world(Content(attributes=5), np.random.default_rng(0))
+    world = content_world(ContentParams(attributes=5), np.random.default_rng(0))
     work = setting("flooding", world, per_client=1, events=3, seed=0).work()
     assert work["0"].received == pytest.approx(3)
     assert work["0"].sent == pytest.approx(14 + 13 + 13)
@@ -190,7 +190,7 @@ def test_events_that_go_to_more_receivers_bear_lower_rates() -> None:
 
 
 def test_more_subscriptions_make_a_broker_busier() -> None:
-    world = content_world(Content(attributes=6), np.random.default_rng(0))
+    world = content_world(ContentParams(attributes=6), np.random.default_rng(0))
     few, many = (busiest(setting("link-matching", world, n, 20, seed=0).work()) for n in (1, 4))
     assert many[1] < few[1]
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from distributary.cost.topics import Ledger
+from distributary.cost.topics import CostLedger
 from distributary.model.topics import Clustering
 from distributary.papers import milo
 from distributary.papers.figure import Figure
@@ -85,7 +85,7 @@ def test_rounds_keep_everybody_covered_and_the_bill_right(own: bool, seed: int) 
     rounds.run(shift(before, after, 300.0, 0.2, rng), 300.0, 10)
     state.check()
     assert np.array_equal(state.wants, after)
-    assert rounds.ledger.cost == Ledger(state, frequency, PRICES).cost
+    assert rounds.ledger.cost == CostLedger(state, frequency, PRICES).cost
     assert rounds.updates.total() > 0
 
 
@@ -110,7 +110,7 @@ def test_the_bill_is_right_at_the_prices_of_trees() -> None:
     rounds.run(growth(wants, 300.0, 0.2, rng), 300.0, 10)
     state.check()
     assert np.array_equal(state.wants, wants)
-    assert rounds.ledger.cost == Ledger(state, frequency, prices).cost
+    assert rounds.ledger.cost == CostLedger(state, frequency, prices).cost
     assert rounds.updates.total() > 0
 
 

@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from distributary.cost.topics import Ledger, unclustered_cost
+from distributary.cost.topics import CostLedger, unclustered_cost
 from distributary.cost.updates import (
     Channel,
     absorbing,
@@ -81,14 +81,14 @@ class TopicRounds:
     now: float = 0.0
     messages: Counter[str] = field(default_factory=Counter)
     updates: Counter[str] = field(default_factory=Counter)
-    ledger: Ledger = field(init=False)
+    ledger: CostLedger = field(init=False)
     topic_toll: FloatArray = field(init=False)
     cluster_toll: FloatArray = field(init=False)
     _due: list[tuple[float, int, int, int]] = field(init=False, default_factory=list)
     _scheduled: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        self.ledger = Ledger(self.clustering, self.frequency, self.policy.prices)
+        self.ledger = CostLedger(self.clustering, self.frequency, self.policy.prices)
         self.topic_toll = np.zeros(self.clustering.n_topics)
         for topic in range(self.clustering.n_topics):
             self.on_topic_change(topic)
