@@ -140,11 +140,11 @@ def test_floors_of_any_size_can_be_drawn(params: TradingFloor) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"symbols": 0}, "start at 1"),
-        ({"markets": 0}, "start at 1"),
-        ({"receivers": 0}, "start at 1"),
-        ({"markets_per_receiver": 0}, "start at 1"),
-        ({"markets_per_receiver": 11}, "nobody can follow 11 of 10"),
+        ({"symbols": 0}, "must be at least 1"),
+        ({"markets": 0}, "must be at least 1"),
+        ({"receivers": 0}, "must be at least 1"),
+        ({"markets_per_receiver": 0}, "must be at least 1"),
+        ({"markets_per_receiver": 11}, "cannot follow 11 of 10"),
         ({"symbols": 9}, "9 symbols cannot fill 10 markets"),
         ({"share_of_market": 0.0}, r"in \(0, 1\]"),
         ({"share_of_market": 1.1}, r"in \(0, 1\]"),

@@ -21,14 +21,14 @@ from distributary.papers.drawing import QUIET, Sheet, drawn
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
 from distributary.papers.wording import NOTHING, listed, span, table
 from distributary.planning import Progress, Step, silent
-from distributary.workloads import Content, ContentWorld, content_world
+from distributary.workloads import ContentParams, ContentWorld, content_world
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["FLOODING", "PARAMS", "load", "setting"]
 
-PARAMS = Content(attributes=15, values=3)
+PARAMS = ContentParams(attributes=15, values=3)
 SHARES = (0.0005, 0.002, 0.006, 0.010, 0.014, 0.018)
 QUICK_SHARES = (0.002, 0.018)
 PER_CLIENT = (13, 25, 38)  # 5,070, 9,750 and 14,820 subscriptions

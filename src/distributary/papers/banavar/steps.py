@@ -20,11 +20,11 @@ from distributary.papers.drawing import INK, Sheet, drawn
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
 from distributary.papers.wording import NOTHING, listed, percent, table
 from distributary.planning import Progress, Step, silent
-from distributary.workloads import Content, content_world
+from distributary.workloads import ContentParams, content_world
 
 __all__ = ["CENTRAL", "hops", "steps"]
 
-PARAMS = Content(attributes=10, values=3)
+PARAMS = ContentParams(attributes=10, values=3)
 PER_CLIENT = (5, 10, 15, 20, 26)  # up to 10,140 subscriptions
 QUICK_PER_CLIENT = (5, 13, 26)
 FAR = 256  # much beyond 10,000
