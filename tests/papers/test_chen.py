@@ -211,7 +211,7 @@ def test_cases_run_in_other_processes_with_the_same_outcome(
     assert runs.results([case], silent)[case] is found[case]
 
 
-def made_up(
+def make_outcome(
     delay: float, queue: int, table: int, triggered: list[int], unwanted: int
 ) -> CongestionOutcome:
     """An outcome in which every core broker has the same queue, for two hours."""
@@ -230,8 +230,8 @@ def made_up(
     )
 
 
-BURST = made_up(4_400.0, 2_000, 1_000, [1, 2, 3, 4, 5], 0)
-CALM = made_up(0.4, 10, 180, [5, 4, 3, 2, 0], 4)
+BURST = make_outcome(4_400.0, 2_000, 1_000, [1, 2, 3, 4, 5], 0)
+CALM = make_outcome(0.4, 10, 180, [5, 4, 3, 2, 0], 4)
 
 
 def as_the_paper_has_it(case: CongestionCase) -> CongestionOutcome:

@@ -277,7 +277,7 @@ def test_waiting_for_long_does_not_delay_what_comes_then() -> None:
     """Kept messages that take their time are asked for ever more rarely; a loss is noticed soon."""
     a, b = meet(AT_ONCE)
     say(a, "x", keep=True)
-    settle_received(a, b, 0.0)
+    receive_only(a, b, 0.0)
     for now in (1.0, 3.0, 7.0, 15.0):
         assert [packet.asks for packet in packets(a.on_timer(now))] == [True]
     say(a, "y")
@@ -287,7 +287,7 @@ def test_waiting_for_long_does_not_delay_what_comes_then() -> None:
     assert [packet.messages for packet in packets(a.on_timer(16.5))] == [("y",)]
 
 
-def settle_received(a: Connection, b: Connection, now: float) -> None:
+def receive_only(a: Connection, b: Connection, now: float) -> None:
     """What a says comes, and b acknowledges it, but is not done."""
     carry(packets(a.flush(now)), b, now)
     carry(packets(b.flush(now)), a, now)
@@ -297,7 +297,7 @@ def settle_received(a: Connection, b: Connection, now: float) -> None:
 def test_what_is_done_does_not_delay_what_is_lost() -> None:
     a, b = meet(AT_ONCE)
     say(a, "wxyz", keep=True)
-    settle_received(a, b, 0.0)
+    receive_only(a, b, 0.0)
     say(a, "!")
     a.flush(0.0)  # lost
     for number in range(1, 5):

@@ -29,7 +29,7 @@ from tests.protocol.networks import Brokers, Scan
 FILTERS = st.builds(parse_filter, conditions(small_tests()), st.just(SMALL))
 
 
-def interested(
+def interested_clients(
     subscriptions: dict[tuple[str, int], Filter], keys: tuple[Key | None, ...]
 ) -> list[str]:
     return sorted({client for (client, _), want in subscriptions.items() if want.matches(keys)})
@@ -60,7 +60,7 @@ class Everyone:
     def check(self, root: str, number: int, keys: tuple[Key | None, ...]) -> None:
         topology = self.brokers.topology
         delivered, visited = self.brokers.publish(root, number, keys)
-        expected = interested(self.subscriptions, keys)
+        expected = interested_clients(self.subscriptions, keys)
         assert delivered == expected
         everywhere = list(topology.brokers)
         flooded = self.policy == "flooding"

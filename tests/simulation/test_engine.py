@@ -15,7 +15,7 @@ def quiet(seed: int = 0) -> Simulation:
     return Simulation(VirtualNetwork({}, np.random.default_rng(seed), default=Link(0.0)))
 
 
-def served(arrivals: list[float], service: float, capacity: float = float("inf")) -> Simulation:
+def serve(arrivals: list[float], service: float, capacity: float = float("inf")) -> Simulation:
     """A server to which messages come at these times."""
     simulation = quiet()
     simulation.add("server", Sink(), service=price_work(unit=service), capacity=capacity)
@@ -30,7 +30,7 @@ def times(simulation: Simulation) -> list[float]:
 
 
 def test_a_node_serves_one_input_after_the_other() -> None:
-    simulation = served([0.0, 0.5, 0.75, 9.0], 2.0)
+    simulation = serve([0.0, 0.5, 0.75, 9.0], 2.0)
     assert times(simulation) == [2.0, 4.0, 6.0, 11.0]
     queues = simulation.record.queues()
     assert list(zip(*(queues[name].to_pylist() for name in ("time", "waiting")), strict=True)) == [
@@ -45,7 +45,7 @@ def test_a_node_serves_one_input_after_the_other() -> None:
 def test_waiting_is_that_of_one_server_with_random_arrivals(load: float) -> None:
     """M/D/1: the mean wait is load / (2 (1 - load)) services (Pollaczek and Khinchine)."""
     arrivals = np.cumsum(np.random.default_rng(1).exponential(1 / load, 40_000))
-    simulation = served(arrivals.tolist(), 1.0)
+    simulation = serve(arrivals.tolist(), 1.0)
     waits = np.array(times(simulation)) - arrivals - 1.0
     expected = load / (2 * (1 - load))
     assert waits.mean() == pytest.approx(expected, rel=0.1)
@@ -57,12 +57,12 @@ def test_waiting_is_that_of_one_server_with_random_arrivals(load: float) -> None
 
 
 def test_a_queue_beyond_its_server_grows_without_end() -> None:
-    simulation = served([at * 0.5 for at in range(1_000)], 1.0)
+    simulation = serve([at * 0.5 for at in range(1_000)], 1.0)
     assert simulation.record.queues()["waiting"].to_numpy().max() == pytest.approx(500, abs=2)
 
 
 def test_a_full_queue_drops() -> None:
-    simulation = served([0.0, 0.1, 0.2, 0.3, 2.0], 1.0, capacity=1)
+    simulation = serve([0.0, 0.1, 0.2, 0.3, 2.0], 1.0, capacity=1)
     assert times(simulation) == [1.0, 2.0, 3.0]
     assert simulation.record.messages == {
         ("client", "server", "arrived"): 3,

@@ -27,7 +27,7 @@ def share(filters: list[Filter], schema: Schema, events: list[dict[str, object]]
     return matches / (len(filters) * len(events))
 
 
-def measured(world: ContentWorld, seed: int = 0) -> float:
+def measure_share(world: ContentWorld, seed: int = 0) -> float:
     """The share of matches over all pairs of regions."""
     rng = np.random.default_rng(seed)
     regions = range(world.params.regions)
@@ -41,7 +41,7 @@ def test_as_many_filters_match_as_asked_for(wanted: float) -> None:
     world = content_world(ContentParams(attributes=15), np.random.default_rng(2))
     tuned = world.with_matching_share(wanted)
     assert tuned.matching_share() == pytest.approx(wanted)
-    assert measured(tuned) == pytest.approx(wanted, rel=0.25)
+    assert measure_share(tuned) == pytest.approx(wanted, rel=0.25)
 
 
 def test_a_share_out_of_reach_is_refused() -> None:
@@ -83,7 +83,7 @@ def test_events_and_filters_are_of_the_schema() -> None:
 
 
 def test_the_same_seed_draws_the_same() -> None:
-    def drawn(seed: int) -> list[object]:
+    def draw(seed: int) -> list[object]:
         rng = np.random.default_rng(seed)
         world = content_world(ContentParams(), rng)
         return [
@@ -93,8 +93,8 @@ def test_the_same_seed_draws_the_same() -> None:
             quote_events(Quotes(), 20, rng),
         ]
 
-    assert drawn(5) == drawn(5)
-    assert all(one != other for one, other in zip(drawn(5), drawn(6), strict=True))
+    assert draw(5) == draw(5)
+    assert all(one != other for one, other in zip(draw(5), draw(6), strict=True))
 
 
 def test_some_quotes_are_wanted_and_most_are_not() -> None:

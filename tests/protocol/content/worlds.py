@@ -102,7 +102,7 @@ class Watch:
         self.moves = True  # clients do, and so they look for what they have already
         self.crashes = False
 
-    def taken(self, broker: str, message: object, now: float) -> None:
+    def on_taken(self, broker: str, message: object, now: float) -> None:
         """A broker takes a message from a client or another broker in."""
         match message:
             case Subscribe(client, number, filter):
@@ -133,7 +133,7 @@ class Watch:
             if wish.settled is None:
                 wish.settled = now
 
-    def delivered(self, client: str, publication: Publication, now: float) -> None:
+    def on_delivered(self, client: str, publication: Publication, now: float) -> None:
         """A broker hands a client something over."""
         is_new = self.inboxes[client].is_new(publication)
         if is_new or not self.moves:
@@ -190,21 +190,21 @@ class Watched:
     watch: Watch
 
     def on_message(self, sender: str, message: Any, now: float) -> list[Action]:
-        self.watch.taken(self.machine.name, message, now)
+        self.watch.on_taken(self.machine.name, message, now)
         if _is_statement(message):
             self.watch.under_way -= 1
-        return self._seen(self.machine.on_message(sender, message, now), now)
+        return self._watch(self.machine.on_message(sender, message, now), now)
 
     def on_timer(self, name: str, now: float) -> list[Action]:
-        return self._seen(self.machine.on_timer(name, now), now)
+        return self._watch(self.machine.on_timer(name, now), now)
 
-    def _seen(self, actions: Iterable[Action], now: float) -> list[Action]:
+    def _watch(self, actions: Iterable[Action], now: float) -> list[Action]:
         found = list(actions)
         for action in found:
             if isinstance(action, Send) and _is_statement(action.message):
                 self.watch.under_way += 1
             elif isinstance(action, Deliver) and isinstance(action.message, Publication):
-                self.watch.delivered(action.client, action.message, now)
+                self.watch.on_delivered(action.client, action.message, now)
         if self.watch.under_way == 0 and not hasattr(self.machine, "connections"):
             self.watch.quiet(now)
         return found

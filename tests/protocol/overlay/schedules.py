@@ -48,12 +48,12 @@ class Schedule:
         for _ in range(self.steps):
             self.step()
             self.network.run(float(self.rng.exponential(2.0)))
-            self.note_confirmed()
+            self.note_confirmations()
         self.network.run(2.5 * REPAIR)
         for name in list(self.network.peers)[:2]:
             self.say(name)
         self.network.run(REPAIR)
-        self.note_confirmed()
+        self.note_confirmations()
 
     def step(self) -> None:
         ways = ["join", "leave", "crash", "listen", "listen", "silence"] + ["say"] * 6
@@ -94,7 +94,7 @@ class Schedule:
         self.said[name] = self.said.get(name, 0) + 1
         self.network.publish(name, GROUP, (name, self.said[name]))
 
-    def note_confirmed(self) -> None:
+    def note_confirmations(self) -> None:
         for name in self.subscribers:
             wanted = self.network.peers[name].scribe.next_wanted(identifier(GROUP))
             if wanted is not None:

@@ -15,14 +15,14 @@ from tests.protocol.overlay import oracles
 from tests.protocol.overlay.schedules import QUICK, REPAIR
 
 
-def settled(n: int, parameters: OverlayParameters = QUICK) -> OverlayNetwork:
+def build_network(n: int, parameters: OverlayParameters = QUICK) -> OverlayNetwork:
     return OverlayNetwork.build_converged(
         [f"p{at}" for at in range(n)], np.random.default_rng(n), parameters
     )
 
 
 def test_one_event_is_one_message_for_each_edge() -> None:
-    network = settled(200)
+    network = build_network(200)
     for at in range(50):
         network.subscribe(f"p{at}", "g")
     network.run(REPAIR)
@@ -43,7 +43,7 @@ def test_one_event_is_one_message_for_each_edge() -> None:
 
 @pytest.mark.parametrize("per_neighbour", [False, True])
 def test_maintenance_is_counted_for_each_tree_or_each_neighbour(per_neighbour: bool) -> None:
-    network = settled(60, replace(QUICK, per_neighbour=per_neighbour))
+    network = build_network(60, replace(QUICK, per_neighbour=per_neighbour))
     groups = [f"g{at}" for at in range(8)]
     for group in groups:
         for at in range(0, 60, 3):
@@ -67,7 +67,7 @@ def test_maintenance_is_counted_for_each_tree_or_each_neighbour(per_neighbour: b
 
 
 def test_helpers_leave_with_the_last_child() -> None:
-    network = settled(150)
+    network = build_network(150)
     subscribers = [f"p{at}" for at in range(30)]
     for name in subscribers:
         network.subscribe(name, "g")
@@ -84,7 +84,7 @@ def test_helpers_leave_with_the_last_child() -> None:
 
 
 def test_a_nearer_peer_becomes_the_root_and_goes_on_with_the_numbers() -> None:
-    network = settled(40)
+    network = build_network(40)
     for at in range(10):
         network.subscribe(f"p{at}", "g")
     network.run(REPAIR)
@@ -112,7 +112,7 @@ def nearer(root: str, group: str, number: int) -> str:
 
 
 def test_a_group_without_subscribers_is_kept_through_crashes_of_roots() -> None:
-    network = settled(40)
+    network = build_network(40)
     network.create("p0", "g")
     network.publish("p0", "g", "first")
     network.run(REPAIR)
@@ -130,7 +130,7 @@ def test_a_group_without_subscribers_is_kept_through_crashes_of_roots() -> None:
 
 
 def test_what_is_asked_before_the_join_is_over_is_done_after() -> None:
-    network = settled(30)
+    network = build_network(30)
     network.join("new", ["p0"])
     network.subscribe("new", "g")
     network.create("new", "h")
