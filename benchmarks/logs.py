@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distributary import Demand, Interest, Rates
-from distributary.workloads import Day, publication_log, spoiled, subscription_log
+from distributary.workloads import Day, publication_log, spoil_rows, subscription_log
 
 PIECE = 1_000_000
 RECEIVERS, FLOWS = 5_000, 100_003  # flows: a prime
@@ -52,7 +52,7 @@ def write_logs(
             else:
                 table = _publications(rng, length, share, flows)
             if bad:
-                table = spoiled(table, bad, rng)
+                table = spoil_rows(table, bad, rng)
             pq.write_table(table, path / f"{number:05d}.parquet")
     return logs
 

@@ -31,7 +31,7 @@ from distributary.model import Filter, Schema
 from distributary.pipeline.matching import compiled_filters, match_counts
 from distributary.pipeline.spark import running_spark
 from distributary.workloads.broker_trees import broker_trees, region_of
-from distributary.workloads.content import Content, content_world
+from distributary.workloads.content import ContentParams, content_world
 from distributary.workloads.quotes import QUOTE_SCHEMA, Quotes, quote_events, quote_filters
 
 SIZES = (10_000, 100_000, 1_000_000)
@@ -54,7 +54,7 @@ def shapes() -> list[Shape]:
     made = []
     for attributes, values in ((10, 3), (20, 10)):
         rng = np.random.default_rng(attributes)
-        world = content_world(Content(attributes, values, regions=1), rng)
+        world = content_world(ContentParams(attributes, values, regions=1), rng)
         made.append(
             Shape(
                 f"{attributes} attributes x {values} values",
@@ -287,7 +287,7 @@ def matching_links(sizes: Sequence[int] = (10_000, 100_000, 1_000_000)) -> Secti
     for attributes, values in ((10, 3), (20, 10)):
         for n in sizes:
             rng = np.random.default_rng(n)
-            world = content_world(Content(attributes, values), rng)
+            world = content_world(ContentParams(attributes, values), rng)
             table = topology.links("0", ["0", "1", "2"])
             clients = sorted(topology.clients)
             filters = _regional(world, clients, topology, n, rng)

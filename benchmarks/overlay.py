@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchmarks.measure import Section, shown_seconds
-from distributary.protocol.overlay.messages import Lost
+from distributary.protocol.overlay.messages import LostEvents
 from distributary.simulation.overlay import OverlayNetwork
 
 SIZES = (1_000, 2_000, 5_000)
@@ -78,7 +78,7 @@ def _row(n: int) -> list[str]:
     happened = _churned(world)
     _check(world)
     wall = time.perf_counter() - began
-    sent = world.network.sent()
+    sent = world.network.message_counts()
     minutes = world.network.simulation.clock.now / 60
     events = sum(world.said.values())
     trees = [len(world.network.tree(group)) / SUBSCRIBERS for group in world.subscribers]
@@ -98,7 +98,7 @@ def _row(n: int) -> list[str]:
 def _grown(n: int) -> World:
     rng = np.random.default_rng(n)
     names = [f"p{at}" for at in range(n)]
-    network = OverlayNetwork.settled(names, rng)
+    network = OverlayNetwork.build_converged(names, rng)
     staying = GROUPS * SUBSCRIBERS
     world = World(network, rng, names[:staying], names[staying:])
     for at in range(GROUPS):
@@ -132,9 +132,9 @@ def _churned(world: World) -> int:
 
 def _check(world: World) -> None:
     for found in world.network.simulation.record.delivered:
-        assert not isinstance(found[4], Lost), found
+        assert not isinstance(found[4], LostEvents), found
     for group, names in world.subscribers.items():
-        received = world.network.received(group)
+        received = world.network.received_events(group)
         for name in names:
             stream = received[name]
             numbers = [each.sequence for each in stream]

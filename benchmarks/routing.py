@@ -8,7 +8,12 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.measure import Section
-from distributary.papers.chen.network import CORE, Case, Outcome, run_case
+from distributary.papers.chen.network import (
+    CORE,
+    CongestionCase,
+    CongestionOutcome,
+    run_congestion_case,
+)
 from distributary.protocol.content import COVERING_POLICIES
 
 PRUNING = replace(COVERING_POLICIES["pruning"], sweeps=False)
@@ -23,7 +28,7 @@ def routing() -> Section:
     found, speeds = {}, {}
     for name, policy in POLICIES.items():
         began = time.perf_counter()
-        found[name] = run_case(Case(policy))
+        found[name] = run_congestion_case(CongestionCase(policy))
         speeds[name] = found[name].messages / (time.perf_counter() - began)
     reached = {len(outcome.delays) for outcome in found.values()}
     assert len(reached) == 1, f"the policies deliver different numbers of probes: {reached}"
@@ -51,7 +56,9 @@ def routing() -> Section:
     )
 
 
-def _row(name: str, outcome: Outcome, found: dict[str, Outcome]) -> tuple[str, ...]:
+def _row(
+    name: str, outcome: CongestionOutcome, found: dict[str, CongestionOutcome]
+) -> tuple[str, ...]:
     published = found["selective pruning, as published"].delays.mean()
     return (
         name,

@@ -74,7 +74,7 @@ def test_names_do_not_change_what_a_plan_costs(data: st.DataObject, demand: Dema
     plan = data.draw(any_plans(demand.interest))
     flow_to = np.array(data.draw(st.permutations(range(len(plan.flows)))), np.int32)
     receiver_to = np.array(data.draw(st.permutations(range(len(plan.receivers)))), np.int32)
-    renamed_demand, renamed_plan = renamed(demand, plan, receiver_to, flow_to)
+    renamed_demand, renamed_plan = rename(demand, plan, receiver_to, flow_to)
     here, there = evaluate(plan, demand), evaluate(renamed_plan, renamed_demand)
     assert there.filtering == here.filtering
     assert there.channel == here.channel
@@ -85,7 +85,7 @@ def test_names_do_not_change_what_a_plan_costs(data: st.DataObject, demand: Dema
     assert there.loads.received[receiver_to].tolist() == here.loads.received.tolist()
 
 
-def renamed(
+def rename(
     demand: Demand, plan: Plan, receiver_to: np.ndarray, flow_to: np.ndarray
 ) -> tuple[Demand, Plan]:
     """The same in other words: receiver j becomes receiver_to[j], flow k becomes flow_to[k]."""

@@ -93,15 +93,15 @@ def test_nothing_is_wasted_where_everybody_wants_everything(
 def test_prices_fall_as_packets_hold_more_messages() -> None:
     # Eq. 2 and 4: alpha0 + alpha1 / h and beta0 + beta1 / h.
     coefficients = {"alpha0": 0.25, "alpha1": 6.0, "beta0": 0.5, "beta1": 4.0}
-    assert FilteringPrices.aggregated(1, **coefficients) == FilteringPrices(6.25, 4.5)
-    assert FilteringPrices.aggregated(8, **coefficients) == FilteringPrices(1.0, 1.0)
-    assert FilteringPrices.aggregated(2.5, **coefficients) == FilteringPrices(2.65, 2.1)
+    assert FilteringPrices.for_packets(1, **coefficients) == FilteringPrices(6.25, 4.5)
+    assert FilteringPrices.for_packets(8, **coefficients) == FilteringPrices(1.0, 1.0)
+    assert FilteringPrices.for_packets(2.5, **coefficients) == FilteringPrices(2.65, 2.1)
 
 
 @pytest.mark.parametrize("messages", [0, 0.99, -1, float("nan")])
 def test_a_packet_holds_at_least_one_message(messages: float) -> None:
     with pytest.raises(ValueError, match="at least 1 message"):
-        FilteringPrices.aggregated(messages, alpha0=1, alpha1=1, beta0=1, beta1=1)
+        FilteringPrices.for_packets(messages, alpha0=1, alpha1=1, beta0=1, beta1=1)
 
 
 @pytest.mark.parametrize("bad", [-0.1, float("nan"), float("inf"), 1.1e12, 1e308, 10**308])

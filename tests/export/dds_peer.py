@@ -146,7 +146,7 @@ def send(participant: DomainParticipant, ends: list[Any], request: dict[str, Any
             if not matched.event.wait(SECONDS):
                 sys.exit(f"no reader was found in {SECONDS} s")
             writer.write(Message(request["text"]))
-            answer(arrived(group, request["text"].encode()))
+            answer(has_arrived(group, request["text"].encode()))
         out, _ = reader.communicate(timeout=SECONDS)
         answer([json.loads(line) for line in out.splitlines()])
     finally:
@@ -166,7 +166,7 @@ def listener(group: str) -> socket.socket:
     return listening
 
 
-def arrived(group: socket.socket, payload: bytes) -> bool:
+def has_arrived(group: socket.socket, payload: bytes) -> bool:
     """Whether a packet with the payload came in before the socket's timeout."""
     try:
         return any(payload in group.recv(1 << 16) for _ in range(1000))

@@ -23,7 +23,7 @@ BASES = BASES_V4 | BASES_V6 | st.sampled_from(("239.192.0.0", "239.0.0.0", "239.
 FLOODED = IPv4Network("224.0.0.0/24")
 
 
-def assigned(n_groups: int, base: str, *, pairs: bool) -> tuple[GroupAddress, ...]:
+def assign_or_skip(n_groups: int, base: str, *, pairs: bool) -> tuple[GroupAddress, ...]:
     """The addresses, where there are enough from that base on."""
     try:
         return assign_addresses(n_groups, base, pairs=pairs)
@@ -48,7 +48,7 @@ def control_address(address: str) -> str:
 
 @given(st.integers(1, 300), BASES, st.booleans())
 def test_no_two_addresses_share_an_ethernet_address(n: int, base: str, pairs: bool) -> None:
-    rows = assigned(n, base, pairs=pairs)
+    rows = assign_or_skip(n, base, pairs=pairs)
     assert [row.mac for row in rows] == [mac_of(row.address) for row in rows]
     every = [a for row in rows for a in (row.address, control_address(row.address))]
     assert len({mac_of(address) for address in every}) == len(every)
@@ -57,7 +57,7 @@ def test_no_two_addresses_share_an_ethernet_address(n: int, base: str, pairs: bo
 @given(st.integers(1, 300), BASES_V4, st.booleans())
 def test_no_address_looks_like_one_that_switches_flood(n: int, base: str, pairs: bool) -> None:
     flooded = {mac_of(str(address)) for address in FLOODED}
-    for row in assigned(n, base, pairs=pairs):
+    for row in assign_or_skip(n, base, pairs=pairs):
         assert not {row.mac, mac_of(control_address(row.address))} & flooded
 
 
@@ -65,7 +65,7 @@ def test_no_address_looks_like_one_that_switches_flood(n: int, base: str, pairs:
 def test_every_address_is_odd_and_multicast_and_not_below_the_base(
     n: int, base: str, pairs: bool
 ) -> None:
-    for row in assigned(n, base, pairs=pairs):
+    for row in assign_or_skip(n, base, pairs=pairs):
         address = ip_address(row.address)
         assert address.is_multicast
         assert address.packed[-1] % 2 == 1
@@ -76,20 +76,20 @@ def test_every_address_is_odd_and_multicast_and_not_below_the_base(
 def test_more_groups_leave_the_addresses_before_as_they_were(
     n: int, more: int, base: str, pairs: bool
 ) -> None:
-    larger = assigned(n + more, base, pairs=pairs)
+    larger = assign_or_skip(n + more, base, pairs=pairs)
     assert assign_addresses(n, base, pairs=pairs) == larger[: n * (1 + pairs)]
 
 
 @given(st.integers(1, 200), BASES)
 def test_asking_for_pairs_leaves_line_a_as_it_was(n: int, base: str) -> None:
-    rows = assigned(n, base, pairs=True)
+    rows = assign_or_skip(n, base, pairs=True)
     assert [(row.group, row.line) for row in rows] == [(g, x) for g in range(n) for x in "AB"]
     assert assign_addresses(n, base) == rows[::2]
 
 
 @given(st.integers(1, 200), BASES)
 def test_the_two_lines_are_in_two_halves_of_one_block(n: int, base: str) -> None:
-    rows = assigned(n, base, pairs=True)
+    rows = assign_or_skip(n, base, pairs=True)
     a, b = ([ip_address(row.address) for row in rows if row.line == line] for line in "AB")
     bit = {int(x) ^ int(y) for x, y in zip(a, b, strict=True)}
     assert len(bit) == 1

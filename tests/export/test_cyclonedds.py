@@ -46,7 +46,7 @@ def answers(done: subprocess.CompletedProcess[str]) -> list[object]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def exported(network: Network | None = None, name: str = "cyclonedds.xml") -> str:
+def export(network: Network | None = None, name: str = "cyclonedds.xml") -> str:
     return export_files(hostile_plan(), "cyclonedds", network)[name].decode("ascii")
 
 
@@ -63,7 +63,7 @@ def test_a_reader_of_each_copy_joins_the_group_of_its_session(
 ) -> None:
     placed = placements_of(hostile_plan())
     topics = [(f"s{session}", escape_name(flow)) for flow, session, _ in placed]
-    joined = answers(dds_peer(do="join", config=exported(network, name), topics=topics))
+    joined = answers(dds_peer(do="join", config=export(network, name), topics=topics))
     rows = assign_addresses(3, network.base, pairs=network.pairs)
     address = {row.group: row.address for row in rows if row.line == line}
     assert joined == [[address[group]] for _, _, group in placed]
@@ -73,7 +73,7 @@ def test_a_writer_sends_to_the_group_and_a_reader_elsewhere_gets_it() -> None:
     flow, session, group = next(row for row in placements_of(hostile_plan()) if row[2] == 2)
     done = dds_peer(
         do="send",
-        config=exported(),
+        config=export(),
         topics=[[f"s{session}", escape_name(flow)]],
         group=assign_addresses(3)[group].address,
         text="a message for group 2",
@@ -82,11 +82,11 @@ def test_a_writer_sends_to_the_group_and_a_reader_elsewhere_gets_it() -> None:
 
 
 def test_a_topic_in_another_partition_joins_no_group() -> None:
-    assert answers(dds_peer(do="join", config=exported(), topics=[["s9", "IBM"]])) == [[]]
+    assert answers(dds_peer(do="join", config=export(), topics=[["s9", "IBM"]])) == [[]]
 
 
 def test_the_whole_file_is_accepted() -> None:
-    assert answers(dds_peer(do="start", config=exported())) == ["accepted"]
+    assert answers(dds_peer(do="start", config=export())) == ["accepted"]
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,8 @@ def test_the_whole_file_is_accepted() -> None:
     ],
 )
 def test_the_same_check_refuses_a_broken_file(good: str, bad: str, said: str) -> None:
-    assert good in exported()
-    done = dds_peer(do="start", config=exported().replace(good, bad))
+    assert good in export()
+    done = dds_peer(do="start", config=export().replace(good, bad))
     assert done.returncode != 0
     assert done.stdout == ""
     assert "DDSException" in done.stderr

@@ -34,7 +34,7 @@ def expected_places(plan: Plan, network: Network) -> dict[tuple[int, str], str]:
     return {(row.group, row.line): row.address for row in rows}
 
 
-def numbered(row: dict[str, str], name: str) -> tuple[str, int, int]:
+def parse_row(row: dict[str, str], name: str) -> tuple[str, int, int]:
     return row[name], int(row["session"]), int(row["group"])
 
 
@@ -50,7 +50,7 @@ def test_csv_has_one_row_for_each_copy_and_subscription_on_each_line(
         ("subscriptions", "receiver", subscriptions_of(plan)),
     ):
         rows = csv_rows(files[f"{table}.csv"])
-        assert [(*numbered(row, name), row["line"]) for row in rows] == [
+        assert [(*parse_row(row, name), row["line"]) for row in rows] == [
             (*pair, line) for pair in expected for line in network.lines
         ]
         for row in rows:
@@ -81,10 +81,10 @@ def test_cyclonedds_maps_each_copy_to_the_address_of_its_group(
             mapped.append((unescape_name(topic), int(partition[1:]), int(group[1:])))
         assert mapped == placements_of(plan)
     rows = csv_rows(files["flows.csv"])
-    assert [numbered(row, "flow") for row in rows] == placements_of(plan)
+    assert [parse_row(row, "flow") for row in rows] == placements_of(plan)
     assert all(unescape_name(row["topic"]) == row["flow"] for row in rows)
     heard = csv_rows(files["subscriptions.csv"])
-    assert [numbered(row, "receiver") for row in heard] == subscriptions_of(plan)
+    assert [parse_row(row, "receiver") for row in heard] == subscriptions_of(plan)
     assert all(row["partition"] == f"s{row['session']}" for row in (*rows, *heard))
 
 
@@ -92,7 +92,7 @@ def test_cyclonedds_maps_each_copy_to_the_address_of_its_group(
 def test_nats_maps_a_subject_of_its_own_to_each_copy(plan: Plan) -> None:
     files = export_files(plan, "nats")
     rows = csv_rows(files["flows.csv"])
-    assert [numbered(row, "flow") for row in rows] == placements_of(plan)
+    assert [parse_row(row, "flow") for row in rows] == placements_of(plan)
     pairs = [(row["subject"], row["session_subject"]) for row in rows]
     assert len({subject for subject, _ in pairs}) == len(rows)
     assert len({arriving for _, arriving in pairs}) == len(rows)
@@ -106,7 +106,7 @@ def test_nats_maps_a_subject_of_its_own_to_each_copy(plan: Plan) -> None:
     imports = re.findall(r'subject: (".+")}, to: (".+")}$', files["accounts.conf"].decode(), re.M)
     assert [(json.loads(a), json.loads(b)) for a, b in imports] == pairs
     heard = csv_rows(files["subscriptions.csv"])
-    assert [numbered(row, "receiver") for row in heard] == subscriptions_of(plan)
+    assert [parse_row(row, "receiver") for row in heard] == subscriptions_of(plan)
     assert all(row["subject"] == f"g{row['group']}.s{row['session']}.*" for row in heard)
 
 
@@ -125,7 +125,7 @@ def test_aeron_has_a_channel_and_stream_for_each_session_and_line(
         for stream in entry["streams"]:
             endpoint = parse_channel(stream["channel"])["endpoint"]
             assert endpoint.rsplit(":", 1) == [
-                bracketed(places[entry["group"], stream["line"]]), str(network.port),
+                bracket(places[entry["group"], stream["line"]]), str(network.port),
             ]  # fmt: skip
             assert 0 < stream["streamId"] < 2**31
         streams.append(entry["streams"])
@@ -139,7 +139,7 @@ def test_aeron_has_a_channel_and_stream_for_each_session_and_line(
         assert entry["streams"] == [stream for s in sessions for stream in streams[s]]
 
 
-def bracketed(address: str) -> str:
+def bracket(address: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 

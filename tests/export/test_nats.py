@@ -31,7 +31,7 @@ LOGINS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
 }
 
 
-def written(folder: Path, name: str) -> Path:
+def write(folder: Path, name: str) -> Path:
     path = folder / name
     path.write_bytes(export_files(hostile_plan(), "nats")[name])
     return path
@@ -137,12 +137,12 @@ def test_a_flow_is_published_to_its_subject_and_arrives_in_its_session(
         (f"g{row['group']}.s{row['session']}.*", row["session_subject"], row["flow"])
         for row in csv_rows(export_files(hostile_plan(), "nats")["flows.csv"])
     )
-    assert asyncio.run(_exchange(written(tmp_path, name))) == expected
+    assert asyncio.run(_exchange(write(tmp_path, name))) == expected
 
 
 @pytest.mark.parametrize("name", LOGINS)
 def test_the_server_accepts_the_file(tmp_path: Path, name: str) -> None:
-    assert accepts(written(tmp_path, name))
+    assert accepts(write(tmp_path, name))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_the_server_accepts_the_file(tmp_path: Path, name: str) -> None:
 def test_the_same_check_refuses_a_broken_file(
     tmp_path: Path, name: str, good: str, bad: str
 ) -> None:
-    path = written(tmp_path, name)
+    path = write(tmp_path, name)
     broken, changes = re.subn(good, bad, path.read_text(), count=1)
     assert changes
     path.write_text(broken)

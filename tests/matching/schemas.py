@@ -10,7 +10,7 @@ from decimal import Decimal
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from distributary.model import Attribute, Kind, Schema
+from distributary.model import Attribute, AttributeKind, Schema
 from tests.strategies import AWKWARD
 
 ARROW = pa.schema(
@@ -26,13 +26,13 @@ ARROW = pa.schema(
 )
 SCHEMA = Schema(
     (
-        Attribute("symbol", Kind.TEXT),
-        Attribute("qty", Kind.INTEGER),
-        Attribute("price", Kind.FLOAT),
-        Attribute("hot", Kind.BOOLEAN),
-        Attribute("at", Kind.TIMESTAMP),
-        Attribute("day", Kind.DATE),
-        Attribute("amount", Kind.DECIMAL, scale=2),
+        Attribute("symbol", AttributeKind.TEXT),
+        Attribute("qty", AttributeKind.INTEGER),
+        Attribute("price", AttributeKind.FLOAT),
+        Attribute("hot", AttributeKind.BOOLEAN),
+        Attribute("at", AttributeKind.TIMESTAMP),
+        Attribute("day", AttributeKind.DATE),
+        Attribute("amount", AttributeKind.DECIMAL, scale=2),
     )
 )
 _LARGEST, _SMALLEST, _NORMAL = 1.7976931348623157e308, 5e-324, 2.2250738585072014e-308
@@ -145,9 +145,9 @@ _CONSTANTS = {
 
 SMALL = Schema(
     (
-        Attribute("a", Kind.INTEGER, frozenset({0, 1, 2})),
-        Attribute("b", Kind.TEXT, frozenset({"x", "y"})),
-        Attribute("c", Kind.BOOLEAN),
+        Attribute("a", AttributeKind.INTEGER, frozenset({0, 1, 2})),
+        Attribute("b", AttributeKind.TEXT, frozenset({"x", "y"})),
+        Attribute("c", AttributeKind.BOOLEAN),
     )
 )
 SMALL_WORLD = [

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from distributary.matching import _bitmap_kernels, _bitmap_reference, parse_filter
 from distributary.matching import bitmap as bitmap_module
 from distributary.matching.bitmap import Bitmap, Buckets
-from distributary.model import Attribute, Box, Filter, Kind, Schema, Values
+from distributary.model import Attribute, AttributeKind, Box, Filter, Schema, Values
 from tests.matching.schemas import EVENTS, SCHEMA, SMALL, SMALL_WORLD, conditions, small_tests
 
 KEYS = [SCHEMA.keys(event) for event in EVENTS[::7]]
@@ -94,7 +94,7 @@ def test_bits_and_their_summaries_say_which_boxes_pass(
 
 def some_filters(n: int, rng: np.random.Generator) -> list[Filter]:
     """Many filters over few values: equal boxes, and filters with several of them."""
-    schema = Schema(tuple(Attribute(name, Kind.INTEGER) for name in "abcd"))
+    schema = Schema(tuple(Attribute(name, AttributeKind.INTEGER) for name in "abcd"))
 
     def box() -> Box:
         tests = []
@@ -102,7 +102,9 @@ def some_filters(n: int, rng: np.random.Generator) -> list[Filter]:
             if rng.random() < 0.7:
                 low, size = rng.integers(0, 8), rng.integers(1, 4)
                 pieces = [(int(low), int(low + size)), (20, 20 + int(rng.integers(0, 3)))]
-                tests.append((at, Values.of(pieces, Kind.INTEGER, null=bool(rng.random() < 0.2))))
+                tests.append(
+                    (at, Values.of(pieces, AttributeKind.INTEGER, null=bool(rng.random() < 0.2)))
+                )
         return Box(tuple(tests))
 
     return [Filter.of([box() for _ in range(rng.integers(0, 3))], schema) for _ in range(n)]
@@ -121,7 +123,7 @@ def test_the_kernels_find_what_their_plain_twins_find(
     filters = some_filters(n, rng)
     if not several:
         filters = [Filter(each.schema, each.boxes[:1]) for each in filters]
-    schema = Schema(tuple(Attribute(name, Kind.INTEGER) for name in "abcd"))
+    schema = Schema(tuple(Attribute(name, AttributeKind.INTEGER) for name in "abcd"))
     bitmap = Bitmap.of(range(n), filters, schema, buckets=Buckets(most, most))
     for number in rng.permutation(n)[: n // 3].tolist():
         bitmap.remove(number)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from distributary.matching import _covering_kernels, _covering_reference, bounds, parse_filter
 from distributary.matching._covering_reference import PlainCoverIndex
 from distributary.matching.covering import CoverIndex
-from distributary.model import Attribute, Box, Filter, Key, Kind, Schema, Values
+from distributary.model import Attribute, AttributeKind, Box, Filter, Key, Schema, Values
 from distributary.model.event import after
 from tests.matching.schemas import SCHEMA, SMALL, conditions, small_tests
 
@@ -26,23 +26,23 @@ TEXTS += ["abcdef", "abcdefé", "\ud800", "\U0010ffff", "workflow-01", "workflow
 NUMBERS = [-(2**63), -(2**63) + 1, -(2**63) + 2, -1, 0, 1, 2, 3, 2**63 - 1]
 
 
-def ends(kind: Kind) -> tuple[Key, Key, Key]:
+def ends(kind: AttributeKind) -> tuple[Key, Key, Key]:
     """The first two keys of an axis, and the last."""
     assert kind.end is not None
     return kind.least, kind.least + 1, kind.end - 1
 
 
 @st.composite
-def nasty_values(draw: st.DrawFn, kind: Kind) -> Values:
+def nasty_values(draw: st.DrawFn, kind: AttributeKind) -> Values:
     """Ranges and points with ends that are hard to tell apart, and perhaps the missing value."""
     keys = {
-        Kind.TEXT: TEXTS,
-        Kind.INTEGER: NUMBERS,
-        Kind.FLOAT: [*ends(Kind.FLOAT), -1, 0, 1, 2**52, 2**62],
-        Kind.BOOLEAN: [0, 1],
-        Kind.DATE: [*ends(Kind.DATE), -1, 0, 1],
-        Kind.TIMESTAMP: NUMBERS,
-        Kind.DECIMAL: [*ends(Kind.DECIMAL), -(10**38), *NUMBERS, 2**63, 10**38],
+        AttributeKind.TEXT: TEXTS,
+        AttributeKind.INTEGER: NUMBERS,
+        AttributeKind.FLOAT: [*ends(AttributeKind.FLOAT), -1, 0, 1, 2**52, 2**62],
+        AttributeKind.BOOLEAN: [0, 1],
+        AttributeKind.DATE: [*ends(AttributeKind.DATE), -1, 0, 1],
+        AttributeKind.TIMESTAMP: NUMBERS,
+        AttributeKind.DECIMAL: [*ends(AttributeKind.DECIMAL), -(10**38), *NUMBERS, 2**63, 10**38],
     }[kind]
     ranges = []
     for _ in range(draw(st.sampled_from([0, 1, 1, 1, 1, 2, 3]))):
@@ -134,7 +134,7 @@ def where(*texts: str) -> list[Filter]:
 
 def ranges_of_qty() -> list[Filter]:
     """From both ends of the axis and close to them, also beside a missing value."""
-    first, end = Kind.INTEGER.least, 2**63
+    first, end = AttributeKind.INTEGER.least, 2**63
     ends = [(first, first + 1), (first + 1, first + 2), (first, first + 2), (first, 0)]
     ends += [(first + 1, end), (first + 2, end), (first, end - 1), (end - 1, end), (first, end)]
     return [
@@ -159,7 +159,10 @@ def test_axes_are_compared_to_their_very_ends(filters: list[Filter]) -> None:
 
 # More attributes than a word has bits, the last of them a text.
 WIDE = Schema(
-    (*(Attribute(f"n{at}", Kind.INTEGER) for at in range(70)), Attribute("text", Kind.TEXT))
+    (
+        *(Attribute(f"n{at}", AttributeKind.INTEGER) for at in range(70)),
+        Attribute("text", AttributeKind.TEXT),
+    )
 )
 
 

@@ -17,7 +17,7 @@ from distributary.matching.axes import Axes, event_table
 from distributary.matching.links import LinkMatcher
 from distributary.matching.tree import SearchTree, TreeOptions
 from distributary.matching.trits import Annotation, Trits, as_mask, as_words
-from distributary.model import Attribute, Filter, Kind, Schema
+from distributary.model import Attribute, AttributeKind, Filter, Schema
 from tests.matching.schemas import (
     EVENTS,
     SCHEMA,
@@ -30,7 +30,7 @@ from tests.matching.schemas import (
 
 OPTIONS = [TreeOptions(*flags) for flags in product([False, True], repeat=3)]
 FIVE = Schema(
-    tuple(Attribute(f"a{at}", Kind.INTEGER, frozenset(range(1, 5))) for at in range(1, 6))
+    tuple(Attribute(f"a{at}", AttributeKind.INTEGER, frozenset(range(1, 5))) for at in range(1, 6))
 )
 
 
@@ -167,7 +167,7 @@ def test_a_node_is_annotated_as_on_the_slide() -> None:
 
 def test_a_value_without_a_branch_counts_as_no() -> None:
     """Trap: two branches with Y are no Y for an event with a third value."""
-    schema = Schema((Attribute("a", Kind.INTEGER, frozenset({1, 2, 3})),))
+    schema = Schema((Attribute("a", AttributeKind.INTEGER, frozenset({1, 2, 3})),))
 
     def root(*texts: str) -> str:
         boxes = [box for text in texts for box in parse_filter(text, schema).boxes]

@@ -25,9 +25,9 @@ from distributary.matching.sql import (
 )
 from distributary.model import (
     Attribute,
+    AttributeKind,
     Box,
     Filter,
-    Kind,
     Schema,
     covers,
     equivalent,
@@ -86,12 +86,12 @@ def test_a_filter_means_what_sql_means(duck: Callable[[str], set[int]], text: st
 DAY = datetime(2020, 1, 1)
 TYPES = Schema(
     (
-        Attribute("i", Kind.INTEGER),
-        Attribute("d", Kind.FLOAT),
-        Attribute("day", Kind.DATE),
-        Attribute("at", Kind.TIMESTAMP),
-        Attribute("m", Kind.DECIMAL, scale=2),
-        Attribute("s", Kind.TEXT),
+        Attribute("i", AttributeKind.INTEGER),
+        Attribute("d", AttributeKind.FLOAT),
+        Attribute("day", AttributeKind.DATE),
+        Attribute("at", AttributeKind.TIMESTAMP),
+        Attribute("m", AttributeKind.DECIMAL, scale=2),
+        Attribute("s", AttributeKind.TEXT),
     )
 )
 
@@ -186,7 +186,9 @@ def test_which_conjunctions_are_plain(text: str, is_plain: bool) -> None:
 
 
 def test_a_word_of_sql_is_no_plain_name() -> None:
-    schema = Schema((Attribute("case", Kind.INTEGER), Attribute("select", Kind.INTEGER)))
+    schema = Schema(
+        (Attribute("case", AttributeKind.INTEGER), Attribute("select", AttributeKind.INTEGER))
+    )
     assert plain_conjunction("case = 5", schema) is None
     assert plain_conjunction("select = 5", schema) is None
 

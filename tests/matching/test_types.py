@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from distributary.errors import InputError
 from distributary.matching import Matcher, event_schema, event_table, parse_filter
-from distributary.model import Attribute, Kind, Schema
+from distributary.model import Attribute, AttributeKind, Schema
 
 FIRST, LAST = -(2**63), 2**63 - 1
 WHOLE = [FIRST, FIRST + 1, -1001, -1000, -1, 0, 1, 999, LAST - 1, LAST]
@@ -74,10 +74,10 @@ COLUMNS: dict[str, tuple[pa.Array, list[str]]] = {
 }
 
 
-def all_tests(constants: list[str], kind: Kind) -> list[str]:
+def all_tests(constants: list[str], kind: AttributeKind) -> list[str]:
     quoted = (
         constants
-        if kind not in (Kind.TEXT, Kind.DATE, Kind.TIMESTAMP)
+        if kind not in (AttributeKind.TEXT, AttributeKind.DATE, AttributeKind.TIMESTAMP)
         else [f"'{each}'" for each in constants]
     )
     return [f"x {sign} {each}" for sign in ("<", "=", ">=", "<>") for each in quoted]
@@ -173,9 +173,9 @@ def test_decimals_are_compared_exactly(values: list[Decimal], data: st.DataObjec
 
 WIDER = Schema(
     (
-        Attribute("number", Kind.FLOAT),
-        Attribute("amount", Kind.DECIMAL, scale=2),
-        Attribute("at", Kind.TIMESTAMP),
+        Attribute("number", AttributeKind.FLOAT),
+        Attribute("amount", AttributeKind.DECIMAL, scale=2),
+        Attribute("at", AttributeKind.TIMESTAMP),
     )
 )
 
@@ -223,26 +223,26 @@ def test_what_a_table_may_not_have_a_single_event_may_not_have(
 @pytest.mark.parametrize(
     ("kind", "value"),
     [
-        (Kind.FLOAT, 10**400),
-        (Kind.FLOAT, Decimal("sNaN")),
-        (Kind.INTEGER, 2**63),
-        (Kind.DECIMAL, 10**80),
-        (Kind.DECIMAL, Decimal("Infinity")),
-        (Kind.DECIMAL, Decimal("NaN")),
-        (Kind.DECIMAL, Decimal("1E+999999")),
-        (Kind.DATE, datetime(2026, 1, 5)),
-        (Kind.DATE, np.datetime64(2**40, "D")),
-        (Kind.TIMESTAMP, np.datetime64(2**62, "s")),
-        (Kind.TIMESTAMP, np.datetime64("2026")),
+        (AttributeKind.FLOAT, 10**400),
+        (AttributeKind.FLOAT, Decimal("sNaN")),
+        (AttributeKind.INTEGER, 2**63),
+        (AttributeKind.DECIMAL, 10**80),
+        (AttributeKind.DECIMAL, Decimal("Infinity")),
+        (AttributeKind.DECIMAL, Decimal("NaN")),
+        (AttributeKind.DECIMAL, Decimal("1E+999999")),
+        (AttributeKind.DATE, datetime(2026, 1, 5)),
+        (AttributeKind.DATE, np.datetime64(2**40, "D")),
+        (AttributeKind.TIMESTAMP, np.datetime64(2**62, "s")),
+        (AttributeKind.TIMESTAMP, np.datetime64("2026")),
     ],
 )
-def test_a_value_beyond_its_kind_is_refused(kind: Kind, value: object) -> None:
+def test_a_value_beyond_its_kind_is_refused(kind: AttributeKind, value: object) -> None:
     with pytest.raises(InputError, match=f"not {kind.value}"):
         Attribute("x", kind).key(value)
 
 
 def test_scalars_of_numpy_are_values_too() -> None:
-    schema = Schema(tuple(Attribute(kind.name, kind) for kind in Kind))
+    schema = Schema(tuple(Attribute(kind.name, kind) for kind in AttributeKind))
     event = {
         "TEXT": np.str_("a"),
         "INTEGER": np.int8(3),

@@ -13,7 +13,7 @@ INTEREST = Interest.from_pairs([("r", "a"), ("r", "b")])
 
 
 @st.composite
-def peaked(draw: st.DrawFn) -> Demand:
+def draw_peaked_demand(draw: st.DrawFn) -> Demand:
     """A demand of whole rates, half of the time with peaks."""
     demand = draw(demands(rates=whole_rate_values()))
     n = len(demand.rate)
@@ -21,7 +21,7 @@ def peaked(draw: st.DrawFn) -> Demand:
     return Demand(demand.interest, demand.rate, peak)
 
 
-@given(data=st.data(), demand=peaked())
+@given(data=st.data(), demand=draw_peaked_demand())
 def test_broken_constraints_are_those_found_the_long_way(
     data: st.DataObject, demand: Demand
 ) -> None:
@@ -30,7 +30,7 @@ def test_broken_constraints_are_those_found_the_long_way(
     assert list(broken_constraints(plan, demand, within)) == oracles.broken(plan, demand, within)
 
 
-@given(data=st.data(), demand=peaked())
+@given(data=st.data(), demand=draw_peaked_demand())
 def test_no_constraints_are_never_broken(data: st.DataObject, demand: Demand) -> None:
     plan = data.draw(any_plans(demand.interest))
     assert broken_constraints(plan, demand, Constraints()) == ()

@@ -13,26 +13,34 @@ from distributary.papers import run_figure
 from distributary.papers.banavar.brokers import (
     PUBLISHERS,
     TREE,
+    ClientFilters,
     Pool,
-    Subscriptions,
-    settled,
+    build_brokers,
     visits,
 )
-from distributary.papers.banavar.load import setting
-from distributary.papers.banavar.overload import COSTS, Costs, Load, Run, Setting, busiest, limit
-from distributary.papers.banavar.queues import Queue
+from distributary.papers.banavar.load import make_setting
+from distributary.papers.banavar.overload import (
+    COSTS,
+    BrokerCosts,
+    BrokerLoad,
+    BrokerSetting,
+    OverloadSearch,
+    busiest,
+    find_limit,
+)
 from distributary.papers.banavar.steps import CENTRAL, INDEPENDENT, hops
+from distributary.papers.queue_trace import QueueTrace
 from distributary.protocol import POLICIES
-from distributary.workloads import Content, broker_trees, content_world
+from distributary.workloads import ContentParams, broker_trees, content_world
 from tests.papers.cases import by_column, quick, verdicts
 
 TINY = broker_trees(clients=2)
 
 
-def tiny(per_client: int = 2, events: int = 15) -> tuple[Subscriptions, Pool]:
+def tiny(per_client: int = 2, events: int = 15) -> tuple[ClientFilters, Pool]:
     rng = np.random.default_rng(7)
-    world = content_world(Content(attributes=5), rng)
-    return Subscriptions.drawn(world, TINY, per_client, rng), Pool.drawn(world, events, rng)
+    world = content_world(ContentParams(attributes=5), rng)
+    return ClientFilters.draw(world, TINY, per_client, rng), Pool.draw(world, events, rng)
 
 
 # --- the brokers ---------------------------------------------------------------------------------
@@ -41,7 +49,7 @@ def tiny(per_client: int = 2, events: int = 15) -> tuple[Subscriptions, Pool]:
 @pytest.mark.parametrize("policy", ["link-matching", "flooding"])
 def test_events_reach_exactly_the_clients_whose_filters_match(policy: str) -> None:
     subscriptions, pool = tiny()
-    brokers = settled(policy, TINY, subscriptions, pool)
+    brokers = build_brokers(policy, TINY, subscriptions, pool)
     wanted = list(zip(subscriptions.clients, subscriptions.filters, strict=True))
     for root, events in pool.events.items():
         for keys in events:
@@ -53,7 +61,7 @@ def test_events_reach_exactly_the_clients_whose_filters_match(policy: str) -> No
 
 def test_steps_are_those_of_a_link_matcher_at_each_broker() -> None:
     subscriptions, pool = tiny()
-    brokers = settled("link-matching", TINY, subscriptions, pool)
+    brokers = build_brokers("link-matching", TINY, subscriptions, pool)
     matchers = {name: link_matcher(name, TINY, subscriptions) for name in TINY.brokers}
     for root, events in pool.events.items():
         for keys in events:
@@ -64,7 +72,7 @@ def test_steps_are_those_of_a_link_matcher_at_each_broker() -> None:
                 assert visit.work("match") == matcher.steps - before
 
 
-def link_matcher(name: str, topology: Topology, subscriptions: Subscriptions) -> LinkMatcher:
+def link_matcher(name: str, topology: Topology, subscriptions: ClientFilters) -> LinkMatcher:
     policy = POLICIES["link-matching"](name, topology, None)
     matcher = LinkMatcher(subscriptions.filters[0].schema, policy.n_links, options=TREE)
     for client, wanted in zip(subscriptions.clients, subscriptions.filters, strict=True):
@@ -77,7 +85,7 @@ def link_matcher(name: str, topology: Topology, subscriptions: Subscriptions) ->
 
 def test_hops_count_brokers_and_steps_add_up_on_the_way() -> None:
     subscriptions, pool = tiny()
-    brokers = settled("link-matching", TINY, subscriptions, pool)
+    brokers = build_brokers("link-matching", TINY, subscriptions, pool)
     root = PUBLISHERS[0]
     for keys in pool.events[root]:
         found = {visit.broker: visit for visit in visits(brokers, root, keys)}
@@ -94,13 +102,13 @@ def test_hops_count_brokers_and_steps_add_up_on_the_way() -> None:
 @pytest.mark.parametrize("guess", [77.0, 140.0])
 def test_a_limit_is_found_to_half_the_width(threshold: float, guess: float) -> None:
     overloads: Callable[[float], bool] = lambda rate: rate > threshold  # noqa: E731
-    assert limit(overloads, guess, 4.0) == pytest.approx(threshold, abs=2.0)
+    assert find_limit(overloads, guess, 4.0) == pytest.approx(threshold, abs=2.0)
 
 
 def test_flooding_is_as_busy_as_its_messages_are_many() -> None:
     """A regional root takes in each event, and sends it to 10 clients and 3 or 4 brokers."""
-    world = content_world(Content(attributes=5), np.random.default_rng(0))
-    work = setting("flooding", world, per_client=1, events=3, seed=0).work()
+    world = content_world(ContentParams(attributes=5), np.random.default_rng(0))
+    work = make_setting("flooding", world, per_client=1, events=3, seed=0).work()
     assert work["0"].received == pytest.approx(3)
     assert work["0"].sent == pytest.approx(14 + 13 + 13)
     broker, rate = busiest(work)
@@ -110,24 +118,27 @@ def test_flooding_is_as_busy_as_its_messages_are_many() -> None:
 
 
 def test_the_busiest_broker_depends_on_what_things_cost() -> None:
-    work = {"a": Load(received=1, steps=100, sent=1), "b": Load(received=1, steps=1, sent=3)}
-    assert busiest(work, Costs(received=0, step=1, sent=1)) == ("a", 1 / 101)
-    assert busiest(work, Costs(received=0, step=0, sent=1)) == ("b", 1 / 3)
+    work = {
+        "a": BrokerLoad(received=1, steps=100, sent=1),
+        "b": BrokerLoad(received=1, steps=1, sent=3),
+    }
+    assert busiest(work, BrokerCosts(received=0, step=1, sent=1)) == ("a", 1 / 101)
+    assert busiest(work, BrokerCosts(received=0, step=0, sent=1)) == ("b", 1 / 3)
 
 
 def test_a_broker_overloads_above_the_rate_at_which_it_never_rests() -> None:
     subscriptions, pool = tiny()
-    network = Setting(TINY, settled("flooding", TINY, subscriptions, pool), pool)
+    network = BrokerSetting(TINY, build_brokers("flooding", TINY, subscriptions, pool), pool)
     _, full = busiest(network.work())
-    run = Run(seconds=1.0, width=10.0, threshold=40)
+    run = OverloadSearch(seconds=1.0, width=10.0, threshold=40)
     assert not network.overloads(0.9 * full, run, [0])
     assert network.overloads(1.3 * full, run, [0])
 
 
 def test_a_queue_tells_how_long_it_was_and_when_it_drained() -> None:
-    queue = Queue(np.array([1.0, 2.0, 3.0, 4.0]), np.array([1, 2, 0, 5]))
+    queue = QueueTrace(np.array([1.0, 2.0, 3.0, 4.0]), np.array([1, 2, 0, 5]))
     assert queue.at(np.array([0.5, 1.0, 2.5, 9.0])).tolist() == [0, 1, 2, 5]
-    assert (queue.longest(), queue.longest_drained()) == (5, 2)
+    assert (queue.longest, queue.longest_before_drain) == (5, 2)
     assert queue.drains_after(3.5)
     assert not queue.drains_after(4.0)
 
@@ -190,8 +201,10 @@ def test_events_that_go_to_more_receivers_bear_lower_rates() -> None:
 
 
 def test_more_subscriptions_make_a_broker_busier() -> None:
-    world = content_world(Content(attributes=6), np.random.default_rng(0))
-    few, many = (busiest(setting("link-matching", world, n, 20, seed=0).work()) for n in (1, 4))
+    world = content_world(ContentParams(attributes=6), np.random.default_rng(0))
+    few, many = (
+        busiest(make_setting("link-matching", world, n, 20, seed=0).work()) for n in (1, 4)
+    )
     assert many[1] < few[1]
 
 

@@ -15,12 +15,18 @@ from distributary.papers.chen.mobile import (
     TIERS,
     MobileCase,
     MobileOutcome,
-    _moved,
+    _schedule_moves,
     run_mobile_case,
 )
-from distributary.papers.chen.network import CORE, Case, Outcome, Queue, run_case
+from distributary.papers.chen.network import (
+    CORE,
+    CongestionCase,
+    CongestionOutcome,
+    run_congestion_case,
+)
 from distributary.papers.chen.runs import ACTIVE, COMPARED, OURS, POLICIES, SELECTIVE
 from distributary.papers.chen.telling import INNER
+from distributary.papers.queue_trace import QueueTrace
 from distributary.planning import Step, silent
 from distributary.protocol import Unsubscribe
 from distributary.protocol.actions import Work
@@ -29,7 +35,7 @@ from distributary.protocol.content.messages import Name, Packed, Subscribed
 from distributary.workloads.roaming import RoamingParams, roaming
 from distributary.workloads.workflows import WorkflowsParams, range_filter
 
-TINY = Case(
+TINY = CongestionCase(
     COVERING_POLICIES["none"],
     WorkflowsParams(subscriptions=220, degree=10, workflows=2),
     unsubscriptions=8,
@@ -46,8 +52,8 @@ TINY_MOBILE = MobileCase(
 
 
 @cache
-def tiny(policy: str) -> Outcome:
-    return run_case(replace(TINY, policy=POLICIES[policy]))
+def tiny(policy: str) -> CongestionOutcome:
+    return run_congestion_case(replace(TINY, policy=POLICIES[policy]))
 
 
 @cache
@@ -60,7 +66,7 @@ def tiny_mobile(policy: str, overlap: bool = False) -> MobileOutcome:
 
 @pytest.mark.slow
 def test_probes_reach_as_many_clients_under_each_policy_as_without_any() -> None:
-    wanted = len(run_case(TINY).delays)
+    wanted = len(run_congestion_case(TINY).delays)
     assert wanted > 100
     assert {policy: len(tiny(policy).delays) for policy in POLICIES} == dict.fromkeys(
         POLICIES, wanted
@@ -93,18 +99,18 @@ def test_active_covering_says_everything_again_and_ours_a_union() -> None:
 
 
 def test_the_same_case_has_the_same_outcome() -> None:
-    first, second = tiny(OURS), run_case(replace(TINY, policy=POLICIES[OURS]))
+    first, second = tiny(OURS), run_congestion_case(replace(TINY, policy=POLICIES[OURS]))
     assert np.array_equal(first.delays, second.delays)
     assert first.tables == second.tables
     assert first.messages == second.messages
     for broker in CORE:
         assert np.array_equal(first.queues[broker].times, second.queues[broker].times)
-    other = run_case(replace(TINY, policy=POLICIES[OURS], seed=1))
+    other = run_congestion_case(replace(TINY, policy=POLICIES[OURS], seed=1))
     assert not np.array_equal(first.delays, other.delays)
 
 
 def test_a_queue_tells_how_many_wait_at_a_time() -> None:
-    queue = Queue(np.array([1.0, 2.0, 3.0]), np.array([1, 5, 0]))
+    queue = QueueTrace(np.array([1.0, 2.0, 3.0]), np.array([1, 5, 0]))
     assert queue.at(np.array([0.5, 1.0, 2.5, 9.0])).tolist() == [0, 1, 5, 0]
     assert queue.longest == 5
 
@@ -169,7 +175,7 @@ def test_who_moves_often_is_at_one_broker_at_most() -> None:
     params = RoamingParams(3, publishers=1, workflows=1, duration=600.0, moves_per_minute=30.0)
     load = roaming(params, np.random.default_rng(0))
     simulation = Posts()
-    _moved(replace(TINY_MOBILE, roaming=params), simulation, load, 0.0)  # type: ignore[arg-type]
+    _schedule_moves(replace(TINY_MOBILE, roaming=params), simulation, load, 0.0)  # type: ignore[arg-type]
     here: dict[str, str | None] = {
         client: broker for client, broker, _ in (*load.monitors, *load.subscriptions)
     }
@@ -205,10 +211,12 @@ def test_cases_run_in_other_processes_with_the_same_outcome(
     assert runs.results([case], silent)[case] is found[case]
 
 
-def made_up(delay: float, queue: int, table: int, triggered: list[int], unwanted: int) -> Outcome:
+def make_outcome(
+    delay: float, queue: int, table: int, triggered: list[int], unwanted: int
+) -> CongestionOutcome:
     """An outcome in which every core broker has the same queue, for two hours."""
-    one = Queue(np.array([0.0, 7_300.0, 7_301.0]), np.array([queue, queue, 0]))
-    return Outcome(
+    one = QueueTrace(np.array([0.0, 7_300.0, 7_301.0]), np.array([queue, queue, 0]))
+    return CongestionOutcome(
         delays=np.array([delay, delay]),
         settled=delay,
         queues=dict.fromkeys(CORE, one),
@@ -222,11 +230,11 @@ def made_up(delay: float, queue: int, table: int, triggered: list[int], unwanted
     )
 
 
-BURST = made_up(4_400.0, 2_000, 1_000, [1, 2, 3, 4, 5], 0)
-CALM = made_up(0.4, 10, 180, [5, 4, 3, 2, 0], 4)
+BURST = make_outcome(4_400.0, 2_000, 1_000, [1, 2, 3, 4, 5], 0)
+CALM = make_outcome(0.4, 10, 180, [5, 4, 3, 2, 0], 4)
 
 
-def as_the_paper_has_it(case: Case) -> Outcome:
+def as_the_paper_has_it(case: CongestionCase) -> CongestionOutcome:
     """Active, lazy and packing burst, the more so the more ends; everything else is calm."""
     if case.policy.prunes is not None or case.policy.merges:
         return replace(CALM, tables=dict.fromkeys(CORE, 200 - case.workflows.degree))
@@ -241,13 +249,13 @@ def as_the_paper_has_it(case: Case) -> Outcome:
     )
 
 
-class Answers(dict[Case, Outcome]):
+class Answers(dict[CongestionCase, CongestionOutcome]):
     """Remembers every case as having come to what the paper says."""
 
     def __contains__(self, case: object) -> bool:
         return True
 
-    def __missing__(self, case: Case) -> Outcome:
+    def __missing__(self, case: CongestionCase) -> CongestionOutcome:
         return as_the_paper_has_it(case)
 
 
@@ -270,7 +278,7 @@ def test_no_claim_about_selective_pruning_holds_if_it_is_as_bad_as_active(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Bursts(Answers):
-        def __missing__(self, case: Case) -> Outcome:
+        def __missing__(self, case: CongestionCase) -> CongestionOutcome:
             return BURST
 
     monkeypatch.setattr(runs, "_found", Bursts())

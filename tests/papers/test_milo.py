@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from distributary.cost.topics import Ledger
+from distributary.cost.topics import CostLedger
 from distributary.model.topics import Clustering
 from distributary.papers import milo
 from distributary.papers.figure import Figure
-from distributary.papers.milo.baselines import kmeans_clustering, settled
+from distributary.papers.milo.baselines import kmeans_clustering, starting_clustering
 from distributary.papers.milo.fig9 import DATA, FOLDER, packages
-from distributary.papers.milo.runs import PRICES, QUICK, grown, shifted
+from distributary.papers.milo.runs import PRICES, QUICK, run_growth, run_shift
 from distributary.papers.milo.world import MODELS, World, frequencies, growth, interests, shift
 from distributary.planning.topics import Planner
 from distributary.protocol.topics import OURS, TAMARA
@@ -85,7 +85,7 @@ def test_rounds_keep_everybody_covered_and_the_bill_right(own: bool, seed: int) 
     rounds.run(shift(before, after, 300.0, 0.2, rng), 300.0, 10)
     state.check()
     assert np.array_equal(state.wants, after)
-    assert rounds.ledger.cost == Ledger(state, frequency, PRICES).cost
+    assert rounds.ledger.cost == CostLedger(state, frequency, PRICES).cost
     assert rounds.updates.total() > 0
 
 
@@ -94,7 +94,7 @@ def test_our_policy_is_no_worse_than_tamara_where_helper_peers_count(model: str)
     """Both decide by the sizes of trees; many small clusters do not pay then."""
     prices = scribe_prices(QUICK.world.users, np.random.default_rng(0))
     for seed in (100, 101):
-        runs = grown(model, QUICK, seed, ("Tamara", "ours"), prices=prices)
+        runs = run_growth(model, QUICK, seed, ("Tamara", "ours"), prices=prices)
         ours, tamara = (runs[name].moments[-1] for name in ("ours", "Tamara"))
         assert ours.scribe == tamara.scribe
         assert ours.cost < tamara.cost + 0.005 * tamara.scribe
@@ -110,17 +110,17 @@ def test_the_bill_is_right_at_the_prices_of_trees() -> None:
     rounds.run(growth(wants, 300.0, 0.2, rng), 300.0, 10)
     state.check()
     assert np.array_equal(state.wants, wants)
-    assert rounds.ledger.cost == Ledger(state, frequency, prices).cost
+    assert rounds.ledger.cost == CostLedger(state, frequency, prices).cost
     assert rounds.updates.total() > 0
 
 
 def test_our_updates_never_raise_the_cost() -> None:
     for seed in range(3):
-        assert grown("Average", QUICK, seed, ("ours",))["ours"].updates.get("raised", 0) == 0
+        assert run_growth("Average", QUICK, seed, ("ours",))["ours"].updates.get("raised", 0) == 0
 
 
 def test_static_clusters_never_change() -> None:
-    found = shifted("Average", QUICK, 0, ("static",))["static"]
+    found = run_shift("Average", QUICK, 0, ("static",))["static"]
     assert not found.updates
     assert {m.clusters for m in found.moments} <= {0, 1, 2, 3, 4, 5}
 
@@ -139,7 +139,9 @@ def test_kmeans_finds_the_natural_clusters_of_clear_interests() -> None:
 def test_a_settled_start_covers_everybody() -> None:
     rng = np.random.default_rng(0)
     wants = interests(SMALL, rng)
-    state = settled(wants, SMALL.home_of(), frequencies("Average", SMALL.topics, rng), PRICES)
+    state = starting_clustering(
+        wants, SMALL.home_of(), frequencies("Average", SMALL.topics, rng), PRICES
+    )
     state.check()
     assert np.array_equal(state.wants, wants)
     assert state.cluster_size.max() > 0
@@ -157,7 +159,7 @@ def test_helper_peers_weigh_more_in_small_trees() -> None:
 @pytest.mark.parametrize("uniform", [False, True])
 def test_our_policy_is_no_worse_than_tamara_in_a_small_system_after_a_shift(uniform: bool) -> None:
     """Where clusters are costly to keep for few users, it must end those that do not pay."""
-    runs = [shifted("Average", QUICK, s, ("Tamara", "ours"), uniform=uniform) for s in (100,)]
+    runs = [run_shift("Average", QUICK, s, ("Tamara", "ours"), uniform=uniform) for s in (100,)]
     cost = {n: np.mean([run[n].change.cost for run in runs]) for n in ("Tamara", "ours")}
     assert cost["ours"] < cost["Tamara"] + 0.005
     assert all(run["ours"].change.overhead < run["Tamara"].change.overhead for run in runs)
@@ -223,7 +225,7 @@ def test_tamara_and_ours_are_near_the_independent_numbers_at_full_scale(model: s
     from distributary.papers.milo.runs import FULL
     from distributary.papers.milo.tables import INDEPENDENT2
 
-    found = grown(model, FULL, 0, ("Tamara", "ours"))
+    found = run_growth(model, FULL, 0, ("Tamara", "ours"))
     assert 100 * found["Tamara"].change.cost == pytest.approx(
         INDEPENDENT2[model, "Tamara"][2], abs=4
     )

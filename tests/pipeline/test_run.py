@@ -26,7 +26,7 @@ from distributary.workloads import (
     Day,
     TradingFloor,
     publication_log,
-    spoiled,
+    spoil_rows,
     subscription_log,
     trading_floor,
 )
@@ -45,9 +45,9 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     day = Day(seconds=1800, messages=3_000, churn=0.5)
     subscriptions = subscription_log(interest, day, rng)
     subscriptions = pa.concat_tables([subscriptions, subscriptions.slice(0, 5)])  # told twice
-    pq.write_table(spoiled(subscriptions, 0.05, rng), folder / "subscriptions.parquet")
+    pq.write_table(spoil_rows(subscriptions, 0.05, rng), folder / "subscriptions.parquet")
     pq.write_table(
-        spoiled(publication_log(rates, day, rng), 0.02, rng), folder / "publications.parquet"
+        spoil_rows(publication_log(rates, day, rng), 0.02, rng), folder / "publications.parquet"
     )
     return folder
 

@@ -12,12 +12,12 @@ import numpy as np
 
 from distributary.protocol import Action, SetTimer
 from distributary.protocol.connections import Connection, Received, Timing
-from distributary.simulation import Link, Network, Simulation
+from distributary.simulation import Link, Simulation, VirtualNetwork
 
 OUTSIDE = "outside"
 
 
-class BadNetwork(Network):
+class BadNetwork(VirtualNetwork):
     """Doubles messages with the probability `doubles`; the copy is late, by `late` on average."""
 
     def __init__(
@@ -140,7 +140,7 @@ class Relay:
         if name in self._storing:
             peer, number, publication = self._storing.pop(name)
             self.world.stored.add(publication)
-            self.connections[peer].done(number, now)
+            self.connections[peer].finish(number, now)
             return self._flush(now)
         (connection,) = (found for found in self.connections.values() if found.timer == name)
         return connection.on_timer(now)
@@ -179,12 +179,12 @@ class Relay:
             if isinstance(tagged.body, Publication):
                 actions += self._take(peer, number, tagged.body, now)
             else:
-                connection.done(number, now)
+                connection.finish(number, now)
         for tagged in found.finished:
             self.world.finished.add(tagged.body)
             if tagged.body in self._owed:
                 upstream, number = self._owed.pop(tagged.body)
-                self.connections[upstream].done(number, now)
+                self.connections[upstream].finish(number, now)
 
     def _take(self, peer: str, number: int, publication: Publication, now: float) -> list[Action]:
         onward = self._routes[peer]

@@ -12,13 +12,13 @@ from distributary.protocol import (
     POLICIES,
     Action,
     Broker,
-    Event,
+    ContentEvent,
     LinkSearch,
-    Publish,
+    PublishEvent,
     Subscribe,
     Unsubscribe,
 )
-from distributary.simulation import Network, Simulation
+from distributary.simulation import Simulation, VirtualNetwork
 
 
 class Scan:
@@ -74,7 +74,7 @@ class Brokers:
         matcher: Callable[[int], LinkSearch] = Scan,
     ) -> None:
         self.topology = topology
-        self.simulation = Simulation(Network.of(topology, np.random.default_rng(0)))
+        self.simulation = Simulation(VirtualNetwork.of(topology, np.random.default_rng(0)))
         self.machines = {}
         for name in topology.brokers:
             chosen = POLICIES[policy](name, topology, roots)
@@ -108,7 +108,9 @@ class Brokers:
         delivered = self.simulation.record.delivered
         delivered.clear()
         now = self.simulation.clock.now
-        self.simulation.post(now, at, Publish(Event(number, keys, now)), sender="publisher")
+        self.simulation.post(
+            now, at, PublishEvent(ContentEvent(number, keys, now)), sender="publisher"
+        )
         self.settle()
         visited = [name for name, found in self.machines.items() for _ in found.taken]
         return sorted(found[2] for found in delivered), visited

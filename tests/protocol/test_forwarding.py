@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from distributary.matching import parse_filter
 from distributary.matching.links import LinkMatcher
 from distributary.model import Filter, Key, Topology
-from distributary.protocol import POLICIES, Broker, Event, LinkSearch, Publish, Send, Subscribe
+from distributary.protocol import (
+    POLICIES,
+    Broker,
+    ContentEvent,
+    LinkSearch,
+    PublishEvent,
+    Send,
+    Subscribe,
+)
 from tests.matching.schemas import SMALL, SMALL_WORLD, conditions, small_tests
 from tests.model.topologies import topologies
 from tests.protocol.networks import Brokers, Scan
@@ -21,7 +29,7 @@ from tests.protocol.networks import Brokers, Scan
 FILTERS = st.builds(parse_filter, conditions(small_tests()), st.just(SMALL))
 
 
-def interested(
+def interested_clients(
     subscriptions: dict[tuple[str, int], Filter], keys: tuple[Key | None, ...]
 ) -> list[str]:
     return sorted({client for (client, _), want in subscriptions.items() if want.matches(keys)})
@@ -52,7 +60,7 @@ class Everyone:
     def check(self, root: str, number: int, keys: tuple[Key | None, ...]) -> None:
         topology = self.brokers.topology
         delivered, visited = self.brokers.publish(root, number, keys)
-        expected = interested(self.subscriptions, keys)
+        expected = interested_clients(self.subscriptions, keys)
         assert delivered == expected
         everywhere = list(topology.brokers)
         flooded = self.policy == "flooding"
@@ -180,10 +188,12 @@ def test_the_machine_is_plain_input_and_output() -> None:
     broker = Broker("a", topology, policy, Scan)
     wanted = parse_filter("a = 1", SMALL)
     assert broker.on_message("b", Subscribe("x", 0, wanted), 0.0)
-    (sent, *_) = broker.on_message("p", Publish(Event(0, SMALL.keys({"a": 1}), 1.0)), 1.0)
+    (sent, *_) = broker.on_message(
+        "p", PublishEvent(ContentEvent(0, SMALL.keys({"a": 1}), 1.0)), 1.0
+    )
     assert isinstance(sent, Send)
     assert (sent.to, sent.message.root) == ("b", "a")
-    with pytest.raises(TypeError, match="does not understand"):
+    with pytest.raises(TypeError, match="cannot handle"):
         broker.on_message("b", "hello", 2.0)
     with pytest.raises(ValueError, match="no timer"):
         broker.on_timer("tick", 2.0)

@@ -8,12 +8,14 @@ from __future__ import annotations
 import numpy as np
 
 from distributary.matching import parse_filter
-from distributary.model import Attribute, Kind, Schema, Topology
-from distributary.protocol import POLICIES, Broker, Event, Publish, Subscribe
-from distributary.simulation import Network, Simulation, priced
+from distributary.model import Attribute, AttributeKind, Schema, Topology
+from distributary.protocol import POLICIES, Broker, ContentEvent, PublishEvent, Subscribe
+from distributary.simulation import Simulation, VirtualNetwork, price_work
 from tests.protocol.networks import Scan
 
-SCHEMA = Schema((Attribute("symbol", Kind.TEXT), Attribute("price", Kind.INTEGER)))
+SCHEMA = Schema(
+    (Attribute("symbol", AttributeKind.TEXT), Attribute("price", AttributeKind.INTEGER))
+)
 LINE = Topology(
     {("Rome", "Paris"): 0.010, ("Paris", "Oslo"): 0.020},
     {"Anna": "Rome", "Bea": "Paris", "Carl": "Oslo"},
@@ -23,19 +25,19 @@ EVENTS = [("IBM", 99), ("IBM", 101), ("HP", 102), ("HP", 42), ("IBM", 103)]
 
 
 def main() -> None:
-    network = Network.of(LINE, np.random.default_rng(0))
+    network = VirtualNetwork.of(LINE, np.random.default_rng(0))
     simulation = Simulation(network)
     for name in LINE.brokers:
         policy = POLICIES["link-matching"](name, LINE, ["Rome"])
         broker = Broker(name, LINE, policy, Scan)
-        simulation.add(name, broker, service=priced(0.001, match=0.0001))
+        simulation.add(name, broker, service=price_work(0.001, match=0.0001))
     for client, text in WANTED.items():
         subscribe = Subscribe(client, 0, parse_filter(text, SCHEMA))
         simulation.post(0.0, LINE.clients[client], subscribe, sender=client)
     for number, (symbol, price) in enumerate(EVENTS):
         time = 1.0 + number
-        event = Event(number, SCHEMA.keys({"symbol": symbol, "price": price}), time)
-        simulation.post(time, "Rome", Publish(event), sender="ticker")
+        event = ContentEvent(number, SCHEMA.keys({"symbol": symbol, "price": price}), time)
+        simulation.post(time, "Rome", PublishEvent(event), sender="ticker")
     simulation.clock.at(4.5, lambda: network.cut("storm", ["Oslo"]))
     simulation.run()
 

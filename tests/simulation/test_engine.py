@@ -6,19 +6,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from distributary.simulation import Link, Network, Simulation, priced
+from distributary.simulation import Link, Simulation, VirtualNetwork, price_work
 from tests.simulation.machines import Alarm, Chatter, Muddled, Sink, Source
 
 
 def quiet(seed: int = 0) -> Simulation:
     """Nodes that can all talk to each other without delay."""
-    return Simulation(Network({}, np.random.default_rng(seed), default=Link(0.0)))
+    return Simulation(VirtualNetwork({}, np.random.default_rng(seed), default=Link(0.0)))
 
 
-def served(arrivals: list[float], service: float, capacity: float = float("inf")) -> Simulation:
+def serve(arrivals: list[float], service: float, capacity: float = float("inf")) -> Simulation:
     """A server to which messages come at these times."""
     simulation = quiet()
-    simulation.add("server", Sink(), service=priced(unit=service), capacity=capacity)
+    simulation.add("server", Sink(), service=price_work(unit=service), capacity=capacity)
     for number, time in enumerate(arrivals):
         simulation.post(time, "server", number, sender="client")
     simulation.run()
@@ -30,7 +30,7 @@ def times(simulation: Simulation) -> list[float]:
 
 
 def test_a_node_serves_one_input_after_the_other() -> None:
-    simulation = served([0.0, 0.5, 0.75, 9.0], 2.0)
+    simulation = serve([0.0, 0.5, 0.75, 9.0], 2.0)
     assert times(simulation) == [2.0, 4.0, 6.0, 11.0]
     queues = simulation.record.queues()
     assert list(zip(*(queues[name].to_pylist() for name in ("time", "waiting")), strict=True)) == [
@@ -45,7 +45,7 @@ def test_a_node_serves_one_input_after_the_other() -> None:
 def test_waiting_is_that_of_one_server_with_random_arrivals(load: float) -> None:
     """M/D/1: the mean wait is load / (2 (1 - load)) services (Pollaczek and Khinchine)."""
     arrivals = np.cumsum(np.random.default_rng(1).exponential(1 / load, 40_000))
-    simulation = served(arrivals.tolist(), 1.0)
+    simulation = serve(arrivals.tolist(), 1.0)
     waits = np.array(times(simulation)) - arrivals - 1.0
     expected = load / (2 * (1 - load))
     assert waits.mean() == pytest.approx(expected, rel=0.1)
@@ -57,12 +57,12 @@ def test_waiting_is_that_of_one_server_with_random_arrivals(load: float) -> None
 
 
 def test_a_queue_beyond_its_server_grows_without_end() -> None:
-    simulation = served([at * 0.5 for at in range(1_000)], 1.0)
+    simulation = serve([at * 0.5 for at in range(1_000)], 1.0)
     assert simulation.record.queues()["waiting"].to_numpy().max() == pytest.approx(500, abs=2)
 
 
 def test_a_full_queue_drops() -> None:
-    simulation = served([0.0, 0.1, 0.2, 0.3, 2.0], 1.0, capacity=1)
+    simulation = serve([0.0, 0.1, 0.2, 0.3, 2.0], 1.0, capacity=1)
     assert times(simulation) == [1.0, 2.0, 3.0]
     assert simulation.record.messages == {
         ("client", "server", "arrived"): 3,
@@ -71,7 +71,7 @@ def test_a_full_queue_drops() -> None:
 
 
 def test_work_is_priced_by_kind() -> None:
-    cost = priced(0.5, match=0.25, send=1.0)
+    cost = price_work(0.5, match=0.25, send=1.0)
     assert cost({}) == 0.5
     assert cost({"match": 4, "send": 2, "unheard of": 7}) == 3.5
 
@@ -95,7 +95,7 @@ def test_timers_ring_once_are_replaced_and_stopped() -> None:
 
 def test_a_timer_that_is_stopped_while_it_waits_in_the_queue_does_not_ring() -> None:
     simulation, alarm = quiet(), Alarm()
-    simulation.add("node", alarm, service=priced(unit=10.0))
+    simulation.add("node", alarm, service=price_work(unit=10.0))
     for time, message in ((0.0, ("a", 2.0)), (1.0, None), (1.5, ("a", None))):
         simulation.post(time, "node", message, sender="outside")
     simulation.run()
@@ -105,7 +105,7 @@ def test_a_timer_that_is_stopped_while_it_waits_in_the_queue_does_not_ring() -> 
 def test_a_crashed_node_is_gone_with_its_queue_and_timers() -> None:
     simulation, alarm, sink = quiet(), Alarm(), Sink()
     simulation.add("alarm", alarm)
-    simulation.add("sink", sink, service=priced(unit=1.0))
+    simulation.add("sink", sink, service=price_work(unit=1.0))
     simulation.post(0.0, "alarm", ("a", 2.0), sender="outside")
     for time in (0.25, 0.5, 3.0):
         simulation.post(time, "sink", "hello", sender="outside")
@@ -145,9 +145,9 @@ def tables(seed: int) -> list[pa.Table]:
     """A run with everything that chance decides."""
     rng = np.random.default_rng(seed)
     link = Link(0.1, jitter=0.2, loss=0.2, reorders=True)
-    simulation = Simulation(Network({}, rng, default=link))
+    simulation = Simulation(VirtualNetwork({}, rng, default=link))
     simulation.add("a", Source("b"))
-    simulation.add("b", Sink(), service=priced(unit=0.01), capacity=5)
+    simulation.add("b", Sink(), service=price_work(unit=0.01), capacity=5)
     for number, time in enumerate(np.cumsum(rng.exponential(0.01, 500)).tolist()):
         simulation.post(time, "a", number, sender="outside")
     simulation.run(until=10.0)

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.model import Topology
-from distributary.simulation import Link, Network, Simulation
+from distributary.simulation import Link, Simulation, VirtualNetwork
 from tests.simulation.machines import Sink, Source
 
 
-def heard(link: Link, times: list[float], *, seed: int = 0) -> list[tuple[float, int]]:
+def arrivals_over(link: Link, times: list[float], *, seed: int = 0) -> list[tuple[float, int]]:
     """When each of these messages, numbered in order, came over a link."""
-    simulation = Simulation(Network({("a", "b"): link}, np.random.default_rng(seed)))
+    simulation = Simulation(VirtualNetwork({("a", "b"): link}, np.random.default_rng(seed)))
     sink = Sink()
     simulation.add("a", Source("b"))
     simulation.add("b", sink)
@@ -30,19 +30,19 @@ def heard(link: Link, times: list[float], *, seed: int = 0) -> list[tuple[float,
     st.lists(st.floats(0.0, 1.0), max_size=30).map(sorted), st.integers(0, 9), st.floats(0.0, 1.0)
 )
 def test_a_link_keeps_the_order(times: list[float], seed: int, jitter: float) -> None:
-    found = heard(Link(0.5, jitter), times, seed=seed)
+    found = arrivals_over(Link(0.5, jitter), times, seed=seed)
     assert [number for _, number in found] == list(range(len(times)))
     for at, (came, _) in enumerate(found):
         assert times[at] + 0.5 <= came <= times[at] + 0.5 + jitter
 
 
 def test_without_jitter_a_message_takes_the_delay() -> None:
-    assert heard(Link(0.5), [0.0, 0.25, 2.0]) == [(0.5, 0), (0.75, 1), (2.5, 2)]
+    assert arrivals_over(Link(0.5), [0.0, 0.25, 2.0]) == [(0.5, 0), (0.75, 1), (2.5, 2)]
 
 
 def test_a_link_that_reorders_lets_messages_overtake() -> None:
     times = [at / 100 for at in range(100)]
-    found = heard(Link(0.5, jitter=1.0, reorders=True), times)
+    found = arrivals_over(Link(0.5, jitter=1.0, reorders=True), times)
     order = [number for _, number in found]
     assert sorted(order) == list(range(100)) != order
     for came, number in found:
@@ -51,18 +51,18 @@ def test_a_link_that_reorders_lets_messages_overtake() -> None:
 
 def test_loss_is_as_frequent_as_asked() -> None:
     n, loss = 20_000, 0.1
-    arrived = len(heard(Link(0.0, loss=loss), [0.0] * n))
+    arrived = len(arrivals_over(Link(0.0, loss=loss), [0.0] * n))
     assert abs(arrived - n * (1 - loss)) < 4 * np.sqrt(n * loss * (1 - loss))
 
 
 def test_a_link_loses_nothing_or_everything() -> None:
-    assert len(heard(Link(0.0, loss=0.0), [0.0] * 100)) == 100
-    assert heard(Link(0.0, loss=1.0), [0.0] * 100) == []
+    assert len(arrivals_over(Link(0.0, loss=0.0), [0.0] * 100)) == 100
+    assert arrivals_over(Link(0.0, loss=1.0), [0.0] * 100) == []
 
 
 def test_a_cut_parts_an_island_until_it_is_healed() -> None:
     names = ["a", "b", "c"]
-    network = Network({}, np.random.default_rng(0), default=Link(0.5))
+    network = VirtualNetwork({}, np.random.default_rng(0), default=Link(0.5))
     simulation = Simulation(network)
     sinks = {name: Sink() for name in names}
     for name in names:
@@ -89,7 +89,7 @@ def traffic(simulation: Simulation) -> list[dict[str, object]]:
 
 
 def test_two_cuts_heal_one_by_one() -> None:
-    network = Network({}, np.random.default_rng(0), default=Link(1.0))
+    network = VirtualNetwork({}, np.random.default_rng(0), default=Link(1.0))
     network.cut("one", ["a"])
     network.cut("two", ["a", "b"])
     assert list(network.arrivals("a", "c", 0.0)) == [("c", None)]
@@ -100,7 +100,7 @@ def test_two_cuts_heal_one_by_one() -> None:
     assert list(network.arrivals("a", "c", 0.0)) == [("c", 1.0)]
 
 
-class Groups(Network):
+class Groups(VirtualNetwork):
     """A network that knows one group."""
 
     def arrivals(self, sender: str, to: str, now: float) -> Iterator[tuple[str, float | None]]:
@@ -125,7 +125,7 @@ def test_a_network_may_send_one_message_to_many() -> None:
 
 def test_the_links_of_a_topology_work_both_ways() -> None:
     topology = Topology({("a", "b"): 0.25})
-    network = Network.of(topology, np.random.default_rng(0))
+    network = VirtualNetwork.of(topology, np.random.default_rng(0))
     assert list(network.arrivals("a", "b", 1.0)) == [("b", 1.25)]
     assert list(network.arrivals("b", "a", 2.0)) == [("a", 2.25)]
     with pytest.raises(ValueError, match="no link from 'a' to 'c'"):

@@ -7,22 +7,29 @@ import pytest
 
 from distributary.model import Topology
 from distributary.protocol.content import COVERING_POLICIES
-from distributary.simulation.rehearsal import Ending, Outcome, Published, Wish, rehearse
+from distributary.simulation.rehearsal import (
+    Ending,
+    RehearsalEvent,
+    RehearsalOutcome,
+    RehearsalSubscription,
+    rehearse,
+)
 from tests.protocol.content.worlds import EVENTS, SCHEMA, random_box
 
 TREE = Topology({("a", "b"): 0.001, ("b", "c"): 0.002, ("b", "d"): 0.001, ("d", "e"): 0.001})
 
 
-def world(seed: int) -> tuple[list[Wish], list[Published]]:
+def world(seed: int) -> tuple[list[RehearsalSubscription], list[RehearsalEvent]]:
     rng = np.random.default_rng(seed)
     wishes = [
-        Wish(f"client {at}", str(rng.choice(TREE.brokers)), random_box(rng)) for at in range(60)
+        RehearsalSubscription(f"client {at}", str(rng.choice(TREE.brokers)), random_box(rng))
+        for at in range(60)
     ]
     places = rng.integers(len(EVENTS), size=200).tolist()
-    return wishes, [Published(str(rng.choice(["a", "e"])), EVENTS[place]) for place in places]
+    return wishes, [RehearsalEvent(str(rng.choice(["a", "e"])), EVENTS[place]) for place in places]
 
 
-def tried(policy: str, seed: int, ending: Ending | None = None) -> Outcome:
+def try_policy(policy: str, seed: int, ending: Ending | None = None) -> RehearsalOutcome:
     wishes, events = world(seed)
     return rehearse(
         TREE,
@@ -40,24 +47,26 @@ def test_every_policy_delivers_to_each_client_what_it_wants(policy: str) -> None
     for seed in range(3):
         wishes, events = world(seed)
         wanted = sum(wish.filter.matches(event.keys) for wish in wishes for event in events)
-        assert tried(policy, seed).deliveries == wanted
+        assert try_policy(policy, seed).deliveries == wanted
 
 
 def test_covering_makes_tables_smaller_and_nothing_is_sent_in_vain() -> None:
-    none, active = tried("none", 1), tried("active", 1)
+    none, active = try_policy("none", 1), try_policy("active", 1)
     assert active.all_tables < none.all_tables
     assert active.unwanted == none.unwanted == 0.0
 
 
 def test_an_ending_triggers_statements_and_merging_fewer_of_them() -> None:
     ending = Ending(range(30), within=0.1)
-    active, merging = tried("active", 2, ending), tried("merging", 2, ending)
+    active, merging = try_policy("active", 2, ending), try_policy("merging", 2, ending)
     assert active.triggered > merging.triggered > 0
-    assert tried("active", 2).triggered == 0
+    assert try_policy("active", 2).triggered == 0
 
 
 def test_the_same_seed_gives_the_same_outcome() -> None:
-    assert tried("merging", 3, Ending([1, 2, 3])) == tried("merging", 3, Ending([1, 2, 3]))
+    assert try_policy("merging", 3, Ending([1, 2, 3])) == try_policy(
+        "merging", 3, Ending([1, 2, 3])
+    )
 
 
 def test_an_overlay_with_a_cycle_is_refused() -> None:

@@ -9,7 +9,7 @@ from distributary.matching import event_table, parse_filter, print_filter
 from distributary.model import Filter, Schema
 from distributary.workloads import (
     QUOTE_SCHEMA,
-    Content,
+    ContentParams,
     ContentWorld,
     Quotes,
     broker_trees,
@@ -27,7 +27,7 @@ def share(filters: list[Filter], schema: Schema, events: list[dict[str, object]]
     return matches / (len(filters) * len(events))
 
 
-def measured(world: ContentWorld, seed: int = 0) -> float:
+def measure_share(world: ContentWorld, seed: int = 0) -> float:
     """The share of matches over all pairs of regions."""
     rng = np.random.default_rng(seed)
     regions = range(world.params.regions)
@@ -38,20 +38,20 @@ def measured(world: ContentWorld, seed: int = 0) -> float:
 
 @pytest.mark.parametrize("wanted", [0.005, 0.02, 0.1])
 def test_as_many_filters_match_as_asked_for(wanted: float) -> None:
-    world = content_world(Content(attributes=15), np.random.default_rng(2))
+    world = content_world(ContentParams(attributes=15), np.random.default_rng(2))
     tuned = world.with_matching_share(wanted)
     assert tuned.matching_share() == pytest.approx(wanted)
-    assert measured(tuned) == pytest.approx(wanted, rel=0.25)
+    assert measure_share(tuned) == pytest.approx(wanted, rel=0.25)
 
 
 def test_a_share_out_of_reach_is_refused() -> None:
-    world = content_world(Content(attributes=2), np.random.default_rng(0))
+    world = content_world(ContentParams(attributes=2), np.random.default_rng(0))
     with pytest.raises(ValueError, match="cannot match a share of"):
         world.with_matching_share(0.99)
 
 
 def test_tests_become_rarer_from_one_attribute_to_the_next() -> None:
-    world = content_world(Content(), np.random.default_rng(0))
+    world = content_world(ContentParams(), np.random.default_rng(0))
     filters = world.filters(5_000, 0, np.random.default_rng(1))
     tested = np.zeros(10)
     for found in filters:
@@ -61,7 +61,7 @@ def test_tests_become_rarer_from_one_attribute_to_the_next() -> None:
 
 
 def test_values_are_preferred_as_the_region_prefers_them() -> None:
-    world = content_world(Content(exponent=1.5), np.random.default_rng(0))
+    world = content_world(ContentParams(exponent=1.5), np.random.default_rng(0))
     events = world.events(20_000, 1, np.random.default_rng(1))
     for at in range(10):
         counts = np.bincount(events.column(at).to_numpy(), minlength=3)
@@ -70,7 +70,7 @@ def test_values_are_preferred_as_the_region_prefers_them() -> None:
 
 
 def test_events_and_filters_are_of_the_schema() -> None:
-    world = content_world(Content(), np.random.default_rng(0))
+    world = content_world(ContentParams(), np.random.default_rng(0))
     rng = np.random.default_rng(1)
     assert event_table(world.events(10, 0, rng), world.schema).num_rows == 10
     assert event_table(quote_events(Quotes(), 10, rng), QUOTE_SCHEMA).num_rows == 10
@@ -83,9 +83,9 @@ def test_events_and_filters_are_of_the_schema() -> None:
 
 
 def test_the_same_seed_draws_the_same() -> None:
-    def drawn(seed: int) -> list[object]:
+    def draw(seed: int) -> list[object]:
         rng = np.random.default_rng(seed)
-        world = content_world(Content(), rng)
+        world = content_world(ContentParams(), rng)
         return [
             world.filters(20, 2, rng),
             world.events(20, 2, rng),
@@ -93,8 +93,8 @@ def test_the_same_seed_draws_the_same() -> None:
             quote_events(Quotes(), 20, rng),
         ]
 
-    assert drawn(5) == drawn(5)
-    assert all(one != other for one, other in zip(drawn(5), drawn(6), strict=True))
+    assert draw(5) == draw(5)
+    assert all(one != other for one, other in zip(draw(5), draw(6), strict=True))
 
 
 def test_some_quotes_are_wanted_and_most_are_not() -> None:
@@ -128,7 +128,7 @@ def test_the_broker_network_is_that_of_the_paper() -> None:
 )
 def test_parameters_that_make_no_sense_are_refused(bad: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"at least|probabilit"):
-        Content(**bad)
+        ContentParams(**bad)
 
 
 @pytest.mark.parametrize("bad", [{"symbols": 0}, {"test_price": 2.0}, {"band": 0.0}])

@@ -13,10 +13,10 @@ from distributary.workloads import TradingFloor, trading_floor
 
 @pytest.fixture(scope="module")
 def floor() -> tuple[Interest, Rates]:
-    return drawn(TradingFloor(), 1)
+    return draw(TradingFloor(), 1)
 
 
-def drawn(params: TradingFloor, seed: int) -> tuple[Interest, Rates]:
+def draw(params: TradingFloor, seed: int) -> tuple[Interest, Rates]:
     return trading_floor(params, np.random.default_rng(seed))
 
 
@@ -102,8 +102,8 @@ def test_flows_are_unique_and_have_rates(floor: tuple[Interest, Rates]) -> None:
 @given(seed=st.integers(0, 2**32))
 def test_the_same_seed_draws_the_same_floor(seed: int) -> None:
     params = TradingFloor(symbols=300, markets=4, receivers=6, share_of_market=0.05)
-    assert drawn(params, seed) == drawn(params, seed)
-    assert drawn(params, seed)[0] != drawn(params, seed + 1)[0]
+    assert draw(params, seed) == draw(params, seed)
+    assert draw(params, seed)[0] != draw(params, seed + 1)[0]
 
 
 @st.composite
@@ -123,7 +123,7 @@ def floors(draw: st.DrawFn) -> TradingFloor:
 @example(params=TradingFloor(symbols=13, markets=13, receivers=2))
 @example(params=TradingFloor(symbols=21, markets=17, receivers=2))
 def test_floors_of_any_size_can_be_drawn(params: TradingFloor) -> None:
-    interest, rates = drawn(params, 1)
+    interest, rates = draw(params, 1)
     sizes = market_sizes(rates)
     assert len(sizes) == params.markets
     assert sum(sizes) == params.symbols
@@ -140,11 +140,11 @@ def test_floors_of_any_size_can_be_drawn(params: TradingFloor) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"symbols": 0}, "start at 1"),
-        ({"markets": 0}, "start at 1"),
-        ({"receivers": 0}, "start at 1"),
-        ({"markets_per_receiver": 0}, "start at 1"),
-        ({"markets_per_receiver": 11}, "nobody can follow 11 of 10"),
+        ({"symbols": 0}, "must be at least 1"),
+        ({"markets": 0}, "must be at least 1"),
+        ({"receivers": 0}, "must be at least 1"),
+        ({"markets_per_receiver": 0}, "must be at least 1"),
+        ({"markets_per_receiver": 11}, "cannot follow 11 of 10"),
         ({"symbols": 9}, "9 symbols cannot fill 10 markets"),
         ({"share_of_market": 0.0}, r"in \(0, 1\]"),
         ({"share_of_market": 1.1}, r"in \(0, 1\]"),

@@ -11,7 +11,7 @@ from distributary.workloads import TwoClass, two_class
 CHANCES = st.floats(0.05, 1)
 
 
-def drawn(params: TwoClass, seed: int) -> tuple[Interest, Rates]:
+def draw(params: TwoClass, seed: int) -> tuple[Interest, Rates]:
     return two_class(params, np.random.default_rng(seed))
 
 
@@ -26,7 +26,7 @@ def test_there_are_exactly_as_many_active_flows_and_receivers_as_asked(
 ) -> None:
     fast, popular, wanted, otherwise = shares
     params = TwoClass(flows, receivers, fast, 7.0, 2.0, popular, wanted, otherwise)
-    interest, rates = drawn(params, seed)
+    interest, rates = draw(params, seed)
     assert len(interest.flows) == flows
     assert len(interest.receivers) == receivers
     assert min(interest.audience) >= 1
@@ -38,13 +38,13 @@ def test_there_are_exactly_as_many_active_flows_and_receivers_as_asked(
 @given(seed=st.integers(0, 2**32))
 def test_the_same_seed_draws_the_same(seed: int) -> None:
     params = TwoClass(flows=20, receivers=20)
-    assert drawn(params, seed) == drawn(params, seed)
-    assert drawn(params, seed)[0] != drawn(params, seed + 1)[0]
+    assert draw(params, seed) == draw(params, seed)
+    assert draw(params, seed)[0] != draw(params, seed + 1)[0]
 
 
 def test_shares_and_chances_are_those_asked_for() -> None:
     # With 300 receivers hardly any flow is idle, so that nothing is drawn twice.
-    interest, rates = drawn(TwoClass(flows=4000, receivers=300), 3)
+    interest, rates = draw(TwoClass(flows=4000, receivers=300), 3)
     assert np.mean(rates.rate == 10) == pytest.approx(0.1, abs=0.02)
     density = interest.audience / 300
     popular = density > 0.35
@@ -62,9 +62,9 @@ def test_shares_and_chances_are_those_asked_for() -> None:
         ({"popular_share": 1.1}, "popular_share is a probability"),
         ({"want_popular": float("nan")}, "want_popular is a probability"),
         ({"want_unpopular": 2.0}, "want_unpopular is a probability"),
-        ({"want_popular": 0.0, "want_unpopular": 0.0}, "nobody ever wants anything"),
-        ({"want_popular": 0.0, "popular_share": 1.0}, "nobody ever wants anything"),
-        ({"want_unpopular": 0.0, "popular_share": 0.0}, "nobody ever wants anything"),
+        ({"want_popular": 0.0, "want_unpopular": 0.0}, "nobody wants anything"),
+        ({"want_popular": 0.0, "popular_share": 1.0}, "nobody wants anything"),
+        ({"want_unpopular": 0.0, "popular_share": 0.0}, "nobody wants anything"),
         ({"fast_rate": 0.0}, "rates must be finite numbers above 0"),
         ({"slow_rate": float("inf")}, "rates must be finite numbers above 0"),
         ({"slow_rate": float("nan")}, "rates must be finite numbers above 0"),
@@ -76,5 +76,5 @@ def test_parameters_that_make_no_sense_are_refused(change: dict[str, float], say
 
 
 def test_interest_too_rare_to_wait_for_is_given_up() -> None:
-    with pytest.raises(ValueError, match="so rare"):
-        drawn(TwoClass(flows=9, receivers=9, want_popular=1e-9, want_unpopular=1e-9), 1)
+    with pytest.raises(ValueError, match="too rare"):
+        draw(TwoClass(flows=9, receivers=9, want_popular=1e-9, want_unpopular=1e-9), 1)

@@ -26,11 +26,11 @@ from distributary.planning import Step
 from distributary.protocol.content import COVERING_POLICIES
 from distributary.simulation.rehearsal import (
     DEFAULT_PRICES,
+    BrokerPrices,
     Ending,
-    Outcome,
-    Prices,
-    Published,
-    Wish,
+    RehearsalEvent,
+    RehearsalOutcome,
+    RehearsalSubscription,
     check_acyclic,
     rehearse,
 )
@@ -117,10 +117,10 @@ def simulate(
         published,
         rate=rate,
         ending=ending,
-        prices=Prices(per_message, per_box),
+        prices=BrokerPrices(per_message, per_box),
         seed=seed,
     )
-    outcomes: list[Outcome] = []
+    outcomes: list[RehearsalOutcome] = []
     with shown_progress() as progress:
         for at, name in enumerate(names):
             progress(Step(f"trying {name}", at, len(names)))
@@ -133,7 +133,7 @@ def simulate(
                 "brokers": len(topology.brokers),
                 "subscriptions": len(wishes),
                 "events": len(published),
-                "ended": len(ending.wishes),
+                "ended": len(ending.subscriptions),
                 "policies": [asdict(outcome) for outcome in outcomes],
             }
         )
@@ -159,7 +159,7 @@ def _wishes(
     schema: Schema,
     topology: Topology,
     rng: np.random.Generator,
-) -> list[Wish]:
+) -> list[RehearsalSubscription]:
     found = read_filters(filters, schema)
     if found.refused:
         raise found.fault()
@@ -176,7 +176,7 @@ def _wishes(
                 value=missing[0],
             )
     return [
-        Wish(receiver, where[receiver], filter)
+        RehearsalSubscription(receiver, where[receiver], filter)
         for receiver, filter in zip(found.receivers, found.filters, strict=True)
     ]
 
@@ -186,7 +186,7 @@ def _published(
     publish_at: list[str] | None,
     topology: Topology,
     rng: np.random.Generator,
-) -> list[Published]:
+) -> list[RehearsalEvent]:
     sources = publish_at or list(topology.brokers)
     for name in sources:
         if name not in topology.brokers:
@@ -194,12 +194,12 @@ def _published(
     at = rng.integers(len(sources), size=events.num_rows).tolist()
     schema = event_schema(events.schema)
     return [
-        Published(sources[place], schema.keys(row))
+        RehearsalEvent(sources[place], schema.keys(row))
         for place, row in zip(at, events.to_pylist(), strict=True)
     ]
 
 
-def _widest(wishes: Sequence[Wish], schema: Schema, leave: int) -> list[int]:
+def _widest(wishes: Sequence[RehearsalSubscription], schema: Schema, leave: int) -> list[int]:
     """Those that cover most others: their ending is what hurts."""
     if leave > len(wishes):
         raise InputError(
@@ -217,7 +217,7 @@ def _widest(wishes: Sequence[Wish], schema: Schema, leave: int) -> list[int]:
 # --- showing --------------------------------------------------------------------------------------
 
 
-def _shown(outcomes: Sequence[Outcome]) -> Table:
+def _shown(outcomes: Sequence[RehearsalOutcome]) -> Table:
     table = Table(box=None, header_style="bold")
     table.add_column("policy")
     for title in ("delay, ms", "90 %", "queue", "table", "tables", "said", "again", "unwanted"):

@@ -18,7 +18,7 @@ from distributary.workloads import (
     TradingFloor,
     TwoClass,
     publication_log,
-    spoiled,
+    spoil_rows,
     subscription_log,
     trading_floor,
     two_class,
@@ -108,7 +108,7 @@ def write_day(
     paths = (out / f"subscriptions.{table_format}", out / f"publications.{table_format}")
     logs = (subscription_log(interest, day, rng), publication_log(rates, day, rng))
     for path, log in zip(paths, logs, strict=True):
-        write_table(spoiled(log, bad, rng) if bad else log, path)
+        write_table(spoil_rows(log, bad, rng) if bad else log, path)
     results.print(
         f"{len(logs[0]):,} subscription rows and {len(logs[1]):,} messages of "
         f"{floor.receivers:,} receivers and {floor.symbols:,} symbols: {paths[0]}, {paths[1]}",

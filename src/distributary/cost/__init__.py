@@ -1,4 +1,4 @@
-"""The three price lists, and one evaluation of a plan under all of them."""
+"""Three cost models, and one evaluation of a plan under all of them."""
 
 from distributary.cost.channel import ChannelCost, ChannelPrices, channel_cost
 from distributary.cost.duplication import duplication_saving, least_excess_of_one_copy

@@ -1,7 +1,7 @@
-"""What a plan makes the network send and the receivers receive.
+"""The cost of what a plan makes the network send and the receivers receive.
 
-Reference: M. Adler, Z. Ge, J. Kurose, D. Towsley, S. Zabele, "Channelization Problem in Large
-Scale Data Dissemination" (2001), sections 2.2 and 5.1.
+Reference: M. Adler, Z. Ge, J. Kurose, D. Towsley, S. Zabele, "Channelization Problem in Large Scale
+Data Dissemination" (2001), sections 2.2 and 5.1.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ __all__ = ["ChannelCost", "ChannelPrices", "channel_cost"]
 
 @dataclass(frozen=True, slots=True)
 class ChannelPrices:
-    """`received` (w1) per message a receiver takes in, `sent` (w2) per message sent, each copy.
+    """`received` (w1) per message received, `sent` (w2) per message sent, counting each copy.
 
-    Both are 1 by default, as in section 5.1: the paper's w1 = w2, times two.
+    Both default to 1, as in section 5.1: the paper's w1 = w2, times two.
     """
 
     received: float = 1.0
@@ -34,7 +34,7 @@ class ChannelPrices:
 
 @dataclass(frozen=True, slots=True)
 class ChannelCost:
-    """`lower_bound` is C_inf, the cost with a group for every flow; `flooding` that with one."""
+    """`lower_bound` is C_inf, the cost with a group per flow; `flooding` that with one group."""
 
     received: float
     sent: float
@@ -43,7 +43,7 @@ class ChannelCost:
 
     @property
     def cost(self) -> float:
-        """C = what is received and what is sent, each at its price."""
+        """C: received and sent messages, each at its price."""
         return self.received + self.sent
 
     @property
@@ -58,10 +58,10 @@ def channel_cost(
     prices: ChannelPrices,
     coefficients: FloatArray | None = None,
 ) -> ChannelCost:
-    """Price a plan by what is sent and received: by group, and each copy sent by unicast.
+    """Price a plan by messages sent and received, in groups and by unicast.
 
-    `coefficients[j, i]` (receivers x flows) scales what receiver j pays for flow i, as a path's
-    length would; without it every receiver pays the same.
+    `coefficients[j, i]` (receivers x flows) scales what receiver j pays for flow i, for example by
+    the length of the path; without it every receiver pays the same.
     """
     interest, rate, loads = demand.interest, demand.rate, plan_loads(plan, demand)
     if coefficients is None:

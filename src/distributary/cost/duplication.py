@@ -1,4 +1,4 @@
-"""What flows that travel in several sessions spare the receivers of a plan."""
+"""How much excess the flows that travel in several sessions save the receivers of a plan."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ __all__ = ["duplication_saving", "least_excess_of_one_copy"]
 
 
 def duplication_saving(plan: Plan, demand: Demand, prices: FilteringPrices) -> float:
-    """What the excess would be higher by, were every duplicated flow in one session only.
+    """The increase of the excess if every duplicated flow were in one session only.
 
-    Each flow is priced by itself, exactly, in that of its sessions where it costs least, with all
-    who want it subscribing there and nobody leaving anything. A plan made anew would suit single
-    copies better: this is an estimate of what the copies save, not the difference to another plan.
+    Each flow is priced by itself, exactly, in the one of its sessions where it costs least, with
+    everybody who wants it subscribing there and nobody unsubscribing. A new plan would suit single
+    copies better: this estimates what the copies save and is not the difference to another plan.
     """
     return float(least_excess_of_one_copy(plan, demand, prices).sum())
 
 
 def least_excess_of_one_copy(plan: Plan, demand: Demand, prices: FilteringPrices) -> FloatArray:
-    """For each duplicated flow, ascending: what one copy of it alone would add to the excess."""
+    """For each duplicated flow, ascending: the excess that a single copy of it would add."""
     copies = np.bincount(plan.placement_flow, minlength=len(plan.flows))
     flows = np.flatnonzero(copies > 1)
     if len(flows) == 0:

@@ -1,4 +1,4 @@
-"""Everything there is to say about a plan, recomputed from the plan and the demand alone."""
+"""The complete evaluation of a plan, recomputed from the plan and the demand alone."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["Evaluation", "evaluate"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluation:
-    """Is the plan valid, what does it cost, and who carries how much.
+    """Whether the plan is valid, what it costs, and who carries how much.
 
-    `unicast_copies` is how often a sender without multicast would send each message, on average;
-    `goodput` the share of what receivers take in that they asked for, under this plan and when
+    `unicast_copies` is the mean number of copies that a sender without multicast would send per
+    message; `goodput` the share of received messages that were asked for, under this plan and when
     everybody receives everything. `unicast_flows` are sent by unicast over `unicast_links`;
-    `unicast_saving` is what they would add to the filtering excess in sessions of this plan, each
-    priced by itself (see `cost.unicast`), and `duplication_saving` what the `duplicated_flows`
-    would add with one copy each (see `cost.duplication`).
+    `unicast_saving` is the filtering excess that they would add in sessions of this plan, each
+    priced by itself (see `cost.unicast`), and `duplication_saving` the excess that the
+    `duplicated_flows` would add with one copy each (see `cost.duplication`).
     """
 
     receivers: int
@@ -47,7 +47,7 @@ class Evaluation:
 
     @property
     def valid(self) -> bool:
-        """Nobody misses anything, and no session or group is empty."""
+        """Whether every wanted pair is served and no session or group is empty."""
         return not self.problems
 
 
@@ -58,7 +58,7 @@ def evaluate(
     channel: ChannelPrices | None = None,
     operating: OperatingPrices | None = None,
 ) -> Evaluation:
-    """Check a plan and price it under the three price lists."""
+    """Check a plan and price it under all three models."""
     filtering = filtering or FilteringPrices()
     loads = plan_loads(plan, demand)
     wanted, sent = float(loads.wanted.sum()), float(demand.rate.sum())

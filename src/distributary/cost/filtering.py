@@ -1,4 +1,4 @@
-"""What receivers spend on throwing messages away, in two stages.
+"""The receivers' cost of filtering out messages, in two stages.
 
 Reference: Y. Tock, N. Naaman, A. Harpaz, G. Gershinsky, "Hierarchical Clustering of Message Flows
 in a Multicast Data Dissemination System" (2005), eq. 1-4 and section 5.3.
@@ -19,7 +19,7 @@ DEAREST = 1e12  # so that no cost of any demand overflows
 
 @dataclass(frozen=True, slots=True)
 class FilteringPrices:
-    """`alpha` per message looked at by the session filter, `beta` by the flow filter."""
+    """`alpha` per message at the session filter, `beta` per message at the flow filter."""
 
     alpha: float = 1.0
     beta: float = 1.0
@@ -34,7 +34,7 @@ class FilteringPrices:
             raise ValueError("alpha and beta cannot both be 0: nothing would cost anything")
 
     @classmethod
-    def aggregated(
+    def for_packets(
         cls, messages_per_packet: float, *, alpha0: float, alpha1: float, beta0: float, beta1: float
     ) -> Self:
         """The prices at h messages per packet: alpha0 + alpha1/h, beta0 + beta1/h (eq. 2 and 4)."""
@@ -48,8 +48,8 @@ class FilteringPrices:
 class FilteringCost:
     """The filtering work of all receivers together, per second.
 
-    `session_cost` is C1, `flow_cost` C2. `wanted_work` is what the wanted flows cost by themselves:
-    the work under unicast, or with a group for every flow, and no plan can do with less.
+    `session_cost` is C1, `flow_cost` C2. `wanted_work` is the work for the wanted flows alone: the
+    work under unicast, or with a group for every flow, and a lower bound for any plan.
     `flooding_excess` is Cf, the excess when everybody receives every wanted flow.
     """
 
@@ -65,17 +65,17 @@ class FilteringCost:
 
     @property
     def excess(self) -> float:
-        """Cx: the work beyond what the wanted flows cost by themselves."""
+        """Cx: the work beyond that for the wanted flows alone."""
         return self.work - self.wanted_work
 
     @property
     def relative_excess(self) -> float:
-        """Cx / Cf: 0 is perfect, 1 is flooding. 0 where even flooding wastes nothing."""
+        """Cx / Cf: 0 is perfect, 1 is flooding. 0 if even flooding wastes nothing."""
         return self.excess / self.flooding_excess if self.flooding_excess > 0 else 0.0
 
 
 def filtering_cost(plan: Plan, demand: Demand, prices: FilteringPrices) -> FilteringCost:
-    """Price a plan by what its receivers must filter."""
+    """Price a plan by the work of its receivers' filters."""
     loads = plan_loads(plan, demand)
     price = prices.alpha + prices.beta
     unwanted = len(demand.interest.receivers) - demand.interest.audience

@@ -1,4 +1,4 @@
-"""What a plan makes each session, group and receiver carry: the raw material of every cost."""
+"""The load of each session, group and receiver under a plan: the basis of every cost."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ __all__ = ["Loads", "plan_loads"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loads:
-    """Messages per second, recomputed from the plan and the demand alone.
+    """Loads in messages per second, recomputed from the plan and the demand alone.
 
-    Arrays are indexed by session, group or receiver. A receiver *receives* all that its groups
-    carry, *accepts* the sessions it subscribes to and *wants* what it asked for: received less
-    accepted falls to the first filter, accepted less wanted to the second. What comes by unicast
-    is received and accepted, and passes no group and no session.
+    Arrays are indexed by session, group or receiver. A receiver *receives* everything that its
+    groups carry, *accepts* the sessions it subscribes to and *wants* what it asked for: the first
+    filter drops received minus accepted, the second accepted minus wanted. Unicast messages are
+    received and accepted, and pass no group and no session.
 
-    `unicast_rate` is what the sender sends by unicast, each copy counted, over `unicast_links`
-    pairs; `unicast_extra_rate` is how much of it one copy of each flow would save.
+    `unicast_rate` is what the sender sends by unicast, counting each copy, over `unicast_links`
+    pairs; `unicast_extra_rate` is the part beyond the first copy of each flow.
     """
 
     session_rate: FloatArray
@@ -42,7 +42,7 @@ class Loads:
 
 
 def plan_loads(plan: Plan, demand: Demand) -> Loads:
-    """Add up what each session, group and receiver carries under the plan."""
+    """Add up the load of each session, group and receiver under the plan."""
     interest = demand.interest
     if plan.receivers != interest.receivers or plan.flows != interest.flows:
         raise ValueError("the plan and the demand must name the same receivers and flows")

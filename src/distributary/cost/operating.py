@@ -1,4 +1,4 @@
-"""What a topic broker spends on keeping channels up and on sending events through them.
+"""The cost for a topic broker of maintaining channels and of sending events through them.
 
 Reference: T. Milo, T. Zur, E. Verbin, "Boosting Topic-Based Publish-Subscribe Systems with Dynamic
 Clustering" (2007), section 2: OC = MC + DC.
@@ -29,7 +29,7 @@ def _linear(n: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class OperatingPrices:
-    """The four cost functions, by default the paper's: cost_n = 1 and the others linear."""
+    """The four cost functions; by default the paper's: cost_n = 1 and the others linear."""
 
     maintain: Callable[[int], float] = _linear
     associate: Callable[[int], float] = _linear
@@ -39,7 +39,7 @@ class OperatingPrices:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A virtual topic: the topics that share its channel and how many subscribe to it."""
+    """A virtual topic: the topics that share its channel, and its number of subscribers."""
 
     topics: tuple[int, ...]
     subscribers: int
@@ -47,7 +47,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class OperatingCost:
-    """MC and DC, and what both come to when every topic keeps a channel of its own."""
+    """MC and DC, and the cost with a separate channel for every topic."""
 
     maintenance: float
     dissemination: float
@@ -68,9 +68,9 @@ def operating_cost(
 ) -> OperatingCost:
     """Price topics and their clusters.
 
-    For each topic, `frequency` is its events per interval, `direct` the subscribers on its own
-    channel and `audience` everybody who wants it, the direct subscribers of a world without
-    clusters.
+    For each topic, `frequency` is its events per interval, `direct` the number of subscribers on
+    its own channel and `audience` the number of all who want it: its direct subscribers if there
+    were no clusters.
     """
     return OperatingCost(
         maintenance=sum(prices.maintain(int(n)) for n in direct)
@@ -87,13 +87,13 @@ def operating_cost(
 
 
 def plan_operating_cost(plan: Plan, demand: Demand, prices: OperatingPrices) -> OperatingCost:
-    """Price a plan as a topic broker would: each group a cluster that all its members subscribe to.
+    """Price a plan as a topic broker would: each group is a cluster of all its members.
 
-    Every topic keeps a channel of its own. It hands the events to the clusters, and to direct
-    subscribers only where the plan sends the flow by unicast.
+    Every topic keeps its own channel, which passes events to the clusters, and to direct
+    subscribers only if the plan sends the flow by unicast.
     """
     group = plan.session_group[plan.placement_session]
-    # A flow in two sessions of one group is sent there twice, and so stands in the cluster twice.
+    # A flow in two sessions of one group is sent there twice, so the cluster lists it twice.
     order = np.argsort(group, kind="stable")
     topics = np.split(
         plan.placement_flow[order], np.cumsum(np.bincount(group, minlength=plan.n_groups))[:-1]

@@ -1,4 +1,4 @@
-"""What a changing clustering of topics costs at any moment, without adding it all up again.
+"""The cost of a changing clustering of topics, updated incrementally.
 
 Reference: Milo et al. (2007), section 2: OC = MC + DC.
 """
@@ -21,15 +21,16 @@ from distributary.cost.operating import (
 from distributary.model import FloatArray
 from distributary.model.topics import Clustering
 
-__all__ = ["Ledger", "MeasuredCost", "clustering_cost", "unclustered_cost"]
+__all__ = ["CostLedger", "MeasuredCost", "clustering_cost", "unclustered_cost"]
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredCost:
-    """A cost by the number of subscribers, as measured at some sizes and drawn straight between.
+    """A cost by the number of subscribers, measured at some sizes and interpolated linearly.
 
-    Scribe's maintenance is the size of a tree with its helper peers, a broker's is what its server
-    was seen to send. Beyond the largest size the last slope goes on; below the smallest the first.
+    The maintenance of Scribe is the size of a tree with its helper peers; that of a broker is what
+    its server was measured to send. Beyond the largest size the last slope continues, below the
+    smallest the first.
     """
 
     sizes: tuple[int, ...]
@@ -37,14 +38,14 @@ class MeasuredCost:
 
     def __post_init__(self) -> None:
         if len(self.sizes) < 2 or len(self.sizes) != len(self.costs):
-            raise ValueError("a measured cost needs as many costs as sizes, and two at least")
+            raise ValueError("a measured cost needs as many costs as sizes, and at least two")
         if any(a >= b for a, b in zip(self.sizes, self.sizes[1:], strict=False)):
-            raise ValueError("sizes must grow")
+            raise ValueError("sizes must be increasing")
         if any(a > b for a, b in zip(self.costs, self.costs[1:], strict=False)):
-            raise ValueError("more subscribers cannot cost less")
+            raise ValueError("costs must not decrease with size")
 
     def __call__(self, size: int) -> float:
-        """What so many subscribers cost; nobody costs nothing."""
+        """The cost of that many subscribers; 0 for none."""
         if size <= 0:
             return 0.0
         at = min(max(bisect_left(self.sizes, size), 1), len(self.sizes) - 1)
@@ -55,17 +56,17 @@ class MeasuredCost:
 
 @dataclass(slots=True)
 class _Terms:
-    """What one channel adds to MC and to DC."""
+    """The share of one channel in MC and DC."""
 
     maintenance: float = 0.0
     dissemination: float = 0.0
 
 
 @dataclass(slots=True)
-class Ledger:
-    """MC, DC and OC of a clustering, channel by channel: each change looks at one channel only.
+class CostLedger:
+    """MC, DC and OC of a clustering by channel; each change re-prices only one channel.
 
-    Sums are correctly rounded, so they equal those of a ledger opened afresh to the last bit.
+    Sums are correctly rounded, so they equal those of a new ledger to the last bit.
     """
 
     clustering: Clustering
@@ -78,9 +79,9 @@ class Ledger:
     def __post_init__(self) -> None:
         self._topics = [_Terms() for _ in range(self.clustering.n_topics)]
         for topic in range(self.clustering.n_topics):
-            self.topic_changed(topic)
+            self.on_topic_change(topic)
         for cluster in self.clustering.clusters:
-            self.cluster_changed(int(cluster))
+            self.on_cluster_change(int(cluster))
         self.clustering.watch(self)
 
     @property
@@ -102,8 +103,8 @@ class Ledger:
         """F_c: the events per interval of all topics that a cluster carries."""
         return self._flow.get(cluster, 0.0)
 
-    def topic_changed(self, topic: int) -> None:
-        """Price one topic's own channel again."""
+    def on_topic_change(self, topic: int) -> None:
+        """Re-price one topic's own channel."""
         size = int(self.clustering.topic_size[topic])
         terms = self._topics[topic]
         terms.maintenance = self.prices.maintain(size)
@@ -111,8 +112,8 @@ class Ledger:
             self.prices.notify + self.prices.disseminate(size)
         )
 
-    def cluster_changed(self, cluster: int) -> None:
-        """Price one cluster again."""
+    def on_cluster_change(self, cluster: int) -> None:
+        """Re-price one cluster."""
         if not self.clustering.alive[cluster]:
             self._clusters.pop(cluster, None)
             self._flow.pop(cluster, None)
@@ -128,7 +129,7 @@ class Ledger:
 def clustering_cost(
     clustering: Clustering, frequency: FloatArray, prices: OperatingPrices
 ) -> OperatingCost:
-    """Price a clustering from nothing but who is on which channel."""
+    """Price a clustering from its channel memberships alone."""
     return operating_cost(
         frequency,
         clustering.direct.sum(axis=0),

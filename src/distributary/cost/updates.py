@@ -1,10 +1,10 @@
-"""What each change of a cluster would do to OC, from the few numbers that channels know.
+"""The change in OC by each update of a cluster, from the few numbers that channels know.
 
-Every estimate is OC after less OC before: below 0 it pays. Given exact numbers each is exact,
-but for `merging`, which never promises more than comes: members may leave other channels too.
+Every estimate is OC after minus OC before: a negative one pays. Given exact numbers each is exact,
+except `merging`, which is an upper bound, because members may leave other channels too.
 
-Reference: Milo et al. (2007), sections 3 and 4. Where a channel's topics change, so does what it
-sends; the print of 3.1 and 4 leaves that term out of the formulas, not out of their examples.
+Reference: Milo et al. (2007), sections 3 and 4. When a channel's topics change, so does what it
+sends; the formulas printed in 3.1 and 4 omit that term, their examples include it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """What is known of a channel: subscribers, events per interval, topics (0: a topic's own)."""
+    """A channel's subscribers, events per interval, and topics (0: a topic's own channel)."""
 
     size: int
     flow: float
@@ -39,7 +39,7 @@ class Channel:
 
 
 def toll(prices: OperatingPrices, channel: Channel, *, joining: bool = True) -> float:
-    """What one more subscriber costs on a channel, or what the last one to leave saves."""
+    """The cost of one more subscriber on a channel, or the saving when one leaves."""
     after = channel.size + 1 if joining else max(channel.size, 1)
     before = after - 1
     return (
@@ -50,7 +50,7 @@ def toll(prices: OperatingPrices, channel: Channel, *, joining: bool = True) -> 
 
 
 def adding(prices: OperatingPrices, cluster: Channel, topic: Channel, common: int) -> float:
-    """A cluster takes a topic up; the `common` subscribers of both leave the topic's channel."""
+    """A cluster adds a topic; the `common` subscribers of both leave the topic's channel."""
     return (
         _price(prices, Channel(topic.size - common, topic.flow))
         - _price(prices, topic)
@@ -60,7 +60,7 @@ def adding(prices: OperatingPrices, cluster: Channel, topic: Channel, common: in
 
 
 def removing(prices: OperatingPrices, cluster: Channel, topic: Channel, needed: int) -> float:
-    """A cluster gives a topic up; the `needed` who have it from nowhere else go to its channel."""
+    """A cluster drops a topic; `needed` members get it from nowhere else and join its channel."""
     return (
         _price(prices, Channel(topic.size + needed, topic.flow))
         - _price(prices, topic)
@@ -70,14 +70,14 @@ def removing(prices: OperatingPrices, cluster: Channel, topic: Channel, needed: 
 
 
 def pairing(prices: OperatingPrices, one: Channel, other: Channel, common: int) -> float:
-    """Two topics make a cluster, and all subscribers of both move there."""
+    """Two topics form a cluster, and all their subscribers move there."""
     together = Channel(one.size + other.size - common, one.flow + other.flow, 2)
     left = sum(_price(prices, Channel(0, topic.flow)) for topic in (one, other))
     return _price(prices, together) + left - _price(prices, one) - _price(prices, other)
 
 
 def absorbing(prices: OperatingPrices, cluster: Channel, topic: Channel, common: int) -> float:
-    """A cluster takes a topic up, and all subscribers of the topic's channel move there."""
+    """A cluster adds a topic, and all subscribers of the topic's channel move there."""
     after = Channel(
         cluster.size + topic.size - common, cluster.flow + topic.flow, cluster.topics + 1
     )
@@ -102,14 +102,14 @@ def merging(
 
 
 def forming(prices: OperatingPrices, cluster: Channel, saved: float) -> float:
-    """A new cluster comes about, and its subscribers save that much on channels they leave."""
+    """A cluster is formed, and its subscribers save `saved` on channels they leave."""
     return _price(prices, cluster) - saved
 
 
 def destroying(
     prices: OperatingPrices, cluster: Channel, needed: Iterable[tuple[Channel, int]]
 ) -> float:
-    """A cluster ends; those who need a topic of it, so many each, go to that topic's channel."""
+    """A cluster is dissolved; `needed` has each topic's channel and how many members join it."""
     back = sum(
         _price(prices, Channel(topic.size + n, topic.flow)) - _price(prices, topic)
         for topic, n in needed
@@ -118,10 +118,10 @@ def destroying(
 
 
 def least_common(prices: OperatingPrices, cluster: Channel, topic: Channel) -> int:
-    """From how many common subscribers on it pays to add a topic, were there so many.
+    """The least number of common subscribers from which adding a topic pays.
 
-    What the channel of the topic saves is taken from a full channel on, as if all of its
-    subscribers were common: the number is a threshold for tossing coins, not a decision.
+    The saving on the topic's channel is computed from a full channel, as if all of its subscribers
+    were common: the number is a threshold for tossing coins, not a decision.
     """
     low, high = 0, cluster.size + 2
     size = max(topic.size, high)
@@ -135,7 +135,7 @@ def least_common(prices: OperatingPrices, cluster: Channel, topic: Channel) -> i
 
 
 def enough_common(prices: OperatingPrices, cluster: Channel, topic: Channel, common: int) -> bool:
-    """Whether so many are at least `least_common`, at the price of one estimate."""
+    """Whether `common` is at least `least_common`, at the price of one estimate."""
     most = cluster.size + 2
     size = max(topic.size, most)
     return common >= most or adding(prices, cluster, Channel(size, topic.flow), common) < 0

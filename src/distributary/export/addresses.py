@@ -1,22 +1,24 @@
 """Multicast addresses for groups, chosen so that switches and Aeron can tell them apart.
 
-A switch filters by Ethernet address, and an IPv4 group's holds only the low 23 bits of its
-address (RFC 1112, section 6.4): 32 groups share each, and joining one lets in all. Hence:
+A switch filters by Ethernet address, which holds only the low 23 bits of an IPv4 group's address
+(RFC 1112, section 6.4): 32 groups share one Ethernet address, and joining one of them lets in all.
+Hence:
 
 - No two addresses of one plan agree in those bits. Blocks are at most a /10, so they cannot.
-- None has the Ethernet address of a group of 224.0.0.0/24, which switches flood to every port
-  (RFC 4541, section 2.1.2).
-- Addresses stay inside the block that their base lies in: the scopes of RFC 2365 in 239/8; a /24
-  in 224/8, 233/8 and 234/8, as it is assigned there; a /16 elsewhere.
-- Only odd addresses are used. Aeron takes no others: it sends control messages to the next one.
-- With pairs, line A stays in the half of the block that its base lies in and line B has the same
-  address in the other half. One prefix each, so each line can be routed over a network of its own.
+- None has the Ethernet address of a group in 224.0.0.0/24, which switches flood to every port (RFC
+  4541, section 2.1.2).
+- Addresses stay inside the block of their base: the scopes of RFC 2365 in 239/8; a /24 in 224/8,
+  233/8 and 234/8, as assigned there; a /16 elsewhere.
+- Only odd addresses are used. Aeron accepts no others, since it sends control messages to the next
+  address.
+- With pairs, line A stays in the half of the block that its base lies in, and line B has the same
+  address in the other half. Each line has one prefix, so it can be routed over its own network.
 
 IPv6 groups map by their low 32 bits (RFC 2464, section 7). A block is the base's /104; group ids
-below 40000 (hex), where the well-known groups are, and those of solicited-node groups are left out.
+below 40000 (hex), where the well-known groups are, and those of solicited-node groups are excluded.
 
-Addresses depend on the group's number and the base only: a plan with more groups keeps the
-addresses of the ones before, and asking for pairs leaves line A as it was.
+Addresses depend only on the group's number and the base: a plan with more groups keeps the
+addresses of the earlier ones, and asking for pairs leaves line A unchanged.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ _FLOODED, _WELL_KNOWN_V6, _SOLICITED_NODE = 256, 0x40000, 0xFF000000
 
 @dataclass(frozen=True, slots=True)
 class GroupAddress:
-    """Where one line of a group is sent to: an IP address, and what switches see of it."""
+    """The destination of one line of a group: its IP address and the resulting Ethernet address."""
 
     group: int
     line: str
@@ -59,8 +61,8 @@ class GroupAddress:
 class _Block:
     """The addresses that a plan may use, as numbers from `first`; `size` is a power of two.
 
-    A block is small enough that well-known groups can only share Ethernet addresses with its first
-    ones. As many as that, `reserved`, are left out at the start of both halves.
+    A block is small enough that well-known groups can share Ethernet addresses only with its first
+    addresses. This many, `reserved`, are skipped at the start of both halves.
     """
 
     first: int
@@ -69,20 +71,20 @@ class _Block:
     version: int
 
     def free(self, start: int, pairs: bool) -> list[range]:
-        """The odd addresses from `start` on: to the end of its half for pairs, or of the block."""
+        """The odd addresses from `start` to the end of its half (with pairs) or of the block."""
         half = self.size // 2
         begin = start - (start - self.first) % half
         begins = [begin] if pairs else range(begin, self.first + self.size, half)
         return [range(max(start, b + self.reserved) | 1, b + half, 2) for b in begins]
 
     def twin(self, address: int) -> int:
-        """The same place in the other half of the block."""
+        """The address at the same position in the other half of the block."""
         return address ^ (self.size // 2)
 
 
 def check_base(base: str) -> None:
-    """Raise `ValueError` unless groups can be given addresses from here on."""
-    _block(_parsed(base))
+    """Raise `ValueError` unless groups can have addresses from this base on."""
+    _block(_parse_base(base))
 
 
 def assign_addresses(
@@ -90,12 +92,12 @@ def assign_addresses(
 ) -> tuple[GroupAddress, ...]:
     """An address for each group, or one for each of its lines A and B, from `base` upwards.
 
-    Raises `ValueError` for a base that no groups can be in, and `InputError` where the block has
-    too few addresses from the base on.
+    Raises `ValueError` for a base that cannot hold groups, and `InputError` if the block has too
+    few addresses from the base on.
     """
     if n_groups < 1:
         raise ValueError(f"a plan has at least one group, not {n_groups}")
-    start = _parsed(base)
+    start = _parse_base(base)
     block = _block(start)
     free = block.free(int(start), pairs)
     room = sum(map(len, free))
@@ -108,7 +110,7 @@ def assign_addresses(
     )
 
 
-def _parsed(base: str) -> IPv4Address | IPv6Address:
+def _parse_base(base: str) -> IPv4Address | IPv6Address:
     try:
         address = ip_address(base)
     except ValueError:
@@ -134,7 +136,7 @@ def _block(base: IPv4Address | IPv6Address) -> _Block:
 def _block_v6(base: IPv6Address) -> _Block:
     flags, scope = divmod(base.packed[1], 16)
     if base.scope_id or scope not in _SITE_OR_WIDER:
-        raise ValueError(f"{base} does not leave its link; use a wider scope, such as ff15::8000:0")
+        raise ValueError(f"{base} is link-local; use a wider scope, such as ff15::8000:0")
     if flags & 3 == 3 and base.packed[2:4] == b"\0\0":
         raise ValueError(f"{base} is for source-specific multicast, and a plan has no sources")
     network = IPv6Network((base, 104), strict=False)
@@ -147,12 +149,12 @@ def _block_v6(base: IPv6Address) -> _Block:
 def _group_address(group: int, line: str, number: int, version: int) -> GroupAddress:
     if version == 4:
         mac = 0x01005E000000 | number & 0x7FFFFF
-        return GroupAddress(group, line, str(IPv4Address(number)), _written(mac))
+        return GroupAddress(group, line, str(IPv4Address(number)), _format_mac(mac))
     mac = 0x333300000000 | number & 0xFFFFFFFF
-    return GroupAddress(group, line, str(IPv6Address(number)), _written(mac))
+    return GroupAddress(group, line, str(IPv6Address(number)), _format_mac(mac))
 
 
-def _written(mac: int) -> str:
+def _format_mac(mac: int) -> str:
     return mac.to_bytes(6, "big").hex(":")
 
 

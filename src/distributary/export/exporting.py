@@ -1,4 +1,4 @@
-"""The formats by name, what each takes from the network, and the files it makes of a plan."""
+"""The export formats by name, their settings, and the files they make of a plan."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["FORMATS", "ExportFormat", "export_files"]
 
 @dataclass(frozen=True, slots=True)
 class ExportFormat:
-    """A kind of middleware: its name, and the settings of `Network` that mean something to it."""
+    """An export format: its label, and the `Network` settings that apply to it."""
 
     label: str
     files: Callable[[Plan, Network], dict[str, bytes]]
@@ -32,9 +32,9 @@ FORMATS = {
 
 
 def export_files(plan: Plan, format_name: str, network: Network | None = None) -> dict[str, bytes]:
-    """The configuration for a plan: file names and what to write into them.
+    """The configuration files for a plan: file names and contents.
 
-    The same plan and network give the same bytes. Whether the plan serves everybody is not asked.
+    The same plan and network give the same bytes. The plan's validity is not checked.
     """
     if format_name not in FORMATS:
         raise ValueError(f"format must be one of {', '.join(FORMATS)}, not {format_name!r}")

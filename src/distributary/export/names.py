@@ -1,8 +1,8 @@
-"""Names of any Unicode as names that NATS, DDS and XML take, and back.
+"""Escapes arbitrary Unicode names for NATS, DDS and XML, and back.
 
-Percent-encoding of UTF-8 (RFC 3986): letters and digits of ASCII, `-`, `_` and `~` stay; every
-other byte becomes `%` and two capital hexadecimal digits, the full stop among them, since it
-separates tokens in NATS subjects and partition from topic in Cyclone DDS. `BRK.B` is `BRK%2EB`.
+Percent-encoding of UTF-8 (RFC 3986): ASCII letters and digits, `-`, `_` and `~` stay; every other
+byte becomes `%` and two upper-case hexadecimal digits. That includes the full stop, which separates
+tokens in NATS subjects and partition from topic in Cyclone DDS: `BRK.B` is `BRK%2EB`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ __all__ = ["escape_name", "unescape_name"]
 
 
 def escape_name(name: str) -> str:
-    """The name without blanks, dots, wildcards, quotes or anything outside ASCII.
+    """The name without blanks, dots, wildcards, quotes or non-ASCII characters.
 
-    Different names stay different: `unescape_name` gives the name back.
+    Different names stay different: `unescape_name` is the inverse.
     """
     if not name:
         raise ValueError("an empty name cannot be written as a subject or topic")
@@ -23,5 +23,5 @@ def escape_name(name: str) -> str:
 
 
 def unescape_name(escaped: str) -> str:
-    """The name that `escape_name` was given."""
+    """The inverse of `escape_name`."""
     return unquote(escaped, errors="strict")

@@ -1,4 +1,4 @@
-"""Where a plan's groups live on the network: what an operator decides, not the planner."""
+"""Network settings of an export, which the operator decides and not the planner."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT_PORT = 40_000
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """The first address, the port of all groups, and whether each group is sent twice.
+    """The first address, the port of all groups, and whether each group has two lines.
 
     `interfaces` has one address or prefix, such as 10.1.0.0/16, for each line, or is empty.
     """
@@ -39,19 +39,21 @@ class Network:
             )
         for interface in self.interfaces:
             if ip_interface(interface).version != ip_address(self.base).version:
-                raise ValueError(f"interface {interface} and base {self.base} are of two families")
+                raise ValueError(
+                    f"interface {interface} and base {self.base} are of different IP versions"
+                )
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The names of the lines that each group is sent on."""
+        """The names of the lines on which each group is sent."""
         return ("A", "B") if self.pairs else ("A",)
 
     def addresses(self, n_groups: int) -> tuple[GroupAddress, ...]:
-        """One address per group and line, group by group."""
+        """One address per group and line, ordered by group."""
         return assign_addresses(n_groups, self.base, pairs=self.pairs)
 
     def interface(self, line: str) -> str | None:
-        """The interface of a line as Aeron writes it, IPv6 in brackets."""
+        """The interface of a line in Aeron's notation, IPv6 in brackets."""
         if not self.interfaces:
             return None
         interface = ip_interface(self.interfaces[self.lines.index(line)])

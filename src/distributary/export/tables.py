@@ -1,4 +1,4 @@
-"""The two tables that every export has, in the words of its middleware: flows, subscriptions."""
+"""The tables of every export, flows and subscriptions, as CSV columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ import pyarrow.csv
 
 from distributary.model import IndexArray, Plan
 
-__all__ = ["coded", "csv_bytes", "placement_columns", "subscription_columns", "unicast_columns"]
+__all__ = [
+    "csv_bytes",
+    "dictionary_column",
+    "placement_columns",
+    "subscription_columns",
+    "unicast_columns",
+]
 
 
 def csv_bytes(columns: Mapping[str, Any]) -> bytes:
@@ -21,8 +27,8 @@ def csv_bytes(columns: Mapping[str, Any]) -> bytes:
     return bytes(sink.getvalue())
 
 
-def coded(values: Sequence[str], codes: Any) -> Any:
-    """A column of strings: for each row, which of the values it holds."""
+def dictionary_column(values: Sequence[str], codes: Any) -> Any:
+    """A dictionary-encoded column of strings: row k holds `values[codes[k]]`."""
     return pa.DictionaryArray.from_arrays(
         pa.array(np.asarray(codes, np.int32)), pa.array(values, pa.string())
     )
@@ -31,7 +37,7 @@ def coded(values: Sequence[str], codes: Any) -> Any:
 def placement_columns(plan: Plan, copies: int = 1) -> dict[str, Any]:
     """Flow, session and group of each placement, each row repeated `copies` times."""
     return {
-        "flow": coded(plan.flows, np.repeat(plan.placement_flow, copies)),
+        "flow": dictionary_column(plan.flows, np.repeat(plan.placement_flow, copies)),
         **_session_columns(plan, plan.placement_session, copies),
     }
 
@@ -39,7 +45,9 @@ def placement_columns(plan: Plan, copies: int = 1) -> dict[str, Any]:
 def subscription_columns(plan: Plan, copies: int = 1) -> dict[str, Any]:
     """Receiver, session and group of each subscription, each row repeated `copies` times."""
     return {
-        "receiver": coded(plan.receivers, np.repeat(plan.subscription_receiver, copies)),
+        "receiver": dictionary_column(
+            plan.receivers, np.repeat(plan.subscription_receiver, copies)
+        ),
         **_session_columns(plan, plan.subscription_session, copies),
     }
 
@@ -47,8 +55,8 @@ def subscription_columns(plan: Plan, copies: int = 1) -> dict[str, Any]:
 def unicast_columns(plan: Plan) -> dict[str, Any]:
     """Receiver and flow of each pair sent by unicast."""
     return {
-        "receiver": coded(plan.receivers, plan.unicast_receiver),
-        "flow": coded(plan.flows, plan.unicast_flow),
+        "receiver": dictionary_column(plan.receivers, plan.unicast_receiver),
+        "flow": dictionary_column(plan.flows, plan.unicast_flow),
     }
 
 

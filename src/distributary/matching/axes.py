@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from distributary.errors import InputError
-from distributary.model import Attribute, Box, IntArray, Key, Kind, Schema, Values
+from distributary.model import Attribute, AttributeKind, Box, IntArray, Key, Schema, Values
 from distributary.model.event import key_of
 
 __all__ = ["Axes", "CodeArray", "event_schema", "event_table"]
@@ -164,23 +164,23 @@ def event_schema(schema: pa.Schema) -> Schema:
 
 
 _ARROW = {
-    Kind.TEXT: pa.string(),
-    Kind.INTEGER: pa.int64(),
-    Kind.FLOAT: pa.float64(),
-    Kind.BOOLEAN: pa.bool_(),
-    Kind.DATE: pa.date32(),
-    Kind.TIMESTAMP: pa.timestamp("us"),
+    AttributeKind.TEXT: pa.string(),
+    AttributeKind.INTEGER: pa.int64(),
+    AttributeKind.FLOAT: pa.float64(),
+    AttributeKind.BOOLEAN: pa.bool_(),
+    AttributeKind.DATE: pa.date32(),
+    AttributeKind.TIMESTAMP: pa.timestamp("us"),
 }
 # Columns of other kinds that an attribute may have, as a single event may have such values.
 _WIDENED = {
-    Kind.FLOAT: (Kind.INTEGER, Kind.DECIMAL),
-    Kind.DECIMAL: (Kind.INTEGER,),
-    Kind.TIMESTAMP: (Kind.DATE,),
+    AttributeKind.FLOAT: (AttributeKind.INTEGER, AttributeKind.DECIMAL),
+    AttributeKind.DECIMAL: (AttributeKind.INTEGER,),
+    AttributeKind.TIMESTAMP: (AttributeKind.DATE,),
 }
 
 
 def _arrow_type(attribute: Attribute) -> pa.DataType:
-    if attribute.kind is Kind.DECIMAL:
+    if attribute.kind is AttributeKind.DECIMAL:
         return pa.decimal256(76, attribute.scale)
     return _ARROW[attribute.kind]
 
@@ -191,22 +191,25 @@ def _scale(found: pa.DataType) -> int:
     return int(found.scale) if pa.types.is_decimal(found) else 0
 
 
-def _is_of(found: pa.DataType, kind: Kind) -> bool:
+def _is_of(found: pa.DataType, kind: AttributeKind) -> bool:
     column = _kind(found)
     return column is kind or column in _WIDENED.get(kind, ())
 
 
-def _kind(found: pa.DataType) -> Kind | None:
+def _kind(found: pa.DataType) -> AttributeKind | None:
     if pa.types.is_dictionary(found):
         return _kind(found.value_type)
     tests = (
-        (Kind.TEXT, (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)),
-        (Kind.INTEGER, (pa.types.is_integer,)),
-        (Kind.DECIMAL, (pa.types.is_decimal,)),
-        (Kind.FLOAT, (pa.types.is_floating,)),
-        (Kind.BOOLEAN, (pa.types.is_boolean,)),
-        (Kind.DATE, (pa.types.is_date,)),
-        (Kind.TIMESTAMP, (pa.types.is_timestamp,)),
+        (
+            AttributeKind.TEXT,
+            (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+        ),
+        (AttributeKind.INTEGER, (pa.types.is_integer,)),
+        (AttributeKind.DECIMAL, (pa.types.is_decimal,)),
+        (AttributeKind.FLOAT, (pa.types.is_floating,)),
+        (AttributeKind.BOOLEAN, (pa.types.is_boolean,)),
+        (AttributeKind.DATE, (pa.types.is_date,)),
+        (AttributeKind.TIMESTAMP, (pa.types.is_timestamp,)),
     )
     return next((kind for kind, is_one in tests if any(test(found) for test in is_one)), None)
 
@@ -217,11 +220,11 @@ def _cast(
     try:
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
-        if attribute.kind is Kind.FLOAT and pa.types.is_decimal(column.type):
+        if attribute.kind is AttributeKind.FLOAT and pa.types.is_decimal(column.type):
             column = column.cast(pa.string())  # a number read from text is the nearest
-        if attribute.kind is Kind.TIMESTAMP and pa.types.is_timestamp(column.type):
+        if attribute.kind is AttributeKind.TIMESTAMP and pa.types.is_timestamp(column.type):
             return _microseconds(column)
-        return column.cast(target, safe=attribute.kind is not Kind.FLOAT)
+        return column.cast(target, safe=attribute.kind is not AttributeKind.FLOAT)
     except pa.ArrowInvalid as error:
         raise InputError(f"column {attribute.name!r}: {error}", path=path) from None
 
@@ -253,7 +256,7 @@ def _check_domain(column: pa.ChunkedArray, attribute: Attribute, path: str | Non
 def _is_run_of(attribute: Attribute, column: pa.ChunkedArray) -> bool:
     """Whether the domain is a run of whole numbers that all values lie in: seen by both ends."""
     domain = attribute.domain
-    if attribute.kind is not Kind.INTEGER or not domain:
+    if attribute.kind is not AttributeKind.INTEGER or not domain:
         return False
     low, high = min(domain), max(domain)
     ends = pc.min_max(column)
@@ -262,21 +265,23 @@ def _is_run_of(attribute: Attribute, column: pa.ChunkedArray) -> bool:
     return run and (least is None or (low <= least and most <= high))
 
 
-def _cuts(tests: Iterable[Values], kind: Kind) -> Cuts:
+def _cuts(tests: Iterable[Values], kind: AttributeKind) -> Cuts:
     ends: set[Key] = {end for values in tests for found in values.ranges for end in found}
     inner = sorted(ends - {kind.least, kind.end})
-    return inner if kind in (Kind.TEXT, Kind.DECIMAL) else np.array(inner, np.int64)
+    return (
+        inner if kind in (AttributeKind.TEXT, AttributeKind.DECIMAL) else np.array(inner, np.int64)
+    )
 
 
-def _column_codes(column: pa.Array, kind: Kind, cuts: Cuts) -> CodeArray:
+def _column_codes(column: pa.Array, kind: AttributeKind, cuts: Cuts) -> CodeArray:
     if isinstance(cuts, list):
         return _looked_up_codes(column, kind, cuts)
-    if kind is Kind.FLOAT:
+    if kind is AttributeKind.FLOAT:
         keys = _float_keys(pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False))
-    elif kind is Kind.BOOLEAN:
+    elif kind is AttributeKind.BOOLEAN:
         keys = pc.fill_null(column, False).to_numpy(zero_copy_only=False).astype(np.int64)
     else:
-        width = pa.int32() if kind is Kind.DATE else pa.int64()
+        width = pa.int32() if kind is AttributeKind.DATE else pa.int64()
         keys = pc.fill_null(column.cast(width).cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
     found = _places(cuts, keys)
     if column.null_count:
@@ -297,11 +302,11 @@ def _places(cuts: NDArray[np.int64], keys: NDArray[np.int64]) -> CodeArray:
     return codes
 
 
-def _looked_up_codes(column: pa.Array, kind: Kind, cuts: Sequence[Key]) -> CodeArray:
+def _looked_up_codes(column: pa.Array, kind: AttributeKind, cuts: Sequence[Key]) -> CodeArray:
     """Each different text or decimal is looked up once."""
     encoded = column.dictionary_encode()
     values = encoded.dictionary.to_pylist()
-    if kind is Kind.DECIMAL:
+    if kind is AttributeKind.DECIMAL:
         values = [key_of(value, kind, column.type.scale) for value in values]
     found = np.array([1 + bisect_right(cuts, key) for key in values])
     places = pc.fill_null(encoded.indices, len(found)).to_numpy(zero_copy_only=False)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distributary.model import Attribute, Box, Filter, IntArray, Key, Kind, Schema, Values
+from distributary.model import Attribute, AttributeKind, Box, Filter, IntArray, Key, Schema, Values
 from distributary.model.event import after
 from distributary.model.filter import MOST_STEPS
 from distributary.model.values import Range
@@ -151,7 +151,7 @@ def _ends(values: Values, attribute: Attribute) -> tuple[int, int, bool] | None:
         return None
     if not ranges:
         return (_FIRST, ~_FIRST, False) if values.null else None
-    if attribute.kind is Kind.DECIMAL and not _has_room(ranges, attribute.kind):
+    if attribute.kind is AttributeKind.DECIMAL and not _has_room(ranges, attribute.kind):
         return None
     lower, low_is_long = _lower(ranges[0][0])
     upper, high_is_long = _upper(ranges[-1][1])
@@ -160,7 +160,7 @@ def _ends(values: Values, attribute: Attribute) -> tuple[int, int, bool] | None:
     return _FIRST if values.null else lower, ~upper, low_is_long or high_is_long
 
 
-def _has_room(ranges: tuple[Range, ...], kind: Kind) -> bool:
+def _has_room(ranges: tuple[Range, ...], kind: AttributeKind) -> bool:
     """Whether the ends are numbers of 64 bits, or those of the axis."""
     ends = (ranges[0][0], ranges[-1][1])
     return all(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 
 from distributary.matching.times import Day, Moment, read_day, read_moment
-from distributary.model import Attribute, Key, Kind
+from distributary.model import Attribute, AttributeKind, Key
 from distributary.model.event import DAY, EXACT, after, key_of
 from distributary.model.values import Range
 
@@ -70,26 +70,26 @@ def _around(constant: Constant, attribute: Attribute) -> tuple[Key, Key] | None:
             return None
         value = read
     match kind, value:
-        case Kind.INTEGER | Kind.DECIMAL, Decimal():
+        case AttributeKind.INTEGER | AttributeKind.DECIMAL, Decimal():
             units = value.scaleb(attribute.scale, EXACT)
             return math.ceil(units), math.floor(units) + 1
-        case Kind.INTEGER | Kind.DECIMAL, float():
+        case AttributeKind.INTEGER | AttributeKind.DECIMAL, float():
             return _around_double(value, attribute)
-        case Kind.TIMESTAMP, Moment():
+        case AttributeKind.TIMESTAMP, Moment():
             return value.microseconds, value.microseconds + 1
-        case Kind.TIMESTAMP, Day():
+        case AttributeKind.TIMESTAMP, Day():
             return value.days * DAY, value.days * DAY + 1
-        case Kind.DATE, Day():
+        case AttributeKind.DATE, Day():
             return value.days, value.days + 1
-        case Kind.DATE, Moment():
+        case AttributeKind.DATE, Moment():
             return -(-value.microseconds // DAY), value.microseconds // DAY + 1
     key = key_of(value, kind)
     return None if key is None else (key, after(key))
 
 
-_READ: dict[Kind, Callable[[str], Day | Moment | None]] = {
-    Kind.DATE: read_day,
-    Kind.TIMESTAMP: read_moment,
+_READ: dict[AttributeKind, Callable[[str], Day | Moment | None]] = {
+    AttributeKind.DATE: read_day,
+    AttributeKind.TIMESTAMP: read_moment,
 }
 
 
@@ -103,7 +103,7 @@ def _around_double(constant: float, attribute: Attribute) -> tuple[int, int]:
     return low, _first_key(lambda key: double(key) > constant, attribute.kind)
 
 
-def _first_key(passes: Callable[[int], bool], kind: Kind) -> int:
+def _first_key(passes: Callable[[int], bool], kind: AttributeKind) -> int:
     """The least key that passes a test which all greater ones pass too."""
     low, high = kind.least, kind.end
     while low < high:

@@ -15,7 +15,7 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from distributary.matching.comparisons import Constant, compared, prefix_range
-from distributary.model import Attribute, Box, Kind, Schema, Values
+from distributary.model import Attribute, AttributeKind, Box, Schema, Values
 from distributary.model.filter import Test
 from distributary.model.values import Range
 
@@ -68,7 +68,9 @@ def _values(found: re.Match[str], attribute: Attribute) -> Values | None:
         high = _compared("<=", found["high"], attribute)
         return None if low is None or high is None else low & high
     if found["pattern"]:
-        reach = prefix_range(found["pattern"][1:-1]) if attribute.kind is Kind.TEXT else None
+        reach = (
+            prefix_range(found["pattern"][1:-1]) if attribute.kind is AttributeKind.TEXT else None
+        )
         return None if reach is None else Values.of([reach], attribute.kind)
     ranges: list[Range] = []
     for constant in _CONSTANTS.findall(found["listed"]):

@@ -9,11 +9,11 @@ from sqlglot import exp
 
 from distributary.errors import InputError
 from distributary.matching.sql import constant_of, parsed
-from distributary.model import Attribute, Kind, Schema
+from distributary.model import Attribute, AttributeKind, Schema
 
 __all__ = ["inferred_schema"]
 
-_KINDS = {str: Kind.TEXT, bool: Kind.BOOLEAN}
+_KINDS = {str: AttributeKind.TEXT, bool: AttributeKind.BOOLEAN}
 
 
 def inferred_schema(texts: Iterable[str]) -> Schema:
@@ -23,7 +23,7 @@ def inferred_schema(texts: Iterable[str]) -> Schema:
     asked whether it is there is text. What does not parse tells nothing; two kinds for one
     attribute are an `InputError`.
     """
-    kinds: dict[str, tuple[str, Kind | None]] = {}
+    kinds: dict[str, tuple[str, AttributeKind | None]] = {}
     for text in texts:
         try:
             tree = parsed(text)
@@ -32,11 +32,15 @@ def inferred_schema(texts: Iterable[str]) -> Schema:
         for column in tree.find_all(exp.Column):
             _note(kinds, column.name, _kind_beside(column))
     return Schema(
-        tuple(Attribute(name, kind or Kind.TEXT) for _, (name, kind) in sorted(kinds.items()))
+        tuple(
+            Attribute(name, kind or AttributeKind.TEXT) for _, (name, kind) in sorted(kinds.items())
+        )
     )
 
 
-def _note(kinds: dict[str, tuple[str, Kind | None]], name: str, kind: Kind | None) -> None:
+def _note(
+    kinds: dict[str, tuple[str, AttributeKind | None]], name: str, kind: AttributeKind | None
+) -> None:
     first, known = kinds.setdefault(name.lower(), (name, kind))
     if known is None:
         kinds[name.lower()] = (first, kind)
@@ -48,13 +52,13 @@ def _note(kinds: dict[str, tuple[str, Kind | None]], name: str, kind: Kind | Non
         )
 
 
-def _kind_beside(column: exp.Column) -> Kind | None:
+def _kind_beside(column: exp.Column) -> AttributeKind | None:
     """What the other operands of the test around a column are."""
     around = column.parent
     if isinstance(around, exp.Is):
         return None
     if around is None or isinstance(around, exp.And | exp.Or | exp.Not | exp.Paren):
-        return Kind.BOOLEAN
+        return AttributeKind.BOOLEAN
     for other in around.iter_expressions():
         if other is not column:
             try:
@@ -62,5 +66,7 @@ def _kind_beside(column: exp.Column) -> Kind | None:
             except InputError:
                 continue
             number = isinstance(constant, Decimal | float)
-            return _KINDS.get(type(constant), Kind.FLOAT if number else Kind.TIMESTAMP)
+            return _KINDS.get(
+                type(constant), AttributeKind.FLOAT if number else AttributeKind.TIMESTAMP
+            )
     return None

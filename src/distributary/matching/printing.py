@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from distributary.matching.comparisons import MOST_DIGITS, after_prefix
 from distributary.matching.times import print_day, print_moment
-from distributary.model import Attribute, Box, Filter, Key, Kind, Schema, Values
+from distributary.model import Attribute, AttributeKind, Box, Filter, Key, Schema, Values
 from distributary.model.event import EXACT, after, float_of
 
 __all__ = ["print_filter"]
@@ -40,7 +40,7 @@ def _printed_test(attribute: Attribute, values: Values) -> str:
     others = _points(Values(values.complement(attribute).ranges), attribute)
     if len(points) > 1:
         alternatives.append(f"{name} IN ({_listed(points, attribute)})")
-    elif others and attribute.domain is None and attribute.kind is not Kind.BOOLEAN:
+    elif others and attribute.domain is None and attribute.kind is not AttributeKind.BOOLEAN:
         one = "<> {}" if len(others) == 1 else "NOT IN ({})"
         alternatives.append(f"{name} {one.format(_listed(others, attribute))}")
     else:
@@ -57,11 +57,16 @@ def _points(values: Values, attribute: Attribute) -> tuple[Key, ...]:
 def _printed_ranges(name: _Name, values: Values, attribute: Attribute) -> Iterator[str]:
     for low, high in values.ranges:
         here = _constant(low, attribute)
-        if attribute.kind is Kind.BOOLEAN:
+        if attribute.kind is AttributeKind.BOOLEAN:
             yield f"{name}" if low else f"NOT {name}"
         elif high == after(low) and here is not None:
             yield f"{name} = {here}"
-        elif attribute.kind is Kind.TEXT and low and high == after_prefix(low) and _is_plain(low):
+        elif (
+            attribute.kind is AttributeKind.TEXT
+            and low
+            and high == after_prefix(low)
+            and _is_plain(low)
+        ):
             yield f"{name} LIKE {_constant(low + '%', attribute)}"
         else:
             yield _printed_range(name, low, high, attribute)
@@ -79,10 +84,10 @@ def _printed_range(name: _Name, low: Key, high: Key | None, attribute: Attribute
 def _end(key: Key, attribute: Attribute, at: str, beyond: str) -> tuple[str, str]:
     """An end of a range, by its key or by the one before, whichever is shorter to say."""
     here = _constant(key, attribute)
-    if attribute.kind is Kind.TEXT:
+    if attribute.kind is AttributeKind.TEXT:
         return (beyond, _text(key[:-1])) if key.endswith("\0") else (at, _text(key))
     before = _constant(key - 1, attribute)
-    if attribute.kind in (Kind.INTEGER, Kind.DATE) and here and before:
+    if attribute.kind in (AttributeKind.INTEGER, AttributeKind.DATE) and here and before:
         return (at, here) if at == ">=" else (beyond, before)
     if before and (here is None or len(before) < len(here)):
         return beyond, before
@@ -97,17 +102,17 @@ def _listed(keys: Iterable[Key], attribute: Attribute) -> str:
 def _constant(key: Key, attribute: Attribute) -> str | None:
     """What names the value of a key; None where no constant does, as for infinity."""
     match attribute.kind:
-        case Kind.TEXT:
+        case AttributeKind.TEXT:
             return _text(key)
-        case Kind.DATE:
+        case AttributeKind.DATE:
             return f"DATE '{print_day(key)}'"
-        case Kind.TIMESTAMP:
+        case AttributeKind.TIMESTAMP:
             return f"TIMESTAMP '{print_moment(key)}'"
-        case Kind.DECIMAL:
+        case AttributeKind.DECIMAL:
             number = _decimal(key, attribute)
             digits = max(len(number.as_tuple().digits), -int(number.as_tuple().exponent))
             return f"{number:f}" if digits <= MOST_DIGITS else None
-        case Kind.FLOAT:
+        case AttributeKind.FLOAT:
             value = float_of(key)
             if value.is_integer() and abs(value) < 1e15:
                 return str(int(value))

@@ -30,7 +30,7 @@ from distributary.matching.comparisons import (
 )
 from distributary.matching.conjunctions import plain_conjunction
 from distributary.matching.times import Day, Moment, read_day, read_moment
-from distributary.model import Attribute, Box, Filter, Kind, Schema, Values
+from distributary.model import Attribute, AttributeKind, Box, Filter, Schema, Values
 from distributary.model.filter import join_boxes
 from distributary.model.values import Range
 
@@ -204,7 +204,7 @@ def _test(node: exp.Expr, schema: Schema) -> tuple[int, Values, Values]:
     match node:
         case exp.Column():
             at, attribute = _attribute(node, schema)
-            if attribute.kind is not Kind.BOOLEAN:
+            if attribute.kind is not AttributeKind.BOOLEAN:
                 raise InputError(f"{shown(node)} is not true or false")
             return _decided(at, attribute, [(1, 2)])
         case exp.Is() if isinstance(node.this, exp.Column) and isinstance(
@@ -263,7 +263,7 @@ def _compared(
 def _compared_with(
     sign: str, constant: Constant, attribute: Attribute, whole: exp.Expr
 ) -> tuple[Range, ...]:
-    if attribute.kind is Kind.INTEGER and _decimals(constant) > MOST_DECIMALS:
+    if attribute.kind is AttributeKind.INTEGER and _decimals(constant) > MOST_DECIMALS:
         raise InputError(
             f"{shown(whole)} compares a whole number with more than {MOST_DECIMALS} digits "
             "after the point"
@@ -283,20 +283,20 @@ def _decimals(constant: Constant) -> int:
 def _kind_of(constant: Constant) -> str:
     match constant:
         case bool():
-            return Kind.BOOLEAN.value
+            return AttributeKind.BOOLEAN.value
         case str():
-            return Kind.TEXT.value
+            return AttributeKind.TEXT.value
         case Day():
-            return Kind.DATE.value
+            return AttributeKind.DATE.value
         case Moment():
-            return Kind.TIMESTAMP.value
+            return AttributeKind.TIMESTAMP.value
     return "a number"
 
 
 def _prefixed(node: exp.Like, attribute: Attribute) -> Range:
     """The range of texts that begin with the prefix of LIKE 'prefix%'."""
     pattern = node.expression
-    if attribute.kind is not Kind.TEXT:
+    if attribute.kind is not AttributeKind.TEXT:
         raise InputError(f"{shown(node)} looks for a pattern in what is not text")
     if not _is_text(pattern) or "\\" in pattern.name:
         raise InputError(f"{shown(node)}: a pattern is plain text without backslashes")

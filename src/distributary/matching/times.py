@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distributary.model import Kind
+from distributary.model import AttributeKind
 from distributary.model.event import DAY, Instant, key_of
 
 __all__ = ["Day", "Moment", "print_day", "print_moment", "read_day", "read_moment"]
@@ -39,14 +39,16 @@ class Moment:
 def read_moment(text: str) -> Moment | None:
     """The point in time that a text reads as; a day alone is its midnight."""
     parts = _read(text)
-    microseconds = None if parts is None else key_of(Instant(sum(parts), "us"), Kind.TIMESTAMP)
+    microseconds = (
+        None if parts is None else key_of(Instant(sum(parts), "us"), AttributeKind.TIMESTAMP)
+    )
     return None if microseconds is None else Moment(microseconds)
 
 
 def read_day(text: str) -> Day | None:
     """The day that a text reads as; a time of that day makes no difference."""
     parts = _read(text)
-    days = None if parts is None else key_of(Instant(parts[0] // DAY, "D"), Kind.DATE)
+    days = None if parts is None else key_of(Instant(parts[0] // DAY, "D"), AttributeKind.DATE)
     return None if days is None else Day(days)
 
 

@@ -1,17 +1,18 @@
-"""The nouns: who wants what, how fast it flows, the plan that carries it; events and filters."""
+"""The domain's values: interest, rates and plans; topologies; events and filters."""
 
 from distributary.model.constraints import Constraints, broken_constraints
 from distributary.model.demand import Demand
-from distributary.model.event import Attribute, Key, Kind, Schema, Value
+from distributary.model.event import Attribute, AttributeKind, Key, Schema, Value
 from distributary.model.filter import Box, Filter, covers, equivalent, intersects
 from distributary.model.interest import FloatArray, IndexArray, IntArray, Interest, distinct
 from distributary.model.plan import Plan, Previous, plan_problems
 from distributary.model.rates import Rates
-from distributary.model.topology import LinkTable, Topology, Tree, VirtualLink
+from distributary.model.topology import LinkTable, SpanningTree, Topology, VirtualLink
 from distributary.model.values import Values
 
 __all__ = [
     "Attribute",
+    "AttributeKind",
     "Box",
     "Constraints",
     "Demand",
@@ -21,14 +22,13 @@ __all__ = [
     "IntArray",
     "Interest",
     "Key",
-    "Kind",
     "LinkTable",
     "Plan",
     "Previous",
     "Rates",
     "Schema",
+    "SpanningTree",
     "Topology",
-    "Tree",
     "Value",
     "Values",
     "VirtualLink",

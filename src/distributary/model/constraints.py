@@ -1,4 +1,4 @@
-"""What a plan must respect besides serving everybody."""
+"""Constraints on a plan beyond serving every wanted pair."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _ROUNDING = 1e-9  # relative: a sum of doubles may differ by this from another o
 class Constraints:
     """Caps on load, and flows that must or must not share a group.
 
-    `group_rate` is the most a group may carry (its line), `receiver_rate` the most each receiver
-    may take in (its NIC; those not named may take in anything), in messages per second, at the peak
-    where the demand knows it. `pinned` says which group a flow must be in; the flows of a set in
-    `together` share a session; no two of a set in `apart` share a group.
+    `group_rate` caps the load of each group (its line) and `receiver_rate` the intake of each
+    receiver (its NIC; receivers not named have no cap), in messages per second, at the peak rate
+    where the demand has one. `pinned` fixes the group of a flow. The flows of a set in `together`
+    share a session; no two flows of a set in `apart` share a group.
     """
 
     group_rate: float | None = None
@@ -57,7 +57,7 @@ class Constraints:
 
 
 def broken_constraints(plan: Plan, demand: Demand, constraints: Constraints) -> tuple[str, ...]:
-    """Which constraints the plan breaks, one sentence each, recomputed from the plan alone."""
+    """The constraints that the plan breaks, one sentence each, recomputed from the plan alone."""
     load = demand.load
     session_load = np.bincount(
         plan.placement_session, weights=load[plan.placement_flow], minlength=plan.n_sessions
@@ -90,7 +90,7 @@ def _broken_sets(plan: Plan, constraints: Constraints) -> list[str]:
             return np.zeros(0, np.int32)
         return plan.placement_session[bounds[flow] : bounds[flow + 1]]
 
-    def named(names: frozenset[str]) -> str:
+    def join_names(names: frozenset[str]) -> str:
         return ", ".join(repr(name) for name in sorted(names))
 
     def meet(names: frozenset[str]) -> bool:
@@ -104,9 +104,9 @@ def _broken_sets(plan: Plan, constraints: Constraints) -> list[str]:
             if any(plan.session_group[s] != group for s in sessions(name))
         ),
         *(
-            f"flows {named(names)} are not together"
+            f"flows {join_names(names)} are not together"
             for names in constraints.together
             if len({tuple(sessions(name)) for name in names if name in flows}) > 1
         ),
-        *(f"flows {named(names)} are not apart" for names in constraints.apart if meet(names)),
+        *(f"flows {join_names(names)} are not apart" for names in constraints.apart if meet(names)),
     ]

@@ -1,4 +1,4 @@
-"""Interest and rates side by side: what every solver and every cost reads."""
+"""Interest and rates together: the input of every solver and every cost function."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ MOST_RECEIVED = 1e200  # if everybody received everything: leaves room for price
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Demand:
-    """Who wants what, and how fast each wanted flow runs.
+    """Who wants what, and the rate of each wanted flow.
 
-    `rate[k]` is the rate of `interest.flows[k]`, in messages per second: what costs are counted in.
-    `peak[k]`, where known, is its rate in the busiest window: what caps are held against.
+    `rate[k]` is the rate of `interest.flows[k]` in messages per second; costs use it. `peak[k]`,
+    where known, is the flow's rate in its busiest window; caps are checked against it.
     """
 
     interest: Interest
@@ -40,9 +40,9 @@ class Demand:
 
     @classmethod
     def of(cls, interest: Interest, rates: Rates, *, on_peak: bool = False) -> Self:
-        """Pick each wanted flow's rate; flows nobody wants are left out.
+        """Look up each wanted flow's rate; flows that nobody wants are left out.
 
-        With `on_peak`, costs are counted in peak rates too, not only caps.
+        With `on_peak`, costs use the peak rates too, not only the caps.
         """
         if on_peak and rates.peak is None:
             raise ValueError("the rates have no peak to plan on")
@@ -56,7 +56,7 @@ class Demand:
 
     @property
     def load(self) -> FloatArray:
-        """What lines must carry: the peak rate where it is known, else the rate."""
+        """The rate that lines must be able to carry: the peak rate where known, else the rate."""
         return self.rate if self.peak is None else self.peak
 
     @property

@@ -1,4 +1,4 @@
-"""What an event looks like: its attributes, and their values as keys on an ordered axis.
+"""The schema of events: their attributes, and attribute values as keys on an ordered axis.
 
 Every value of every kind has a *key*, and keys are ordered as SQL orders the values: text by its
 characters, everything else as a whole number. A floating-point number becomes the rank of its bits,
@@ -26,9 +26,9 @@ __all__ = [
     "DAY",
     "EXACT",
     "Attribute",
+    "AttributeKind",
     "Instant",
     "Key",
-    "Kind",
     "Schema",
     "Value",
     "after",
@@ -36,7 +36,7 @@ __all__ = [
     "key_of",
 ]
 
-# A whole number, or for text a str: the keys of one attribute compare with each other.
+# An int, or for text a str: keys of the same attribute are comparable.
 Key = Any
 Value = str | int | float | bool | Decimal | datetime | date
 
@@ -51,8 +51,8 @@ _INFINITE = 0x7FF0_0000_0000_0000
 _NOT_A_NUMBER = _INFINITE + 1
 
 
-class Kind(Enum):
-    """What values an attribute has, and so what it can be compared with."""
+class AttributeKind(Enum):
+    """The type of an attribute's values, which decides what they can be compared with."""
 
     TEXT = "text"
     INTEGER = "a whole number"
@@ -69,27 +69,27 @@ class Kind(Enum):
 
     @property
     def end(self) -> Key | None:
-        """What comes after the last key; None for text, which has no last."""
+        """The key after the last one; None for text, which has no last key."""
         return _END[self]
 
 
-_LEAST: dict[Kind, Key] = {
-    Kind.TEXT: "",
-    Kind.INTEGER: -(2**63),
-    Kind.DECIMAL: 1 - _MOST_UNITS,
-    Kind.FLOAT: -_INFINITE,
-    Kind.BOOLEAN: 0,
-    Kind.DATE: -(2**31),
-    Kind.TIMESTAMP: -(2**63),
+_LEAST: dict[AttributeKind, Key] = {
+    AttributeKind.TEXT: "",
+    AttributeKind.INTEGER: -(2**63),
+    AttributeKind.DECIMAL: 1 - _MOST_UNITS,
+    AttributeKind.FLOAT: -_INFINITE,
+    AttributeKind.BOOLEAN: 0,
+    AttributeKind.DATE: -(2**31),
+    AttributeKind.TIMESTAMP: -(2**63),
 }
-_END: dict[Kind, Key | None] = {
-    Kind.TEXT: None,
-    Kind.INTEGER: 2**63,
-    Kind.DECIMAL: _MOST_UNITS,
-    Kind.FLOAT: _NOT_A_NUMBER + 1,
-    Kind.BOOLEAN: 2,
-    Kind.DATE: 2**31,
-    Kind.TIMESTAMP: 2**63,
+_END: dict[AttributeKind, Key | None] = {
+    AttributeKind.TEXT: None,
+    AttributeKind.INTEGER: 2**63,
+    AttributeKind.DECIMAL: _MOST_UNITS,
+    AttributeKind.FLOAT: _NOT_A_NUMBER + 1,
+    AttributeKind.BOOLEAN: 2,
+    AttributeKind.DATE: 2**31,
+    AttributeKind.TIMESTAMP: 2**63,
 }
 
 
@@ -101,7 +101,7 @@ class Attribute:
     """
 
     name: str
-    kind: Kind
+    kind: AttributeKind
     domain: frozenset[Value] | None = None
     scale: int = 0
 
@@ -131,7 +131,7 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The attributes that events have, in order. Names have no case, as in SQL."""
+    """The attributes of events, in order. Names are case-insensitive, as in SQL."""
 
     attributes: tuple[Attribute, ...]
     _places: dict[str, int] = field(init=False, repr=False, compare=False)
@@ -149,46 +149,46 @@ class Schema:
         return len(self.attributes)
 
     def place(self, name: str) -> int | None:
-        """Where the attribute of that name is, whatever its case; None where there is none."""
+        """The index of the attribute with that name, in any case; None if there is none."""
         return self._places.get(name.lower())
 
     def keys(self, event: Mapping[str, object]) -> tuple[Key | None, ...]:
-        """The key of each attribute. Those the event lacks are None, others it has are left out."""
+        """The key of each attribute, None where the event lacks it; ignores unknown attributes."""
         given = {name.lower(): value for name, value in event.items()}
         return tuple(
             attribute.key(given.get(attribute.name.lower())) for attribute in self.attributes
         )
 
 
-def key_of(value: object, kind: Kind, scale: int = 0) -> Key | None:
+def key_of(value: object, kind: AttributeKind, scale: int = 0) -> Key | None:
     """The key of a value, or None if it is not of that kind or beyond what the kind can hold."""
     match kind, value:
-        case Kind.TEXT, str():
+        case AttributeKind.TEXT, str():
             return value
-        case Kind.BOOLEAN, bool():
+        case AttributeKind.BOOLEAN, bool():
             return int(value)
         case _, bool():
             return None
-        case Kind.INTEGER, int():
+        case AttributeKind.INTEGER, int():
             return _within(value, kind)
-        case Kind.DECIMAL, int() | Decimal():
+        case AttributeKind.DECIMAL, int() | Decimal():
             return _within(_units(value, scale), kind)
-        case Kind.FLOAT, int() | float() | Decimal():
+        case AttributeKind.FLOAT, int() | float() | Decimal():
             return _nearest_float_key(value)
-        case Kind.TIMESTAMP, datetime():
+        case AttributeKind.TIMESTAMP, datetime():
             moment = value if value.tzinfo else value.replace(tzinfo=UTC)
             return (moment - _EPOCH) // _MICROSECOND
-        case Kind.DATE, datetime():
+        case AttributeKind.DATE, datetime():
             return None
-        case Kind.DATE | Kind.TIMESTAMP, date():
+        case AttributeKind.DATE | AttributeKind.TIMESTAMP, date():
             days = value.toordinal() - _EPOCH.toordinal()
-            return days if kind is Kind.DATE else days * DAY
-        case Kind.DATE | Kind.TIMESTAMP, Instant():
+            return days if kind is AttributeKind.DATE else days * DAY
+        case AttributeKind.DATE | AttributeKind.TIMESTAMP, Instant():
             return _within(value.key(kind), kind)
     return None
 
 
-def _within(key: Key | None, kind: Kind) -> Key | None:
+def _within(key: Key | None, kind: AttributeKind) -> Key | None:
     return key if key is not None and kind.least <= key < kind.end else None
 
 
@@ -207,11 +207,11 @@ class Instant:
     ticks: int
     unit: str  # as numpy names it, from D to ns
 
-    def key(self, kind: Kind) -> int | None:
+    def key(self, kind: AttributeKind) -> int | None:
         """The last whole microsecond that is not after this time; of a day, its number."""
         if self.unit not in _NANOSECONDS:
             return None
-        if kind is Kind.DATE:
+        if kind is AttributeKind.DATE:
             return self.ticks if self.unit == "D" else None
         return self.ticks * _NANOSECONDS[self.unit] // 1_000
 
@@ -256,7 +256,7 @@ def after(key: Key) -> Key:
 
 
 def _float_key(value: float) -> int:
-    """The rank of a number among all of its kind; both zeros have rank 0."""
+    """The rank of a number among all doubles; both zeros have rank 0."""
     if value != value:
         return _NOT_A_NUMBER
     (bits,) = struct.unpack("<q", struct.pack("<d", value))

@@ -1,10 +1,10 @@
-"""Filters: which events somebody wants, as boxes in the space of all events.
+"""Filters: the set of events that a subscriber wants, as a union of boxes.
 
-A *box* is a conjunction: for each attribute that it tests a set of values, one of which the event
-must have. A *filter* is a union of boxes, the alternatives of an OR. Every Boolean combination of
-tests on single attributes is one: under SQL's three-valued logic a test on a missing value is
-neither true nor false, nor is NOT of it, so NOT moves inwards to the tests, and each test, negated
-or not, is a set of values of its attribute.
+A *box* is a conjunction: for each attribute that it tests, a set of values that must contain the
+event's value. A *filter* is a union of boxes, the alternatives of an OR. Every Boolean combination
+of tests on single attributes has this form: under SQL's three-valued logic a test on a missing
+value is neither true nor false, and neither is its NOT, so NOT can be pushed down to the tests, and
+each test, negated or not, is a set of values of its attribute.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ __all__ = ["Box", "Filter", "covers", "equivalent", "intersects", "join_boxes"]
 
 Test = tuple[int, Values]
 
-# Whether one union of boxes covers another is a hard question; beyond so many steps the answer is
-# "not known to", which is safe: a filter that is not known to be covered is kept.
+# Deciding whether one union of boxes covers another is hard. After this many steps the search gives
+# up and answers "not covered", which is safe: such a filter is kept.
 MOST_STEPS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Tests on attributes, by their place in the schema; none is void, none lets all through."""
+    """Tests by attribute index; no test is empty and none accepts every value."""
 
     tests: tuple[Test, ...]
 
     @classmethod
     def of(cls, tests: Iterable[Test], schema: Schema) -> Self | None:
-        """The conjunction of any tests, also several on one attribute; None if nothing passes."""
+        """The conjunction of tests, several per attribute allowed; None if no event passes."""
         allowed: dict[int, Values] = {}
         for at, values in tests:
             allowed[at] = allowed[at] & values if at in allowed else values
@@ -75,9 +75,9 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A union of boxes in normal form: none within another, none that could be one with another.
+    """A union of boxes in normal form: no box contains another and no two can be joined into one.
 
-    No box at all is the filter that nothing matches; one box without tests the filter that all do.
+    Without boxes the filter matches nothing; one box without tests matches everything.
     """
 
     schema: Schema
@@ -86,7 +86,7 @@ class Filter:
     @classmethod
     def of(cls, boxes: Iterable[Box], schema: Schema) -> Self:
         """Bring boxes into normal form."""
-        return cls(schema, tuple(sorted(_joined(set(boxes), schema), key=Box.order)))
+        return cls(schema, tuple(sorted(_merge_boxes(set(boxes), schema), key=Box.order)))
 
     @classmethod
     def everything(cls, schema: Schema) -> Self:
@@ -94,7 +94,7 @@ class Filter:
         return cls(schema, (Box(()),))
 
     def matches(self, keys: Sequence[Key | None]) -> bool:
-        """Whether an event, as the schema's `keys` of it, is wanted."""
+        """Whether the filter matches an event, given as the keys of its schema."""
         return any(box.matches(keys) for box in self.boxes)
 
 
@@ -106,15 +106,14 @@ def intersects(one: Filter, other: Filter) -> bool:
 def covers(one: Filter, other: Filter) -> bool:
     """Whether every event that matches `other` matches `one`.
 
-    True is always right. So is False, except where the alternatives of both are so many and so
-    entangled that the search was given up.
+    True is always correct. False is correct unless the search for a proof exceeded `MOST_STEPS`.
     """
-    steps = _Steps(MOST_STEPS)
+    steps = _StepBudget(MOST_STEPS)
     return all(_is_covered(box, one.boxes, one.schema, steps) for box in other.boxes)
 
 
 def equivalent(one: Filter, other: Filter) -> bool:
-    """Whether the same events match both, whatever their texts."""
+    """Whether both filters match the same events, however they are written."""
     return one.boxes == other.boxes or (covers(one, other) and covers(other, one))
 
 
@@ -128,11 +127,11 @@ def join_boxes(boxes: Iterable[Box], schema: Schema) -> set[Box]:
     """
     joined = set(boxes)
     for at in range(len(schema)):
-        joined = _joined_along(at, joined, schema)
+        joined = _join_along(at, joined, schema)
     return joined
 
 
-def _joined(boxes: set[Box], schema: Schema) -> list[Box]:
+def _merge_boxes(boxes: set[Box], schema: Schema) -> list[Box]:
     """Join boxes that differ in one attribute only, and drop those within another."""
     kept = list(join_boxes(boxes, schema))
     changed = len(kept) > 1
@@ -180,7 +179,7 @@ def _as_bits(boxes: list[Box]) -> list[int]:
     return found
 
 
-def _joined_along(at: int, boxes: set[Box], schema: Schema) -> set[Box]:
+def _join_along(at: int, boxes: set[Box], schema: Schema) -> set[Box]:
     """One box of those that differ only in what they ask of the attribute at `at`."""
     alike: dict[tuple[Test, ...], list[Values | None]] = {}
     for box in boxes:
@@ -207,12 +206,14 @@ def _joined_along(at: int, boxes: set[Box], schema: Schema) -> set[Box]:
 
 
 @dataclass(slots=True)
-class _Steps:
+class _StepBudget:
+    """The steps that a search for cover may still take."""
+
     left: int
 
 
-def _is_covered(box: Box, boxes: Sequence[Box], schema: Schema, steps: _Steps) -> bool:
-    """Whether every event of `box` is in one of `boxes`: cut away what the first covers, go on."""
+def _is_covered(box: Box, boxes: Sequence[Box], schema: Schema, steps: _StepBudget) -> bool:
+    """Whether `boxes` cover `box`: cut away what the first one covers and recurse on the rest."""
     steps.left -= 1
     if steps.left < 0:
         return False
@@ -226,7 +227,7 @@ def _is_covered(box: Box, boxes: Sequence[Box], schema: Schema, steps: _Steps) -
 
 
 def _outside(box: Box, other: Box, schema: Schema) -> Iterable[Box]:
-    """Boxes, apart from each other, that make up what of `box` is not in `other`."""
+    """The part of `box` outside `other`, as disjoint boxes."""
     inside: list[Test] = list(box.tests)
     for at, values in other.tests:
         outside = values.complement(schema.attributes[at])

@@ -1,4 +1,4 @@
-"""Which receiver wants which flow: a sparse binary matrix, readable from both sides."""
+"""Which receiver wants which flow: a sparse binary matrix, indexed from both sides."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Interest:
-    """Who wants what, with both directions at hand and names kept.
+    """Which receiver wants which flow, indexed in both directions, with names.
 
-    Names are sorted, so the same pairs in any order give the same object and the same plan.
-    Every receiver wants something and every flow is wanted: nobody else is in it.
+    Names are sorted, so the same pairs in any order give the same object and the same plan. Every
+    receiver wants at least one flow and every flow is wanted.
 
-    `flow_receivers[flow_offsets[k]:flow_offsets[k + 1]]` are the receivers of flow `k`
-    (ascending), and `receiver_flows` is the same read from the receiver's side.
+    `flow_receivers[flow_offsets[k]:flow_offsets[k + 1]]` are the receivers of flow `k` (ascending),
+    and `receiver_flows` is the same from the receiver's side.
     """
 
     receivers: tuple[str, ...]
@@ -90,12 +90,12 @@ class Interest:
 
     @property
     def density(self) -> float:
-        """Pairs over all the pairs there could be."""
+        """The share of all possible pairs that are wanted."""
         return self.pairs / (len(self.receivers) * len(self.flows))
 
     @property
     def audience(self) -> IntArray:
-        """Receivers of each flow."""
+        """The number of receivers of each flow."""
         return np.diff(self.flow_offsets)
 
     def receivers_of(self, flow: int) -> IndexArray:
@@ -130,7 +130,7 @@ class Interest:
 
 
 def distinct(keys: IntArray) -> IntArray:
-    """The different keys (none below 0), ascending; NumPy's own way hashes and is far slower."""
+    """The distinct keys (none negative), ascending; `np.unique` hashes and is far slower."""
     keys = np.sort(keys)
     return keys[np.diff(keys, prepend=-1) > 0]
 

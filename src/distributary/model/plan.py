@@ -1,4 +1,4 @@
-"""Which flow travels in which session, which session in which group, who subscribes to what."""
+"""A plan: which session carries each flow, which group each session, and who subscribes to what."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def _nothing() -> IndexArray:
 class Plan:
     """A mapping of flows to sessions, sessions to groups and receivers to sessions.
 
-    Flows and receivers are indices into `flows` and `receivers`. Placements and subscriptions
-    are pairs in ascending order. A flow may be in several sessions; a receiver joins the groups
-    of the sessions it subscribes to. The pairs of `unicast_receiver` and `unicast_flow`, ascending
-    too, are flows sent to one receiver at a time instead of in a session. Whether the plan serves
-    everybody is `plan_problems`' to say: a plan read from a file may be wrong and still has a cost.
+    Flows and receivers are indices into `flows` and `receivers`. Placements and subscriptions are
+    pairs in ascending order. A flow may be in several sessions; a receiver joins the groups of the
+    sessions it subscribes to. The pairs of `unicast_receiver` and `unicast_flow`, also ascending,
+    are flows sent to each receiver by unicast instead of in a session. A plan need not be valid:
+    one read from a file may be wrong and still has a cost. `plan_problems` checks it.
     """
 
     receivers: tuple[str, ...]
@@ -113,7 +113,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Previous:
-    """Where flows were: by name, since flows come and go between two plans.
+    """The flows' places in an earlier plan, by name, since flows come and go between plans.
 
     `session_of` is each flow's session, `session_group` each session's group.
     """
@@ -127,10 +127,10 @@ class Previous:
 
 
 def plan_problems(plan: Plan, interest: Interest) -> tuple[str, ...]:
-    """What is wrong with the plan, one sentence each; empty when it is valid.
+    """The problems of the plan, one sentence each; empty if the plan is valid.
 
-    A valid plan serves every wanted pair (no false exclusion), sends nothing by unicast that is in
-    a session too or that nobody asked for, and has no session without a flow, none without a
+    A valid plan serves every wanted pair (no false exclusion), sends nothing by unicast that is
+    also in a session or that nobody wants, and has no session without a flow, none without a
     subscriber, and no group without a session.
     """
     if plan.receivers != interest.receivers or plan.flows != interest.flows:
@@ -159,7 +159,7 @@ def plan_problems(plan: Plan, interest: Interest) -> tuple[str, ...]:
 
 
 def _unicast_problems(plan: Plan, interest: Interest) -> list[str]:
-    """Flows sent in both ways, and pairs that nobody asked for."""
+    """Flows sent both by unicast and in a session, and unicast pairs that nobody wants."""
     if not len(plan.unicast_flow):
         return []
     problems = []

@@ -1,4 +1,4 @@
-"""How fast each flow runs."""
+"""The rate of each flow."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["Rates"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rates:
-    """Messages per second of each flow and, where known, bytes per message and the peak rate.
+    """The rate of each flow in messages per second and, where known, message size and peak rate.
 
-    Names are sorted. Flows nobody wants may be listed: a plan leaves them out.
+    Names are sorted. Flows that nobody wants may be listed; a plan leaves them out.
     """
 
     flows: tuple[str, ...]

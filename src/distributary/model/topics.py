@@ -1,4 +1,4 @@
-"""Topics, the clusters they share, and who is on which channel.
+"""Topics, the clusters that share a channel, and the subscribers of each channel.
 
 Reference: T. Milo, T. Zur, E. Verbin, "Boosting Topic-Based Publish-Subscribe Systems with Dynamic
 Clustering" (2007), section 2.
@@ -21,27 +21,28 @@ Who = int | Sequence[int] | npt.NDArray[np.integer]
 
 
 class Watcher(Protocol):
-    """Hears which channel changed: its subscribers, or what it carries."""
+    """Is notified when a channel's subscribers or topics change."""
 
-    def topic_changed(self, topic: int) -> None:
-        """A topic's own channel has other subscribers than before."""
+    def on_topic_change(self, topic: int) -> None:
+        """The subscribers of a topic's own channel have changed."""
         ...
 
-    def cluster_changed(self, cluster: int) -> None:
-        """A cluster is new, gone, or has other subscribers or topics than before."""
+    def on_cluster_change(self, cluster: int) -> None:
+        """A cluster was formed or dissolved, or its subscribers or topics have changed."""
         ...
 
 
 class Clustering:
     """Who wants what, which topics share a channel, and who is on which channel.
 
-    Nobody is ever without a wanted topic: a change that would leave someone so is refused with a
-    ValueError, so whoever moves a subscriber joins first and leaves after. Clusters may overlap.
-    What a cluster carries that a member does not want, the member's filter throws away.
+    Every subscriber always gets every topic it wants. A change that would break this raises a
+    ValueError, so a caller who moves a subscriber joins the new channel before leaving the old one.
+    Clusters may overlap. A member filters out topics of its clusters that it does not want.
 
-    The arrays are for reading. `wants`, `direct` and `copies` (through how many channels a topic
-    comes) are subscribers x topics, `member` is subscribers x clusters, `carries` clusters x
-    topics. A cluster is known by its row there, which is given away again once it is gone.
+    The arrays are read-only for callers. `wants`, `direct` and `copies` (the number of channels
+    that bring a topic) are subscribers x topics, `member` is subscribers x clusters, `carries`
+    clusters x topics. A cluster is identified by its row, which is reused after the cluster is
+    dissolved.
     """
 
     def __init__(self, n_subscribers: int, n_topics: int) -> None:
@@ -57,7 +58,7 @@ class Clustering:
 
     @property
     def n_subscribers(self) -> int:
-        """How many subscribers there can be; those who want nothing are on no channel."""
+        """The capacity for subscribers; those who want nothing are on no channel."""
         return self.wants.shape[0]
 
     @property
@@ -67,23 +68,23 @@ class Clustering:
 
     @property
     def clusters(self) -> IntArray:
-        """The clusters there are."""
+        """The rows of the existing clusters."""
         return np.flatnonzero(self.alive)
 
     @property
     def filtered(self) -> BoolArray:
-        """What each subscriber gets and throws away (subscribers x topics)."""
+        """The topics that each subscriber receives without wanting them (subscribers x topics)."""
         return (self.copies > 0) & ~self.wants
 
     def topics_of(self, cluster: int) -> IntArray:
-        """What a cluster carries."""
+        """The topics that a cluster carries."""
         return np.flatnonzero(self.carries[cluster])
 
     def clusters_with(self, topic: int) -> IntArray:
         """The clusters that carry a topic."""
         return np.flatnonzero(self.carries[:, topic])
 
-    def needed(self, cluster: int) -> BoolArray:
+    def dependencies(self, cluster: int) -> BoolArray:
         """Which members (rows) want which topics (columns) that only this cluster brings them."""
         members, topics = np.flatnonzero(self.member[:, cluster]), self.topics_of(cluster)
         at = np.ix_(members, topics)
@@ -91,20 +92,20 @@ class Clustering:
         return needed
 
     def watch(self, watcher: Watcher) -> None:
-        """Tell somebody of every change from now on."""
+        """Notify a watcher of every change from now on."""
         self._watchers.append(watcher)
 
     # --- interests ---------------------------------------------------------------------------
 
     def want(self, who: Who, topic: int) -> None:
-        """Take up an interest in what one gets already."""
+        """Add an interest in a topic that the subscriber already receives."""
         rows = _rows(who)
         if (self.copies[rows, topic] == 0).any():
-            raise ValueError(f"somebody is to want topic {topic} but is on no channel with it")
+            raise ValueError(f"a subscriber cannot want topic {topic}: no channel brings it")
         self.wants[rows, topic] = True
 
     def unwant(self, who: Who, topic: int) -> None:
-        """Give up an interest; the channel stays."""
+        """Remove an interest; the subscriber stays on the channel."""
         self.wants[_rows(who), topic] = False
 
     # --- subscriptions -----------------------------------------------------------------------
@@ -118,7 +119,7 @@ class Clustering:
         rows = _rows(who)
         lost = self.direct[rows, topic] & self.wants[rows, topic] & (self.copies[rows, topic] == 1)
         if lost.any():
-            raise ValueError(f"somebody who wants topic {topic} has it from no other channel")
+            raise ValueError(f"a subscriber who wants topic {topic} has no other channel for it")
         self._move(rows, topic, False)
 
     def _move(self, who: Who, topic: int, on: bool) -> None:
@@ -129,37 +130,37 @@ class Clustering:
         self.copies[rows, topic] += 1 if on else -1
         self.topic_size[topic] += step
         if step:
-            self._topic_changed(topic)
+            self._notify_topic(topic)
 
     def join(self, who: Who, cluster: int) -> None:
         """Subscribe to a cluster."""
-        self._must_live(cluster)
+        self._require_cluster(cluster)
         rows = _rows(who)
         rows = rows[~self.member[rows, cluster]]
         self.member[rows, cluster] = True
         self.copies[np.ix_(rows, self.topics_of(cluster))] += 1
         self.cluster_size[cluster] += len(rows)
         if len(rows):
-            self._cluster_changed(cluster)
+            self._notify_cluster(cluster)
 
     def leave(self, who: Who, cluster: int) -> None:
         """Unsubscribe from a cluster."""
-        self._must_live(cluster)
+        self._require_cluster(cluster)
         rows = _rows(who)
         rows = rows[self.member[rows, cluster]]
         at = np.ix_(rows, self.topics_of(cluster))
         if (self.wants[at] & (self.copies[at] == 1)).any():
-            raise ValueError(f"somebody has a wanted topic from no other channel than {cluster}")
+            raise ValueError(f"a member has no channel but cluster {cluster} for a wanted topic")
         self.member[rows, cluster] = False
         self.copies[at] -= 1
         self.cluster_size[cluster] -= len(rows)
         if len(rows):
-            self._cluster_changed(cluster)
+            self._notify_cluster(cluster)
 
     # --- clusters ----------------------------------------------------------------------------
 
     def form(self, topics: Sequence[int] | IntArray) -> int:
-        """Make a cluster, with nobody on it yet."""
+        """Create a cluster without members and return its row."""
         free = np.flatnonzero(~self.alive)
         if not len(free):
             self._grow()
@@ -167,54 +168,54 @@ class Clustering:
         cluster = int(free[0])
         self.alive[cluster] = True
         self.carries[cluster, np.asarray(topics, np.int64)] = True
-        self._cluster_changed(cluster)
+        self._notify_cluster(cluster)
         return cluster
 
     def add(self, cluster: int, topic: int) -> None:
-        """Let a cluster carry one more topic."""
-        self._must_live(cluster)
+        """Add a topic to a cluster."""
+        self._require_cluster(cluster)
         if self.carries[cluster, topic]:
             raise ValueError(f"cluster {cluster} carries topic {topic} already")
         self.carries[cluster, topic] = True
         self.copies[self.member[:, cluster], topic] += 1
-        self._cluster_changed(cluster)
+        self._notify_cluster(cluster)
 
     def drop(self, cluster: int, topic: int) -> None:
-        """Let a cluster carry a topic no more."""
-        self._must_live(cluster)
+        """Remove a topic from a cluster."""
+        self._require_cluster(cluster)
         if not self.carries[cluster, topic]:
             raise ValueError(f"cluster {cluster} does not carry topic {topic}")
         members = self.member[:, cluster]
         if (members & self.wants[:, topic] & (self.copies[:, topic] == 1)).any():
-            raise ValueError(f"somebody has topic {topic} from no other channel than {cluster}")
+            raise ValueError(f"a member has no channel but cluster {cluster} for topic {topic}")
         self.carries[cluster, topic] = False
         self.copies[members, topic] -= 1
-        self._cluster_changed(cluster)
+        self._notify_cluster(cluster)
 
     def dissolve(self, cluster: int) -> None:
-        """End a cluster that nobody is on."""
-        self._must_live(cluster)
+        """Remove a cluster that has no members."""
+        self._require_cluster(cluster)
         if self.cluster_size[cluster]:
-            raise ValueError(f"{self.cluster_size[cluster]} are still on cluster {cluster}")
+            raise ValueError(f"cluster {cluster} still has {self.cluster_size[cluster]} members")
         self.carries[cluster] = False
         self.alive[cluster] = False
-        self._cluster_changed(cluster)
+        self._notify_cluster(cluster)
 
     def check(self) -> None:
-        """Raise a ValueError unless everything here agrees and nobody lacks a wanted topic."""
+        """Raise a ValueError unless the arrays agree and everybody gets every wanted topic."""
         copies = self.direct + self.member.astype(np.int16) @ self.carries.astype(np.int16)
         for says, holds in (
-            ("somebody lacks a wanted topic", not (self.wants & (copies == 0)).any()),
+            ("a subscriber lacks a wanted topic", not (self.wants & (copies == 0)).any()),
             ("copies are wrong", np.array_equal(copies, self.copies)),
             ("topic sizes are wrong", np.array_equal(self.direct.sum(0), self.topic_size)),
             ("cluster sizes are wrong", np.array_equal(self.member.sum(0), self.cluster_size)),
-            ("a cluster is gone and not empty", not self.member[:, ~self.alive].any()),
-            ("a cluster is gone and carries", not self.carries[~self.alive].any()),
+            ("a dissolved cluster has members", not self.member[:, ~self.alive].any()),
+            ("a dissolved cluster carries topics", not self.carries[~self.alive].any()),
         ):
             if not holds:
                 raise ValueError(says)
 
-    def _must_live(self, cluster: int) -> None:
+    def _require_cluster(self, cluster: int) -> None:
         if not self.alive[cluster]:
             raise ValueError(f"there is no cluster {cluster}")
 
@@ -225,13 +226,13 @@ class Clustering:
         self.alive = np.pad(self.alive, (0, more))
         self.cluster_size = np.pad(self.cluster_size, (0, more))
 
-    def _topic_changed(self, topic: int) -> None:
+    def _notify_topic(self, topic: int) -> None:
         for watcher in self._watchers:
-            watcher.topic_changed(topic)
+            watcher.on_topic_change(topic)
 
-    def _cluster_changed(self, cluster: int) -> None:
+    def _notify_cluster(self, cluster: int) -> None:
         for watcher in self._watchers:
-            watcher.cluster_changed(cluster)
+            watcher.on_cluster_change(cluster)
 
 
 def _rows(who: Who) -> IntArray:

@@ -1,9 +1,9 @@
-"""Brokers, the links between them and their clients: best paths, trees, and what is downstream.
+"""Brokers, the links between them and their clients: best paths, trees, and downstream brokers.
 
-The best path between two brokers has the least delay, of those the fewest hops, of those the names
-that come first. An order of paths by these three survives putting paths together, so every part of
-a best path is a best path itself: the trees of all roots and the routing tables of all brokers
-agree, whoever computes them. Delays are added up as whole nanoseconds, exact in any order.
+The best path between two brokers has the least delay; ties are broken by the fewest hops, then by
+the names on the path. This order is preserved when paths are concatenated, so every part of a best
+path is itself a best path: the trees of all roots and the routing tables of all brokers agree,
+whoever computes them. Delays are summed as whole nanoseconds, which is exact in any order.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import chain
 
-__all__ = ["LONGEST_DELAY_S", "LinkTable", "Topology", "Tree", "VirtualLink"]
+__all__ = ["LONGEST_DELAY_S", "LinkTable", "SpanningTree", "Topology", "VirtualLink"]
 
 LONGEST_DELAY_S = 1e6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Topology:
-    """A connected network: each link once, with its delay in seconds; each client's broker."""
+    """A connected network: the delay of each link in seconds, and each client's broker."""
 
     delays: Mapping[tuple[str, str], float]
     clients: Mapping[str, str] = field(default_factory=dict)
     _neighbours: dict[str, dict[str, int]] = field(init=False, repr=False)
-    _trees: dict[str, Tree] = field(init=False, repr=False, default_factory=dict)
+    _trees: dict[str, SpanningTree] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         names = sorted({*chain.from_iterable(self.delays), *self.clients.values()})
         if not names:
-            raise ValueError("a network has at least one broker")
+            raise ValueError("a network needs at least one broker")
         neighbours: dict[str, dict[str, int]] = {name: {} for name in names}
         for (a, b), delay in self.delays.items():
             if a == b or b in neighbours[a]:
-                raise ValueError(f"the link from {a!r} to {b!r} is a loop or there already")
+                raise ValueError(f"the link from {a!r} to {b!r} is a loop or a duplicate")
             if not 0 <= delay <= LONGEST_DELAY_S:
                 raise ValueError(
                     f"the link from {a!r} to {b!r} has a delay of {delay:g} seconds, not one from "
@@ -50,36 +50,36 @@ class Topology:
 
     @property
     def brokers(self) -> tuple[str, ...]:
-        """All brokers, by name."""
+        """All brokers, sorted by name."""
         return tuple(self._neighbours)
 
     def neighbours(self, broker: str) -> tuple[str, ...]:
-        """The brokers that one is linked with, by name."""
+        """The brokers linked to a broker, sorted by name."""
         return tuple(sorted(self._neighbours[broker]))
 
     def clients_of(self, broker: str) -> tuple[str, ...]:
-        """The clients of one broker, by name."""
+        """The clients of a broker, sorted by name."""
         return tuple(sorted(client for client, home in self.clients.items() if home == broker))
 
-    def tree(self, root: str) -> Tree:
-        """The best paths from one broker to all others."""
+    def tree(self, root: str) -> SpanningTree:
+        """The best paths from a broker to all others."""
         if root not in self._trees:
-            self._trees[root] = Tree(root, _parents(self._neighbours, root))
+            self._trees[root] = SpanningTree(root, _parents(self._neighbours, root))
         return self._trees[root]
 
     def next_hop(self, at: str, to: str) -> str:
-        """The neighbour that is next on the best path from one broker to another."""
+        """The next broker on the best path from one broker to another."""
         return self.tree(at).first[to]
 
     def links(self, broker: str, roots: Iterable[str] | None = None) -> LinkTable:
-        """What one broker needs to forward events of trees with these roots, by default all."""
+        """The links by which a broker forwards events of trees with these roots (default: all)."""
         roots = self.brokers if roots is None else sorted(set(roots))
         return _link_table(self, broker, roots)
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
-    """The spanning tree of a root: the broker before each other one, nearest brokers first."""
+class SpanningTree:
+    """The spanning tree of a root: each broker's parent, nearest brokers first."""
 
     root: str
     parents: Mapping[str, str]
@@ -96,18 +96,18 @@ class Tree:
         object.__setattr__(self, "_children", dict(children))
 
     def children(self, broker: str) -> tuple[str, ...]:
-        """The next brokers behind one, nearest to the root first."""
+        """The children of a broker, nearest to the root first."""
         return tuple(self._children.get(broker, ()))
 
     def path(self, broker: str) -> tuple[str, ...]:
-        """From the root to a broker, both included."""
+        """The brokers from the root to a broker, both included."""
         path = [broker]
         while path[-1] != self.root:
             path.append(self.parents[path[-1]])
         return tuple(reversed(path))
 
     def downstream(self, broker: str) -> frozenset[str]:
-        """All brokers behind one, itself left out."""
+        """All descendants of a broker."""
         found = {broker}
         found.update(child for child, parent in self.parents.items() if parent in found)
         return frozenset(found - {broker})
@@ -115,11 +115,11 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class VirtualLink:
-    """Brokers behind one neighbour that are downstream in the same trees: in those of `roots`.
+    """Brokers behind one neighbour that are downstream in the same trees: those of `roots`.
 
-    On a network with cycles some of the brokers that are reached by a link may be downstream in a
-    tree and others not. "Some destination wants it" is then no reason to use the link. Of a virtual
-    link's destinations all are downstream or none.
+    On a network with cycles, some of the brokers reached over a link may be downstream in a tree
+    and others not, so "some destination wants it" does not justify using the link. Of a virtual
+    link's destinations, either all are downstream or none is.
     """
 
     neighbour: str
@@ -131,9 +131,9 @@ class VirtualLink:
 class LinkTable:
     """The links of a broker by number: its virtual links, then one for each of its clients.
 
-    `masks` has for each root the initialisation mask: bit l is set where an event of that tree may
-    have to go along link l (M, "maybe", in the paper), and not set where it never goes (N).
-    `numbers` has the link of each client and each other broker that is downstream in some tree.
+    `masks` has the initialisation mask of each root: bit l is set if an event of that tree may have
+    to go along link l (M, "maybe", in the paper) and clear if it never does (N). `numbers` maps
+    each client, and each broker that is downstream in some tree, to its link.
     """
 
     virtual: tuple[VirtualLink, ...]
@@ -146,7 +146,7 @@ class LinkTable:
 
 
 def _parents(neighbours: Mapping[str, Mapping[str, int]], root: str) -> dict[str, str]:
-    """Dijkstra's search, with the whole path as what breaks ties."""
+    """Dijkstra's algorithm, with the whole path as the tie-breaker."""
     parents: dict[str, str] = {}
     done = set()
     heap: list[tuple[int, int, tuple[str, ...]]] = [(0, 0, (root,))]

@@ -1,4 +1,4 @@
-"""A set of values of one attribute: what a test of a filter lets through."""
+"""A set of values of one attribute: the values that a test of a filter accepts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Self
 
-from distributary.model.event import Attribute, Key, Kind, after, key_of
+from distributary.model.event import Attribute, AttributeKind, Key, after, key_of
 
 __all__ = ["Range", "Values"]
 
@@ -17,18 +17,18 @@ Range = tuple[Key, Key | None]
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Half-open ranges of keys, in order and apart, and whether a missing value belongs to the set.
+    """Sorted, disjoint half-open ranges of keys, and whether the set contains the missing value.
 
     A range of text without an upper end has None there. Two sets of one kind are equal if and only
-    if they hold the same values: `of` brings any ranges into the one form that they have.
+    if they hold the same values: `of` brings any ranges into normal form.
     """
 
     ranges: tuple[Range, ...]
     null: bool = False
 
     @classmethod
-    def of(cls, ranges: Iterable[Range], kind: Kind, *, null: bool = False) -> Self:
-        """The union of any ranges: cut to the axis, put in order, those that touch joined."""
+    def of(cls, ranges: Iterable[Range], kind: AttributeKind, *, null: bool = False) -> Self:
+        """The union of any ranges: clipped to the axis, sorted, adjacent ranges joined."""
         joined: list[Range] = []
         for start, stop in sorted(ranges, key=lambda found: found[0]):
             low, high = max(start, kind.least), _earlier(stop, kind.end)
@@ -42,12 +42,12 @@ class Values:
 
     @staticmethod
     def present(attribute: Attribute) -> Values:
-        """Every value there is: IS NOT NULL."""
+        """Every value except the missing one: IS NOT NULL."""
         return _present(attribute)
 
     @staticmethod
     def all(attribute: Attribute) -> Values:
-        """Every value there is, and the missing one: what no test at all lets through."""
+        """Every value and the missing one: what passes if there is no test."""
         return _all(attribute)
 
     def __contains__(self, key: Key | None) -> bool:
@@ -73,12 +73,12 @@ class Values:
                 j += 1
         return Values(tuple(shared), self.null and other.null)
 
-    def union(self, other: Values, kind: Kind) -> Values:
-        """What is in either set."""
+    def union(self, other: Values, kind: AttributeKind) -> Values:
+        """The union of both sets."""
         return Values.of((*self.ranges, *other.ranges), kind, null=self.null or other.null)
 
     def complement(self, attribute: Attribute) -> Values:
-        """What is not in this set, of all there is and the missing value."""
+        """All values of the attribute, the missing one included, that are not in this set."""
         gaps: list[Range] = []
         low = attribute.kind.least
         for start, stop in self.ranges:
@@ -92,11 +92,11 @@ class Values:
         return outside if attribute.domain is None else outside & Values.all(attribute)
 
     def within(self, other: Values) -> bool:
-        """Whether everything in this set is in the other one."""
+        """Whether this is a subset of the other set."""
         return self & other == self
 
     def points(self) -> tuple[Key, ...] | None:
-        """The keys one by one, where each range is a single one; else None."""
+        """The keys, if every range holds a single key; else None."""
         if all(high == after(low) for low, high in self.ranges):
             return tuple(low for low, _ in self.ranges)
         return None
@@ -117,7 +117,7 @@ def _all(attribute: Attribute) -> Values:
 
 
 def _before(key: Key, high: Key | None) -> bool:
-    """Whether `key` comes before an upper end; a `key` of None is no upper end, before nothing."""
+    """Whether `key` is below the upper end `high`; a `key` of None is unbounded, so never below."""
     return key is not None and (high is None or bool(key < high))
 
 

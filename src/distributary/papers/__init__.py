@@ -1,4 +1,4 @@
-"""The papers' figures, run again: ours beside theirs."""
+"""The papers' figures, reproduced: our numbers beside theirs."""
 
 from distributary.papers.catalogue import FIGURES, Recipe, run_figure
 from distributary.papers.figure import Claim, Figure, write_figure, write_index

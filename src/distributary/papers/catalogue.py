@@ -1,4 +1,4 @@
-"""Which figures there are, and how to run one by its name."""
+"""The reproducible figures by name, and how to run one."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from distributary.planning import Progress, silent
 __all__ = ["FIGURES", "Recipe", "run_figure"]
 
 
-class Run(Protocol):
-    """Measure, draw and describe one figure."""
+class RunFigure(Protocol):
+    """Measures, draws and describes one figure."""
 
     def __call__(self, *, quick: bool, seed: int, progress: Progress) -> Figure: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A figure that can be run: its name, what it shows in one line, and how."""
+    """A reproducible figure: its name, a one-line summary, and the function that runs it."""
 
     name: str
     summary: str
-    run: Run
+    run: RunFigure
 
 
 _ALL = (
@@ -61,7 +61,7 @@ FIGURES: Mapping[str, Recipe] = {recipe.name: recipe for recipe in _ALL}
 def run_figure(
     name: str, *, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent
 ) -> Figure:
-    """Run a figure again: in full, or quickly with few repetitions for a first look."""
+    """Run a figure, in full or quickly with few repetitions for a first look."""
     if name not in FIGURES:
         raise ValueError(f"no figure is called {name!r}; there are {', '.join(FIGURES)}")
     if seed < 0:

@@ -1,7 +1,7 @@
-"""Charts as SVG text: one look for all figures, one colour and one mark per algorithm.
+"""Charts as SVG text: one look for all figures, one colour and marker per algorithm.
 
 The same data gives the same bytes: identifiers are salted with the figure's name and no date is
-written. Letters are drawn as shapes, so that a chart looks the same wherever it is opened.
+written. Text is drawn as shapes, so that a chart looks the same wherever it is opened.
 """
 
 from __future__ import annotations
@@ -13,10 +13,20 @@ from typing import TYPE_CHECKING
 
 from distributary.model import FloatArray
 
-if TYPE_CHECKING:  # drawing is rare, and Matplotlib slow to load: only `drawn` does it
+if TYPE_CHECKING:  # Matplotlib is slow to load, so only `draw_chart` imports it
     from matplotlib.axes import Axes
 
-__all__ = ["COLOURS", "INK", "MARKS", "QUIET", "Sheet", "curves", "dots", "drawn", "key"]
+__all__ = [
+    "COLOURS",
+    "INK",
+    "MARKS",
+    "QUIET",
+    "Sheet",
+    "draw_chart",
+    "draw_curves",
+    "draw_dots",
+    "draw_legend",
+]
 
 INK = "#22272e"
 QUIET = "#8b9299"
@@ -81,7 +91,7 @@ class Sheet:
     panels: list[Axes]
 
 
-def drawn(
+def draw_chart(
     name: str,
     title: str,
     size: tuple[float, float],
@@ -90,7 +100,7 @@ def drawn(
     shape: tuple[int, int] = (1, 1),
     heights: Sequence[float] | None = None,
 ) -> str:
-    """What `paint` puts on a sheet of the given size (inches) and rows x columns, as SVG."""
+    """Draw a chart of the given size (inches) and shape (rows x columns) as SVG, with `paint`."""
     import matplotlib.style
     from matplotlib.figure import Figure
 
@@ -105,17 +115,17 @@ def drawn(
     return file.getvalue()
 
 
-def curves(
+def draw_curves(
     axes: Axes, x: Sequence[float], lines: Mapping[str, FloatArray], title: str = ""
 ) -> None:
-    """One line per algorithm, in its colour and with its mark."""
+    """Draw one line per algorithm, in its colour and with its marker."""
     for algorithm, y in lines.items():
         axes.plot(x, y, color=COLOURS[algorithm], marker=MARKS[algorithm], label=algorithm)
     axes.set_title(title)
 
 
-def dots(axes: Axes, algorithm: str, x: FloatArray, y: FloatArray) -> None:
-    """One mark per point, in the algorithm's colour; hollow, for what may lie under it."""
+def draw_dots(axes: Axes, algorithm: str, x: FloatArray, y: FloatArray) -> None:
+    """Draw one hollow marker per point, in the algorithm's colour."""
     mark, colour = MARKS[algorithm], COLOURS[algorithm]
     axes.plot(
         x,
@@ -130,8 +140,8 @@ def dots(axes: Axes, algorithm: str, x: FloatArray, y: FloatArray) -> None:
     )
 
 
-def key(sheet: Sheet) -> None:
-    """One legend over the whole sheet, for what the first panel shows."""
+def draw_legend(sheet: Sheet) -> None:
+    """Draw one legend for the whole sheet, with the labels of the first panel."""
     first = sheet.panels[0]
     handles, labels = first.get_legend_handles_labels()
     first.figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))

@@ -1,4 +1,4 @@
-"""A reproduced figure: its numbers, its chart, its words, and the three files they become."""
+"""A reproduced figure: its numbers, its chart, its text, and the three files written for it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Cell = str | int | float
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a paper says, in our words; where it says so; what we see; whether that agrees."""
+    """A claim of the paper in our words, its source, our result, and whether that agrees."""
 
     says: str
     source: str
@@ -31,10 +31,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure of a paper, run again.
+    """A reproduced figure of a paper.
 
-    `rows` are the numbers under the chart, `chart` is SVG. `shown` says what was run,
-    `comparison` holds the tables with ours beside theirs, and `notes` name what the paper leaves
+    `rows` are the numbers behind the chart, `chart` is SVG. `shown` describes what was run,
+    `comparison` holds the tables with ours beside theirs, and `notes` say what the paper leaves
     open and how we read it; all three are Markdown.
     """
 
@@ -54,14 +54,14 @@ class Figure:
 
     @property
     def command(self) -> str:
-        """What to type to get this figure again."""
+        """The command that reproduces this figure."""
         quick = " --quick" if self.quick else ""
         seed = f" --seed {self.seed}" if self.seed != DEFAULT_SEED else ""
         return f"distributary paper run {self.name}{quick}{seed}"
 
     @property
     def verdict(self) -> str:
-        """Whether all of the paper's claims hold here, some or none."""
+        """Whether all, some or none of the paper's claims hold here."""
         held = sum(claim.holds for claim in self.claims)
         if held == len(self.claims):
             return "reproduced"
@@ -69,7 +69,7 @@ class Figure:
 
     @property
     def text(self) -> str:
-        """The figure as a Markdown page, ours beside the paper's."""
+        """The figure as a Markdown page, our numbers beside the paper's."""
         caution = ["*A quick run: few repetitions, so take every verdict as a hint.*"]
         sections = [
             f"# {self.title}",
@@ -100,7 +100,7 @@ class Figure:
 
 
 def write_figure(figure: Figure, folder: str | os.PathLike[str]) -> tuple[Path, ...]:
-    """Write NAME.csv, NAME.svg and NAME.md into the folder, each whole or not at all."""
+    """Write NAME.csv, NAME.svg and NAME.md into the folder, each atomically."""
     contents = {
         "csv": _csv_text(figure.columns, figure.rows),
         "svg": figure.chart,
@@ -113,7 +113,7 @@ def write_figure(figure: Figure, folder: str | os.PathLike[str]) -> tuple[Path, 
 
 
 def write_index(figures: Sequence[Figure], folder: str | os.PathLike[str]) -> Path:
-    """Write README.md: each figure with its verdict, its page, its command and what it misses."""
+    """Write README.md: each figure with its verdict, page, command and failed claims."""
     sections = [
         "# The papers' figures, run again",
         "Each page sets our numbers beside the paper's and beside those that an independent "
@@ -158,7 +158,7 @@ def _word(claim: Claim) -> str:
 
 
 def _csv_text(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
-    """Six significant digits: what differs beyond them may be the machine's."""
+    """The rows as CSV with six significant digits; further digits may vary by machine."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(columns)

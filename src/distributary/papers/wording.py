@@ -1,10 +1,10 @@
-"""Numbers and tables as the pages of figures write them."""
+"""Formats numbers and tables for the pages of figures."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ["NOTHING", "listed", "percent", "sentence_case", "span", "table"]
+__all__ = ["NOTHING", "join_words", "percent", "sentence_case", "span", "table"]
 
 NOTHING = "–"
 
@@ -16,23 +16,23 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def percent(share: float, digits: int = 0, *, signed: bool = False) -> str:
-    """A share of 1 in percent."""
-    rounded = round(100 * share, digits) + 0.0  # never minus nothing
+    """A share as a percentage."""
+    rounded = round(100 * share, digits) + 0.0  # turns -0.0 into 0.0
     return f"{rounded:{'+' if signed else ''}.{digits}f} %"
 
 
 def span(low: str, high: str) -> str:
-    """From low to high, or the one number that both are."""
+    """ "low to high", or just one of them if both are the same."""
     return low if low == high else f"{low} to {high}"
 
 
-def listed(items: Sequence[str], nothing: str = "nowhere") -> str:
-    """One, two and three."""
+def join_words(items: Sequence[str], nothing: str = "nowhere") -> str:
+    """Join items as in "one, two and three"."""
     if not items:
         return nothing
     return " and ".join(part for part in (", ".join(items[:-1]), items[-1]) if part)
 
 
 def sentence_case(text: str) -> str:
-    """The text with its first letter raised."""
+    """The text with its first letter in upper case."""
     return text[:1].upper() + text[1:]

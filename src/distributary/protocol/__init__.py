@@ -1,21 +1,27 @@
-"""State machines without I/O: an input and the time in, actions out."""
+"""State machines without I/O: inputs and the time in, actions out."""
 
 from distributary.protocol.actions import Action, Deliver, Machine, Save, Send, SetTimer, Work
 from distributary.protocol.forwarding import Broker
-from distributary.protocol.messages import Event, Forward, Publish, Subscribe, Unsubscribe
-from distributary.protocol.policies import POLICIES, LinkSearch, Policy
+from distributary.protocol.messages import (
+    ContentEvent,
+    Forward,
+    PublishEvent,
+    Subscribe,
+    Unsubscribe,
+)
+from distributary.protocol.policies import POLICIES, ForwardingPolicy, LinkSearch
 
 __all__ = [
     "POLICIES",
     "Action",
     "Broker",
+    "ContentEvent",
     "Deliver",
-    "Event",
     "Forward",
+    "ForwardingPolicy",
     "LinkSearch",
     "Machine",
-    "Policy",
-    "Publish",
+    "PublishEvent",
     "Save",
     "Send",
     "SetTimer",

@@ -1,4 +1,4 @@
-"""The two halves of a connection within one pairing: what goes out, and what comes in."""
+"""The two halves of a connection within one pairing: the sending and the receiving one."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from heapq import heappop, heappush
 
 from distributary.protocol.actions import Message
 
-__all__ = ["Incoming", "Outgoing"]
+__all__ = ["ReceiveHalf", "SendHalf"]
 
 
-class Outgoing:
-    """Messages numbered from 1: not yet sent, on their way, received, done.
+class SendHalf:
+    """Messages numbered from 1, which are queued, in flight, received or done.
 
-    After a time-out one packet is sent again and nothing else goes out until it is known to have
-    come. From then on what was on its way at the time-out is sent again, gap by gap as the peer
-    tells of them, so that it gets nothing twice that it held.
+    After a time-out one packet is retransmitted, and nothing else is sent until it is acknowledged.
+    From then on what was in flight at the time-out is retransmitted gap by gap, as the peer reports
+    the gaps, so that the peer gets nothing twice.
     """
 
     def __init__(self, window: int, batch: int) -> None:
@@ -26,25 +26,25 @@ class Outgoing:
         self.sent = 0
         self._received = 0
         self._done = 0
-        self._held = 0  # the first that the peer has beyond a gap, or 0
-        self._silent = False  # since a time-out
-        self._doubtful = 0  # up to here all was on its way at the last time-out
-        self._repeated = 0  # up to here it was sent again
+        self._held = 0  # the first number that the peer holds beyond a gap, or 0
+        self._silent = False  # from a time-out to the next acknowledgement
+        self._doubtful = 0  # the last number in flight at the last time-out
+        self._repeated = 0  # the last number retransmitted since
 
     @property
     def in_flight(self) -> int:
-        """How many messages are on their way."""
+        """The number of messages in flight."""
         return self.sent - self._received
 
     def add(self, message: Message, keep: bool) -> None:
-        """Let a message wait for its turn."""
+        """Queue a message."""
         self._last += 1
         self.unreceived[self._last] = message
         if keep:
             self.undone[self._last] = message
 
     def acknowledge(self, received: int, held: int, done: int) -> tuple[bool, tuple[Message, ...]]:
-        """Whether this is what was waited for, and the kept messages that are done now."""
+        """Whether this makes progress, and the kept messages that are done now."""
         progress = received > self._received
         if progress:
             for number in range(self._received + 1, received + 1):
@@ -57,26 +57,26 @@ class Outgoing:
         numbers = range(self._done + 1, done + 1)
         self._done = done
         finished = tuple(self.undone.pop(at) for at in numbers if at in self.undone)
-        # What is on its way is not to wait for longer because something before it is done.
+        # Messages in flight must not wait longer because an earlier one is done.
         return progress or not self.in_flight, finished
 
     def time_out(self) -> range:
-        """The oldest messages that are missing, at most a packet of them."""
+        """The oldest missing messages, at most one packet of them."""
         self._silent = True
         self._doubtful = self.sent
         self._repeated = min(self._gap_end(), self._received + self._batch)
         return range(self._received + 1, self._repeated + 1)
 
-    def repeats(self) -> list[range]:
-        """The packets, as their numbers, that can be sent again now: those of the first gap."""
+    def take_retransmissions(self) -> list[range]:
+        """The packets, as ranges of numbers, to retransmit now: those of the first gap."""
         start, end = max(self._received, self._repeated), self._gap_end()
         if self._silent or start >= end:
             return []
         self._repeated = end
         return self._cut(start, end)
 
-    def advances(self) -> list[range]:
-        """The packets, as their numbers, that can go out now for the first time."""
+    def take_new_packets(self) -> list[range]:
+        """The packets, as ranges of numbers, that can be sent now for the first time."""
         start, end = self.sent, min(self._last, self._received + self._window)
         if self._silent or start >= end:
             return []
@@ -91,28 +91,28 @@ class Outgoing:
         return [range(first, min(first + self._batch, end + 1)) for first in firsts]
 
 
-class Incoming:
-    """Messages numbered from 1: held beyond a gap, received, done."""
+class ReceiveHalf:
+    """Messages numbered from 1, which are held beyond a gap, received or done."""
 
     def __init__(self) -> None:
         self.received = 0
         self.done = 0
         self._held: dict[int, Message] = {}
-        self._order: list[int] = []  # a heap of the numbers held
-        self._early: set[int] = set()  # done before others with lower numbers
+        self._order: list[int] = []  # a heap of the numbers in `_held`
+        self._early: set[int] = set()  # done while lower numbers are not
 
     @property
     def first_held(self) -> int:
-        """The first number beyond a gap, or 0."""
+        """The first number held beyond a gap, or 0."""
         return self._order[0] if self._order else 0
 
     @property
     def finished(self) -> bool:
-        """Whether everything that came is done, and nothing is held."""
+        """Whether every message received is done and none is held."""
         return self.done == self.received and not self._held
 
     def take(self, first: int, messages: tuple[Message, ...]) -> tuple[list[Message], int]:
-        """The messages that are next in order now, and how many of these had come already."""
+        """The messages that are in order now, and the number of duplicates."""
         if first > self.received + 1:
             return [], self._hold(first, messages)
         old = min(self.received + 1 - first, len(messages))
@@ -139,7 +139,7 @@ class Incoming:
         return old
 
     def complete(self, number: int) -> bool:
-        """One is done; whether all before it are too, which is worth telling."""
+        """Mark a message as done; whether that advances `done`."""
         if number <= self.done:
             return False
         self._early.add(number)

@@ -1,4 +1,4 @@
-"""What a protocol is to whoever runs it: inputs and the time in, actions out, and no I/O.
+"""The interface of a protocol to its host: inputs and the time in, actions out, no I/O.
 
 A simulator runs a machine in virtual time, a process in real time; the machine cannot tell.
 """
@@ -16,7 +16,7 @@ Message = Any
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send a message to a node, or to whatever else the network knows by that name."""
+    """Send a message to a node, or to whatever the network knows by that name."""
 
     to: str
     message: Message
@@ -24,7 +24,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """Hand a message over to a client of this node; it was published at the time `since`."""
+    """Deliver a message, published at the time `since`, to a client of this node."""
 
     client: str
     message: Message
@@ -33,7 +33,7 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class SetTimer:
-    """Set the timer of that name, anew if it is running already; with no time stop it."""
+    """Set or reset the timer of that name; without a time, stop it."""
 
     name: str
     at: float | None
@@ -41,10 +41,9 @@ class SetTimer:
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """Keep a value under a key where a crash cannot reach it; None forgets what was kept.
+    """Store a value durably under a key; None deletes it.
 
-    What one input makes a machine do is done together or not at all, and what is to be kept is
-    kept before anything is sent.
+    The actions of one input are performed together or not at all, and saves come before sends.
     """
 
     key: Hashable
@@ -53,7 +52,7 @@ class Save:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """This much work of a kind was done; what it costs is for others to say."""
+    """Reports an amount of work of a kind; its cost is the host's business."""
 
     kind: str
     units: float
@@ -63,12 +62,12 @@ Action = Send | Deliver | SetTimer | Save | Work
 
 
 class Machine(Protocol):
-    """The state of one node. It changes by calls to these alone, one after the other."""
+    """The state of one node, changed only by these calls, one at a time."""
 
     def on_message(self, sender: str, message: Message, now: float) -> Iterable[Action]:
-        """Take a message in."""
+        """Handle a message."""
         ...
 
     def on_timer(self, name: str, now: float) -> Iterable[Action]:
-        """A timer that was set has run out, and is set no more."""
+        """Handle a timer that has expired and is no longer set."""
         ...

@@ -1,8 +1,8 @@
-"""A content broker: it knows all subscriptions, and passes events on to where they are wanted.
+"""A broker that knows all subscriptions and forwards events to where they are wanted.
 
 A subscription spreads along the tree of its client's broker, an event along the tree of its
-publisher's. Links are taken to lose nothing and keep the order, as TCP does. Then each broker
-gets each event at most once, and under every policy but flooding only if a client of its own or one
+publisher's. Links are assumed to be reliable and ordered, as TCP is. Each broker then gets each
+event at most once and, under every policy but flooding, only if one of its own clients or one
 downstream wants it; each client that wants the event gets it once.
 
 Reference: Banavar et al. (1999).
@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 from distributary.model import Topology
 from distributary.protocol.actions import Action, Deliver, Message, Send, Work
-from distributary.protocol.messages import Forward, Publish, Subscribe, Unsubscribe
-from distributary.protocol.policies import LinkSearch, Policy
+from distributary.protocol.messages import Forward, PublishEvent, Subscribe, Unsubscribe
+from distributary.protocol.policies import ForwardingPolicy, LinkSearch
 
 __all__ = ["Broker"]
 
@@ -27,7 +27,7 @@ class Broker:
         self,
         name: str,
         topology: Topology,
-        policy: Policy,
+        policy: ForwardingPolicy,
         matcher: Callable[[int], LinkSearch],
     ) -> None:
         self.name = name
@@ -37,16 +37,16 @@ class Broker:
         self._handles: dict[tuple[str, int], int] = {}
 
     def on_message(self, sender: str, message: Message, now: float) -> list[Action]:
-        """Take in what a client or another broker says."""
+        """Handle a message of a client or another broker."""
         match message:
             case Subscribe() | Unsubscribe():
                 self._change(message)
                 return self._spread(message)
-            case Publish(event):
-                return self._pass_on(Forward(event, self.name))
+            case PublishEvent(event):
+                return self._forward(Forward(event, self.name))
             case Forward():
-                return self._pass_on(message)
-        raise TypeError(f"a broker does not understand {message!r}")
+                return self._forward(message)
+        raise TypeError(f"a broker cannot handle {message!r}")
 
     def on_timer(self, name: str, now: float) -> list[Action]:
         """A broker sets no timers."""
@@ -70,7 +70,7 @@ class Broker:
             Work("send", len(children)),
         ]
 
-    def _pass_on(self, message: Forward) -> list[Action]:
+    def _forward(self, message: Forward) -> list[Action]:
         routed = self._policy.route(message, self.matcher)
         event = message.event
         return [

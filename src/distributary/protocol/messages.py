@@ -1,4 +1,4 @@
-"""What clients and content brokers say to each other."""
+"""Messages between clients and brokers of content-based routing."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from distributary.model import Filter, Key
 
-__all__ = ["Event", "Forward", "Publish", "Subscribe", "Unsubscribe"]
+__all__ = ["ContentEvent", "Forward", "PublishEvent", "Subscribe", "Unsubscribe"]
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """An event: its values, as the schema's `keys` of them, and when it was published."""
+class ContentEvent:
+    """An event: its values as keys of the schema, and when it was published."""
 
     number: int
     keys: tuple[Key | None, ...]
@@ -20,7 +20,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """A client wants what matches a filter; this replaces its subscription of the same number."""
+    """A client subscribes to a filter, replacing its subscription with the same number."""
 
     client: str
     number: int
@@ -29,23 +29,23 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribe:
-    """A client takes a subscription back."""
+    """A client ends a subscription."""
 
     client: str
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Publish:
-    """A client hands an event to its broker."""
+class PublishEvent:
+    """A client publishes an event at its broker."""
 
-    event: Event
+    event: ContentEvent
 
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """An event on its way along the tree of `root`; `receivers` if they were listed there."""
+    """An event in transit along the tree of `root`, with `receivers` if they are listed."""
 
-    event: Event
+    event: ContentEvent
     root: str
     receivers: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
-"""Three ways to get an event to those who want it: link matching, flooding, match-first.
+"""Three forwarding policies: link matching, flooding, match-first.
 
-All three send it along the tree of the broker where it was published. They differ in what they
-match where, so each numbers the links of a broker's matcher in its own way.
+All of them forward an event along the tree of the broker where it was published. They differ in
+what is matched where, so each numbers the links of a broker's matcher in its own way.
 
 Reference: Banavar et al. (1999).
 """
@@ -17,43 +17,51 @@ from distributary.model import Filter, Key, Topology
 from distributary.protocol.actions import Work
 from distributary.protocol.messages import Forward
 
-__all__ = ["POLICIES", "Flooding", "LinkMatching", "LinkSearch", "MatchFirst", "Policy", "Routed"]
+__all__ = [
+    "POLICIES",
+    "Flooding",
+    "ForwardingPolicy",
+    "LinkMatching",
+    "LinkSearch",
+    "MatchFirst",
+    "Routed",
+]
 
 
 class LinkSearch(Protocol):
-    """Filters, each of a numbered link; sets of links are bits of a whole number."""
+    """An index of filters, each with a numbered link; a set of links is a bit mask."""
 
     steps: int
 
     def add(self, filter: Filter, link: int) -> int:
-        """Add a filter, and get a handle to take it out again."""
+        """Add a filter and return a handle for `remove`."""
         ...
 
     def remove(self, handle: int) -> None:
-        """Take a filter out."""
+        """Remove a filter."""
         ...
 
     def links(self, keys: Sequence[Key | None], mask: int) -> int:
-        """Those of the links of `mask` that have a filter which the event matches."""
+        """The links of `mask` that have a filter matching the event."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """What becomes of an event at one broker: to which clients, to which neighbours as what."""
+    """The routing decision for an event: receiving clients, and messages to neighbours."""
 
     clients: Sequence[str]
     forwards: Sequence[tuple[str, Forward]]
     work: Sequence[Work]
 
 
-class Policy(Protocol):
-    """What one broker does with events."""
+class ForwardingPolicy(Protocol):
+    """What a broker does with events."""
 
     n_links: int
 
     def link(self, client: str) -> int | None:
-        """The matcher's link for subscriptions of a client; None where they are not needed."""
+        """The matcher's link for a client's subscriptions; None if they are not needed."""
         ...
 
     def route(self, message: Forward, matcher: LinkSearch) -> Routed:
@@ -62,7 +70,7 @@ class Policy(Protocol):
 
 
 class LinkMatching:
-    """Match just enough to know the links: to the next brokers, and to this one's clients."""
+    """Matches just enough to decide the links: to the next brokers and to own clients."""
 
     def __init__(self, name: str, topology: Topology, roots: Iterable[str] | None = None) -> None:
         self._homes = topology.clients
@@ -76,8 +84,8 @@ class LinkMatching:
         return self._table.numbers.get(client if home == self._name else home)
 
     def route(self, message: Forward, matcher: LinkSearch) -> Routed:
-        """One search decides all links; virtual links of one neighbour take one message."""
-        found, steps = _matched(matcher, message, self._table.masks[message.root])
+        """One search decides all links; virtual links to the same neighbour share one message."""
+        found, steps = _match(matcher, message, self._table.masks[message.root])
         n_virtual = len(self._table.virtual)
         hops = {
             self._table.virtual[at].neighbour: None for at in _bits(found & ((1 << n_virtual) - 1))
@@ -88,10 +96,10 @@ class LinkMatching:
 
 
 class Flooding:
-    """Send every event everywhere; only its receivers look at what it says.
+    """Sends every event everywhere; only receivers look at its content.
 
-    A client is sent every event too and throws away what it did not ask for: that work is of the
-    kind "filter", and not the broker's.
+    A client gets every event and discards those that it did not ask for; that work is of the kind
+    "filter" and not the broker's.
     """
 
     def __init__(self, name: str, topology: Topology, roots: Iterable[str] | None = None) -> None:
@@ -105,8 +113,8 @@ class Flooding:
         return self._clients.index(client) if client in self._clients else None
 
     def route(self, message: Forward, matcher: LinkSearch) -> Routed:
-        """To all brokers next in the tree and all clients."""
-        found, steps = _matched(matcher, message, (1 << self.n_links) - 1)
+        """Forward to all children in the tree and all clients."""
+        found, steps = _match(matcher, message, (1 << self.n_links) - 1)
         children = self._topology.tree(message.root).children(self._name)
         return Routed(
             [self._clients[at] for at in _bits(found)],
@@ -116,7 +124,7 @@ class Flooding:
 
 
 class MatchFirst:
-    """Match against everything where it is published; from there on split the list of receivers."""
+    """Matches everything at the publisher's broker; from there on splits the receiver list."""
 
     def __init__(self, name: str, topology: Topology, roots: Iterable[str] | None = None) -> None:
         self._topology = topology
@@ -127,14 +135,14 @@ class MatchFirst:
         self.n_links = len(self._clients)
 
     def link(self, client: str) -> int | None:
-        """One for each client of the whole network, where events are published at all."""
+        """One link for each client of the network, at brokers where events are published."""
         return self._numbers[client] if self._is_root else None
 
     def route(self, message: Forward, matcher: LinkSearch) -> Routed:
         """Each neighbour gets the part of the list that is behind it."""
         receivers, steps = message.receivers, 0
         if message.root == self._name:
-            found, steps = _matched(matcher, message, (1 << self.n_links) - 1)
+            found, steps = _match(matcher, message, (1 << self.n_links) - 1)
             receivers = tuple(self._clients[at] for at in _bits(found))
         clients, behind = [], defaultdict(list)
         for receiver in receivers:
@@ -151,21 +159,21 @@ class MatchFirst:
         return Routed(clients, forwards, (Work("match", steps), Work("list", len(receivers)), sent))
 
 
-POLICIES: dict[str, Callable[[str, Topology, Iterable[str] | None], Policy]] = {
+POLICIES: dict[str, Callable[[str, Topology, Iterable[str] | None], ForwardingPolicy]] = {
     "link-matching": LinkMatching,
     "flooding": Flooding,
     "match-first": MatchFirst,
 }
 
 
-def _matched(matcher: LinkSearch, message: Forward, mask: int) -> tuple[int, int]:
-    """The links found, and the steps that it took."""
+def _match(matcher: LinkSearch, message: Forward, mask: int) -> tuple[int, int]:
+    """The links found, and the number of steps taken."""
     before = matcher.steps
     return matcher.links(message.event.keys, mask), matcher.steps - before
 
 
 def _bits(mask: int) -> Iterator[int]:
-    """The places of the bits that are set."""
+    """The positions of the set bits."""
     while mask:
         yield (mask & -mask).bit_length() - 1
         mask &= mask - 1

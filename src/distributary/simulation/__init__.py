@@ -1,9 +1,17 @@
-"""Protocols in virtual time: delays, loss, queues, faults, and a record of what happened."""
+"""Runs protocols in virtual time: delays, loss, queues, faults, and a record of the run."""
 
 from distributary.simulation.clock import Clock
 from distributary.simulation.engine import Simulation
-from distributary.simulation.network import Link, Network
-from distributary.simulation.node import Service, priced
-from distributary.simulation.record import Record
+from distributary.simulation.network import Link, VirtualNetwork
+from distributary.simulation.node import Service, price_work
+from distributary.simulation.record import SimulationRecord
 
-__all__ = ["Clock", "Link", "Network", "Record", "Service", "Simulation", "priced"]
+__all__ = [
+    "Clock",
+    "Link",
+    "Service",
+    "Simulation",
+    "SimulationRecord",
+    "VirtualNetwork",
+    "price_work",
+]

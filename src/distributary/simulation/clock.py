@@ -1,4 +1,4 @@
-"""Virtual time: a heap of what happens next."""
+"""Virtual time: a heap of scheduled callbacks."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from heapq import heappop, heappush
 
 __all__ = ["Clock"]
 
-Happening = Callable[[], None]
+Callback = Callable[[], None]
 
 
 class Clock:
-    """Time that jumps to the next happening; those of one time come in the order of scheduling."""
+    """A clock that jumps to the next callback; ties run in the order of scheduling."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.scheduled = 0
-        self._heap: list[tuple[float, int, Happening]] = []
+        self._heap: list[tuple[float, int, Callback]] = []
 
-    def at(self, time: float, happen: Happening) -> None:
-        """Let something happen at a time that is not over yet."""
+    def at(self, time: float, callback: Callback) -> None:
+        """Schedule a callback at a time that is not in the past."""
         if not self.now <= time < float("inf"):
-            raise ValueError(f"it is {self.now} already: nothing can happen at {time}")
+            raise ValueError(f"cannot schedule at {time}: it is already {self.now}")
         self.scheduled += 1
-        heappush(self._heap, (time, self.scheduled, happen))
+        heappush(self._heap, (time, self.scheduled, callback))
 
     def run(self, *, until: float = float("inf"), max_events: float = float("inf")) -> int:
-        """Go on up to a time, for so many events or to the end; how many events there were."""
+        """Run up to a time, a number of callbacks, or the end; returns the number of callbacks."""
         events = 0
         while self._heap and self._heap[0][0] <= until:
             if events >= max_events:
                 return events
-            self.now, _, happen = heappop(self._heap)
-            happen()
+            self.now, _, callback = heappop(self._heap)
+            callback()
             events += 1
         if until < float("inf"):
             self.now = max(self.now, until)

@@ -1,4 +1,4 @@
-"""Machines over a network in virtual time."""
+"""Runs machines over a network in virtual time."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import Any
 
 from distributary.protocol import Machine
 from distributary.simulation.clock import Clock
-from distributary.simulation.network import Network
-from distributary.simulation.node import Node, Service, priced
-from distributary.simulation.record import Record
+from distributary.simulation.network import VirtualNetwork
+from distributary.simulation.node import Node, Service, price_work
+from distributary.simulation.record import SimulationRecord
 
 __all__ = ["Simulation"]
 
-_AT_ONCE = priced()
+_INSTANT = price_work()
 
 
 class Simulation:
-    """Nodes, the network between them, and a record of what happens; same seed, same run.
+    """Nodes, the network between them, and a record of the run; same seed, same run.
 
-    Everything moves by `clock`: run it to run the simulation, and schedule faults there. What a
-    node saves is in `saved` under its name, also after a crash.
+    `clock` drives everything: run it to run the simulation, and schedule faults on it. `saved`
+    holds what each node has saved, by name, also after a crash.
     """
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: VirtualNetwork) -> None:
         self.network = network
         self.clock = Clock()
-        self.record = Record()
+        self.record = SimulationRecord()
         self.saved: defaultdict[str, dict[Hashable, object]] = defaultdict(dict)
         self._nodes: dict[str, Node] = {}
 
@@ -37,12 +37,12 @@ class Simulation:
         name: str,
         machine: Machine,
         *,
-        service: Service = _AT_ONCE,
+        service: Service = _INSTANT,
         capacity: float = float("inf"),
     ) -> None:
-        """Start a node; it drops messages that come while `capacity` inputs wait already."""
+        """Start a node; it drops messages that arrive while `capacity` inputs are waiting."""
         if name in self._nodes:
-            raise ValueError(f"there is a node {name!r} already")
+            raise ValueError(f"there is already a node {name!r}")
         self._nodes[name] = Node(
             name,
             machine,
@@ -55,15 +55,15 @@ class Simulation:
         )
 
     def crash(self, name: str) -> None:
-        """End a node: what it was busy with, its queue and its timers are gone."""
+        """Crash a node: its current work, its queue and its timers are lost."""
         self._nodes.pop(name).alive = False
 
     def post(self, time: float, to: str, message: Any, *, sender: str) -> None:
-        """Let a message from outside, such as a client's, arrive at a node."""
+        """Deliver a message from outside, such as a client's, to a node at a time."""
         self.clock.at(time, partial(self._arrive, sender, to, message))
 
     def run(self, *, until: float = float("inf"), max_events: float = float("inf")) -> int:
-        """Go on up to a time, for so many events or to the end; how many events there were."""
+        """Run up to a time, a number of events, or the end; returns the number of events."""
         return self.clock.run(until=until, max_events=max_events)
 
     def _send(self, sender: str, to: str, message: Any) -> None:

@@ -25,7 +25,7 @@ from distributary.protocol.multicast import (
     Report,
     Sender,
 )
-from distributary.simulation.network import Link, Network
+from distributary.simulation.network import Link, VirtualNetwork
 
 __all__ = ["Change", "Faults", "Learn", "MulticastNetwork", "Offer", "ReceiverNode", "SenderNode"]
 
@@ -66,7 +66,7 @@ class Faults:
     damaged: float = 0.0
 
 
-class MulticastNetwork(Network):
+class MulticastNetwork(VirtualNetwork):
     """A network with groups: what is sent to one goes to each member, and is lost one by one."""
 
     def __init__(self, link: Link, faults: Faults, rng: np.random.Generator) -> None:

@@ -1,4 +1,4 @@
-"""How long messages are on their way, which of them are lost, and what a cut keeps apart."""
+"""A simulated network: delays, loss and partitions."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 
 from distributary.model import Topology
 
-__all__ = ["Link", "Network"]
+__all__ = ["Link", "VirtualNetwork"]
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One direction of a connection, times in seconds.
+    """One direction of a connection; times in seconds.
 
-    A message takes `delay` and up to `jitter` more, and is lost with the probability `loss`. No
-    message overtakes another unless `reorders`.
+    A message takes `delay` plus up to `jitter`, and is lost with the probability `loss`. Messages
+    are delivered in order unless `reorders`.
     """
 
     delay: float
@@ -33,8 +33,8 @@ class Link:
             raise ValueError(f"loss is a probability, not {self.loss}")
 
 
-class Network:
-    """Links by (sender, receiver); nodes without one of their own talk by the `default` link."""
+class VirtualNetwork:
+    """Links by (sender, receiver); other pairs of nodes use the `default` link."""
 
     def __init__(
         self,
@@ -51,22 +51,22 @@ class Network:
 
     @classmethod
     def of(cls, topology: Topology, rng: np.random.Generator) -> Self:
-        """The brokers' links, both ways, that lose nothing and keep the order."""
+        """The links of a topology in both directions, reliable and ordered."""
         links = {link: Link(delay) for link, delay in topology.delays.items()}
         return cls(links | {(b, a): link for (a, b), link in links.items()}, rng)
 
     def cut(self, name: str, nodes: Iterable[str]) -> None:
-        """From now on lose what these nodes and all others send each other; what is out arrives."""
+        """Partition these nodes from all others; messages already in flight still arrive."""
         self._islands[name] = frozenset(nodes)
 
     def heal(self, name: str) -> None:
-        """Undo the cut of that name."""
+        """Undo the partition of that name."""
         del self._islands[name]
 
     def arrivals(self, sender: str, to: str, now: float) -> Iterator[tuple[str, float | None]]:
-        """Who gets a message that is sent now, and when; None where it is lost.
+        """The receivers of a message sent now, and the arrival times; None if it is lost.
 
-        Here that is the node called `to`. A network with groups would name all their members.
+        Here the only receiver is the node `to`. A network with groups would yield all members.
         """
         link = self._links.get((sender, to), self._default)
         if link is None:

@@ -1,4 +1,4 @@
-"""A node: a machine behind an input queue, with a server that takes its time."""
+"""A node: a machine behind an input queue, served by one server."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import Any, assert_never
 
 from distributary.protocol import Action, Deliver, Machine, Save, Send, SetTimer, Work
 from distributary.simulation.clock import Clock
-from distributary.simulation.record import Record
+from distributary.simulation.record import SimulationRecord
 
-__all__ = ["Node", "Service", "priced"]
+__all__ = ["Node", "Service", "price_work"]
 
-# From the work of each kind that one input made to the seconds that the node is busy with it.
+# Maps the work that one input caused, by kind, to the seconds that the node is busy.
 Service = Callable[[Mapping[str, float]], float]
-# An input, as what the machine makes of it given the time.
+# An input: calls the machine with the time and returns its actions.
 Input = Callable[[float], Iterable[Action]]
 
 
-def priced(each: float = 0.0, **prices: float) -> Service:
-    """So many seconds for each input, and for each unit of work of the kinds that have a price."""
+def price_work(each: float = 0.0, **prices: float) -> Service:
+    """A service time of `each` seconds per input, plus a price per unit of work by kind."""
     return lambda work: each + sum(prices.get(kind, 0.0) * n for kind, n in work.items())
 
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """Serves its inputs, messages and timers, in the order of their coming, one at a time.
+    """Serves its inputs, messages and timers, in the order of arrival, one at a time.
 
-    The machine is asked when the service begins; the service takes as long as its work costs, and
-    what it wants done is done at the end.
+    The machine handles an input when its service begins; the service takes as long as the work
+    costs, and the actions are performed at its end.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Node:
     service: Service
     capacity: float
     clock: Clock
-    record: Record
+    record: SimulationRecord
     send: Callable[[str, str, Any], None]
     saved: dict[Hashable, object]
     alive: bool = True
@@ -47,13 +47,13 @@ class Node:
     timers: dict[str, int] = field(default_factory=dict)
 
     def receive(self, sender: str, message: Any) -> bool:
-        """Take a message in, if the node is alive and its queue not full."""
+        """Accept a message if the node is alive and its queue is not full."""
         accepted = self.alive and len(self.queue) < self.capacity
         if accepted:
-            self._take(partial(self.machine.on_message, sender, message))
+            self._enqueue(partial(self.machine.on_message, sender, message))
         return accepted
 
-    def _take(self, found: Input) -> None:
+    def _enqueue(self, found: Input) -> None:
         if not self.busy:
             self._serve(found)
             return
@@ -89,29 +89,29 @@ class Node:
             case Deliver(client, message, since):
                 self.record.delivered.append((now, self.name, client, now - since, message))
             case SetTimer(name, at):
-                self._set(name, at)
+                self._set_timer(name, at)
             case Save(key, value):
                 if value is None:
                     self.saved.pop(key, None)
                 else:
                     self.saved[key] = value
             case Work():
-                pass  # it was paid for with time
+                pass  # it has already been charged as service time
             case _:
                 assert_never(action)
 
-    def _set(self, name: str, at: float | None) -> None:
+    def _set_timer(self, name: str, at: float | None) -> None:
         self.timers.pop(name, None)
         if at is not None:
-            self.timers[name] = number = self.clock.scheduled  # no two timers have the same
-            self.clock.at(max(at, self.clock.now), partial(self._ring, name, number))
+            self.timers[name] = number = self.clock.scheduled  # unique per timer
+            self.clock.at(max(at, self.clock.now), partial(self._expire, name, number))
 
-    def _ring(self, name: str, number: int) -> None:
+    def _expire(self, name: str, number: int) -> None:
         if self.alive and self.timers.get(name) == number:
-            self._take(partial(self._run_out, name, number))
+            self._enqueue(partial(self._on_timer, name, number))
 
-    def _run_out(self, name: str, number: int, now: float) -> Iterable[Action]:
-        """The timer may have been stopped, or set anew, while it waited in the queue."""
+    def _on_timer(self, name: str, number: int, now: float) -> Iterable[Action]:
+        """Call the machine, unless the timer was stopped or reset while it was queued."""
         if self.timers.get(name) != number:
             return ()
         del self.timers[name]

@@ -1,4 +1,4 @@
-"""A ring of overlay peers in virtual time: built at once, then joined, left, crashed, spoken to."""
+"""A ring of overlay peers in virtual time, for tests, benchmarks and fault schedules."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import numpy as np
 from distributary.protocol.overlay.converged import converged_ring
 from distributary.protocol.overlay.identifiers import Peer, identifier, peer_named
 from distributary.protocol.overlay.messages import (
-    Create,
+    CreateGroup,
     Depart,
     Listen,
-    Received,
+    ReceivedEvent,
     Say,
     Silence,
-    Start,
+    StartPeer,
 )
 from distributary.protocol.overlay.parameters import DEFAULT_PARAMETERS, OverlayParameters
 from distributary.protocol.overlay.peer import OverlayPeer
 from distributary.simulation.engine import Simulation
-from distributary.simulation.network import Link, Network
+from distributary.simulation.network import Link, VirtualNetwork
 
 __all__ = ["DEFAULT_LINK", "OverlayNetwork"]
 
@@ -31,9 +31,9 @@ _OUTSIDE = "outside"
 
 
 class OverlayNetwork:
-    """Peers by name; groups by name too. What is asked of a peer happens at the present time.
+    """Peers and groups by name. Requests to a peer happen at the current time.
 
-    `peers` are those that have not crashed and have not been asked to leave.
+    `peers` holds those that have neither crashed nor been asked to leave.
     """
 
     def __init__(
@@ -43,12 +43,12 @@ class OverlayNetwork:
         *,
         link: Link = DEFAULT_LINK,
     ) -> None:
-        self.simulation = Simulation(Network({}, rng, default=link))
+        self.simulation = Simulation(VirtualNetwork({}, rng, default=link))
         self.parameters = parameters
         self.peers: dict[str, OverlayPeer] = {}
 
     @classmethod
-    def settled(
+    def build_converged(
         cls,
         names: Iterable[str],
         rng: np.random.Generator,
@@ -56,7 +56,7 @@ class OverlayNetwork:
         *,
         link: Link = DEFAULT_LINK,
     ) -> Self:
-        """A network in which all know whom they should."""
+        """A network in which every peer already knows its correct neighbours."""
         network = cls(rng, parameters, link=link)
         known = sorted(peer_named(name) for name in names)
         places = [peer.identifier for peer in known]
@@ -66,34 +66,34 @@ class OverlayNetwork:
             peer.pastry.converge(
                 [known[at] for at in ring.leaves(place)], [known[at] for at in ring.entries(place)]
             )
-            network._add(peer, Start())
+            network._add(peer, StartPeer())
         return network
 
     def join(self, name: str, through: Iterable[str] = ()) -> None:
-        """Start a peer that asks these peers, one after the other, for a way in."""
+        """Start a peer that joins through one of these peers, tried in turn."""
         self._add(
             OverlayPeer(peer_named(name), self.parameters),
-            Start(tuple(peer_named(other) for other in through)),
+            StartPeer(tuple(peer_named(other) for other in through)),
         )
 
-    def _add(self, peer: OverlayPeer, start: Start) -> None:
+    def _add(self, peer: OverlayPeer, start: StartPeer) -> None:
         self.peers[peer.own.name] = peer
         self.simulation.add(peer.own.name, peer)
         self._ask(peer.own.name, start)
 
     def crash(self, name: str) -> None:
-        """End a peer without a word."""
+        """Stop a peer without notice."""
         del self.peers[name]
         self.simulation.crash(name)
 
     def leave(self, name: str) -> None:
-        """Let a peer say that it goes, and end it."""
+        """Let a peer announce that it leaves, and stop it."""
         self._ask(name, Depart())
         del self.peers[name]
 
     def create(self, name: str, group: str) -> None:
         """Let a peer create a group."""
-        self._ask(name, Create(identifier(group)))
+        self._ask(name, CreateGroup(identifier(group)))
 
     def subscribe(self, name: str, group: str) -> None:
         """Subscribe a peer to a group."""
@@ -111,26 +111,26 @@ class OverlayNetwork:
         self.simulation.post(self.simulation.clock.now, name, message, sender=_OUTSIDE)
 
     def run(self, seconds: float) -> int:
-        """Go on for so long; how many happenings there were."""
+        """Run for some seconds; returns the number of events."""
         return self.simulation.run(until=self.simulation.clock.now + seconds)
 
-    def sent(self) -> Counter[str]:
-        """How many messages of each kind were sent so far, and other counts."""
+    def message_counts(self) -> Counter[str]:
+        """The number of messages sent so far by kind, and other counts."""
         found: Counter[str] = Counter()
         for (_, kind), units in self.simulation.record.units.items():
             found[kind] += int(units)
         return found
 
-    def received(self, group: str) -> dict[str, list[Received]]:
-        """What the subscribers of a group got so far, in order."""
+    def received_events(self, group: str) -> dict[str, list[ReceivedEvent]]:
+        """The events that each subscriber of a group has received so far, in order."""
         key, found = identifier(group), defaultdict(list)
         for _, _, client, _, message in self.simulation.record.delivered:
-            if isinstance(message, Received) and message.group == key:
+            if isinstance(message, ReceivedEvent) and message.group == key:
                 found[client].append(message)
         return dict(found)
 
     def owner(self, group: str) -> str:
-        """Where a message to a group ends now, by what the peers on its way know."""
+        """The peer to which a message to the group is routed now."""
         key = identifier(group)
         at = next(iter(self.peers.values()))
         for _ in range(self.parameters.max_hops):

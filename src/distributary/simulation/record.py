@@ -1,4 +1,4 @@
-"""What happened in a run, as Arrow tables."""
+"""The record of a run, as Arrow tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-__all__ = ["Record"]
+__all__ = ["SimulationRecord"]
 
 _QUEUES = pa.schema([("time", pa.float64()), ("node", pa.string()), ("waiting", pa.int64())])
 _DELIVERIES = pa.schema(
@@ -24,29 +24,29 @@ _TRAFFIC = pa.schema(
 _WORK = pa.schema([("node", pa.string()), ("kind", pa.string()), ("units", pa.float64())])
 
 
-class Record:
-    """Grows while a simulation runs; the tables can be had at any time."""
+class SimulationRecord:
+    """Grows while a simulation runs; the tables are available at any time."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[float, str, int]] = []
-        self.delivered: list[tuple[float, str, str, float, object]] = []  # the message comes last
+        self.delivered: list[tuple[float, str, str, float, object]] = []  # the message is last
         self.messages: Counter[tuple[str, str, str]] = Counter()
         self.units: defaultdict[tuple[str, str], float] = defaultdict(float)
 
     def queues(self) -> pa.Table:
-        """How many inputs wait at a node, each time that changes; the one being served does not."""
+        """The number of inputs waiting at a node at each change, without the one being served."""
         return _table(self.waiting, _QUEUES)
 
     def deliveries(self) -> pa.Table:
-        """Each delivery to a client, and how long after it was published."""
+        """Each delivery to a client, with its delay since publication."""
         return _table([found[:-1] for found in self.delivered], _DELIVERIES)
 
     def traffic(self) -> pa.Table:
-        """Messages from node to node: "arrived", "lost" by the network, "dropped" by the node."""
+        """Messages between nodes: "arrived", "lost" by the network, "dropped" by the node."""
         return _table([(*key, n) for key, n in sorted(self.messages.items())], _TRAFFIC)
 
     def work(self) -> pa.Table:
-        """The work of each kind that each node did."""
+        """The work done by each node, by kind."""
         return _table([(*key, units) for key, units in sorted(self.units.items())], _WORK)
 
 

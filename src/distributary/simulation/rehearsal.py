@@ -1,7 +1,7 @@
-"""A network of content brokers tried out: what would each covering policy do to it?
+"""Simulates a network of content brokers under a covering policy.
 
-Everybody subscribes, events are published at a steady rate, and at one moment some subscriptions
-end. What follows is what a change of policy is about: the burst, the queues, the tables.
+All clients subscribe, events are published at a steady rate, and at one moment some subscriptions
+end. The outcome shows what distinguishes the policies: the burst, the queues, the tables.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from distributary.protocol.content import (
     Publication,
     PublishUnder,
 )
-from distributary.protocol.messages import Event
+from distributary.protocol.messages import ContentEvent
 from distributary.simulation.engine import Simulation
-from distributary.simulation.network import Network
-from distributary.simulation.node import priced
+from distributary.simulation.network import VirtualNetwork
+from distributary.simulation.node import price_work
 
 __all__ = [
     "DEFAULT_PRICES",
+    "BrokerPrices",
     "Ending",
-    "Outcome",
-    "Prices",
-    "Published",
-    "Wish",
+    "RehearsalEvent",
+    "RehearsalOutcome",
+    "RehearsalSubscription",
     "check_acyclic",
     "rehearse",
 ]
 
-# What is under way when the last event is published has this long to come to an end.
-LONGEST = 24 * 3600.0
+# The simulated time allowed for deliveries after the last event is published.
+LONGEST_DRAIN = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """A client, its broker, and what it wants."""
+class RehearsalSubscription:
+    """A client, its broker, and its filter."""
 
     client: str
     broker: str
@@ -50,8 +50,8 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
-    """An event, as the schema's keys of it, and the broker where it is published."""
+class RehearsalEvent:
+    """An event, as keys of the schema, and the broker where it is published."""
 
     broker: str
     keys: tuple[Key | None, ...]
@@ -59,9 +59,9 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Which wishes end, by number, after what share of the events, within how many seconds."""
+    """Which subscriptions end, by index, after what share of the events, and within what time."""
 
-    wishes: Sequence[int] = ()
+    subscriptions: Sequence[int] = ()
     after: float = 0.5
     within: float = 10.0
 
@@ -70,23 +70,23 @@ NOTHING_ENDS = Ending()
 
 
 @dataclass(frozen=True, slots=True)
-class Prices:
-    """Seconds that a message costs a broker, and each box of its table on top of that."""
+class BrokerPrices:
+    """The seconds that a broker spends on a message, plus those for each box of its table."""
 
     per_message: float = 50e-6
     per_box: float = 0.2e-6
 
 
-DEFAULT_PRICES = Prices()
+DEFAULT_PRICES = BrokerPrices()
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a policy did. Delays in seconds; tables in boxes, of the fullest broker and of all.
+class RehearsalOutcome:
+    """The effects of a policy. Delays are in seconds; tables in boxes, largest and total.
 
-    `longest_queue` and the delays are from the moment on at which wishes began to end;
-    `statements` are all messages about subscriptions, `triggered` those that an ending caused.
-    `unwanted` is the share of publications on links that nobody behind the link wanted.
+    `longest_queue` and the delays are measured from the first ending on; `statements` counts all
+    messages about subscriptions, `triggered` those caused by an ending. `unwanted` is the share of
+    publications on links that nobody behind the link wanted.
     """
 
     policy: str
@@ -102,7 +102,7 @@ class Outcome:
 
 
 def check_acyclic(topology: Topology) -> None:
-    """Content brokers route along the one path there is: `ValueError` if there are several."""
+    """Raise `ValueError` if the overlay has a cycle, since content brokers assume unique paths."""
     if len(topology.delays) != len(topology.brokers) - 1:
         raise ValueError(
             f"{len(topology.brokers)} brokers with {len(topology.delays)} links have a cycle; "
@@ -113,19 +113,19 @@ def check_acyclic(topology: Topology) -> None:
 def rehearse(
     topology: Topology,
     schema: Schema,
-    wishes: Sequence[Wish],
-    events: Sequence[Published],
+    subscriptions: Sequence[RehearsalSubscription],
+    events: Sequence[RehearsalEvent],
     policy: Covering,
     *,
     rate: float,
     ending: Ending = NOTHING_ENDS,
-    prices: Prices = DEFAULT_PRICES,
+    prices: BrokerPrices = DEFAULT_PRICES,
     seed: int = 0,
-) -> Outcome:
-    """Run one policy from the first subscription to the last delivery."""
+) -> RehearsalOutcome:
+    """Simulate one policy from the first subscription to the last delivery."""
     check_acyclic(topology)
-    simulation = Simulation(Network.of(topology, np.random.default_rng(seed)))
-    service = priced(prices.per_message, compare=prices.per_box, match=prices.per_box)
+    simulation = Simulation(VirtualNetwork.of(topology, np.random.default_rng(seed)))
+    service = price_work(prices.per_message, compare=prices.per_box, match=prices.per_box)
     brokers = {
         name: ContentBroker(name, topology.neighbours(name), schema, policy)
         for name in topology.brokers
@@ -137,39 +137,39 @@ def rehearse(
         client = f"publisher at {source}"
         simulation.post(0.0, source, Advertise(client, 0, everything), sender=client)
     simulation.run()
-    for number, wish in enumerate(wishes):
-        message = Subscribe(wish.client, number, wish.filter)
-        simulation.post(simulation.clock.now, wish.broker, message, sender=wish.client)
+    for number, each in enumerate(subscriptions):
+        message = Subscribe(each.client, number, each.filter)
+        simulation.post(simulation.clock.now, each.broker, message, sender=each.client)
     simulation.run()
-    return _published(simulation, brokers, wishes, events, policy.name, rate, ending)
+    return _publish_and_end(simulation, brokers, subscriptions, events, policy.name, rate, ending)
 
 
-def _published(
+def _publish_and_end(
     simulation: Simulation,
     brokers: dict[str, ContentBroker],
-    wishes: Sequence[Wish],
-    events: Sequence[Published],
+    subscriptions: Sequence[RehearsalSubscription],
+    events: Sequence[RehearsalEvent],
     policy: str,
     rate: float,
     ending: Ending,
-) -> Outcome:
+) -> RehearsalOutcome:
     begins = simulation.clock.now
     for number, event in enumerate(events):
         time, client = begins + number / rate, f"publisher at {event.broker}"
-        message = PublishUnder(client, 0, Event(number, event.keys, time))
+        message = PublishUnder(client, 0, ContentEvent(number, event.keys, time))
         simulation.post(time, event.broker, message, sender=client)
     ends = begins + ending.after * len(events) / rate
-    for at, number in enumerate(ending.wishes):
-        wish, time = wishes[number], ends + ending.within * at / len(ending.wishes)
-        gone = Unsubscribe(wish.client, number)
-        simulation.post(time, wish.broker, gone, sender=wish.client)
-    simulation.run(until=begins + len(events) / rate + LONGEST)
+    for at, number in enumerate(ending.subscriptions):
+        each, time = subscriptions[number], ends + ending.within * at / len(ending.subscriptions)
+        gone = Unsubscribe(each.client, number)
+        simulation.post(time, each.broker, gone, sender=each.client)
+    simulation.run(until=begins + len(events) / rate + LONGEST_DRAIN)
     return _outcome(simulation, brokers, policy, ends)
 
 
 def _outcome(
     simulation: Simulation, brokers: dict[str, ContentBroker], policy: str, ends: float
-) -> Outcome:
+) -> RehearsalOutcome:
     record = simulation.record
     handed = [found for found in record.delivered if isinstance(found[4], Publication)]
     delays = [delay for time, _, _, delay, _ in handed if time - delay >= ends]
@@ -178,7 +178,7 @@ def _outcome(
         kind: sum(n for (_, of), n in record.units.items() if of == kind)
         for kind in ("statement", "triggered", "publication", "unwanted")
     }
-    return Outcome(
+    return RehearsalOutcome(
         policy=policy,
         deliveries=len(handed),
         mean_delay=float(np.mean(delays)) if delays else 0.0,

@@ -1,4 +1,4 @@
-"""What channels cost on Scribe, helper peers counted: prices from the sizes of real trees."""
+"""Prices of channels on Scribe, from measured tree sizes including helper peers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from distributary.protocol.overlay import tree_sizes
 
 __all__ = ["scribe_prices"]
 
-_FIRST_STEPS = (1, 2, 5)  # of every power of ten
+_FIRST_STEPS = (1, 2, 5)  # times every power of ten
 
 
 def scribe_prices(peers: int, rng: np.random.Generator, *, groups: int = 20) -> OperatingPrices:
-    """Prices by trees measured on a ring of so many peers: the mean of so many groups.
+    """Prices from trees measured on a ring of that many peers, as means over `groups` groups.
 
-    Keeping a channel up costs a message for every peer of its tree, and so does an event: for
-    subscribers and for peers that only pass things on. The paper counts subscribers alone.
+    Maintaining a channel costs one message for every peer of its tree, and so does an event: for
+    subscribers and for helper peers that only forward. The paper counts subscribers alone.
     """
     sizes = [step * 10**power for power in range(len(str(peers))) for step in _FIRST_STEPS]
     sizes = [size for size in sizes if size < peers] + [peers]

@@ -1,9 +1,9 @@
-"""Our own way to cluster topics, at the same scale and by the same rules as Tamara's.
+"""Our own clustering policy, at the same scale and by the same rules as Tamara's.
 
-Members tell their clusters of every change, so clusters know exact counts and survey nobody. They
-change if what they save within a horizon is more than the messages for it. Subscribers move only
-where they save by it. New clusters come as proposals, now and then, from all interests; a cluster
-comes about if those who are invited save more by it than it costs.
+Members report every change to their clusters, so clusters know exact counts and need no surveys. A
+cluster changes if the savings within a horizon exceed the messages for the change. Subscribers move
+only if they save by it. Now and then new clusters are proposed from all interests; a cluster is
+formed if those who are invited save more by it than it costs.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from distributary.simulation.topic_rounds import TopicRounds
 __all__ = ["ImprovedRounds"]
 
 PLAN = 2
-_NEWS_SHARE = 25  # a cluster looks at itself after news from one in so many members
+_NEWS_SHARE = 25  # a cluster reconsiders itself after reports from one in 25 members
 _LEAST_NEWS = 10
 _MESSAGES_PER_MOVE = 3.0
-_FIRST_ASKED = 100  # members, before all are
-_MOST_STEPS = 8  # of one subscriber who looks for better channels
+_FIRST_ASKED = 100  # members, before all are asked
+_MOST_STEPS = 8  # in which one subscriber looks for better channels
 
 
 @dataclass(slots=True)
 class ImprovedRounds(TopicRounds):
     """`TopicRounds` with exact counts, subscribers that choose, and proposals.
 
-    Proposals come every `plan_every` intervals, of at most `budget` moves each time.
+    Proposals come every `plan_every` intervals, with at most `budget` moves each time.
     """
 
     plan_every: float = 240.0
@@ -48,18 +48,18 @@ class ImprovedRounds(TopicRounds):
     def __post_init__(self) -> None:
         TopicRounds.__post_init__(self)
         self._tariff = Tariff(self.policy.prices, self.clustering.n_subscribers)
-        self._after(self.plan_every / 2, PLAN, 0)
+        self._schedule_in(self.plan_every / 2, PLAN, 0)
 
-    def due(self, kind: int, number: int) -> None:
-        """It is time for proposals."""
+    def on_due(self, kind: int, number: int) -> None:
+        """Make proposals."""
         if kind == PLAN:
             self.plan()
-            self._after(self.plan_every, PLAN, 0)
+            self._schedule_in(self.plan_every, PLAN, 0)
 
     # --- subscribers ---------------------------------------------------------------------------
 
     def want(self, subscriber: int, topic: int) -> None:
-        """Have the topic the cheapest way, and tell all clusters one is on."""
+        """Get the topic in the cheapest way, and report it to all clusters of the subscriber."""
         state = self.clustering
         self.messages["subscribe"] += 2
         if not state.copies[subscriber, topic]:
@@ -73,7 +73,7 @@ class ImprovedRounds(TopicRounds):
                 self._reconsider_adding(int(cluster), topic)
 
     def unwant(self, subscriber: int, topic: int) -> None:
-        """Give the topic up, leave what does not pay any more, and tell the clusters that stay."""
+        """Drop the topic, leave what no longer pays, and report it to the remaining clusters."""
         state = self.clustering
         state.unwant(subscriber, topic)
         if state.direct[subscriber, topic]:
@@ -83,7 +83,7 @@ class ImprovedRounds(TopicRounds):
         for cluster in np.flatnonzero(state.member[subscriber]):
             self.messages["tell"] += 1
             if state.alive[cluster] and state.carries[cluster, topic]:
-                self._heard(int(cluster), topic)
+                self._on_unwant(int(cluster), topic)
 
     def improve(self, subscriber: int) -> None:
         """Join the cluster that saves most and leave those that do not pay, while that helps."""
@@ -91,12 +91,12 @@ class ImprovedRounds(TopicRounds):
         for _ in range(_MOST_STEPS):
             changed = False
             for cluster in np.flatnonzero(state.member[subscriber]):
-                changed |= self.part(subscriber, int(cluster))
+                changed |= self.leave_if_cheaper(subscriber, int(cluster))
             joined = self._best_to_join(subscriber)
             if joined is not None:
                 state.join(subscriber, joined)
                 self.messages["move"] += 2
-                self.shed(np.array([subscriber]), joined)
+                self.leave_covered_topics(np.array([subscriber]), joined)
             elif not changed:
                 return
 
@@ -112,10 +112,10 @@ class ImprovedRounds(TopicRounds):
         return best if saving[best] > 1e-9 else None
 
     def settle_members(self, cluster: int) -> None:
-        """All members of a cluster reconsider: leave it where its topics alone cost less."""
+        """Let all members leave a cluster if its topics cost them less on their own channels."""
         state = self.clustering
         members, topics = np.flatnonzero(state.member[:, cluster]), state.topics_of(cluster)
-        needed = state.needed(cluster)
+        needed = state.dependencies(cluster)
         alone = needed @ self.topic_toll[topics]
         going = alone < toll(self.policy.prices, self.cluster(cluster), joining=False)
         for column, topic in enumerate(topics):
@@ -125,7 +125,7 @@ class ImprovedRounds(TopicRounds):
         self._end_if_empty(cluster)
 
     def invite(self, who: IntArray, cluster: int) -> None:
-        """Those on own channels of a cluster's topics join if they save by it."""
+        """Let subscribers of the topics' own channels join a cluster if they save by it."""
         state = self.clustering
         who = who[~state.member[who, cluster]]
         topics = state.topics_of(cluster)
@@ -134,7 +134,7 @@ class ImprovedRounds(TopicRounds):
         joining = who[saved > toll(self.policy.prices, self.cluster(cluster))]
         state.join(joining, cluster)
         self.messages["move"] += 2 * len(joining)
-        self.shed(joining, cluster)
+        self.leave_covered_topics(joining, cluster)
 
     # --- clusters ------------------------------------------------------------------------------
 
@@ -142,8 +142,8 @@ class ImprovedRounds(TopicRounds):
         members = np.flatnonzero(self.clustering.member[:, cluster])
         self._try_adding(cluster, topic, members)
 
-    def _heard(self, cluster: int, topic: int) -> None:
-        """A member gave a topic up: look at that topic, and at all else now and then."""
+    def _on_unwant(self, cluster: int, topic: int) -> None:
+        """A member dropped a topic: reconsider that topic, and sometimes the whole cluster."""
         self._news[cluster] += 1
         size = int(self.clustering.cluster_size[cluster])
         if self._news[cluster] >= max(_LEAST_NEWS, size // _NEWS_SHARE):
@@ -160,7 +160,7 @@ class ImprovedRounds(TopicRounds):
         self._try_removing(cluster, self.clustering.topics_of(cluster).tolist(), members)
 
     def add(self, cluster: int, topic: int) -> None:
-        """Take a topic up; members and those on the topic's own channel choose."""
+        """Add a topic; members and subscribers of the topic's own channel choose."""
         TopicRounds.add(self, cluster, topic)
         self.invite(np.flatnonzero(self.clustering.direct[:, topic]), cluster)
         self.settle_members(cluster)
@@ -168,7 +168,7 @@ class ImprovedRounds(TopicRounds):
     # --- proposals -----------------------------------------------------------------------------
 
     def plan(self) -> None:
-        """Ask for proposals; a new cluster comes if those invited save enough by it."""
+        """Ask for proposals and form the clusters that save enough for those invited."""
         state = self.clustering
         self.reconsider_all()
         self.offer(planned(state.wants, state, self.frequency, self.budget, self.planner))
@@ -177,16 +177,16 @@ class ImprovedRounds(TopicRounds):
         self._news.clear()
 
     def reconsider_all(self) -> None:
-        """Every cluster looks at itself; it knows its members' needs, so that takes no message."""
+        """Let every cluster reconsider itself, which takes no message as its counts are exact."""
         for cluster in self.clustering.clusters:
             if self.clustering.alive[cluster]:
                 self._reconsider(int(cluster))
 
     def retire(self) -> None:
-        """Clusters without which their members would do about as well end, the smallest first.
+        """Dissolve clusters without which their members do about as well, smallest first.
 
-        Whoever proposes clusters sees that from all interests too, and says so to the cluster,
-        which asks its members what they would do without it.
+        The planner sees this from all interests and tells the cluster, which asks its members what
+        they would do without it.
         """
         state = self.clustering
         sizes = state.cluster_size[state.clusters]
@@ -195,20 +195,20 @@ class ImprovedRounds(TopicRounds):
                 continue
             who = np.flatnonzero(state.member[:, cluster])
             some = who[:: max(1, len(who) // _FIRST_ASKED)]
-            _, likely = self._without(int(cluster), some, len(who) / max(len(some), 1))
+            _, likely = self._change_without(int(cluster), some, len(who) / max(len(some), 1))
             if likely > 0.0:
                 continue
-            target, change = self._without(int(cluster), who, 1.0)
+            target, change = self._change_without(int(cluster), who, 1.0)
             if self.policy.pays(change, 9.0 * len(who)):
                 before = self.ledger.cost
                 self.messages["advice"] += 1
                 self.messages["survey"] += 2 * len(who)
                 self._announce(int(cluster))
                 self._change_over(who, state.clusters, target)
-                self._done("retire", before)
+                self._record_update("retire", before)
 
-    def _without(self, cluster: int, who: IntArray, share: float) -> tuple[BoolArray, float]:
-        """What some members would be on if a cluster ended, and OC after less OC before.
+    def _change_without(self, cluster: int, who: IntArray, share: float) -> tuple[BoolArray, float]:
+        """The memberships of some members without a cluster, and the change in OC.
 
         Each of them stands for `share` members.
         """
@@ -220,14 +220,14 @@ class ImprovedRounds(TopicRounds):
         target = answers.responded(present, mine & ~gone, closed=closed, rest=rest)
         if share == 1.0:
             change = answers.cost(present, target, rest) - answers.cost(present, mine, rest)
-            return target, change - self._empty(cluster)
+            return target, change - self._empty_cost(cluster)
         loss = float(
             (answers.paid(present, target, rest) - answers.paid(present, mine, rest)).sum()
         )
         return target, share * loss - float(answers.fixed(present, mine, rest)[gone][0])
 
-    def _empty(self, cluster: int) -> float:
-        """What a cluster costs with nobody on it."""
+    def _empty_cost(self, cluster: int) -> float:
+        """The cost of a cluster without members."""
         known, prices = self.cluster(cluster), self.policy.prices
         sent = known.flow * (prices.notify + prices.disseminate(0))
         return prices.maintain(0) + prices.associate(known.topics) + sent
@@ -235,9 +235,9 @@ class ImprovedRounds(TopicRounds):
     def offer(self, proposals: Sequence[Proposal]) -> None:
         """Invite everybody at once: new clusters may pay together where none pays alone.
 
-        Whoever is invited compares what it has with the cheapest cover of its interests by old
-        clusters and those it is invited to. A cluster comes about if those who would come save
-        more by it than it costs; without those that do not, everybody looks again.
+        Each invited subscriber compares what it has with the cheapest cover of its interests by the
+        old clusters and those it is invited to. A cluster is formed if those who would join save
+        more by it than it costs; the others are dropped and everybody compares again.
         """
         if not proposals:
             return
@@ -247,18 +247,18 @@ class ImprovedRounds(TopicRounds):
         clusters = state.clusters
         offered = np.array([np.isin(np.arange(state.n_topics), p.topics) for p in proposals])
         closed = np.array([~np.isin(who, p.invited) for p in proposals]).T
-        target, founded = self._taken(who, clusters, offered, closed)
+        target, founded = self._decide_offer(who, clusters, offered, closed)
         if not founded.any():
             return
         new = [state.form(np.flatnonzero(offered[at])) for at in np.flatnonzero(founded)]
         self.messages["announce"] += 4 * int(offered[founded].sum()) + len(new)
         self._change_over(who, np.append(clusters, new), target)
-        self._done("form", before)
+        self._record_update("form", before)
 
-    def _taken(
+    def _decide_offer(
         self, who: IntArray, clusters: IntArray, offered: BoolArray, closed: BoolArray
     ) -> tuple[BoolArray, BoolArray]:
-        """What those invited would be on (old clusters, then new), and which new ones pay."""
+        """The memberships of those invited (old clusters, then new), and which new ones pay."""
         state, answers = self.clustering, self._answers(who)
         present, mine = state.carries[clusters], state.member[np.ix_(who, clusters)]
         rest = self._rest(who, clusters)
@@ -282,19 +282,19 @@ class ImprovedRounds(TopicRounds):
         return mine, founded
 
     def _answers(self, who: IntArray) -> Answers:
-        """Some subscribers among all others."""
+        """The given subscribers, with all others as background load."""
         state = self.clustering
         others = state.topic_size - state.direct[who].sum(axis=0)
         return Answers(state.wants[who], self.frequency, self._tariff, others=others)
 
     def _rest(self, who: IntArray, clusters: IntArray) -> IntArray:
-        """How many others are on clusters."""
+        """The number of other members of each cluster."""
         state = self.clustering
         here: IntArray = state.member[np.ix_(who, clusters)].sum(axis=0)
         return state.cluster_size[clusters] - here
 
     def _change_over(self, who: IntArray, clusters: IntArray, target: BoolArray) -> None:
-        """Bring subscriptions to clusters to what is aimed at: join first, leave after."""
+        """Move subscribers to their target clusters, joining before leaving."""
         state, moves = self.clustering, 0
         mine = state.member[np.ix_(who, clusters)]
         for column, cluster in enumerate(clusters):

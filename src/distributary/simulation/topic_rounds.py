@@ -1,8 +1,8 @@
 """Tamara at the paper's scale: thousands of subscribers over months, decision by decision.
 
-The decisions and their estimates are those of the machines in `protocol.topics`. What lies between
-decisions is not simulated: a survey is a draw without sending, a move happens at once, and the
-messages that machines would send for it are only counted.
+The decisions and their estimates are those of the machines in `protocol.topics`. What happens
+between decisions is not simulated: a survey is a random draw, a move is instantaneous, and the
+messages that the machines would send are only counted.
 
 Reference: Milo et al. (2007), sections 3 to 5.
 """
@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from distributary.cost.topics import Ledger, unclustered_cost
+from distributary.cost.topics import CostLedger, unclustered_cost
 from distributary.cost.updates import (
     Channel,
     absorbing,
@@ -39,7 +39,7 @@ TOPIC, CLUSTER = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """Who takes up or gives up which topic when, in order; times in maintenance intervals."""
+    """Who wants or stops wanting which topic when, in order; times in maintenance intervals."""
 
     time: FloatArray
     subscriber: IntArray
@@ -49,7 +49,7 @@ class Requests:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Costs at a time, in messages per interval; overhead is the mean since the moment before."""
+    """Costs at a time in messages per interval; overhead is the mean since the last moment."""
 
     time: float
     scribe: float
@@ -66,10 +66,11 @@ class Moment:
 
 @dataclass(slots=True)
 class TopicRounds:
-    """A clustering that changes by subscriptions and surveys, and what that costs.
+    """A clustering that changes by subscriptions and surveys, with its cost.
 
-    `survey_every` is in intervals. `messages` counts overhead by what it was for; `updates` counts
-    what channels did, and under "raised" how often OC rose by it although the estimate said not.
+    `survey_every` is in intervals. `messages` counts overhead messages by purpose; `updates` counts
+    the updates of channels, and under "raised" how often an update increased OC against its
+    estimate.
     """
 
     clustering: Clustering
@@ -80,28 +81,28 @@ class TopicRounds:
     now: float = 0.0
     messages: Counter[str] = field(default_factory=Counter)
     updates: Counter[str] = field(default_factory=Counter)
-    ledger: Ledger = field(init=False)
+    ledger: CostLedger = field(init=False)
     topic_toll: FloatArray = field(init=False)
     cluster_toll: FloatArray = field(init=False)
     _due: list[tuple[float, int, int, int]] = field(init=False, default_factory=list)
     _scheduled: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        self.ledger = Ledger(self.clustering, self.frequency, self.policy.prices)
+        self.ledger = CostLedger(self.clustering, self.frequency, self.policy.prices)
         self.topic_toll = np.zeros(self.clustering.n_topics)
         for topic in range(self.clustering.n_topics):
-            self.topic_changed(topic)
+            self.on_topic_change(topic)
             self._schedule(TOPIC, topic, first=True)
         self.cluster_toll = np.full(len(self.clustering.alive), np.inf)
         for cluster in self.clustering.clusters:
-            self.cluster_changed(int(cluster))
+            self.on_cluster_change(int(cluster))
             self._schedule(CLUSTER, int(cluster), first=True)
         self.clustering.watch(self)
 
     # --- running -------------------------------------------------------------------------------
 
     def run(self, requests: Requests, duration: float, moments: int) -> list[Moment]:
-        """Play all requests and surveys, and look at the costs so many times."""
+        """Run all requests and surveys, and sample the costs `moments` times."""
         found = [self._moment(0.0, 0)]
         at, n = 0, len(requests.time)
         for time in np.linspace(0.0, duration, moments + 1)[1:]:
@@ -116,7 +117,7 @@ class TopicRounds:
                     self._request(requests, at)
                     at += 1
                 else:
-                    self._happen()
+                    self._run_next()
             self.now = float(time)
             spent = self.messages.total() - spent
             found.append(self._moment(spent, float(time) - before))
@@ -129,12 +130,12 @@ class TopicRounds:
         else:
             self.unwant(subscriber, topic)
 
-    def _happen(self) -> None:
+    def _run_next(self) -> None:
         _, _, kind, number = heappop(self._due)
-        self.due(kind, number)
+        self.on_due(kind, number)
 
-    def due(self, kind: int, number: int) -> None:
-        """It is time for the survey of a channel."""
+    def on_due(self, kind: int, number: int) -> None:
+        """Survey a channel."""
         if kind == TOPIC:
             self.survey_topic(number)
             self._schedule(kind, number)
@@ -146,9 +147,9 @@ class TopicRounds:
     def _schedule(self, kind: int, number: int, *, first: bool = False) -> None:
         if self.policy.survey_every == float("inf"):
             return
-        self._after(self.survey_every * (self.rng.random() if first else 1.0), kind, number)
+        self._schedule_in(self.survey_every * (self.rng.random() if first else 1.0), kind, number)
 
-    def _after(self, wait: float, kind: int, number: int) -> None:
+    def _schedule_in(self, wait: float, kind: int, number: int) -> None:
         self._scheduled += 1
         heappush(self._due, (self.now + wait, self._scheduled, kind, number))
 
@@ -164,12 +165,12 @@ class TopicRounds:
             len(self.clustering.clusters),
         )
 
-    def topic_changed(self, topic: int) -> None:
-        """Keep what one subscriber more or less means for the topic's own channel."""
+    def on_topic_change(self, topic: int) -> None:
+        """Update the price of one more subscriber on the topic's own channel."""
         self.topic_toll[topic] = toll(self.policy.prices, self.topic(topic))
 
-    def cluster_changed(self, cluster: int) -> None:
-        """Keep what one member more means for a cluster; one that is gone nobody can afford."""
+    def on_cluster_change(self, cluster: int) -> None:
+        """Update the price of one more member of a cluster; infinite if it no longer exists."""
         if cluster >= len(self.cluster_toll):
             more = len(self.clustering.alive) - len(self.cluster_toll)
             self.cluster_toll = np.pad(self.cluster_toll, (0, more), constant_values=np.inf)
@@ -179,11 +180,11 @@ class TopicRounds:
         )
 
     def topic(self, topic: int) -> Channel:
-        """A topic's own channel."""
+        """The data of a topic's own channel."""
         return Channel(int(self.clustering.topic_size[topic]), float(self.frequency[topic]))
 
     def cluster(self, cluster: int) -> Channel:
-        """A cluster's channel."""
+        """The data of a cluster's channel."""
         return Channel(
             int(self.clustering.cluster_size[cluster]),
             self.ledger.flow(cluster),
@@ -193,25 +194,25 @@ class TopicRounds:
     # --- subscribers (section 4) ---------------------------------------------------------------
 
     def want(self, subscriber: int, topic: int) -> None:
-        """SUBSCRIBE."""
+        """SUBSCRIBE of the paper."""
         state = self.clustering
-        self.messages["subscribe"] += 2  # asks, and is told what there is
+        self.messages["subscribe"] += 2  # a request and its answer
         if state.copies[subscriber, topic]:
             state.want(subscriber, topic)
             return
-        chosen = self.chosen(subscriber, topic)
+        chosen = self.choose_cluster(subscriber, topic)
         if chosen is None:
             state.follow(subscriber, topic)
             self.messages["subscribe"] += 2
             state.want(subscriber, topic)
-            self._tell(subscriber, topic)
+            self._report(subscriber, topic)
             return
         state.join(subscriber, chosen)
         state.want(subscriber, topic)
         self.messages["subscribe"] += 2
-        self.shed(np.array([subscriber]), chosen)
+        self.leave_covered_topics(np.array([subscriber]), chosen)
 
-    def chosen(self, subscriber: int, topic: int) -> int | None:
+    def choose_cluster(self, subscriber: int, topic: int) -> int | None:
         """The cluster with the topic that replaces most direct subscriptions, if it pays."""
         state = self.clustering
         offered = state.clusters_with(topic)
@@ -226,7 +227,7 @@ class TopicRounds:
         return cluster if saved > toll(self.policy.prices, self.cluster(cluster)) else None
 
     def unwant(self, subscriber: int, topic: int) -> None:
-        """UNSUBSCRIBE."""
+        """UNSUBSCRIBE of the paper."""
         state = self.clustering
         state.unwant(subscriber, topic)
         if state.direct[subscriber, topic]:
@@ -234,13 +235,13 @@ class TopicRounds:
             self.messages["subscribe"] += 2
         sources = np.flatnonzero(state.member[subscriber] & state.carries[:, topic])
         for cluster in sources:
-            self.part(subscriber, int(cluster))
+            self.leave_if_cheaper(subscriber, int(cluster))
         kept = sources[state.member[subscriber, sources]]
         if len(kept):
-            self._tell_about(self._most_filtered(subscriber, kept), topic)
+            self._report_to(self._most_filtered(subscriber, kept), topic)
 
-    def part(self, subscriber: int, cluster: int) -> bool:
-        """Leave a cluster if the topics still needed of it cost less on their own channels."""
+    def leave_if_cheaper(self, subscriber: int, cluster: int) -> bool:
+        """Leave a cluster if the topics still needed from it cost less on their own channels."""
         state = self.clustering
         needs = state.wants[subscriber] & (state.copies[subscriber] == 1) & state.carries[cluster]
         alone = float(self.topic_toll[needs].sum())
@@ -253,8 +254,8 @@ class TopicRounds:
         self._end_if_empty(cluster)
         return True
 
-    def shed(self, who: IntArray, cluster: int) -> None:
-        """Leave the own channels of topics that a cluster brings."""
+    def leave_covered_topics(self, who: IntArray, cluster: int) -> None:
+        """Leave the own channels of the topics that a cluster brings."""
         state = self.clustering
         for topic in state.topics_of(cluster):
             rows = who[state.direct[who, topic]]
@@ -267,19 +268,19 @@ class TopicRounds:
         filtered = (state.carries[clusters] & ~state.wants[subscriber]).sum(axis=1)
         return int(clusters[np.argmax(filtered)])
 
-    def _tell(self, subscriber: int, topic: int) -> None:
+    def _report(self, subscriber: int, topic: int) -> None:
         mine = np.flatnonzero(self.clustering.member[subscriber])
         if len(mine):
-            self._tell_about(self._most_filtered(subscriber, mine), topic)
+            self._report_to(self._most_filtered(subscriber, mine), topic)
 
-    def _tell_about(self, cluster: int, topic: int) -> None:
-        """One subscription more or less: toss the coin of section 3.1."""
+    def _report_to(self, cluster: int, topic: int) -> None:
+        """Report a changed subscription to a cluster, which tosses the coin of section 3.1."""
         self.messages["tell"] += 1
         known, own = self.cluster(cluster), self.topic(topic)
         most = most_winning(self.policy.phi, self.rng.random())
         if not enough_common(self.policy.prices, known, own, most):
             return
-        sample = self._sampled(np.flatnonzero(self.clustering.member[:, cluster]))
+        sample = self._sample(np.flatnonzero(self.clustering.member[:, cluster]))
         if self.clustering.carries[cluster, topic]:
             self._try_removing(cluster, [topic], sample)
         else:
@@ -287,7 +288,7 @@ class TopicRounds:
 
     # --- surveys (section 3) -------------------------------------------------------------------
 
-    def _sampled(self, members: IntArray) -> IntArray:
+    def _sample(self, members: IntArray) -> IntArray:
         n = sample_size(len(members), self.policy.sample)
         self.messages["survey"] += 2 * n
         return members if n == len(members) else self.rng.choice(members, n, replace=False)
@@ -302,26 +303,28 @@ class TopicRounds:
 
     def _try_removing(self, cluster: int, topics: list[int], sample: IntArray) -> None:
         known = self.cluster(cluster)
-        for topic, needed in zip(topics, self._needed(cluster, topics, sample), strict=True):
+        for topic, needed in zip(
+            topics, self._count_dependent(cluster, topics, sample), strict=True
+        ):
             change = removing(self.policy.prices, known, self.topic(topic), needed)
             if self.policy.pays(change, 2.0 * known.size + 2.0 * needed):
                 self.drop(cluster, topic)
                 known = self.cluster(cluster)
 
-    def _needed(self, cluster: int, topics: list[int], sample: IntArray) -> list[int]:
-        """How many members have each topic from this cluster only, by those of a sample."""
+    def _count_dependent(self, cluster: int, topics: list[int], sample: IntArray) -> list[int]:
+        """Estimate from a sample how many members get each topic from this cluster alone."""
         state = self.clustering
         share = int(state.cluster_size[cluster]) / max(len(sample), 1)
-        if len(topics) == 1:  # the usual case, without gathering rows
+        if len(topics) == 1:  # the usual case, which needs no gathering of rows
             alone = state.wants[sample, topics[0]] & (state.copies[sample, topics[0]] == 1)
             return [round(share * int(np.count_nonzero(alone)))]
         counts = (state.wants[sample] & (state.copies[sample] == 1)).sum(axis=0)[topics]
         return [round(share * count) for count in counts.tolist()]
 
     def survey_topic(self, topic: int) -> None:
-        """A topic's subscribers say where else they are: merge with where most of them are."""
+        """Survey a topic's subscribers and merge with the channel that most of them share."""
         state = self.clustering
-        sample = self._sampled(np.flatnonzero(state.direct[:, topic]))
+        sample = self._sample(np.flatnonzero(state.direct[:, topic]))
         if not len(sample):
             return
         kind, other, common = self._nearest(
@@ -339,9 +342,9 @@ class TopicRounds:
             self._try_absorbing(other, topic, common)
 
     def survey_cluster(self, cluster: int) -> None:
-        """A cluster reconsiders itself and its topics, then merges with its nearest channel."""
+        """Reconsider a cluster and its topics, then merge it with its nearest channel."""
         state = self.clustering
-        sample = self._sampled(np.flatnonzero(state.member[:, cluster]))
+        sample = self._sample(np.flatnonzero(state.member[:, cluster]))
         if not len(sample):
             return
         if self.policy.prunes:
@@ -364,7 +367,7 @@ class TopicRounds:
     def _nearest(
         self, sample: IntArray, size: int, not_topics: IntArray, not_clusters: IntArray
     ) -> tuple[int, int, int]:
-        """The channel with most of the sampled subscribers, and how many of all that makes."""
+        """The channel with most of the sampled subscribers, and the estimate for all of them."""
         on_topics = self.clustering.direct[sample].sum(axis=0)
         on_clusters = self.clustering.member[sample].sum(axis=0)
         on_topics[not_topics], on_clusters[not_clusters] = 0, 0
@@ -393,7 +396,7 @@ class TopicRounds:
     def _try_destroying(self, cluster: int, sample: IntArray) -> bool:
         state, known = self.clustering, self.cluster(cluster)
         topics = state.topics_of(cluster).tolist()
-        needed = self._needed(cluster, topics, sample)
+        needed = self._count_dependent(cluster, topics, sample)
         needs = [(self.topic(t), n) for t, n in zip(topics, needed, strict=True)]
         change = destroying(self.policy.prices, known, needs)
         if not self.policy.pays(change, 2.0 * known.size + 2.0 * sum(needed)):
@@ -404,15 +407,15 @@ class TopicRounds:
     # --- updates -------------------------------------------------------------------------------
 
     def add(self, cluster: int, topic: int) -> None:
-        """A cluster takes a topic up; members leave the topic's own channel."""
+        """Add a topic to a cluster; members leave the topic's own channel."""
         before = self.ledger.cost
         self.clustering.add(cluster, topic)
         self._announce(cluster)
-        self.shed(np.flatnonzero(self.clustering.member[:, cluster]), cluster)
-        self._done("add", before)
+        self.leave_covered_topics(np.flatnonzero(self.clustering.member[:, cluster]), cluster)
+        self._record_update("add", before)
 
     def drop(self, cluster: int, topic: int) -> None:
-        """A cluster gives a topic up; whoever needs it joins the topic's own channel first."""
+        """Drop a topic from a cluster; members who need it first join the topic's own channel."""
         state, before = self.clustering, self.ledger.cost
         needing = state.member[:, cluster] & state.wants[:, topic] & (state.copies[:, topic] == 1)
         state.follow(np.flatnonzero(needing), topic)
@@ -422,33 +425,33 @@ class TopicRounds:
         if not state.carries[cluster].any():
             state.leave(np.flatnonzero(state.member[:, cluster]), cluster)
         self._end_if_empty(cluster)
-        self._done("remove", before)
+        self._record_update("remove", before)
 
     def pair(self, one: int, other: int) -> None:
-        """Two topics make a cluster, and everybody on them moves there."""
+        """Form a cluster of two topics and move all their subscribers to it."""
         state, before = self.clustering, self.ledger.cost
         who = np.flatnonzero(state.direct[:, one] | state.direct[:, other])
         self.messages["merge"] += 6
         self.messages["move"] += int(state.topic_size[[one, other]].sum()) + 2 * len(who)
         cluster = state.form([one, other])
         state.join(who, cluster)
-        self.shed(who, cluster)
+        self.leave_covered_topics(who, cluster)
         self._schedule(CLUSTER, cluster, first=True)
-        self._done("pair", before)
+        self._record_update("pair", before)
 
     def absorb(self, cluster: int, topic: int) -> None:
-        """A cluster takes a topic up, and everybody on the topic's own channel moves there."""
+        """Add a topic to a cluster and move all subscribers of its own channel there."""
         state, before = self.clustering, self.ledger.cost
         who = np.flatnonzero(state.direct[:, topic])
         state.add(cluster, topic)
         self._announce(cluster)
         self.messages["move"] += 3 * len(who)
         state.join(who, cluster)
-        self.shed(np.flatnonzero(state.member[:, cluster]), cluster)
-        self._done("absorb", before)
+        self.leave_covered_topics(np.flatnonzero(state.member[:, cluster]), cluster)
+        self._record_update("absorb", before)
 
     def merge(self, one: int, other: int) -> None:
-        """A cluster goes up in another, with all members."""
+        """Merge a cluster with all its members into another."""
         state, before = self.clustering, self.ledger.cost
         for topic in np.flatnonzero(state.carries[one] & ~state.carries[other]):
             state.add(other, int(topic))
@@ -459,24 +462,24 @@ class TopicRounds:
         state.leave(who, one)
         state.dissolve(one)
         self.messages["move"] += 4 * len(who)
-        self.shed(np.flatnonzero(state.member[:, other]), other)
-        self._done("merge", before)
+        self.leave_covered_topics(np.flatnonzero(state.member[:, other]), other)
+        self._record_update("merge", before)
 
     def destroy(self, cluster: int) -> None:
-        """A cluster ends; its members join the own channels of what they need."""
+        """Dissolve a cluster; its members join the own channels of what they need."""
         state, before = self.clustering, self.ledger.cost
         self._announce(cluster)
         members = np.flatnonzero(state.member[:, cluster])
-        needed = state.needed(cluster)
+        needed = state.dependencies(cluster)
         for column, topic in enumerate(state.topics_of(cluster)):
             state.follow(members[needed[:, column]], int(topic))
         self.messages["move"] += 2 * int(needed.sum()) + 2 * len(members)
         state.leave(members, cluster)
         state.dissolve(cluster)
-        self._done("destroy", before)
+        self._record_update("destroy", before)
 
     def _announce(self, cluster: int) -> None:
-        """Members and topics are told what a cluster carries, and confirm."""
+        """Count the messages that announce what a cluster carries, and their confirmations."""
         known = self.cluster(cluster)
         self.messages["announce"] += 2 * (known.size + known.topics + 1)
 
@@ -486,6 +489,6 @@ class TopicRounds:
             self.messages["announce"] += 2 * int(state.carries[cluster].sum())
             state.dissolve(cluster)
 
-    def _done(self, what: str, before: float) -> None:
+    def _record_update(self, what: str, before: float) -> None:
         self.updates[what] += 1
         self.updates["raised"] += self.ledger.cost > before + 1e-9

@@ -1,7 +1,7 @@
 """Topic channels, clusters and subscribers as machines over a network in virtual time.
 
-Every message is sent, so this is for hundreds of subscribers and for faults; `topic_rounds` is for
-thousands of subscribers over months.
+Every message is simulated, which suits hundreds of subscribers and fault schedules; use
+`topic_rounds` for thousands of subscribers over months.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from distributary.protocol.topics.messages import (
     Want,
 )
 from distributary.simulation.engine import Simulation
-from distributary.simulation.network import Link, Network
+from distributary.simulation.network import Link, VirtualNetwork
 
 __all__ = ["TopicSystem"]
 
@@ -47,8 +47,8 @@ _START = "start"
 _OUTSIDE = "outside"
 
 
-class _Kept:
-    """A channel's machine, and a copy of its state as it was before its last actions."""
+class _SavedChannel:
+    """A channel's machine, and a copy of its state after its last input."""
 
     def __init__(self, machine: TopicChannel | ClusterChannel) -> None:
         self.machine = machine
@@ -69,8 +69,8 @@ class _Kept:
         return actions
 
 
-class _Overlay(Network):
-    """A network that makes a cluster when its name is first used, and knows who is on a channel."""
+class _ChannelNetwork(VirtualNetwork):
+    """A network that creates a cluster when its name is first used, and knows group members."""
 
     def __init__(self, link: Link, rng: np.random.Generator, system: TopicSystem) -> None:
         super().__init__({}, rng, default=link)
@@ -88,10 +88,10 @@ class _Overlay(Network):
 
 
 class TopicSystem:
-    """A whole broker: a channel for every topic, clusters as they come, and subscribers.
+    """A complete topic broker: a channel for every topic, clusters as they form, and subscribers.
 
-    Channels can crash; they come back with the state they had. `overhead` counts what a broker
-    without clusters would not send.
+    Channels can crash; they restart with their last state. `overhead` counts the messages that a
+    broker without clusters would not send.
     """
 
     def __init__(
@@ -101,14 +101,14 @@ class TopicSystem:
         self.seed = seed
         self.flows = dict(flows)
         rng = np.random.default_rng([seed, 1])
-        self.network = _Overlay(link or Link(0.01), rng, self)
-        self.simulation = _Counting(self.network)
+        self.network = _ChannelNetwork(link or Link(0.01), rng, self)
+        self.simulation = _CountingSimulation(self.network)
         self.clock = self.simulation.clock
-        self.channels: dict[str, _Kept] = {}
+        self.channels: dict[str, _SavedChannel] = {}
         self.subscribers: dict[str, Subscriber] = {}
         self.down: set[str] = set()
-        self.crashed: set[str] = set()  # at any time so far
-        self.listeners: list[Callable[[str, str, Any], None]] = []  # hear whatever is sent
+        self.crashed: set[str] = set()  # all that have ever crashed
+        self.listeners: list[Callable[[str, str, Any], None]] = []  # called with every message sent
         for topic, flow in self.flows.items():
             state = TopicState.new(topic, flow)
             name = topic_channel(topic)
@@ -117,7 +117,7 @@ class TopicSystem:
     # --- driving -------------------------------------------------------------------------------
 
     def subscriber(self, name: str) -> Subscriber:
-        """The subscriber of that name, there from its first mention on."""
+        """The subscriber of that name, created on first use."""
         if name not in self.subscribers:
             self.subscribers[name] = Subscriber(name, self.policy)
             self.simulation.add(name, self.subscribers[name])
@@ -129,36 +129,36 @@ class TopicSystem:
         self.simulation.post(time, subscriber, Want(topic), sender=_OUTSIDE)
 
     def unwant(self, time: float, subscriber: str, topic: str) -> None:
-        """Let a subscriber want a topic no more."""
+        """Let a subscriber stop wanting a topic."""
         self.simulation.post(time, subscriber, Unwant(topic), sender=_OUTSIDE)
 
     def publish(self, time: float, topic: str, payload: bytes = b"") -> None:
-        """Let an event arrive at its topic's channel, when that is up."""
+        """Let an event arrive at its topic's channel as soon as that is up."""
         name = topic_channel(topic)
         self.clock.at(time, partial(self._publish, name, payload))
 
     def crash(self, time: float, channel: str, down_for: float) -> None:
-        """Let a channel crash, if it is there then, and come back."""
+        """Let a channel crash, if it exists at that time, and restart."""
         self.clock.at(time, partial(self._crash, channel, down_for))
 
     def plan(self, time: float, budget: int, planner: Planner) -> None:
-        """Let a planner look at everything at a time, and give its advice to the channels."""
+        """Let a planner survey everything at a time and send its advice to the channels."""
         self.clock.at(time, partial(self._plan, budget, planner))
 
     def run(self, until: float) -> None:
-        """Go on up to a time."""
+        """Run up to a time."""
         self.simulation.run(until=until)
 
     @property
     def overhead(self) -> int:
-        """Messages sent so far that are neither events nor requests to repeat events."""
+        """The messages sent so far except events and repair requests."""
         own = {Event.__name__, Repair.__name__}
         return sum(n for kind, n in self.network.sent.items() if kind not in own)
 
-    # --- looking -------------------------------------------------------------------------------
+    # --- inspection ----------------------------------------------------------------------------
 
     def clusters(self) -> dict[str, ClusterChannel]:
-        """The clusters there are."""
+        """The existing clusters."""
         machines = ((name, kept.machine) for name, kept in self.channels.items())
         return {
             name: machine
@@ -167,7 +167,7 @@ class TopicSystem:
         }
 
     def sweep(self) -> int:
-        """Throw finished clusters away, as a service does now and then; how many there were."""
+        """Remove finished clusters, as a service does now and then; returns how many."""
         done = [
             name
             for name, kept in self.channels.items()
@@ -187,7 +187,7 @@ class TopicSystem:
         return machine
 
     def reaches(self, topic: str, subscriber: str) -> bool:
-        """Whether an event of the topic that is published now would be sent to the subscriber."""
+        """Whether an event of the topic published now would be sent to the subscriber."""
         channel = self.topic(topic)
         if subscriber in channel.state.members:
             return True
@@ -200,7 +200,7 @@ class TopicSystem:
         )
 
     def clustering(self) -> Clustering:
-        """Who is on which channel now, as channels see it."""
+        """The current membership of all channels, as the channels see it."""
         topics, names = list(self.flows), sorted(self.subscribers)
         row = {name: at for at, name in enumerate(names)}
         found = Clustering(len(names), len(topics))
@@ -216,28 +216,28 @@ class TopicSystem:
                     found.want(row[name], topics.index(topic))
         return found
 
-    # --- inside --------------------------------------------------------------------------------
+    # --- internals -----------------------------------------------------------------------------
 
     def make(self, name: str) -> None:
-        """See to it that a cluster is there, if that is what the name is for."""
+        """Create a cluster if the name is that of a cluster which does not exist yet."""
         if is_cluster(name) and name not in self.channels:
             rng = drawn_by_name(self.seed, name)
             self._begin(name, ClusterChannel(name, self.policy, rng, ClusterState()))
 
     def group(self, name: str) -> list[str] | None:
-        """Who gets what is sent to everybody on a channel; None for a single node."""
+        """The receivers of what is sent to everybody on a channel; None for a single node."""
         channel = name.removeprefix(members_of(""))
         if channel == name:
             return None
         return list(self.channels[channel].machine.state.members)
 
     def _begin(self, name: str, machine: TopicChannel | ClusterChannel) -> None:
-        self.channels[name] = _Kept(machine)
+        self.channels[name] = _SavedChannel(machine)
         self.simulation.add(name, self.channels[name])
         self.simulation.post(self.clock.now, name, _START, sender=_OUTSIDE)
 
     def _publish(self, name: str, payload: bytes) -> None:
-        if name in self.down:  # a publisher tries again until it is heard
+        if name in self.down:  # a publisher retries until the channel is up
             self.clock.at(self.clock.now + 0.5, partial(self._publish, name, payload))
         else:
             self.simulation.post(self.clock.now, name, Publish(payload), sender=_OUTSIDE)
@@ -270,11 +270,11 @@ class TopicSystem:
             self._begin(name, ClusterChannel(name, self.policy, rng, state))
 
 
-class _Counting(Simulation):
-    """A simulation that counts what is sent, by kind."""
+class _CountingSimulation(Simulation):
+    """A simulation that counts messages by type."""
 
     def _send(self, sender: str, to: str, message: Any) -> None:
-        assert isinstance(self.network, _Overlay)
+        assert isinstance(self.network, _ChannelNetwork)
         self.network.count(message)
         for listener in self.network.system.listeners:
             listener(sender, to, message)

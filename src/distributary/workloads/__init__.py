@@ -1,10 +1,16 @@
-"""Generators of who-wants-what: each paper's own, and a day of logs around any of them."""
+"""Workload generators: those of the papers, quotes, and a day of logs for any demand."""
 
 from distributary.workloads.broker_trees import CLIENT_DELAY, broker_trees, region_of
-from distributary.workloads.content import Content, ContentWorld, content_world, poisson_times
-from distributary.workloads.day import Day, publication_log, spoiled, subscription_log
+from distributary.workloads.content import ContentParams, ContentWorld, content_world, poisson_times
+from distributary.workloads.day import Day, publication_log, spoil_rows, subscription_log
 from distributary.workloads.quotes import QUOTE_SCHEMA, Quotes, quote_events, quote_filters
-from distributary.workloads.roaming import Move, Roaming, RoamingParams, roaming, tiered_topology
+from distributary.workloads.roaming import (
+    BrokerMove,
+    Roaming,
+    RoamingParams,
+    roaming,
+    tiered_topology,
+)
 from distributary.workloads.trading_floor import TradingFloor, trading_floor
 from distributary.workloads.two_class import TwoClass, two_class
 from distributary.workloads.workflows import (
@@ -17,10 +23,10 @@ from distributary.workloads.workflows import (
 __all__ = [
     "CLIENT_DELAY",
     "QUOTE_SCHEMA",
-    "Content",
+    "BrokerMove",
+    "ContentParams",
     "ContentWorld",
     "Day",
-    "Move",
     "Quotes",
     "Roaming",
     "RoamingParams",
@@ -36,7 +42,7 @@ __all__ = [
     "quote_filters",
     "region_of",
     "roaming",
-    "spoiled",
+    "spoil_rows",
     "subscription_log",
     "tiered_topology",
     "trading_floor",

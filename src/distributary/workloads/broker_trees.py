@@ -9,18 +9,18 @@ from distributary.model import Topology
 
 __all__ = ["CLIENT_DELAY", "broker_trees", "region_of"]
 
-# Seconds from a broker to its clients: the last of the paper's three levels of hops.
+# Seconds from a broker to its clients: the lowest of the paper's three levels of hops.
 CLIENT_DELAY = 0.001
 _ROOTS = {("0", "1"): 0.065, ("1", "2"): 0.050, ("0", "2"): 0.075}
 _LEVELS = (0.025, 0.010)
 
 
 def broker_trees(*, clients: int = 10) -> Topology:
-    """39 brokers in three regional trees of 13, the roots joined; each with so many clients.
+    """39 brokers in three regional trees of 13 with connected roots, and clients at each.
 
-    A regional tree is taken to be a root, three brokers 25 ms from it, and three 10 ms from each of
-    those; a broker's name is its path, as in "2.0.1". Lateral links, which the paper mentions
-    without saying where they are, are left out.
+    A regional tree is assumed to be a root, three brokers 25 ms from it, and three 10 ms from each
+    of those; a broker's name is its path, as in "2.0.1". The paper mentions lateral links without
+    saying where they are; they are omitted.
     """
     delays = dict(_ROOTS)
     level = ["0", "1", "2"]
@@ -35,5 +35,5 @@ def broker_trees(*, clients: int = 10) -> Topology:
 
 
 def region_of(broker: str) -> int:
-    """Which of the three trees a broker is in."""
+    """The index of a broker's regional tree."""
     return int(broker.split(".")[0])

@@ -1,4 +1,4 @@
-"""Filters with ranges: stock quotes, and who wants to hear of which."""
+"""Stock quotes, and filters on them that test ranges."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from distributary.model import (
     Attribute,
+    AttributeKind,
     Box,
     Filter,
     FloatArray,
     IntArray,
-    Kind,
     Schema,
     Value,
     Values,
@@ -25,10 +25,10 @@ __all__ = ["QUOTE_SCHEMA", "Quotes", "quote_events", "quote_filters"]
 _VENUES = ("ARCA", "BATS", "EDGX", "IEX", "MEMX", "NSDQ", "NYSE", "PSX")
 QUOTE_SCHEMA = Schema(
     (
-        Attribute("symbol", Kind.TEXT),
-        Attribute("price", Kind.FLOAT),
-        Attribute("volume", Kind.INTEGER),
-        Attribute("venue", Kind.TEXT, frozenset(_VENUES)),
+        Attribute("symbol", AttributeKind.TEXT),
+        Attribute("price", AttributeKind.FLOAT),
+        Attribute("volume", AttributeKind.INTEGER),
+        Attribute("venue", AttributeKind.TEXT, frozenset(_VENUES)),
     )
 )
 _SYMBOL, _PRICE, _VOLUME, _VENUE = range(4)
@@ -36,10 +36,10 @@ _SYMBOL, _PRICE, _VOLUME, _VENUE = range(4)
 
 @dataclass(frozen=True, slots=True)
 class Quotes:
-    """The parameters: how symbols are preferred, and how often a filter tests what.
+    """The parameters: the popularity of symbols, and how often a filter tests what.
 
-    A symbol trades around a price of its own between 10 and 1000. A filter on the price wants a
-    band of it, `band` wide as a share of the symbol's price, or of 100 where it names no symbol.
+    Each symbol trades around its own price between 10 and 1000. A filter on the price selects a
+    band, `band` wide as a share of the symbol's price, or of 100 if it names no symbol.
     """
 
     symbols: int = 1_000
@@ -57,11 +57,11 @@ class Quotes:
             if not 0 <= getattr(self, word) <= 1:
                 raise ValueError(f"{word} is a probability, not {getattr(self, word)}")
         if not self.band > 0:
-            raise ValueError(f"a band is a share above 0 of the price, not {self.band}")
+            raise ValueError(f"band must be a share of the price above 0, not {self.band}")
 
 
 def quote_events(params: Quotes, n: int, rng: np.random.Generator) -> pa.Table:
-    """Quotes, one column for each attribute of `QUOTE_SCHEMA`."""
+    """Quotes, one column per attribute of `QUOTE_SCHEMA`."""
     symbols = _symbols(params, n, rng)
     prices = _home_prices(params)[symbols] * np.exp(rng.normal(0, 0.05, n))
     return pa.table(
@@ -85,12 +85,17 @@ def quote_filters(params: Quotes, n: int, rng: np.random.Generator) -> list[Filt
     for row in range(n):
         low, high = around[row] * (1 - params.band / 2), around[row] * (1 + params.band / 2)
         tests = (
-            _one(_name(int(symbols[row])), Kind.TEXT),
+            _one(_name(int(symbols[row])), AttributeKind.TEXT),
             Values(
-                ((key_of(round(low, 2), Kind.FLOAT), key_of(round(high, 2) + 0.01, Kind.FLOAT)),)
+                (
+                    (
+                        key_of(round(low, 2), AttributeKind.FLOAT),
+                        key_of(round(high, 2) + 0.01, AttributeKind.FLOAT),
+                    ),
+                )
             ),
-            Values(((int(volumes[row]), Kind.INTEGER.end),)),
-            _one(_VENUES[venues[row]], Kind.TEXT),
+            Values(((int(volumes[row]), AttributeKind.INTEGER.end),)),
+            _one(_VENUES[venues[row]], AttributeKind.TEXT),
         )
         chosen = [(at, tests[at]) for at in np.flatnonzero(tested[row]).tolist()]
         box = Box.of(chosen, QUOTE_SCHEMA)
@@ -105,7 +110,7 @@ def _symbols(params: Quotes, n: int, rng: np.random.Generator) -> IntArray:
 
 
 def _home_prices(params: Quotes) -> FloatArray:
-    """Spread over their range by the golden ratio, so that they need no drawing."""
+    """Prices spread over their range by the golden ratio, without random draws."""
     return np.asarray(10.0 * 100.0 ** (np.arange(params.symbols) * 0.6180339887498949 % 1.0))
 
 
@@ -117,6 +122,6 @@ def _name(symbol: int) -> str:
     return f"S{symbol:05}"
 
 
-def _one(value: Value, kind: Kind) -> Values:
+def _one(value: Value, kind: AttributeKind) -> Values:
     key = key_of(value, kind)
     return Values(((key, after(key)),))

@@ -1,7 +1,7 @@
-"""Subscribers that move from broker to broker, and monitors that want everything and move too.
+"""Subscribers that move between brokers, and monitors that want everything and move too.
 
-Where a monitor is, it covers every other subscription; when it moves away they all come to light.
-The paper has a distributed game in mind: brokers hold parts of a world, players walk through it.
+A monitor covers every other subscription at its broker; when it moves away, they all surface. The
+paper has a distributed game in mind: brokers hold parts of a world, and players walk through it.
 
 Reference: Chen et al., Congestion avoidance with selective filter aggregation, section V-F.
 """
@@ -23,7 +23,15 @@ from distributary.workloads.workflows import (
     range_filter,
 )
 
-__all__ = ["Move", "Roaming", "RoamingParams", "region_of", "roaming", "tier_of", "tiered_topology"]
+__all__ = [
+    "BrokerMove",
+    "Roaming",
+    "RoamingParams",
+    "region_of",
+    "roaming",
+    "tier_of",
+    "tiered_topology",
+]
 
 _FANOUT = (4, 3, 3)
 
@@ -34,10 +42,10 @@ _FANOUT = (4, 3, 3)
 def tiered_topology() -> Topology:
     """Four regions below one core broker, as in Fig. 11: 53 brokers in four tiers.
 
-    The drawing is not in the text, which speaks of one core broker, of tiers and of four regions.
-    Here the core has a broker for each region below it, those have three each, and these three
-    more, so that the network is about as large as the paper's other one. A broker's name is its
-    path, as in "region-2.3.1".
+    The text lacks the drawing and mentions only one core broker, tiers and four regions. Here the
+    core has one broker per region below it, each of those has three, and each of these three more,
+    so that the network is about as large as the paper's other one. A broker's name is its path, as
+    in "region-2.3.1".
     """
     links: dict[tuple[str, str], float] = {}
     tier = ["core"]
@@ -53,20 +61,20 @@ def tiered_topology() -> Topology:
 
 
 def region_of(broker: str) -> str | None:
-    """The broker at the head of a broker's region; None for the core, which is in none."""
+    """The head broker of a broker's region; None for the core."""
     return None if broker == "core" else broker.split(".")[0]
 
 
 def tier_of(broker: str) -> int:
-    """How many links a broker is below the core."""
+    """The number of links between a broker and the core."""
     return 0 if broker == "core" else 1 + broker.count(".")
 
 
 # --- who is where, and when they move ------------------------------------------------------------
 
 
-class Move(NamedTuple):
-    """A subscriber leaves its broker for another one, so many seconds from the start."""
+class BrokerMove(NamedTuple):
+    """A subscriber moves to another broker, `at` seconds after the start."""
 
     at: float
     client: str
@@ -75,10 +83,10 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RoamingParams:
-    """The parameters, by default those of section V-F with monitors alone moving.
+    """The parameters; by default those of section V-F with only monitors moving.
 
     Subscribers want a range of the values of one workflow, `narrowest` to `widest` wide; no range
-    is within another, so that monitors are the only covers.
+    contains another, so that only monitors cover other subscriptions.
     """
 
     subscribers: int = 5_000
@@ -94,16 +102,16 @@ class RoamingParams:
         if min(self.subscribers, self.publishers, self.workflows) < 1:
             raise ValueError("there must be at least 1 subscriber, 1 publisher and 1 workflow")
         if not (self.duration >= 0 and self.seconds_between_monitors > 0):
-            raise ValueError("monitors move after a time above 0, during one that is not below 0")
+            raise ValueError("seconds_between_monitors must be above 0 and duration at least 0")
         if not 0 <= self.moves_per_minute < float("inf"):
-            raise ValueError(f"{self.moves_per_minute} moves per minute are none")
+            raise ValueError(f"moves_per_minute must be at least 0, not {self.moves_per_minute}")
         if not 0 < self.narrowest <= self.widest < 1:
-            raise ValueError("a subscriber wants a part of all values")
+            raise ValueError("parameters must satisfy 0 < narrowest <= widest < 1")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Roaming:
-    """Clients with the brokers they start at, and all moves in order of time."""
+    """Clients with their initial brokers, and all moves by time."""
 
     params: RoamingParams
     schema: Schema
@@ -111,15 +119,15 @@ class Roaming:
     subscriptions: tuple[Subscription, ...]
     monitors: tuple[Subscription, ...]
     publishers: tuple[tuple[str, str], ...]
-    moves: tuple[Move, ...]
+    moves: tuple[BrokerMove, ...]
 
     def events(self, n: int, rng: np.random.Generator) -> list[Event]:
-        """Any n events, as the schema's keys of them."""
+        """n random events, as keys of the schema."""
         return draw_events(n, self.params.workflows, 1, rng)
 
 
 def roaming(params: RoamingParams, rng: np.random.Generator) -> Roaming:
-    """Draw who starts where, anywhere but at the core, and who moves where within its region."""
+    """Draw initial brokers (anywhere but the core), and moves within each client's region."""
     topology, schema = tiered_topology(), WorkflowsParams().schema
     regions: dict[str, list[str]] = {}
     for broker in topology.brokers:
@@ -153,7 +161,7 @@ def roaming(params: RoamingParams, rng: np.random.Generator) -> Roaming:
 
 
 def _filters(schema: Schema, params: RoamingParams, rng: np.random.Generator) -> list[Filter]:
-    """One for each subscriber. Ranges of a workflow begin and end in the same order."""
+    """One filter per subscriber; the ranges of a workflow start and end in the same order."""
     made = []
     workflow = np.arange(params.subscribers) % params.workflows
     for number in range(min(params.workflows, params.subscribers)):
@@ -171,8 +179,8 @@ def _moves(
     duration: float,
     regions: dict[str, list[str]],
     rng: np.random.Generator,
-) -> list[Move]:
-    """Every so many seconds, the first time after as many, some client goes elsewhere."""
+) -> list[BrokerMove]:
+    """Move a random client every `seconds_between` seconds."""
     here = {client: broker for client, broker, _ in clients}
     names = list(here)
     moves = []
@@ -182,5 +190,5 @@ def _moves(
         assert region is not None
         others = [broker for broker in regions[region] if broker != here[client]]
         here[client] = others[rng.integers(len(others))]
-        moves.append(Move((turn + 1) * seconds_between, client, here[client]))
+        moves.append(BrokerMove((turn + 1) * seconds_between, client, here[client]))
     return moves

@@ -1,8 +1,8 @@
-"""A trading floor: symbols in a few markets, each trader following a part of two of them.
+"""A trading floor: symbols in a few markets; each trader follows part of two of them.
 
-Reference: Tock et al. (2005), section 5.1. What the paper leaves open is read so that its own
-figures come out: a market's size and its interest both fall as 1/i, a symbol's message rate is its
-market's weight times its popularity, and a trader draws symbols without replacement.
+Reference: Tock et al. (2005), section 5.1. What the paper leaves open is chosen to reproduce its
+figures: a market's size and its interest both fall as 1/i, a symbol's message rate is its market's
+weight times its popularity, and a trader draws symbols without replacement.
 """
 
 from __future__ import annotations
@@ -19,33 +19,39 @@ __all__ = ["TradingFloor", "trading_floor"]
 
 @dataclass(frozen=True, slots=True)
 class TradingFloor:
-    """The parameters, by default the paper's benchmark system."""
+    """The parameters; by default those of the paper's benchmark system."""
 
     symbols: int = 20_000
     markets: int = 10
     receivers: int = 500
     markets_per_receiver: int = 2
-    share_of_market: float = 0.01  # of a market's symbols, how many a receiver follows
-    top_tenth_share: float = 0.55  # of a market's trade, what its top 10 % of symbols hold
-    peak_rate: float = 1000.0  # messages/s of the busiest symbol, the top of Fig. 4's axis
+    share_of_market: float = 0.01  # the share of a market's symbols that a receiver follows
+    top_tenth_share: float = 0.55  # the share of a market's trade in its top 10 % of symbols
+    peak_rate: float = 1000.0  # messages/s of the busiest symbol: the top of Fig. 4's axis
 
     def __post_init__(self) -> None:
         if min(self.symbols, self.markets, self.receivers, self.markets_per_receiver) < 1:
-            raise ValueError("symbols, markets, receivers and markets per receiver start at 1")
+            raise ValueError(
+                "symbols, markets, receivers and markets per receiver must be at least 1"
+            )
         if self.markets_per_receiver > self.markets:
-            raise ValueError(f"nobody can follow {self.markets_per_receiver} of {self.markets}")
+            raise ValueError(
+                f"a receiver cannot follow {self.markets_per_receiver} of {self.markets} markets"
+            )
         if self.symbols < self.markets:
             raise ValueError(f"{self.symbols} symbols cannot fill {self.markets} markets")
         if not 0 < self.share_of_market <= 1:
-            raise ValueError("the share of a market that a receiver follows is in (0, 1]")
+            raise ValueError("the share of a market that a receiver follows must be in (0, 1]")
         if not 0.1 < self.top_tenth_share < 1:
-            raise ValueError("the top tenth holds more than 10 % and less than all of the trade")
+            raise ValueError(
+                "the top tenth must hold more than 10 % and less than all of the trade"
+            )
         if not 0 < self.peak_rate < math.inf:
             raise ValueError("the peak rate must be a finite number above 0")
 
 
 def trading_floor(params: TradingFloor, rng: np.random.Generator) -> tuple[Interest, Rates]:
-    """Draw who follows which symbol; rates are given for every symbol, followed or not."""
+    """Draw who follows which symbol; rates cover every symbol, followed or not."""
     weight = 1.0 / np.arange(1, params.markets + 1)
     sizes = _market_sizes(params.symbols, weight)
     first = np.concatenate(([0], np.cumsum(sizes)))
@@ -79,13 +85,13 @@ def trading_floor(params: TradingFloor, rng: np.random.Generator) -> tuple[Inter
 
 
 def _market_sizes(symbols: int, weight: FloatArray) -> IntArray:
-    """Whole numbers in proportion to `weight` that add up: the largest remainders round up."""
+    """Integers in proportion to `weight` with the given sum; largest remainders round up."""
     share = symbols * weight / weight.sum()
     sizes: IntArray = np.maximum(1, np.floor(share)).astype(np.int64)
     by_remainder = np.argsort(sizes - share, kind="stable")
     short = symbols - int(sizes.sum())
     sizes[by_remainder[: max(short, 0)]] += 1
-    while sizes.sum() > symbols:  # where many small markets got their one symbol
+    while sizes.sum() > symbols:  # possible if many small markets were raised to one symbol
         sizes[np.flatnonzero(sizes == sizes.max())[-1]] -= 1
     return sizes
 

@@ -1,4 +1,4 @@
-"""Flows that are fast or slow, popular or not, wanted at random.
+"""Flows of two rates and two popularities, wanted at random.
 
 Reference: Adler et al. (2001), section 5.1.
 """
@@ -19,7 +19,7 @@ _MOST_DRAWS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class TwoClass:
-    """The parameters, by default those of Fig. 2. The paper's symbols stand beside the words."""
+    """The parameters; by default those of Fig. 2. Comments give the paper's symbols."""
 
     flows: int = 9  # N
     receivers: int = 9  # M
@@ -40,16 +40,16 @@ class TwoClass:
             self.want_popular * self.popular_share + self.want_unpopular * (1 - self.popular_share)
             <= 0
         ):
-            raise ValueError("with these probabilities nobody ever wants anything")
+            raise ValueError("with these probabilities nobody wants anything")
         if not (0 < self.fast_rate < float("inf") and 0 < self.slow_rate < float("inf")):
             raise ValueError("rates must be finite numbers above 0")
 
 
 def two_class(params: TwoClass, rng: np.random.Generator) -> tuple[Interest, Rates]:
-    """Draw flows and receivers until there are as many *active* ones as asked for.
+    """Draw flows and receivers until there are as many *active* ones as requested.
 
-    The paper removes flows nobody wants and receivers who want nothing. Deleting them from one
-    draw would leave fewer than its figures show, so inactive ones are drawn again instead.
+    The paper removes flows that nobody wants and receivers who want nothing. Removing them from one
+    draw would leave fewer than its figures show, so inactive ones are redrawn instead.
     """
     popular, rate = _draw_flows(params, params.flows, rng)
     wanted = _draw_interest(params, popular, params.receivers, rng)
@@ -57,15 +57,15 @@ def two_class(params: TwoClass, rng: np.random.Generator) -> tuple[Interest, Rat
         idle_flows = np.flatnonzero(~wanted.any(axis=0))
         idle_receivers = np.flatnonzero(~wanted.any(axis=1))
         if not len(idle_flows) and not len(idle_receivers):
-            return _named(params, wanted, rate)
+            return _build_demand(params, wanted, rate)
         popular[idle_flows], rate[idle_flows] = _draw_flows(params, len(idle_flows), rng)
         fresh = _draw_interest(params, popular, params.receivers, rng)
         wanted[:, idle_flows] = fresh[:, idle_flows]
         wanted[idle_receivers] = fresh[idle_receivers]
-    raise ValueError("interest is so rare here that some flow or receiver never became active")
+    raise ValueError("interest is too rare: some flow or receiver stayed inactive in every draw")
 
 
-def _named(
+def _build_demand(
     params: TwoClass, wanted: npt.NDArray[np.bool_], rate: FloatArray
 ) -> tuple[Interest, Rates]:
     receivers, flows = np.nonzero(wanted)

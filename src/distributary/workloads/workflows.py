@@ -1,7 +1,7 @@
 """Business workflows on a network of brokers: subscriptions that cover one another, and events.
 
 A *root* is a subscription that no other covers; its children are narrower ones, each covered by it
-alone. When a root goes all its children become roots: what that costs is the paper's subject.
+alone. When a root ends, all its children become roots, and the cost of that is the paper's subject.
 Events are steps of workflows. A root wants a range of the values of one workflow, its children
 parts of that range. The paper gives counts and the covering degree; ranges and widths are ours.
 
@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from distributary.matching.covering import CoverIndex
 from distributary.model import (
     Attribute,
+    AttributeKind,
     Box,
     Filter,
     FloatArray,
     IntArray,
     Key,
-    Kind,
     Schema,
     Topology,
     Values,
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 Event = tuple[Key | None, ...]
-# The client, its broker, and what it wants.
+# The client, its broker, and its filter.
 Subscription = tuple[str, str, Filter]
 
 LINK_DELAY = 0.001
@@ -56,7 +56,7 @@ _INNER = 18
 _EDGES = 29
 _SOURCES = 3
 _MOST_IN_CLUSTER = 4
-# Probes are the best of so many events for each that is asked for.
+# Each probe is the best of this many events.
 _POOL = 50
 _WIDEST_ROOT = 0.8
 
@@ -67,9 +67,9 @@ _WIDEST_ROOT = 0.8
 def workflow_topology() -> Topology:
     """The 55 brokers of Fig. 6: five in a chain, 18 more inside, 32 at the edge.
 
-    The drawing is not in the text. Here A to D have four or five inner brokers each; these have
-    one or two edge brokers each, 29 in all, where subscribers are. The publishers' three,
-    "source-1" to "source-3", are on E, which has no others: all subscriptions come to it from D.
+    The text lacks the drawing. Here A to D have four or five inner brokers each; these have one or
+    two edge brokers each, 29 in all, where the subscribers are. The publishers' three, "source-1"
+    to "source-3", are on E, which has no others: all subscriptions reach it through D.
     """
     links = list(pairwise(CORE))
     links += [(CORE[_core_of(at)], f"inner-{at + 1:02}") for at in range(_INNER)]
@@ -79,17 +79,17 @@ def workflow_topology() -> Topology:
 
 
 def subscriber_edges() -> tuple[str, ...]:
-    """The edge brokers that have subscribers: neighbours in this order are near each other."""
+    """The edge brokers with subscribers; adjacent ones are near each other in the network."""
     return tuple(f"edge-{at + 1:02}" for at in range(_EDGES))
 
 
 def source_edges() -> tuple[str, ...]:
-    """The edge brokers that have publishers."""
+    """The edge brokers with publishers."""
     return tuple(f"source-{at + 1}" for at in range(_SOURCES))
 
 
 def edge_clusters() -> tuple[tuple[str, ...], ...]:
-    """The subscribers' edge brokers, two to four together that are behind the same core broker."""
+    """The subscribers' edge brokers in groups of two to four behind the same core broker."""
     found: list[tuple[str, ...]] = []
     edges = subscriber_edges()
     for core in range(len(CORE) - 1):
@@ -100,12 +100,12 @@ def edge_clusters() -> tuple[tuple[str, ...], ...]:
 
 
 def _core_of(inner: int) -> int:
-    """The core broker of an inner broker, both by number: all but the last, as even as can be."""
+    """The core broker of an inner broker, both by index: evenly over all but the last."""
     return inner * (len(CORE) - 1) // _INNER
 
 
 def _inner_of(edge: int) -> int:
-    """The inner broker of an edge broker, both by number: as even as 29 on 18 can be."""
+    """The inner broker of an edge broker, both by index: as evenly as 29 fit on 18."""
     return edge * _INNER // _EDGES
 
 
@@ -114,11 +114,11 @@ def _inner_of(edge: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowsParams:
-    """The parameters, by default those of section V-A.
+    """The parameters; by default those of section V-A.
 
-    `overlap` is about how many roots want an event. Children are `narrowest` to `widest` times as
-    wide as their root, more where they must be in order not to be covered by a second root, and lie
-    in a part of it: `held` is its share. With two `dimensions` events have a load as well.
+    `overlap` is the approximate number of roots that want an event. Children are `narrowest` to
+    `widest` times as wide as their root, or wider if they would otherwise be covered by a second
+    root, and lie within a share `held` of it. With two `dimensions`, events have a load as well.
     """
 
     subscriptions: int = 30_000
@@ -137,31 +137,33 @@ class WorkflowsParams:
         if self.dimensions not in (1, 2):
             raise ValueError(f"events have 1 or 2 dimensions, not {self.dimensions}")
         if not (0 < self.narrowest <= self.widest <= self.held <= 1 and self.overlap > 0):
-            raise ValueError("children are parts of what is held of their root, and that of it")
+            raise ValueError(
+                "parameters must satisfy 0 < narrowest <= widest <= held <= 1 and overlap > 0"
+            )
 
     @property
     def roots(self) -> int:
-        """How many roots there are."""
+        """The number of roots."""
         return max(1, round(self.subscriptions / (self.degree + 1)))
 
     @property
     def schema(self) -> Schema:
-        """What events have."""
+        """The schema of the events."""
         numbers = ("value", "load")[: self.dimensions]
         return Schema(
             (
-                Attribute("workflow", Kind.TEXT),
-                *(Attribute(name, Kind.FLOAT) for name in numbers),
+                Attribute("workflow", AttributeKind.TEXT),
+                *(Attribute(name, AttributeKind.FLOAT) for name in numbers),
             )
         )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Workflows:
-    """Subscriptions in the order in which they are issued, and the events that they want some of.
+    """Subscriptions in the order of issue, and generators of events.
 
-    `root_of[i]` is the subscription that was drawn as the root of the i-th; that of a root is
-    itself. `workflow[i]`, `low[i]` and `high[i]` are what the i-th filter says, as numbers.
+    `root_of[i]` is the subscription drawn as the root of the i-th; a root is its own.
+    `workflow[i]`, `low[i]` and `high[i]` are the i-th filter as numbers.
     """
 
     params: WorkflowsParams
@@ -174,25 +176,25 @@ class Workflows:
 
     @property
     def roots(self) -> tuple[int, ...]:
-        """Which of the subscriptions are roots."""
+        """The indices of the roots."""
         own = self.root_of == np.arange(len(self.root_of))
         return tuple(np.flatnonzero(own).tolist())
 
-    def measured_degree(self) -> float:
-        """The covering degree by its definition: new roots for each root that goes, on average.
+    def covering_degree(self) -> float:
+        """The covering degree by its definition: the mean number of new roots per ended root.
 
-        Found from the filters alone, whatever they were drawn as.
+        It is computed from the filters alone, whatever they were drawn as.
         """
         index: CoverIndex[int] = CoverIndex(self.schema)
         for at, (_, _, filter) in enumerate(self.subscriptions):
             index.add(filter, at)
-        # A subscription covers itself: what has two covers is a root as soon as the other goes.
+        # A subscription covers itself: one with two covers becomes a root when the other ends.
         covers = [index.covering(filter) for _, _, filter in self.subscriptions]
         roots = sum(len(found) == 1 for found in covers)
         return sum(len(found) == 2 for found in covers) / roots
 
     def similarities(self, samples: int, rng: np.random.Generator) -> FloatArray:
-        """For each root the share of its events that some other subscription wants, too."""
+        """For each root, the share of its events that another subscription wants too."""
         found = []
         for root in self.roots:
             near = np.flatnonzero(self.workflow == self.workflow[root])
@@ -203,23 +205,23 @@ class Workflows:
         return np.array(found)
 
     def events(self, n: int, rng: np.random.Generator) -> list[Event]:
-        """Any n events, as the schema's keys of them."""
+        """n random events, as keys of the schema."""
         return draw_events(n, self.params.workflows, self.params.dimensions, rng)
 
     def probes(self, n: int, rng: np.random.Generator) -> list[Event]:
-        """n events that are wanted at as many edge brokers as any, out of many more."""
+        """n events wanted at as many edge brokers as possible, chosen from many more."""
         workflow, points = _draw(n * _POOL, self.params.workflows, self.params.dimensions, rng)
-        reached = self._edges_reached(workflow, points)
+        reached = self._count_edges(workflow, points)
         best = np.sort(np.argsort(-reached, kind="stable")[:n])
         return _keys(workflow[best], points[best])
 
     def _wants(self, points: FloatArray, near: IntArray) -> NDArray[np.bool_]:
-        """Which of some subscriptions to one workflow want which of its events."""
+        """Which subscriptions to one workflow want which of its events."""
         inside = (self.low[near] <= points[:, None]) & (points[:, None] < self.high[near])
         return np.asarray(inside.all(axis=2))
 
-    def _edges_reached(self, workflow: IntArray, points: FloatArray) -> IntArray:
-        """At how many brokers somebody wants each event."""
+    def _count_edges(self, workflow: IntArray, points: FloatArray) -> IntArray:
+        """The number of brokers at which somebody wants each event."""
         brokers = np.unique([broker for _, broker, _ in self.subscriptions], return_inverse=True)[1]
         at_broker = np.eye(brokers.max() + 1, dtype=np.int32)[brokers]
         reached = np.zeros(len(workflow), np.int64)
@@ -232,7 +234,7 @@ class Workflows:
 
 
 def workflows(params: WorkflowsParams, rng: np.random.Generator) -> Workflows:
-    """Draw roots and their children, give them to edge brokers, and shuffle the order of issue."""
+    """Draw roots and children, assign them to edge brokers, and shuffle the order of issue."""
     owner, workflow, low, high = _families(params, rng)
     brokers = _brokers(owner, params, rng)
     order = rng.permutation(len(owner))
@@ -260,7 +262,7 @@ def workflows(params: WorkflowsParams, rng: np.random.Generator) -> Workflows:
 def _families(
     params: WorkflowsParams, rng: np.random.Generator
 ) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
-    """Each subscription's root, workflow, and ends of its ranges; children follow their root."""
+    """Each subscription's root, workflow and range ends; children follow their root."""
     sizes = np.full(params.roots, params.subscriptions // params.roots)
     sizes[: params.subscriptions % params.roots] += 1
     workflow = np.arange(params.roots) % params.workflows
@@ -285,10 +287,10 @@ def _families(
 def _root_ranges(
     n: int, params: WorkflowsParams, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
-    """Ranges of the values in order, none within another.
+    """Sorted ranges of values of which none contains another.
 
-    Starts and ends are put in order apart from each other: then a later range begins later and ends
-    later, and no range becomes wider than the widest or narrower than the narrowest was.
+    Starts and ends are sorted separately: a later range then starts later and ends later, and no
+    range becomes wider than the widest or narrower than the narrowest was.
     """
     width = min(params.overlap / n, _WIDEST_ROOT) * rng.uniform(0.8, 1.2, n)
     start = (np.arange(n) + rng.random(n)) / n * (1 - width)
@@ -302,10 +304,10 @@ def _with_children(
     params: WorkflowsParams,
     rng: np.random.Generator,
 ) -> tuple[FloatArray, FloatArray]:
-    """Both ends of a root and then of n children, none within another or within another root.
+    """The ends of a root and of n children, none within another or within another root.
 
-    The root before ends at `others[0]` and the one after begins at `others[1]`: a child that ends
-    later than the one and begins earlier than the other is in neither, nor in any further away.
+    The previous root ends at `others[0]` and the next one starts at `others[1]`: a child that ends
+    after the former and starts before the latter is in neither, nor in any farther root.
     """
     (begin, end), (left, right) = root, others
     whole = end - begin
@@ -325,7 +327,7 @@ def _with_children(
 
 
 def _loads(n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-    """Both ends of a root's range of loads, and of n parts of it."""
+    """The ends of a root's range of loads, and of n parts of it."""
     whole = rng.uniform(0.5, 1.0)
     begin = rng.random() * (1 - whole)
     width = rng.uniform(0.5, 0.95, n) * whole
@@ -334,7 +336,7 @@ def _loads(n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
 
 
 def _brokers(owner: IntArray, params: WorkflowsParams, rng: np.random.Generator) -> list[str]:
-    """Each subscription's edge broker: any, or one of the cluster that its root has drawn."""
+    """Each subscription's edge broker: any, or one of the cluster drawn for its root."""
     if not params.clustered:
         edges = subscriber_edges()
         return [edges[at] for at in rng.integers(len(edges), size=len(owner))]
@@ -348,17 +350,17 @@ def _brokers(owner: IntArray, params: WorkflowsParams, rng: np.random.Generator)
 
 
 def range_filter(schema: Schema, workflow: int, low: list[float], high: list[float]) -> Filter:
-    """One workflow, by its number, and a range of each number that its events have."""
+    """A filter on one workflow, by its number, and a range of each number of its events."""
     name = _name(workflow)
     tests = [(0, Values(((name, after(name)),)))]
     for at, (start, end) in enumerate(zip(low, high, strict=True), 1):
-        found = (key_of(start, Kind.FLOAT), key_of(end, Kind.FLOAT))
+        found = (key_of(start, AttributeKind.FLOAT), key_of(end, AttributeKind.FLOAT))
         tests.append((at, Values((found,))))
     return Filter(schema, (Box(tuple(tests)),))
 
 
 def draw_events(n: int, workflows: int, dimensions: int, rng: np.random.Generator) -> list[Event]:
-    """Events of so many workflows, all values alike, as keys."""
+    """Uniformly distributed events of the given workflows, as keys."""
     return _keys(*_draw(n, workflows, dimensions, rng))
 
 
@@ -370,7 +372,7 @@ def _draw(
 
 def _keys(workflow: IntArray, points: FloatArray) -> list[Event]:
     return [
-        (_name(number), *(key_of(value, Kind.FLOAT) for value in point))
+        (_name(number), *(key_of(value, AttributeKind.FLOAT) for value in point))
         for number, point in zip(workflow.tolist(), points.tolist(), strict=True)
     ]
 

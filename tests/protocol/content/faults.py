@@ -9,14 +9,14 @@ import numpy as np
 
 from distributary.model import Topology
 from distributary.protocol.connections import Timing
-from distributary.protocol.content.durable import DurableBroker, Snapshot, Start
-from distributary.simulation import Link, Network, Simulation
+from distributary.protocol.content.durable import DurableBroker, Snapshot, StartBroker
+from distributary.simulation import Link, Simulation, VirtualNetwork
 from tests.protocol.content.worlds import SCHEMA, Watched, World
 
 TIMING = Timing(resend=0.4, longest=2.0, answer=0.02)
 
 
-class Doubling(Network):
+class Doubling(VirtualNetwork):
     """A network that now and then delivers a message twice."""
 
     def __init__(
@@ -74,7 +74,7 @@ class BadWorld(World):
         self.brokers[name] = machine.core
         self.down.discard(name)
         self.simulation.add(name, Watched(machine, self.watch))
-        self.simulation.post(self.simulation.clock.now, name, Start(), sender=name)
+        self.simulation.post(self.simulation.clock.now, name, StartBroker(), sender=name)
 
     def crash(self, name: str) -> None:
         """A broker loses all but what it saved."""

@@ -25,7 +25,7 @@ from distributary.protocol.content import (
 from distributary.protocol.content.history import History, prune_distance
 from distributary.protocol.content.messages import Name, Prune, Statement, Unsubscribed
 from distributary.protocol.content.outlink import NO_FURTHER, OutLink
-from distributary.protocol.content.tables import Entry, Subscriptions
+from distributary.protocol.content.tables import Entry, SubscriptionTable
 from distributary.protocol.messages import Subscribe, Unsubscribe
 
 
@@ -94,7 +94,7 @@ class EqualsCancel(NaiveBroker):
 class DoesNotPull(NaiveBroker):
     """Sends a new advertisement's way only the subscriptions that come later."""
 
-    def _pulled(self, neighbour: str, advertised: Filter) -> list[Statement]:
+    def _pull_subscriptions(self, neighbour: str, advertised: Filter) -> list[Statement]:
         return []
 
 
@@ -215,7 +215,7 @@ class CountsBrokers(NaiveBroker):
 
     def route(self, hop: str, publication: Publication) -> list[Action]:
         keys = publication.event.keys
-        found = self.subscriptions.matched(keys, hop if hop in self.links else None)
+        found = self.subscriptions.match(keys, hop if hop in self.links else None)
         count = publication.count + (len(found) > 1)
         return [
             Send(action.to, replace(action.message, count=count))
@@ -273,9 +273,9 @@ class UnsubscribesAnyway(NaiveBroker):
 class CountsArrivalLink(NaiveBroker):
     """Counts also those who want a publication on the link that it came by."""
 
-    class Table(Subscriptions):
-        def matched(self, keys: Sequence[Key | None], but: str | None) -> list[Entry]:
-            return super().matched(keys, None)
+    class Table(SubscriptionTable):
+        def match(self, keys: Sequence[Key | None], but: str | None) -> list[Entry]:
+            return super().match(keys, None)
 
     def __init__(
         self, name: str, neighbours: Iterable[str], schema: Schema, policy: Covering

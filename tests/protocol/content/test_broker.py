@@ -19,12 +19,12 @@ from distributary.protocol.content import (
     Detach,
     Pacing,
     Publication,
-    Refused,
+    RequestRefused,
     Unadvertise,
 )
 from distributary.protocol.content.messages import Name, Subscribed, Unsubscribed
 from distributary.protocol.content.pacing import Pace
-from distributary.protocol.content.resync import Extra, Recount, bucket_of
+from distributary.protocol.content.resync import StaleStatements, ToldBuckets, bucket_of
 from tests.protocol.content.faults import BadWorld
 from tests.protocol.content.worlds import SCHEMA, Pair, Watch, World, box
 
@@ -49,9 +49,9 @@ class Tape(Watch):
         super().__init__()
         self.came: list[tuple[str, object]] = []
 
-    def taken(self, broker: str, message: object, now: float) -> None:
+    def on_taken(self, broker: str, message: object, now: float) -> None:
         self.came.append((broker, message))
-        super().taken(broker, message, now)
+        super().on_taken(broker, message, now)
 
 
 class Scene(World):
@@ -99,7 +99,7 @@ class Scene(World):
 # --- advertisements -------------------------------------------------------------------------------
 
 
-def told(scene: World) -> dict[tuple[str, str], int]:
+def count_sent(scene: World) -> dict[tuple[str, str], int]:
     """How many subscriptions each broker has told each neighbour that was told any."""
     return {
         (name, neighbour): len(link.sent)
@@ -115,14 +115,14 @@ def test_a_late_advertisement_pulls_the_subscriptions_it_meets_and_no_others(
 ) -> None:
     scene = Scene(ContentBroker, chain("p", "m", "s"), policy)
     scene.wants("s", low=box((0, 3)), high=box((3, 6)))
-    assert told(scene) == {}
+    assert count_sent(scene) == {}
     scene.say("p", Advertise("pub", 1, box((0, 3))))
     scene.run()
-    assert told(scene) == {("s", "m"): 1, ("m", "p"): 1}
+    assert count_sent(scene) == {("s", "m"): 1, ("m", "p"): 1}
     assert scene.gets((1, 1)) == ["low"]
     scene.say("p", Advertise("pub", 2, box((0, 6))))
     scene.run()
-    assert told(scene) == {("s", "m"): 2, ("m", "p"): 2}
+    assert count_sent(scene) == {("s", "m"): 2, ("m", "p"): 2}
     assert scene.gets((4, 1), number=2) == ["high"]
 
 
@@ -132,14 +132,14 @@ def test_unadvertising_cleans_what_no_other_advertisement_needs(policy: Covering
     scene.say("p", Advertise("pub", 1, box((0, 3))))
     scene.promises("m", "other", 1)
     scene.wants("s", low=box((0, 3)), high=box((3, 6)))
-    assert told(scene) == {("s", "m"): 2, ("m", "p"): 1}
+    assert count_sent(scene) == {("s", "m"): 2, ("m", "p"): 1}
     scene.say("p", Unadvertise("pub", 1))
     scene.run()
-    assert told(scene) == {("s", "m"): 2}
+    assert count_sent(scene) == {("s", "m"): 2}
     assert scene.gets((1, 1), at="m", client="other") == ["low"]
     scene.say("m", Unadvertise("other", 1))
     scene.run()
-    assert told(scene) == {}
+    assert count_sent(scene) == {}
     assert [len(broker.subscriptions) for broker in scene.brokers.values()].count(0) == 2
     assert not any(broker.advertisements.hops for broker in scene.brokers.values())
 
@@ -159,7 +159,7 @@ def test_who_detaches_leaves_nothing_behind(policy: Covering) -> None:
     scene.run()
     assert scene.gets((1, 1)) == ["far", "stays"]
     assert scene.gets((5, 1)) == ["far"]
-    assert told(scene) == {("s", "m"): 1, ("m", "p"): 1}
+    assert count_sent(scene) == {("s", "m"): 1, ("m", "p"): 1}
     assert [*scene.table_problems()] == []
 
 
@@ -168,7 +168,7 @@ def refusals(scene: Scene) -> list[tuple[str, int, str]]:
     return [
         (client, message.number, message.reason)
         for _, _, client, _, message in scene.simulation.record.delivered
-        if isinstance(message, Refused)
+        if isinstance(message, RequestRefused)
     ]
 
 
@@ -202,12 +202,12 @@ def test_a_subscription_of_the_same_number_replaces_the_last(policy: Covering) -
         for x in range(6):
             expected = ["c"] if wanted.matches((x, 0)) else []
             assert scene.gets((x, 0)) == expected
-    assert told(scene) == {("s", "m"): 1, ("m", "p"): 1}
+    assert count_sent(scene) == {("s", "m"): 1, ("m", "p"): 1}
     scene.ends("s", "c")
-    assert told(scene) == {}
+    assert count_sent(scene) == {}
 
 
-def moved(policy: Covering, *, leaves_after: float) -> tuple[list[int], int]:
+def move_client(policy: Covering, *, leaves_after: float) -> tuple[list[int], int]:
     """How often a client that moves is given each of many events, and handed any of them."""
     scene = Scene(ContentBroker, chain("a", "m", "b", delay=0.03) | chain("m", "p"), policy)
     scene.promises("p", "pub", 1)
@@ -223,19 +223,19 @@ def moved(policy: Covering, *, leaves_after: float) -> tuple[list[int], int]:
 
 @each_policy
 def test_a_move_with_overlap_loses_and_doubles_nothing(policy: Covering) -> None:
-    given, handed = moved(policy, leaves_after=0.5)
+    given, handed = move_client(policy, leaves_after=0.5)
     assert given == 150 * [1]
     assert handed > 150, "both brokers handed some over, and the inbox knew them"
 
 
 def test_a_move_without_overlap_loses_something() -> None:
-    given, handed = moved(ACTIVE, leaves_after=0.0)
+    given, handed = move_client(ACTIVE, leaves_after=0.0)
     assert given.count(0) > 0
     assert max(given) == 1
     assert handed == sum(given)
 
 
-def given_by_the_slow_broker() -> list[str]:
+def deliver_by_the_slow_broker() -> list[str]:
     """Only the slower of two brokers has it, and brings it after the client left the faster."""
     scene = Scene(ContentBroker, chain("a", "p") | chain("p", "b", delay=1.0))
     scene.promises("p", "pub", 1)
@@ -252,7 +252,7 @@ def given_by_the_slow_broker() -> list[str]:
 
 
 def test_an_inbox_knows_only_what_it_was_handed_when_a_broker_leaves() -> None:
-    assert given_by_the_slow_broker() == ["c"]
+    assert deliver_by_the_slow_broker() == ["c"]
 
 
 # --- faults ---------------------------------------------------------------------------------------
@@ -269,12 +269,12 @@ def two_brokers() -> tuple[BadWorld, Tape]:
     for number in range(N):
         world.say("a", Subscribe("c", number, box((number, number + 40))))
     world.mend()
-    assert told(world) == {("a", "b"): N}
+    assert count_sent(world) == {("a", "b"): N}
     tape.came.clear()
     return world, tape
 
 
-def packed(tape: Tape, to: str) -> list[object]:
+def unpack(tape: Tape, to: str) -> list[object]:
     """All messages in the packets that came to a broker, those that came again once."""
     found: dict[tuple[int, int, int], object] = {}
     for broker, packet in tape.came:
@@ -291,17 +291,20 @@ def test_a_link_that_was_cut_tells_only_what_changed_meanwhile() -> None:
         world.say("a", Subscribe("c", number, box((number, number + 40))))
     world.say("a", Unsubscribe("c", 7))
     world.run(30.0)
-    assert packed(tape, "b") == []
+    assert unpack(tape, "b") == []
     world.heal("b")
     world.mend()
-    kinds = [type(message) for message in packed(tape, "b")]
+    kinds = [type(message) for message in unpack(tape, "b")]
     assert kinds == [Subscribed, Subscribed, Subscribed, Unsubscribed]
-    assert packed(tape, "a") == []
-    assert world.brokers["b"].heard("a").subscriptions == world.brokers["a"].links["b"].told()
-    assert told(world) == {("a", "b"): N + 2}
+    assert unpack(tape, "a") == []
+    assert (
+        world.brokers["b"].known_from("a").subscriptions
+        == world.brokers["a"].links["b"].sent_filters()
+    )
+    assert count_sent(world) == {("a", "b"): N + 2}
 
 
-def recounted(*, snapshot: bool, changes: int) -> tuple[set[Name], set[Name], list[object]]:
+def restart_b(*, snapshot: bool, changes: int) -> tuple[set[Name], set[Name], list[object]]:
     """What b is told again after a crash, all it has to know, and what else it was sent."""
     world, tape = two_brokers()
     if snapshot:
@@ -312,24 +315,31 @@ def recounted(*, snapshot: bool, changes: int) -> tuple[set[Name], set[Name], li
     world.crash("b")
     tape.came.clear()
     world.mend()
-    (recount,) = [each for each in packed(tape, "b") if isinstance(each, Recount)]
-    assert not recount.told.advertisements
-    assert world.brokers["b"].heard("a").subscriptions == world.brokers["a"].links["b"].told()
+    (reply,) = [each for each in unpack(tape, "b") if isinstance(each, ToldBuckets)]
+    assert not reply.told.advertisements
+    assert (
+        world.brokers["b"].known_from("a").subscriptions
+        == world.brokers["a"].links["b"].sent_filters()
+    )
     others: list[object] = [
-        each for each in packed(tape, "b") if isinstance(each, Subscribed | Extra)
+        each for each in unpack(tape, "b") if isinstance(each, Subscribed | StaleStatements)
     ]
-    return set(recount.told.subscriptions), set(world.brokers["a"].links["b"].told()), others
+    return (
+        set(reply.told.subscriptions),
+        set(world.brokers["a"].links["b"].sent_filters()),
+        others,
+    )
 
 
 def test_a_restart_without_a_snapshot_is_told_all() -> None:
-    again, needed, others = recounted(snapshot=False, changes=3)
+    again, needed, others = restart_b(snapshot=False, changes=3)
     assert again == needed
     assert len(again) == N + 3
     assert others == []
 
 
 def test_a_restart_from_a_snapshot_is_told_only_the_buckets_that_differ() -> None:
-    again, needed, others = recounted(snapshot=True, changes=3)
+    again, needed, others = restart_b(snapshot=True, changes=3)
     late = sorted(needed)[-3:]
     assert again == {name for name in needed if bucket_of(name) in set(map(bucket_of, late))}
     assert again >= set(late)
@@ -338,7 +348,7 @@ def test_a_restart_from_a_snapshot_is_told_only_the_buckets_that_differ() -> Non
 
 
 def test_a_restart_from_a_snapshot_that_is_up_to_date_is_told_nothing() -> None:
-    again, needed, others = recounted(snapshot=True, changes=0)
+    again, needed, others = restart_b(snapshot=True, changes=0)
     assert (again, others) == (set(), [])
     assert len(needed) == N
 
@@ -350,23 +360,23 @@ def test_a_link_rests_as_long_as_an_echo_took_and_never_less_than_the_pause() ->
     pace = Pace(Pacing(pause=0.5, patience=2.0))
     for took, rest in ((0.1, 0.5), (3.0, 6.0)):
         assert pace.is_free
-        number = pace.probe(10.0)
-        assert pace.echo(number - 1, 10.0) is None, "an old echo says nothing"
+        number = pace.start_probe(10.0)
+        assert pace.on_echo(number - 1, 10.0) is None, "an old echo says nothing"
         assert not pace.is_free
-        assert pace.echo(number, 10.0 + took) == 10.0 + took + rest
+        assert pace.on_echo(number, 10.0 + took) == 10.0 + took + rest
         assert not pace.is_free
-        pace.rested()
+        pace.end_rest()
 
 
 # --- merging --------------------------------------------------------------------------------------
 
 
-def merged() -> tuple[Scene, list[object]]:
+def merge_three() -> tuple[Scene, list[object]]:
     """One ends that hid three others; what p is told from then on."""
     scene = Scene(ContentBroker, chain("p", "s"), MERGING)
     scene.promises("p", "pub", 1)
     scene.wants("s", wide=ALL, a=box((0, 2)), b=box((1, 4)), c=box((5, 6)), d=box((1, 2)))
-    assert told(scene) == {("s", "p"): 1}
+    assert count_sent(scene) == {("s", "p"): 1}
     assert isinstance(scene.watch, Tape)
     before = len(scene.watch.came)
     scene.ends("s", "wide")
@@ -376,7 +386,7 @@ def merged() -> tuple[Scene, list[object]]:
 
 
 def test_a_union_replaces_in_one_statement_what_a_root_had_hidden() -> None:
-    _, (said, removed) = merged()
+    _, (said, removed) = merge_three()
     assert isinstance(said, Subscribed)
     assert isinstance(removed, Unsubscribed)
     assert said.triggered
@@ -386,7 +396,7 @@ def test_a_union_replaces_in_one_statement_what_a_root_had_hidden() -> None:
 
 
 def test_a_union_lets_through_just_what_is_wanted_and_shrinks_with_it() -> None:
-    scene, _ = merged()
+    scene, _ = merge_three()
     wanted = {0: ["a"], 1: ["a", "b", "d"], 2: ["b"], 3: ["b"], 4: [], 5: ["c"], 6: []}
     for x, clients in wanted.items():
         assert scene.gets((x, 0)) == clients
@@ -397,9 +407,9 @@ def test_a_union_lets_through_just_what_is_wanted_and_shrinks_with_it() -> None:
 
 
 def test_nothing_is_loose_when_nothing_happens() -> None:
-    scene, _ = merged()
+    scene, _ = merge_three()
     for client in ("b", "a", "c", "d"):
         assert not scene.brokers["s"].links["p"].loose
         assert [*scene.table_problems()] == []
         scene.ends("s", client)
-    assert told(scene) == {}
+    assert count_sent(scene) == {}

@@ -29,7 +29,7 @@ from distributary.protocol.content import (
 )
 from distributary.protocol.content.history import History, Seen, prune_distance
 from distributary.protocol.content.messages import Echo, Name, Probe, Subscribed, Unsubscribed
-from distributary.simulation import Link, Network
+from distributary.simulation import Link, VirtualNetwork
 from tests.protocol.content import naive
 from tests.protocol.content.faults import BadWorld
 from tests.protocol.content.test_broker import ACTIVE, ALL, Broker, Delays, Scene, Tape, chain
@@ -58,7 +58,7 @@ def star(*names: str) -> dict[tuple[str, str], float]:
 # --- 1: what replaces comes first -----------------------------------------------------------------
 
 
-def lost_while_replaced(world: World) -> int:
+def count_lost_while_replaced(world: World) -> int:
     """How many events somebody lacks while one that hides its subscription comes and goes."""
     for broker, message in (
         ("p", Advertise("pub", 1, ALL)),
@@ -76,8 +76,8 @@ def lost_while_replaced(world: World) -> int:
 
 def test_trap_1_what_replaces_a_subscription_is_said_before_it_is_taken_back() -> None:
     delays = chain("p", "m", "s", delay=0.1)
-    assert lost_while_replaced(Scene(ContentBroker, delays)) == 0
-    assert lost_while_replaced(Scene(naive.RemovesFirst, delays)) > 0
+    assert count_lost_while_replaced(Scene(ContentBroker, delays)) == 0
+    assert count_lost_while_replaced(Scene(naive.RemovesFirst, delays)) > 0
 
 
 def out_of_order(world: World) -> World:
@@ -87,15 +87,15 @@ def out_of_order(world: World) -> World:
         for (a, b), delay in world.delays.items()
         for pair in ((a, b), (b, a))
     }
-    world.simulation.network = Network(links, np.random.default_rng(1))
+    world.simulation.network = VirtualNetwork(links, np.random.default_rng(1))
     return world
 
 
 def test_trap_1_links_must_keep_the_order_and_connections_make_them() -> None:
     delays = chain("p", "m", "s", delay=0.1)
     durable = BadWorld(ACTIVE, delays, np.random.default_rng(0))
-    assert lost_while_replaced(out_of_order(durable)) == 0
-    assert lost_while_replaced(out_of_order(Scene(ContentBroker, delays))) > 0
+    assert count_lost_while_replaced(out_of_order(durable)) == 0
+    assert count_lost_while_replaced(out_of_order(Scene(ContentBroker, delays))) > 0
 
 
 # --- 2 to 6: covering -----------------------------------------------------------------------------
@@ -316,7 +316,7 @@ def test_traps_10_and_11_the_header_has_all_others_and_the_hops_since_the_last()
     assert header(naive.CountsFromPublisher, IN_ALL) == (2, 0)
 
 
-def left_beyond_the_publisher(broker: Broker) -> tuple[list[str], float]:
+def find_left_beyond_the_publisher(broker: Broker) -> tuple[list[str], float]:
     """Nobody else wants most of it: who knows S in the end, and what travels for nothing."""
     scene = with_s(broker, chain("q", "p", "b", "a", "s"), UNSWEPT)
     scene.promises("q", "far", 1)
@@ -328,11 +328,11 @@ def left_beyond_the_publisher(broker: Broker) -> tuple[list[str], float]:
 
 
 def test_trap_11_where_nobody_else_is_interested_the_distance_has_no_end() -> None:
-    assert left_beyond_the_publisher(ContentBroker) == ([], 0)
-    assert left_beyond_the_publisher(naive.CountsFromPublisher) == (["q"], 1)
+    assert find_left_beyond_the_publisher(ContentBroker) == ([], 0)
+    assert find_left_beyond_the_publisher(naive.CountsFromPublisher) == (["q"], 1)
 
 
-def left_where_nothing_was_heard(broker: Broker) -> tuple[list[str], float]:
+def find_left_where_nothing_was_heard(broker: Broker) -> tuple[list[str], float]:
     """On one side of s there are publications, on the other only a promise."""
     scene = with_s(broker, chain("p", "b", "s", "q"), UNSWEPT)
     scene.promises("q", "silent", 1)
@@ -343,8 +343,8 @@ def left_where_nothing_was_heard(broker: Broker) -> tuple[list[str], float]:
 
 
 def test_trap_11_a_branch_without_history_is_cleaned() -> None:
-    assert left_where_nothing_was_heard(ContentBroker) == (["p"], 0)
-    assert left_where_nothing_was_heard(naive.ListsOnlyTheHeard) == (["p", "q"], 1)
+    assert find_left_where_nothing_was_heard(ContentBroker) == (["p"], 0)
+    assert find_left_where_nothing_was_heard(naive.ListsOnlyTheHeard) == (["p", "q"], 1)
 
 
 def burst_with_few_samples(broker: Broker) -> tuple[list[str], float]:
@@ -375,7 +375,7 @@ def test_trap_12_links_are_judged_apart() -> None:
         assert prune == ((one, 2), (two, expected), (other, 4))
 
 
-def told_of_the_hidden(broker: Broker) -> float:
+def count_statements_about_the_hidden(broker: Broker) -> float:
     """How much p is told when something ends that it never knew of."""
     scene = Scene(broker, chain("p", "b", "s"), PRUNING)
     scene.promises("p", "pub", 1)
@@ -388,11 +388,11 @@ def told_of_the_hidden(broker: Broker) -> float:
 
 
 def test_trap_13_an_unsubscription_goes_only_where_the_subscription_went() -> None:
-    assert told_of_the_hidden(ContentBroker) == 0
-    assert told_of_the_hidden(naive.UnsubscribesAnyway) == 1
+    assert count_statements_about_the_hidden(ContentBroker) == 0
+    assert count_statements_about_the_hidden(naive.UnsubscribesAnyway) == 1
 
 
-def left_for_those_at_the_publisher(broker: Broker) -> list[str]:
+def find_left_for_those_at_the_publisher(broker: Broker) -> list[str]:
     """Somebody at p wants what comes from s, so all on the way know of a wish from p's side."""
     scene = with_s(broker, policy=UNSWEPT, others=())
     scene.promises("s", "far", 1)
@@ -403,8 +403,8 @@ def left_for_those_at_the_publisher(broker: Broker) -> list[str]:
 
 
 def test_trap_13_those_behind_the_arrival_link_are_no_others() -> None:
-    assert left_for_those_at_the_publisher(ContentBroker) == []
-    assert left_for_those_at_the_publisher(naive.CountsArrivalLink) == ["a", "b", "p"]
+    assert find_left_for_those_at_the_publisher(ContentBroker) == []
+    assert find_left_for_those_at_the_publisher(naive.CountsArrivalLink) == ["a", "b", "p"]
 
 
 # --- 14 and 15: remnants --------------------------------------------------------------------------
@@ -456,7 +456,7 @@ def test_trap_15_new_roots_come_one_by_one_each_after_an_echo_and_the_removal_la
     assert swept(naive.SweepsAtOnce, others) == [*(5 * [SAID]), REMOVED, *PROBED]
 
 
-def lost_while_swept(broker: Broker) -> int:
+def count_lost_while_swept(broker: Broker) -> int:
     """How many events of the next ten seconds somebody lacks, while a remnant is swept."""
     scene = with_remnant(broker, INTERVALS[:5])
     events = [scene.publish("p", "pub", 1, IN_INTERVALS, after=at / 20) for at in range(200)]
@@ -465,5 +465,5 @@ def lost_while_swept(broker: Broker) -> int:
 
 
 def test_trap_15_nothing_is_lost_while_a_remnant_is_swept() -> None:
-    assert lost_while_swept(ContentBroker) == 0
-    assert lost_while_swept(naive.SweepsWithoutRoots) > 0
+    assert count_lost_while_swept(ContentBroker) == 0
+    assert count_lost_while_swept(naive.SweepsWithoutRoots) > 0

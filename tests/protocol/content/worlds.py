@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from distributary.model import Attribute, Box, Filter, Kind, Schema, Topology, Values
+from distributary.model import Attribute, AttributeKind, Box, Filter, Schema, Topology, Values
 from distributary.protocol import Action, Deliver, Machine, Send, Subscribe, Unsubscribe
 from distributary.protocol.content import (
     Advertise,
@@ -28,11 +28,11 @@ from distributary.protocol.content import (
     Unadvertise,
 )
 from distributary.protocol.content.messages import Echo, Probe
-from distributary.protocol.messages import Event
-from distributary.simulation import Link, Network, Simulation, priced
+from distributary.protocol.messages import ContentEvent
+from distributary.simulation import Link, Simulation, VirtualNetwork, price_work
 
 SIDE = 6
-SCHEMA = Schema((Attribute("x", Kind.INTEGER), Attribute("y", Kind.INTEGER)))
+SCHEMA = Schema((Attribute("x", AttributeKind.INTEGER), Attribute("y", AttributeKind.INTEGER)))
 EVENTS = list(product(range(SIDE), repeat=2))
 
 Pair = tuple[int, int]
@@ -44,7 +44,7 @@ def box(x: Pair, y: Pair = (0, SIDE)) -> Filter:
 
     Nothing is without bounds: what looks equal when all events are tried is equal.
     """
-    tests = ((at, Values.of([span], Kind.INTEGER)) for at, span in enumerate((x, y)))
+    tests = ((at, Values.of([span], AttributeKind.INTEGER)) for at, span in enumerate((x, y)))
     found = Box.of(tests, SCHEMA)
     assert found is not None
     return Filter.of([found], SCHEMA)
@@ -83,7 +83,7 @@ class Wish:
 class Published:
     """An event, and under which advertisement it was published."""
 
-    event: Event
+    event: ContentEvent
     time: float
     promise: Wish
 
@@ -102,7 +102,7 @@ class Watch:
         self.moves = True  # clients do, and so they look for what they have already
         self.crashes = False
 
-    def taken(self, broker: str, message: object, now: float) -> None:
+    def on_taken(self, broker: str, message: object, now: float) -> None:
         """A broker takes a message from a client or another broker in."""
         match message:
             case Subscribe(client, number, filter):
@@ -133,7 +133,7 @@ class Watch:
             if wish.settled is None:
                 wish.settled = now
 
-    def delivered(self, client: str, publication: Publication, now: float) -> None:
+    def on_delivered(self, client: str, publication: Publication, now: float) -> None:
         """A broker hands a client something over."""
         is_new = self.inboxes[client].is_new(publication)
         if is_new or not self.moves:
@@ -190,21 +190,21 @@ class Watched:
     watch: Watch
 
     def on_message(self, sender: str, message: Any, now: float) -> list[Action]:
-        self.watch.taken(self.machine.name, message, now)
+        self.watch.on_taken(self.machine.name, message, now)
         if _is_statement(message):
             self.watch.under_way -= 1
-        return self._seen(self.machine.on_message(sender, message, now), now)
+        return self._watch(self.machine.on_message(sender, message, now), now)
 
     def on_timer(self, name: str, now: float) -> list[Action]:
-        return self._seen(self.machine.on_timer(name, now), now)
+        return self._watch(self.machine.on_timer(name, now), now)
 
-    def _seen(self, actions: Iterable[Action], now: float) -> list[Action]:
+    def _watch(self, actions: Iterable[Action], now: float) -> list[Action]:
         found = list(actions)
         for action in found:
             if isinstance(action, Send) and _is_statement(action.message):
                 self.watch.under_way += 1
             elif isinstance(action, Deliver) and isinstance(action.message, Publication):
-                self.watch.delivered(action.client, action.message, now)
+                self.watch.on_delivered(action.client, action.message, now)
         if self.watch.under_way == 0 and not hasattr(self.machine, "connections"):
             self.watch.quiet(now)
         return found
@@ -232,14 +232,14 @@ class World:
             for (a, b), delay in self.delays.items()
             for pair in ((a, b), (b, a))
         }
-        self.simulation = Simulation(Network(links, self.rng))
+        self.simulation = Simulation(VirtualNetwork(links, self.rng))
         self.brokers: dict[str, Any] = {}
         for name in self.topology.brokers:
             self.brokers[name] = self.broker(
                 name, self.topology.neighbours(name), SCHEMA, self.policy
             )
             self.simulation.add(
-                name, Watched(self.brokers[name], self.watch), service=priced(self.service)
+                name, Watched(self.brokers[name], self.watch), service=price_work(self.service)
             )
         self._events = 0
 
@@ -251,7 +251,7 @@ class World:
     def publish(self, broker: str, client: str, number: int, keys: Pair, after: float = 0) -> int:
         """A client publishes an event; its number."""
         self._events += 1
-        event = Event(self._events, keys, self.simulation.clock.now + after)
+        event = ContentEvent(self._events, keys, self.simulation.clock.now + after)
         self.say(broker, PublishUnder(client, number, event), after=after)
         return self._events
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from distributary.protocol.overlay.identifiers import identifier
-from distributary.protocol.overlay.messages import Lost, Received
+from distributary.protocol.overlay.messages import LostEvents, ReceivedEvent
 from distributary.protocol.overlay.parameters import OverlayParameters
 from distributary.simulation import Link
 from distributary.simulation.overlay import OverlayNetwork
@@ -33,7 +33,9 @@ class Schedule:
     def __post_init__(self) -> None:
         self.rng = np.random.default_rng(self.seed)
         names = [f"p{at}" for at in range(int(self.rng.integers(2, 40)))]
-        self.network = OverlayNetwork.settled(names, self.rng, self.parameters, link=self.link)
+        self.network = OverlayNetwork.build_converged(
+            names, self.rng, self.parameters, link=self.link
+        )
         self.joined = len(names)
         self.subscribers: list[str] = []
         self.ever: set[str] = set()
@@ -46,12 +48,12 @@ class Schedule:
         for _ in range(self.steps):
             self.step()
             self.network.run(float(self.rng.exponential(2.0)))
-            self.note_confirmed()
+            self.note_confirmations()
         self.network.run(2.5 * REPAIR)
         for name in list(self.network.peers)[:2]:
             self.say(name)
         self.network.run(REPAIR)
-        self.note_confirmed()
+        self.note_confirmations()
 
     def step(self) -> None:
         ways = ["join", "leave", "crash", "listen", "listen", "silence"] + ["say"] * 6
@@ -92,9 +94,9 @@ class Schedule:
         self.said[name] = self.said.get(name, 0) + 1
         self.network.publish(name, GROUP, (name, self.said[name]))
 
-    def note_confirmed(self) -> None:
+    def note_confirmations(self) -> None:
         for name in self.subscribers:
-            wanted = self.network.peers[name].scribe.wanted(identifier(GROUP))
+            wanted = self.network.peers[name].scribe.next_wanted(identifier(GROUP))
             if wanted is not None:
                 self.confirmed.setdefault(name, wanted)
 
@@ -105,14 +107,14 @@ class Schedule:
         oracles.check_tree(self.network, GROUP, self.subscribers)
         log = self.check_streams()
         self.check_complete(log)
-        assert self.network.sent()["skipped"] == 0
+        assert self.network.message_counts()["skipped"] == 0
 
     def check_streams(self) -> dict[int, tuple[str, int]]:
         """Each gets numbers that follow each other, and one number is one event to all."""
         log: dict[int, tuple[str, int]] = {}
         for found in self.network.simulation.record.delivered:
-            assert not isinstance(found[4], Lost), f"{found[1]} lost events: {found[4]}"
-        for name, stream in self.network.received(GROUP).items():
+            assert not isinstance(found[4], LostEvents), f"{found[1]} lost events: {found[4]}"
+        for name, stream in self.network.received_events(GROUP).items():
             numbers = [found.sequence for found in stream]
             assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), name
             for found in stream:
@@ -128,16 +130,16 @@ class Schedule:
     def check_complete(self, log: dict[int, tuple[str, int]]) -> None:
         """Who stays has everything from its confirmation on, and nothing accepted is missing."""
         key = identifier(GROUP)
-        received = self.network.received(GROUP)
+        received = self.network.received_events(GROUP)
         first = min((self.confirmed[name] for name in self.subscribers), default=None)
         for name in self.subscribers:
             assert name in self.confirmed, f"{name} was never confirmed"
-            stream: list[Received] = received[name]
+            stream: list[ReceivedEvent] = received[name]
             assert stream[0].sequence <= self.confirmed[name], name
             assert stream[-1].sequence == max(log), f"{name} misses the last events"
         for name, peer in self.network.peers.items():
             if name in self.said:
-                assert peer.scribe.publisher.accepted(key) == self.said[name], (
+                assert peer.scribe.publisher.last_accepted(key) == self.said[name], (
                     f"{name} waits for the root"
                 )
         if first is not None:

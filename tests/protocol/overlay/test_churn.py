@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from distributary.protocol.overlay.identifiers import identifier
-from distributary.protocol.overlay.messages import Lost
+from distributary.protocol.overlay.messages import LostEvents
 from distributary.simulation import Link
 from distributary.simulation.overlay import OverlayNetwork
 from tests.protocol.overlay import oracles
@@ -31,7 +31,7 @@ def test_churn_at_length(start: int) -> None:
 
 def check_counts(schedule: Schedule) -> None:
     """Periodic messages are bounded by time, all others by how much changed and was said."""
-    sent, network = schedule.network.sent(), schedule.network
+    sent, network = schedule.network.message_counts(), schedule.network
     peers = schedule.joined
     ticks = network.simulation.clock.now / QUICK.leaf_period + 1
     assert sent["keep-alive"] <= peers * QUICK.leaf_set * ticks
@@ -46,7 +46,7 @@ def check_counts(schedule: Schedule) -> None:
 def test_the_same_seed_gives_the_same_run() -> None:
     first, second = run_schedule(5), run_schedule(5)
     assert first.network.simulation.record.delivered == second.network.simulation.record.delivered
-    assert first.network.sent() == second.network.sent()
+    assert first.network.message_counts() == second.network.message_counts()
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -54,7 +54,7 @@ def test_lost_and_overtaking_messages_are_made_up_for(seed: int) -> None:
     """No crashes, but one message in a hundred does not come, and some overtake others."""
     rng = np.random.default_rng(seed)
     parameters = replace(QUICK, misses=4)
-    network = OverlayNetwork.settled(
+    network = OverlayNetwork.build_converged(
         [f"p{at}" for at in range(30)],
         rng,
         parameters,
@@ -68,18 +68,18 @@ def test_lost_and_overtaking_messages_are_made_up_for(seed: int) -> None:
         network.publish(f"p{number % 3}", GROUP, number)
         network.run(0.7)
     network.run(3 * REPAIR)
-    received = network.received(GROUP)
+    received = network.received_events(GROUP)
     assert set(received) == set(subscribers)
     for stream in received.values():
         assert sorted(found.publication.payload for found in stream) == list(range(40))
         assert [found.sequence for found in stream] == list(range(40))
-    assert network.sent()["catch-up"] > 0
+    assert network.message_counts()["catch-up"] > 0
 
 
 def test_numbers_go_on_even_if_all_copies_are_lost() -> None:
     """Beyond what is promised: the subscriber says what it has, and no number comes twice."""
     rng = np.random.default_rng(3)
-    network = OverlayNetwork.settled([f"p{at}" for at in range(40)], rng, QUICK)
+    network = OverlayNetwork.build_converged([f"p{at}" for at in range(40)], rng, QUICK)
     names = sorted(network.peers, key=lambda name: oracles.far(identifier(name), identifier(GROUP)))
     early, late = names[-1], names[-2]
     network.subscribe(early, GROUP)
@@ -94,17 +94,17 @@ def test_numbers_go_on_even_if_all_copies_are_lost() -> None:
     network.run(REPAIR)
     network.publish(late, GROUP, "after")
     network.run(REPAIR)
-    received = network.received(GROUP)
+    received = network.received_events(GROUP)
     assert [found.publication.payload for found in received[early]] == [0, 1, 2, 3, 4, "after"]
     assert [found.publication.payload for found in received[late]] == ["after"]
-    assert not any(isinstance(row[4], Lost) for row in network.simulation.record.delivered)
+    assert not any(isinstance(row[4], LostEvents) for row in network.simulation.record.delivered)
 
 
 def test_a_window_that_is_too_small_is_told() -> None:
     """A subscriber that is cut off for long learns which events are nowhere any more."""
     rng = np.random.default_rng(4)
     parameters = replace(QUICK, window=4)
-    network = OverlayNetwork.settled([f"p{at}" for at in range(12)], rng, parameters)
+    network = OverlayNetwork.build_converged([f"p{at}" for at in range(12)], rng, parameters)
     root = oracles.nearest(network.peers, identifier(GROUP))
     far = next(name for name in network.peers if name != root)
     network.subscribe(far, GROUP)
@@ -121,8 +121,8 @@ def test_a_window_that_is_too_small_is_told() -> None:
     network.publish(root, GROUP, 30)
     network.run(REPAIR)
     delivered = [row[4] for row in network.simulation.record.delivered if row[1] == far]
-    (lost,) = [found for found in delivered if isinstance(found, Lost)]
-    numbers = [found.sequence for found in network.received(GROUP)[far]]
+    (lost,) = [found for found in delivered if isinstance(found, LostEvents)]
+    numbers = [found.sequence for found in network.received_events(GROUP)[far]]
     everything = sorted([*numbers, *range(lost.first, lost.end)])
     assert everything == list(range(everything[0], everything[0] + len(everything)))
-    assert network.received(GROUP)[far][-1].publication.payload == 30
+    assert network.received_events(GROUP)[far][-1].publication.payload == 30

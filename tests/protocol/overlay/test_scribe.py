@@ -15,23 +15,23 @@ from tests.protocol.overlay import oracles
 from tests.protocol.overlay.schedules import QUICK, REPAIR
 
 
-def settled(n: int, parameters: OverlayParameters = QUICK) -> OverlayNetwork:
-    return OverlayNetwork.settled(
+def build_network(n: int, parameters: OverlayParameters = QUICK) -> OverlayNetwork:
+    return OverlayNetwork.build_converged(
         [f"p{at}" for at in range(n)], np.random.default_rng(n), parameters
     )
 
 
 def test_one_event_is_one_message_for_each_edge() -> None:
-    network = settled(200)
+    network = build_network(200)
     for at in range(50):
         network.subscribe(f"p{at}", "g")
     network.run(REPAIR)
     oracles.check_tree(network, "g", [f"p{at}" for at in range(50)])
-    before = network.sent()
+    before = network.message_counts()
     for number in range(10):
         network.publish("p100", "g", number)
         network.run(1.0)
-    spent = network.sent() - before
+    spent = network.message_counts() - before
     assert spent["event"] == 10 * (len(network.tree("g")) - 1)
     assert spent["accept"] == 10
     assert spent["replicate"] == 10 * 2 * QUICK.replicas
@@ -43,7 +43,7 @@ def test_one_event_is_one_message_for_each_edge() -> None:
 
 @pytest.mark.parametrize("per_neighbour", [False, True])
 def test_maintenance_is_counted_for_each_tree_or_each_neighbour(per_neighbour: bool) -> None:
-    network = settled(60, replace(QUICK, per_neighbour=per_neighbour))
+    network = build_network(60, replace(QUICK, per_neighbour=per_neighbour))
     groups = [f"g{at}" for at in range(8)]
     for group in groups:
         for at in range(0, 60, 3):
@@ -55,10 +55,10 @@ def test_maintenance_is_counted_for_each_tree_or_each_neighbour(per_neighbour: b
         for child, parent in network.tree(group).items()
         if parent is not None
     ]
-    before = network.sent()
+    before = network.message_counts()
     periods = 6
     network.run(periods * QUICK.tree_period)
-    spent = network.sent() - before
+    spent = network.message_counts() - before
     pairs = set(edges) if per_neighbour else edges
     assert spent["tree-keep-alive"] == periods * len(pairs)
     assert spent["keep-alive"] == periods * QUICK.leaf_set * 60
@@ -67,7 +67,7 @@ def test_maintenance_is_counted_for_each_tree_or_each_neighbour(per_neighbour: b
 
 
 def test_helpers_leave_with_the_last_child() -> None:
-    network = settled(150)
+    network = build_network(150)
     subscribers = [f"p{at}" for at in range(30)]
     for name in subscribers:
         network.subscribe(name, "g")
@@ -84,7 +84,7 @@ def test_helpers_leave_with_the_last_child() -> None:
 
 
 def test_a_nearer_peer_becomes_the_root_and_goes_on_with_the_numbers() -> None:
-    network = settled(40)
+    network = build_network(40)
     for at in range(10):
         network.subscribe(f"p{at}", "g")
     network.run(REPAIR)
@@ -98,7 +98,7 @@ def test_a_nearer_peer_becomes_the_root_and_goes_on_with_the_numbers() -> None:
         assert network.owner("g") == name
         assert network.peers[name].scribe.roots.serves(identifier("g"))
     oracles.check_tree(network, "g", [f"p{at}" for at in range(10)])
-    for stream in network.received("g").values():
+    for stream in network.received_events("g").values():
         assert [found.sequence for found in stream] == list(range(4))
         assert [found.publication.payload for found in stream] == list(range(4))
 
@@ -112,7 +112,7 @@ def nearer(root: str, group: str, number: int) -> str:
 
 
 def test_a_group_without_subscribers_is_kept_through_crashes_of_roots() -> None:
-    network = settled(40)
+    network = build_network(40)
     network.create("p0", "g")
     network.publish("p0", "g", "first")
     network.run(REPAIR)
@@ -125,12 +125,12 @@ def test_a_group_without_subscribers_is_kept_through_crashes_of_roots() -> None:
     network.run(REPAIR)
     network.publish("p0", "g", "second")
     network.run(REPAIR)
-    (stream,) = network.received("g").values()
+    (stream,) = network.received_events("g").values()
     assert [(found.sequence, found.publication.payload) for found in stream] == [(1, "second")]
 
 
 def test_what_is_asked_before_the_join_is_over_is_done_after() -> None:
-    network = settled(30)
+    network = build_network(30)
     network.join("new", ["p0"])
     network.subscribe("new", "g")
     network.create("new", "h")
@@ -138,7 +138,7 @@ def test_what_is_asked_before_the_join_is_over_is_done_after() -> None:
     network.run(REPAIR)
     network.publish("p5", "g", 2)
     network.run(REPAIR)
-    assert [found.publication.payload for found in network.received("g")["new"]][-1] == 2
-    assert network.peers["new"].scribe.publisher.accepted(identifier("g")) == 1
+    assert [found.publication.payload for found in network.received_events("g")["new"]][-1] == 2
+    assert network.peers["new"].scribe.publisher.last_accepted(identifier("g")) == 1
     root = oracles.nearest(network.peers, identifier("h"))
     assert network.peers[root].scribe.roots.serves(identifier("h"))

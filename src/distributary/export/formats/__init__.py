@@ -1,4 +1,4 @@
-"""Plan and network -> files for one middleware, each a pure function to names and bytes."""
+"""One pure function per middleware: plan and network in, file names and bytes out."""
 
 from distributary.export.formats.aeron import aeron_files
 from distributary.export.formats.csv import csv_files

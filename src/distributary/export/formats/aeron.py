@@ -7,9 +7,9 @@ The grammar is that of Aeron's `ChannelUri`:
     param = key "=" value        key = any but "="        value = any but "|"
 
 Here the media is `udp`, and the keys are `endpoint` (address and port; Aeron sends its control
-messages to the next address, see `addresses`), `interface` where one is named, and `alias`, which
-only shows in Aeron's counters. Add `|ttl=8` or the like where groups cross routers: Aeron leaves
-the system's default, 1. Stream ids are sessions counted from 1, since Aeron reserves 0.
+messages to the next address, see `addresses`), `interface` if one is configured, and `alias`, which
+appears only in Aeron's counters. Add `|ttl=8` or the like if groups cross routers: Aeron uses the
+system's default of 1. Stream ids are session numbers plus 1, since Aeron reserves 0.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ import pyarrow as pa
 from distributary.export.addresses import GroupAddress
 from distributary.export.network import Network
 from distributary.export.tables import (
-    coded,
     csv_bytes,
+    dictionary_column,
     placement_columns,
     subscription_columns,
     unicast_columns,
@@ -54,8 +54,8 @@ def _place_columns(
     n_lines = len(network.lines)
     line = np.tile(np.arange(n_lines), len(group))
     return {
-        "line": coded(network.lines, line),
-        "address": coded(
+        "line": dictionary_column(network.lines, line),
+        "address": dictionary_column(
             [a.address for a in addresses], np.repeat(group, n_lines) * n_lines + line
         ),
         "port": pa.array(np.full(len(line), network.port, np.int32)),

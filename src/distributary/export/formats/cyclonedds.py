@@ -1,12 +1,12 @@
 """Configuration for Eclipse Cyclone DDS: groups as network partitions, flows as topics.
 
 A flow is a topic, named by its escaped name. A session is a DCPS partition, `s17`: it is written
-through a publisher in that partition and read through a subscriber in it, one for each session,
-since Cyclone takes an endpoint's network partition from the first of its partitions that is mapped.
-A group is a network partition with its multicast address. A flow in several sessions is mapped in
+through a publisher in that partition and read through a subscriber in it, one per session, since
+Cyclone takes an endpoint's network partition from the first of its partitions that is mapped. A
+group is a network partition with its multicast address. A flow in several sessions is mapped in
 each. Ports follow from the domain id, as DDS prescribes.
 
-The file holds nothing else, so it goes beside a site's own:
+The file holds nothing else, so it can be combined with a site's own:
 `CYCLONEDDS_URI=file:///etc/site.xml,file:///etc/cyclonedds.xml`.
 """
 
@@ -19,8 +19,8 @@ from xml.sax.saxutils import quoteattr
 from distributary.export.names import escape_name
 from distributary.export.network import Network
 from distributary.export.tables import (
-    coded,
     csv_bytes,
+    dictionary_column,
     placement_columns,
     subscription_columns,
 )
@@ -30,7 +30,7 @@ __all__ = ["cyclonedds_files"]
 
 
 def cyclonedds_files(plan: Plan, network: Network) -> dict[str, bytes]:
-    """`cyclonedds.xml`, or one for each line, and who writes and reads what in which partition."""
+    """`cyclonedds.xml`, one per line, and tables of what is written and read in which partition."""
     topics = [escape_name(flow) for flow in plan.flows]
     partitions = [f"s{session}" for session in range(plan.n_sessions)]
     addresses = network.addresses(plan.n_groups)
@@ -43,14 +43,14 @@ def cyclonedds_files(plan: Plan, network: Network) -> dict[str, bytes]:
         "flows.csv": csv_bytes(
             {
                 **placement_columns(plan),
-                "partition": coded(partitions, plan.placement_session),
-                "topic": coded(topics, plan.placement_flow),
+                "partition": dictionary_column(partitions, plan.placement_session),
+                "topic": dictionary_column(topics, plan.placement_flow),
             }
         ),
         "subscriptions.csv": csv_bytes(
             {
                 **subscription_columns(plan),
-                "partition": coded(partitions, plan.subscription_session),
+                "partition": dictionary_column(partitions, plan.subscription_session),
             }
         ),
     }

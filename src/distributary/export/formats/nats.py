@@ -1,15 +1,15 @@
 """Configuration for NATS servers: publish to a flow's subject, subscribe to a session's.
 
-Flow IBM in session 17 of group 3 is published to `flow.IBM` and arrives on `g3.s17.IBM`; who
-subscribed to the session listens to `g3.s17.*`. Names are escaped, so each is one token. A server
-maps a subject to one other and never copies, so a flow in several sessions is published once for
-each: to `flow.IBM`, `flow.IBM.2` and so on, as `flows.csv` lists.
+Flow IBM in session 17 of group 3 is published to `flow.IBM` and arrives on `g3.s17.IBM`;
+subscribers of the session listen to `g3.s17.*`. Names are escaped, so each is one token. A server
+maps a subject to exactly one other and never copies, so a flow in several sessions is published
+once for each: to `flow.IBM`, `flow.IBM.2` and so on, as `flows.csv` lists.
 
-The same mapping comes in two files, to use one of. `mappings.conf` needs no accounts, but the
-server goes through its mappings one by one for each message: nats-server 2.15 passed some 40,000
-messages a second on with 1,000 flows and 2,000 with 20,000. `accounts.conf` does it with stream
-imports, which are looked up in a tree: 150,000 a second with 20,000 flows. There, publishers log in
-as `flows` and receivers as `plan`, with passwords from the server's environment.
+There are two files with the same mapping; use one of them. `mappings.conf` needs no accounts, but
+the server searches its mappings linearly for each message: nats-server 2.15 forwarded about 40,000
+messages per second with 1,000 flows and 2,000 with 20,000. `accounts.conf` uses stream imports,
+which are looked up in a tree: 150,000 per second with 20,000 flows. There, publishers log in as
+`flows` and receivers as `plan`, with passwords from the server's environment.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import numpy as np
 from distributary.errors import InputError
 from distributary.export.names import escape_name
 from distributary.export.tables import (
-    coded,
     csv_bytes,
+    dictionary_column,
     placement_columns,
     subscription_columns,
 )
@@ -32,7 +32,7 @@ from distributary.model import Plan
 __all__ = ["MANY_MAPPINGS", "nats_files"]
 
 MANY_MAPPINGS = 1_000
-# A server's `max_control_line` is 4,096 bytes, and a reply subject has to fit beside the subject.
+# A server's `max_control_line` is 4,096 bytes, which must also hold a reply subject.
 LONGEST_SUBJECT = 3_800
 
 
@@ -50,18 +50,21 @@ def nats_files(plan: Plan) -> dict[str, bytes]:
         "flows.csv": csv_bytes(
             {
                 **placement_columns(plan),
-                "subject": coded(published, rows),
-                "session_subject": coded(arriving, rows),
+                "subject": dictionary_column(published, rows),
+                "session_subject": dictionary_column(arriving, rows),
             }
         ),
         "subscriptions.csv": csv_bytes(
-            {**subscription_columns(plan), "subject": coded(heard, plan.subscription_session)}
+            {
+                **subscription_columns(plan),
+                "subject": dictionary_column(heard, plan.subscription_session),
+            }
         ),
     }
 
 
 def _published_subjects(plan: Plan, tokens: Sequence[str]) -> list[str]:
-    """Where each placement is published; a flow's further copies are numbered from 2."""
+    """The subject of each placement; further copies of a flow are numbered from 2."""
     _, first = np.unique(plan.placement_flow, return_index=True)
     start = np.repeat(first, np.diff(first, append=len(plan.placement_flow)))
     copies = (np.arange(len(start)) - start + 1).tolist()
@@ -87,8 +90,8 @@ def _check_lengths(plan: Plan, published: Sequence[str], arriving: Sequence[str]
         if longest > LONGEST_SUBJECT:
             name = plan.flows[flow]
             raise InputError(
-                f"flow {name[:20]!r}… makes a NATS subject of {longest:,} characters, and there "
-                f"is room for {LONGEST_SUBJECT:,}",
+                f"flow {name[:20]!r}… makes a NATS subject of {longest:,} characters; the limit is "
+                f"{LONGEST_SUBJECT:,}",
                 value=name,
                 remedy="give the flow a shorter name",
             )

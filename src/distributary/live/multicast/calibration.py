@@ -150,7 +150,7 @@ class Calibration:
 
     def at(self, messages_per_packet: float) -> FilteringPrices:
         """What a plan is priced with at h messages per packet."""
-        return FilteringPrices.aggregated(
+        return FilteringPrices.for_packets(
             messages_per_packet,
             alpha0=self.alpha.constant,
             alpha1=self.alpha.per_packet,

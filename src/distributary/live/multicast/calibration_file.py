@@ -67,6 +67,6 @@ def read_prices(
             raise InputError(f"{key} is not a number", path=name, value=value, remedy=remedy)
         numbers[key] = value
     try:
-        return FilteringPrices.aggregated(messages_per_packet, **numbers)
+        return FilteringPrices.for_packets(messages_per_packet, **numbers)
     except ValueError as error:
         raise InputError(str(error), path=name, remedy=remedy) from None

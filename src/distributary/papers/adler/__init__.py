@@ -1,5 +1,5 @@
 """The figures of M. Adler, Z. Ge, J. Kurose, D. Towsley and S. Zabele, "Channelization Problem in
-Large Scale Data Dissemination" (2001): merging flows or users, against chance and against the best.
+Large Scale Data Dissemination" (2001): merging flows or users, against random and optimal plans.
 
 *Paper* marks what is printed there, *independent* what a second implementation found that was
 written only to check the paper.

@@ -16,12 +16,12 @@ from distributary.papers.adler.instances import (
     EXACT,
     HEURISTICS,
     MERGES,
-    drawn_instance,
-    priced,
+    draw_instance,
+    price_algorithm,
 )
-from distributary.papers.drawing import QUIET, Sheet, dots, drawn, key
+from distributary.papers.drawing import QUIET, Sheet, draw_chart, draw_dots, draw_legend
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
-from distributary.papers.wording import listed, percent, span, table
+from distributary.papers.wording import join_words, percent, span, table
 from distributary.planning import Progress, Step, silent
 from distributary.workloads import TwoClass
 
@@ -37,7 +37,7 @@ class Agreement:
     algorithm: str
     best: str
     near: bool
-    paper: int  # section 5.2.1, of 50 instances
+    paper: int  # section 5.2.1, out of 50 instances
     independent: float  # a share of 1,000 instances
 
     @property
@@ -47,7 +47,7 @@ class Agreement:
         return f"{self.algorithm} {closeness} {self.best}"
 
     def hits(self, cost: Mapping[str, FloatArray]) -> Hits:
-        """Whether it is so, instance by instance. Costs are sums of whole rates, so exact."""
+        """Whether it holds, by instance. Costs are sums of integer rates, so exact."""
         allowed = 1 + CLOSE if self.near else 1
         return np.asarray(cost[self.algorithm] <= allowed * cost[self.best])
 
@@ -117,9 +117,9 @@ def _costs(n: int, seed: int, progress: Progress) -> tuple[FloatArray, dict[str,
     cost = {algorithm: np.empty(n) for algorithm in HEURISTICS + EXACT}
     for instance in range(n):
         progress(Step("instances", instance, n))
-        demand, start = drawn_instance(PARAMS, seed, instance)
+        demand, start = draw_instance(PARAMS, seed, instance)
         for algorithm, costs in cost.items():
-            channel = priced(demand, algorithm, GROUPS, start)
+            channel = price_algorithm(demand, algorithm, GROUPS, start)
             costs[instance], bound[instance] = channel.cost, channel.lower_bound
     progress(Step("instances", n, n))
     return bound, cost
@@ -185,7 +185,7 @@ def _agreement_claim(agreement: Agreement, hits: Hits) -> Claim:
 
 
 def _chance(count: int, share: float) -> float:
-    """How likely a sample of the paper's size shows its count, or one further from our share."""
+    """The probability that a sample of the paper's size shows its count or a more distant one."""
     further = range(count, BATCH + 1) if count > share * BATCH else range(count + 1)
     return sum(comb(BATCH, k) * share**k * (1 - share) ** (BATCH - k) for k in further)
 
@@ -195,7 +195,7 @@ def _distance_claim(ratio: Mapping[str, float]) -> Claim:
     return Claim(
         "random placement, even balanced, comes nowhere near the optimum; merging does",
         "section 5.2.1",
-        f"mean cost above OCC's: {listed(above)}",
+        f"mean cost above OCC's: {join_words(above)}",
         all(ratio[a] > 1 + CLOSE for a in CHANCE) and all(ratio[a] < 1 + CLOSE for a in MERGES),
     )
 
@@ -206,9 +206,9 @@ def _chart(bound: FloatArray, cost: Mapping[str, FloatArray]) -> str:
         end = 1.03 * float(bound.max())
         axes.plot([0, end], [0, end], color=QUIET, linewidth=1, label="C = C∞")
         for algorithm in CHANCE + MERGES + EXACT:
-            dots(axes, algorithm, bound, cost[algorithm])
+            draw_dots(axes, algorithm, bound, cost[algorithm])
         axes.set(xlim=(0, end), ylim=(0, None))
         axes.set(xlabel="C∞, the cost with a group for every flow", ylabel="cost C")
-        key(sheet)
+        draw_legend(sheet)
 
-    return drawn("adler-fig2", "Seven algorithms against the lower bound", (7.5, 5.2), paint)
+    return draw_chart("adler-fig2", "Seven algorithms against the lower bound", (7.5, 5.2), paint)

@@ -1,4 +1,4 @@
-"""Fig. 3: what more groups are worth, in four settings."""
+"""Fig. 3: the value of more groups, in four settings."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from distributary.papers.adler.instances import (
     ACTIVE,
     BEYOND_CHANCE,
     HEURISTICS,
-    drawn_instance,
+    draw_instance,
     lead,
-    priced,
+    price_algorithm,
 )
-from distributary.papers.drawing import Sheet, curves, drawn, key
+from distributary.papers.drawing import Sheet, draw_chart, draw_curves, draw_legend
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
-from distributary.papers.wording import listed, percent, table
+from distributary.papers.wording import join_words, percent, table
 from distributary.planning import Progress, Step, silent
 from distributary.workloads import TwoClass
 
@@ -31,12 +31,12 @@ SETTINGS: Mapping[str, TwoClass] = {  # section 5.2.2
     "d": TwoClass(100, 100, 0.05, 30, 1, 0.2, 0.7, 0.1),
 }
 DENSE = ("b", "d")
-LEVEL_AND_STEEP = (("a", "c"), ("b", "d"))  # the same interest, the second with rates less equal
+LEVEL_AND_STEEP = (("a", "c"), ("b", "d"))  # the same interest; rates are less equal in the second
 GROUPS = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 40, 50, 60, 70, 80, 90, 100)
 TABLED = (2, 5, 10, 20, 50, 100)
 FEW = 5
 INSTANCES, QUICK_INSTANCES = 100, 5  # the paper: 100
-NOT_MUCH = 0.1  # what we still call not much better
+NOT_MUCH = 0.1  # the largest gain that counts as not much better
 INDEPENDENT_UBM_WINS: Mapping[str, tuple[int, ...]] = {"a": (5,), "c": (2, 3, 4, 5)}
 
 # setting -> algorithm -> overhead, instances x GROUPS
@@ -92,9 +92,11 @@ def _overhead(n: int, seed: int, progress: Progress) -> Overhead:
     for place, (setting, params) in enumerate(SETTINGS.items()):
         for instance in range(n):
             progress(Step("instances", place * n + instance, len(SETTINGS) * n))
-            demand, start = drawn_instance(params, seed, instance)
+            demand, start = draw_instance(params, seed, instance)
             for algorithm, found in overhead[setting].items():
-                found[instance] = [priced(demand, algorithm, k, start).overhead for k in GROUPS]
+                found[instance] = [
+                    price_algorithm(demand, algorithm, k, start).overhead for k in GROUPS
+                ]
     progress(Step("instances", len(SETTINGS) * n, len(SETTINGS) * n))
     return overhead
 
@@ -102,7 +104,7 @@ def _overhead(n: int, seed: int, progress: Progress) -> Overhead:
 def _wins(
     overhead: Overhead, setting: str, winner: str, loser: str, errors: float = 2
 ) -> list[int]:
-    """At which numbers of groups one is ahead by more than so many standard errors."""
+    """The numbers of groups at which one is ahead by more than `errors` standard errors."""
     ahead = lead(overhead[setting][winner], overhead[setting][loser])
     return [GROUPS[at] for at in np.flatnonzero(ahead > errors)]
 
@@ -135,7 +137,7 @@ def _winner_table(overhead: Overhead) -> str:
 
 
 def _groups(found: Sequence[int]) -> str:
-    return listed([str(k) for k in found])
+    return join_words([str(k) for k in found])
 
 
 def _falling_claim(overhead: Overhead) -> Claim:
@@ -150,7 +152,9 @@ def _falling_claim(overhead: Overhead) -> Claim:
     return Claim(
         "FBM's overhead falls with every group added",
         "section 5.2.2",
-        f"does not fall: {listed(rises)}" if rises else "falls at every step, in all four settings",
+        f"does not fall: {join_words(rises)}"
+        if rises
+        else "falls at every step, in all four settings",
         not rises,
     )
 
@@ -165,7 +169,7 @@ def _best_claim(overhead: Overhead) -> Claim:
     return Claim(
         "FBM beats UBM and the random placements in all four settings",
         "section 5.2.2",
-        f"beaten in {listed(beaten)}; nowhere else" if beaten else "never beaten beyond chance",
+        f"beaten in {join_words(beaten)}; nowhere else" if beaten else "never beaten beyond chance",
         not beaten,
     )
 
@@ -176,7 +180,7 @@ def _unequal_rates_claim(overhead: Overhead) -> Claim:
         "the less equal the rates, the more FBM gains even with few groups",
         "section 5.2.2",
         f"FBM's overhead over RAN's at {FEW} groups: "
-        + listed([f"({s}) {share[s]:.2f}" for s in SETTINGS]),
+        + join_words([f"({s}) {share[s]:.2f}" for s in SETTINGS]),
         all(share[steep] < share[level] for level, steep in LEVEL_AND_STEEP),
     )
 
@@ -212,7 +216,7 @@ def _hardly_better_claim(overhead: Overhead) -> Claim:
     return Claim(
         "with few groups RSE and RRE do not do much better than RAN",
         "section 5.2.2",
-        f"they save at most {listed(saved)}",
+        f"they save at most {join_words(saved)}",
         most_saved(FEW) <= NOT_MUCH,
     )
 
@@ -226,7 +230,7 @@ def _rates_over_sizes_claim(overhead: Overhead) -> Claim:
     return Claim(
         "RRE is better than RSE throughout",
         "section 5.2.2",
-        f"worse in {listed(worse)}; nowhere else" if worse else "never worse beyond chance",
+        f"worse in {join_words(worse)}; nowhere else" if worse else "never worse beyond chance",
         not worse,
     )
 
@@ -240,9 +244,11 @@ def _chart(overhead: Overhead) -> str:
                 f"{params.fast_rate:g}, interest {params.want_popular:g}/{params.want_unpopular:g}"
             )
             means = {a: found.mean(axis=0) for a, found in overhead[setting].items()}
-            curves(axes, GROUPS, means, title)
+            draw_curves(axes, GROUPS, means, title)
             axes.set(xlim=(0, 101), ylim=(0, None), xlabel="groups", ylabel="overhead C − C∞")
             axes.yaxis.set_major_formatter("{x:,.0f}")
-        key(sheet)
+        draw_legend(sheet)
 
-    return drawn("adler-fig3", "Overhead against the number of groups", (9, 7), paint, shape=(2, 2))
+    return draw_chart(
+        "adler-fig3", "Overhead against the number of groups", (9, 7), paint, shape=(2, 2)
+    )

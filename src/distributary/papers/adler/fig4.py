@@ -12,13 +12,13 @@ from distributary.papers.adler.instances import (
     ACTIVE,
     BEYOND_CHANCE,
     HEURISTICS,
-    drawn_instance,
+    draw_instance,
     lead,
-    priced,
+    price_algorithm,
 )
-from distributary.papers.drawing import Sheet, curves, drawn, key
+from distributary.papers.drawing import Sheet, draw_chart, draw_curves, draw_legend
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
-from distributary.papers.wording import NOTHING, listed, percent, span, table
+from distributary.papers.wording import NOTHING, join_words, percent, span, table
 from distributary.planning import Progress, Step, silent
 from distributary.workloads import TwoClass
 
@@ -31,7 +31,7 @@ INSTANCES: Mapping[int, int] = {  # flows, as many as users -> instances
     **{600: 10, 700: 10, 800: 10, 900: 10, 1000: 10},
 }
 QUICK_INSTANCES: Mapping[int, int] = {50: 10, 100: 10, 150: 5, 200: 5}
-CONSTANT = 0.15  # the spread around the mean that we still call constant
+CONSTANT = 0.15  # the largest spread around the mean that counts as constant
 INDEPENDENT: Mapping[str, tuple[float, float]] = {  # from 50 to 1,000 flows
     "FBM": (3.0, 3.3),
     "UBM": (3.1, 4.4),
@@ -92,9 +92,9 @@ def _costs(instances: Mapping[int, int], seed: int, progress: Progress) -> tuple
     for done, (size, instance) in enumerate(todo):
         progress(Step("instances", done, len(todo)))
         params = replace(PARAMS, flows=size, receivers=size)
-        demand, start = drawn_instance(params, seed, size, instance)
+        demand, start = draw_instance(params, seed, size, instance)
         for algorithm in HEURISTICS:
-            channel = priced(demand, algorithm, _groups(size), start)
+            channel = price_algorithm(demand, algorithm, _groups(size), start)
             cost[size][algorithm][instance] = channel.cost
             ratio[size][algorithm][instance] = channel.cost / channel.lower_bound
     progress(Step("instances", len(todo), len(todo)))
@@ -159,7 +159,7 @@ def _best_claim(ratio: Costs) -> Claim:
     return Claim(
         "with as many users as flows FBM is the best of the five",
         "section 5.2.3",
-        f"beaten {listed(beaten)}" if beaten else "never beaten beyond chance",
+        f"beaten {join_words(beaten)}" if beaten else "never beaten beyond chance",
         not beaten,
     )
 
@@ -169,12 +169,14 @@ def _chart(cost: Costs, ratio: Costs) -> str:
 
     def paint(sheet: Sheet) -> None:
         left, right = sheet.panels
-        curves(left, sizes, {a: _means(cost, a) / 1e6 for a in HEURISTICS}, "cost")
+        draw_curves(left, sizes, {a: _means(cost, a) / 1e6 for a in HEURISTICS}, "cost")
         left.set(xlabel="flows", ylabel="C, millions", xlim=(0, None), ylim=(0, None))
-        curves(right, sizes, {a: _means(ratio, a) for a in HEURISTICS}, "cost over the lower bound")
+        draw_curves(
+            right, sizes, {a: _means(ratio, a) for a in HEURISTICS}, "cost over the lower bound"
+        )
         right.set(xlabel="flows", ylabel="C/C∞", xlim=(0, None), ylim=(0, None))
         for axes in (left, right):
             axes.xaxis.set_major_formatter("{x:,.0f}")
-        key(sheet)
+        draw_legend(sheet)
 
-    return drawn("adler-fig4", "Cost as the problem grows", (9, 4.2), paint, shape=(1, 2))
+    return draw_chart("adler-fig4", "Cost as the problem grows", (9, 4.2), paint, shape=(1, 2))

@@ -1,4 +1,4 @@
-"""Random instances and what each algorithm pays on them."""
+"""Random instances, and the cost of each algorithm's plan on them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = [
     "EXACT",
     "HEURISTICS",
     "MERGES",
-    "drawn_instance",
+    "draw_instance",
     "lead",
-    "priced",
+    "price_algorithm",
 ]
 
 MERGES = ("FBM", "UBM")
@@ -40,15 +40,15 @@ BEYOND_CHANCE = (
 _PRICES = ChannelPrices()  # 1 and 1: the paper's w1 = w2
 
 
-def drawn_instance(params: TwoClass, seed: int, *which: int) -> tuple[Demand, int]:
-    """The instance with this number, and a seed for the algorithms that need chance."""
+def draw_instance(params: TwoClass, seed: int, *which: int) -> tuple[Demand, int]:
+    """The instance with this number, and a seed for randomised algorithms."""
     rng = np.random.default_rng([seed, *which])
     demand = Demand.of(*two_class(params, rng))
     return demand, int(rng.integers(2**32))
 
 
-def priced(demand: Demand, algorithm: str, groups: int, seed: int) -> ChannelCost:
-    """What the algorithm's plan costs; the exact ones must have proven theirs."""
+def price_algorithm(demand: Demand, algorithm: str, groups: int, seed: int) -> ChannelCost:
+    """The cost of the algorithm's plan; exact algorithms must have proven it optimal."""
     solution = plan(demand, Request(groups, algorithm=algorithm, seed=seed))
     if algorithm in EXACT and not solution.proven:
         raise DistributaryError(
@@ -59,9 +59,9 @@ def priced(demand: Demand, algorithm: str, groups: int, seed: int) -> ChannelCos
 
 
 def lead(winner: FloatArray, loser: FloatArray) -> FloatArray:
-    """By how many standard errors the winner's mean cost is the lower one, column by column.
+    """The lead of the winner's mean cost in standard errors, column by column.
 
-    Rows are instances. Both saw the same ones, so it is the difference on each that counts.
+    Rows are instances. Both algorithms saw the same ones, so the differences are paired.
     """
     ahead = loser - winner
     error = ahead.std(axis=0, ddof=1) / np.sqrt(len(ahead))

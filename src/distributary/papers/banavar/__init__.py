@@ -1,5 +1,5 @@
 """The figures of G. Banavar, T. Chandra, B. Mukherjee, J. Nagarajarao, R. Strom and D. Sturman, "An
-Efficient Multicast Protocol for Content-Based Publish-Subscribe Systems" (1999), as told in the
+Efficient Multicast Protocol for Content-Based Publish-Subscribe Systems" (1999), as given in the
 slides of J. Nogueira (2006): how long link matching takes, and what it saves a network of brokers.
 
 *Paper* marks what the slides' text says; their charts are not in it. *Independent* marks what a

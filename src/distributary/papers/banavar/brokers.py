@@ -1,8 +1,8 @@
-"""The paper's network with its subscriptions in place, as brokers that events can be sent through.
+"""The paper's network with all subscriptions in place, as brokers that forward events.
 
-All brokers hold the same subscriptions, so they share one search tree; each annotates it for the
-links of its own. Events come from a pool that is known beforehand, and a broker searches for the
-whole pool at once: what an event costs where does not depend on how often or how fast it comes.
+All brokers hold the same subscriptions, so they share one search tree; each annotates it for its
+own links. Events come from a pool known beforehand, and a broker searches for the whole pool at
+once: the cost of an event does not depend on how often or how fast it comes.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from distributary.protocol import (
     POLICIES,
     Action,
     Broker,
+    ContentEvent,
     Deliver,
-    Event,
     Forward,
-    Policy,
-    Publish,
+    ForwardingPolicy,
+    PublishEvent,
     Send,
     Work,
 )
@@ -36,18 +36,18 @@ __all__ = [
     "NETWORK",
     "PUBLISHERS",
     "TREE",
+    "ClientFilters",
     "Pool",
-    "Settled",
-    "Subscriptions",
+    "PoolSearch",
     "Visit",
-    "settled",
+    "build_brokers",
     "subscription_count",
     "visits",
 ]
 
 NETWORK = broker_trees()
 
-# P1, P2 and P3, one in each region and at the edge, so that the longest of their paths visits six
+# P1, P2 and P3, one at the edge of each region, so that the longest of their paths visits six
 # brokers: as many as the paper has curves.
 PUBLISHERS = ("0.0.0", "1.0.0", "2.0.0")
 TREE = TreeOptions(factoring=False, trivial_tests=True, delayed_branching=False)
@@ -56,8 +56,8 @@ Keys = tuple[Key | None, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Subscriptions:
-    """Filters, the client of each, and the tree of them all."""
+class ClientFilters:
+    """Filters, the client of each, and the search tree of all."""
 
     filters: Sequence[Filter]
     clients: Sequence[str]
@@ -65,10 +65,10 @@ class Subscriptions:
     tree: SearchTree
 
     @classmethod
-    def drawn(
+    def draw(
         cls, world: ContentWorld, topology: Topology, per_client: int, rng: np.random.Generator
-    ) -> Subscriptions:
-        """As many for each client, to the taste of its region."""
+    ) -> ClientFilters:
+        """Draw `per_client` filters for each client by the preferences of its region."""
         homes = sorted(topology.clients.items())
         filters = [
             found for _, home in homes for found in world.filters(per_client, region_of(home), rng)
@@ -81,14 +81,14 @@ class Subscriptions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool:
-    """The events of each publisher, to be published in this order, over and over."""
+    """The events of each publisher, published cyclically in this order."""
 
     events: Mapping[str, Sequence[Keys]]
     table: pa.Table
 
     @classmethod
-    def drawn(cls, world: ContentWorld, n: int, rng: np.random.Generator) -> Pool:
-        """So many for each publisher, to the taste of its region."""
+    def draw(cls, world: ContentWorld, n: int, rng: np.random.Generator) -> Pool:
+        """Draw n events for each publisher by the preferences of its region."""
         tables = {at: world.events(n, region_of(at), rng) for at in PUBLISHERS}
         schema = world.schema
         events = {
@@ -98,12 +98,12 @@ class Pool:
 
 
 def subscription_count(per_client: int) -> int:
-    """How many subscriptions the network has if each client has so many."""
+    """The number of subscriptions in the network with `per_client` for each client."""
     return per_client * len(NETWORK.clients)
 
 
-class Settled:
-    """A `LinkSearch` for subscriptions that stay and events of a pool."""
+class PoolSearch:
+    """A `LinkSearch` for fixed subscriptions and events of a pool."""
 
     def __init__(self, annotation: Annotation, codes: CodeArray, places: Mapping[Keys, int]):
         self.steps = 0
@@ -113,30 +113,30 @@ class Settled:
         self._answers: dict[int, list[tuple[int, int]]] = {}
 
     def add(self, filter: Filter, link: int) -> int:
-        """Not here."""
-        raise TypeError("the subscriptions are settled")
+        """Not supported."""
+        raise TypeError("the subscriptions are fixed")
 
     def remove(self, handle: int) -> None:
-        """Not here."""
-        raise TypeError("the subscriptions are settled")
+        """Not supported."""
+        raise TypeError("the subscriptions are fixed")
 
     def links(self, keys: Sequence[Key | None], mask: int) -> int:
-        """Those of the links of `mask` that need the event."""
+        """The links of `mask` that need the event."""
         if mask not in self._answers:
-            self._answers[mask] = self._searched(mask)
+            self._answers[mask] = self._search(mask)
         found, steps = self._answers[mask][self._places[tuple(keys)]]
         self.steps += steps
         return found
 
-    def _searched(self, mask: int) -> list[tuple[int, int]]:
-        """The links that need each event of the pool, fewer than 64 here, and the steps."""
+    def _search(self, mask: int) -> list[tuple[int, int]]:
+        """The links (fewer than 64) that need each event of the pool, and the steps."""
         masks = np.tile(as_words(mask, self._annotation.n_links), (len(self._codes), 1))
         found, steps = self._annotation.search(self._codes, masks)
         return list(zip(found[:, 0].tolist(), steps.tolist(), strict=True))
 
 
-def settled(
-    policy: str, topology: Topology, subscriptions: Subscriptions, pool: Pool
+def build_brokers(
+    policy: str, topology: Topology, subscriptions: ClientFilters, pool: Pool
 ) -> dict[str, Broker]:
     """Brokers that know all subscriptions, as if these had spread long ago."""
     codes = subscriptions.axes.codes(pool.table)
@@ -146,17 +146,17 @@ def settled(
     brokers = {}
     for name in topology.brokers:
         chosen = POLICIES[policy](name, topology, None)  # publishers may be anywhere
-        annotation = _annotated(subscriptions, chosen)
-        matcher = Settled(annotation, codes, places)
-        brokers[name] = Broker(name, topology, chosen, partial(_given, matcher))
+        annotation = _annotate(subscriptions, chosen)
+        matcher = PoolSearch(annotation, codes, places)
+        brokers[name] = Broker(name, topology, chosen, partial(_return_search, matcher))
     return brokers
 
 
-def _given(matcher: Settled, n_links: int) -> Settled:
+def _return_search(matcher: PoolSearch, n_links: int) -> PoolSearch:
     return matcher
 
 
-def _annotated(subscriptions: Subscriptions, policy: Policy) -> Annotation:
+def _annotate(subscriptions: ClientFilters, policy: ForwardingPolicy) -> Annotation:
     link = {client: policy.link(client) for client in set(subscriptions.clients)}
     links = [-1 if link[client] is None else link[client] for client in subscriptions.clients]
     return Annotation(subscriptions.tree, np.array(links, np.int32), policy.n_links)
@@ -164,27 +164,27 @@ def _annotated(subscriptions: Subscriptions, policy: Policy) -> Annotation:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """What one broker did with an event, and what was done with it so far on the way there."""
+    """What one broker did with an event, and the steps taken up to there."""
 
     broker: str
-    hops: int  # brokers from the first to this one
+    hops: int  # brokers from the first to this one, both included
     actions: Sequence[Action]
-    steps: float  # matching steps at all of these
+    steps: float  # matching steps at all of these brokers
 
     @property
     def receivers(self) -> list[str]:
-        """The clients of this broker that get the event."""
+        """The clients of this broker that receive the event."""
         return [found.client for found in self.actions if isinstance(found, Deliver)]
 
     def work(self, kind: str) -> float:
-        """How much work of a kind was done here."""
+        """The work of a kind done here."""
         return _work(self.actions, kind)
 
 
 def visits(brokers: Mapping[str, Broker], root: str, keys: Keys) -> Iterator[Visit]:
-    """Publish an event at a broker and follow it wherever it goes."""
-    waiting: list[tuple[str, Publish | Forward, int, float]] = [
-        (root, Publish(Event(0, keys, 0.0)), 1, 0.0)
+    """Publish an event at a broker and follow it through the network."""
+    waiting: list[tuple[str, PublishEvent | Forward, int, float]] = [
+        (root, PublishEvent(ContentEvent(0, keys, 0.0)), 1, 0.0)
     ]
     while waiting:
         name, message, hops, before = waiting.pop()

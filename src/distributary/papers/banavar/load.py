@@ -1,4 +1,4 @@
-"""The publish rate at which a network overloads: link matching beside flooding."""
+"""The publish rate at which a network overloads: link matching against flooding."""
 
 from __future__ import annotations
 
@@ -11,58 +11,66 @@ import numpy as np
 from distributary.papers.banavar.brokers import (
     NETWORK,
     PUBLISHERS,
+    ClientFilters,
     Pool,
-    Subscriptions,
-    settled,
+    build_brokers,
     subscription_count,
 )
-from distributary.papers.banavar.overload import COSTS, PRICED, Costs, Run, Setting, busiest, limit
-from distributary.papers.drawing import QUIET, Sheet, drawn
+from distributary.papers.banavar.overload import (
+    COSTS,
+    COSTS_NOTE,
+    BrokerCosts,
+    BrokerSetting,
+    OverloadSearch,
+    busiest,
+    find_limit,
+)
+from distributary.papers.drawing import QUIET, Sheet, draw_chart
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
-from distributary.papers.wording import NOTHING, listed, span, table
+from distributary.papers.wording import NOTHING, join_words, span, table
 from distributary.planning import Progress, Step, silent
-from distributary.workloads import Content, ContentWorld, content_world
+from distributary.workloads import ContentParams, ContentWorld, content_world
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["FLOODING", "PARAMS", "load", "setting"]
+__all__ = ["FLOODING", "PARAMS", "load", "make_setting"]
 
-PARAMS = Content(attributes=15, values=3)
+PARAMS = ContentParams(attributes=15, values=3)
 SHARES = (0.0005, 0.002, 0.006, 0.010, 0.014, 0.018)
 QUICK_SHARES = (0.002, 0.018)
 PER_CLIENT = (13, 25, 38)  # 5,070, 9,750 and 14,820 subscriptions
 QUICK_PER_CLIENT = (13,)
-EVENTS, QUICK_EVENTS = 400, 100  # of each publisher, then the same again
-RUN = Run(seconds=8.0, width=10.0)
-QUICK_RUN = Run(seconds=1.0, width=20.0, threshold=15)
+EVENTS, QUICK_EVENTS = 400, 100  # per publisher, published cyclically
+RUN = OverloadSearch(seconds=8.0, width=10.0)
+QUICK_RUN = OverloadSearch(seconds=1.0, width=20.0, threshold=15)
 LINKS, FLOODING = "link-matching", "flooding"
-STEP_COSTS = (1e-6, 5e-6, 10e-6)  # seconds; what else a step could cost
+STEP_COSTS = (1e-6, 5e-6, 10e-6)  # seconds; alternative costs of a step
 INDEPENDENT: Mapping[float, tuple[int, ...]] = {0.002: (310, 240, 217), 0.018: (163, 128, 114)}
 INDEPENDENT_FLOODING = 77
-AXIS = 350  # the end of the chart's own
-MUCH = 2  # times as high, at least, is what we call much higher
+AXIS = 350  # the end of the chart's axis
+MUCH = 2  # the least factor that counts as much higher
 SOURCE = 'slides, section "Network Loading Results"'
 LOOKS = {13: ("#6aaed6", "o"), 25: ("#2272b5", "s"), 38: ("#083471", "v")}
 FLOOD_COLOUR = "#d1361c"
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
-    """What one network bears, in events/s of each publisher."""
+class LoadPoint:
+    """The highest load of one network, in events/s of each publisher."""
 
     limit: float  # as simulated
-    full: float  # at which the busiest broker never rests, by its mean work
+    full: float  # the rate at which the busiest broker is never idle, by its mean work
     other: tuple[float, ...] = ()  # the same with other costs of a step
 
 
-Points = Mapping[tuple[str, float, int], Point]  # policy, share, per client
+Points = Mapping[tuple[str, float, int], LoadPoint]  # policy, share, per client
 
 
 def load(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
     """The highest publish rate without overload against the share of subscriptions matched."""
     run = QUICK_RUN if quick else RUN
-    points = _measured(quick, run, seed, progress)
+    points = _measure(quick, run, seed, progress)
     return Figure(
         name="banavar-load",
         title="The publish rate at which the network overloads",
@@ -87,10 +95,10 @@ def load(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
     )
 
 
-def _notes(run: Run) -> tuple[str, ...]:
+def _notes(run: OverloadSearch) -> tuple[str, ...]:
     bias = run.threshold / len(PUBLISHERS) / run.seconds
     return (
-        PRICED,
+        COSTS_NOTE,
         "Three sets of costs were tried, all with flooding at 77 events/s. In trial runs 1 ms for "
         "a message taken in, 0.25 ms for one sent and 5 µs for a step gave 192, 155 and 141 "
         "events/s at 0.2 % and 146, 112 and 95 at 1.8 %; 0.3 ms, 0.3 ms and 5 µs gave 241, 195 and "
@@ -120,15 +128,17 @@ def _notes(run: Run) -> tuple[str, ...]:
 # --- measuring -----------------------------------------------------------------------------------
 
 
-def setting(policy: str, world: ContentWorld, per_client: int, events: int, seed: int) -> Setting:
-    """The paper's network under a policy; the same subscriptions and events for a seed."""
+def make_setting(
+    policy: str, world: ContentWorld, per_client: int, events: int, seed: int
+) -> BrokerSetting:
+    """The paper's network under a policy; subscriptions and events depend on the seed alone."""
     rng = np.random.default_rng([seed, 1, per_client])
-    subscriptions = Subscriptions.drawn(world, NETWORK, per_client, rng)
-    pool = Pool.drawn(world, events, np.random.default_rng([seed, 2]))
-    return Setting(NETWORK, settled(policy, NETWORK, subscriptions, pool), pool)
+    subscriptions = ClientFilters.draw(world, NETWORK, per_client, rng)
+    pool = Pool.draw(world, events, np.random.default_rng([seed, 2]))
+    return BrokerSetting(NETWORK, build_brokers(policy, NETWORK, subscriptions, pool), pool)
 
 
-def _measured(quick: bool, run: Run, seed: int, progress: Progress) -> Points:
+def _measure(quick: bool, run: OverloadSearch, seed: int, progress: Progress) -> Points:
     shares = QUICK_SHARES if quick else SHARES
     sizes = QUICK_PER_CLIENT if quick else PER_CLIENT
     todo = [(LINKS, share, each) for each in sizes for share in shares]
@@ -138,26 +148,26 @@ def _measured(quick: bool, run: Run, seed: int, progress: Progress) -> Points:
     for done, (policy, share, each) in enumerate(todo):
         progress(Step("networks", done, len(todo)))
         world = tastes.with_matching_share(share)
-        found = setting(policy, world, each, QUICK_EVENTS if quick else EVENTS, seed)
+        found = make_setting(policy, world, each, QUICK_EVENTS if quick else EVENTS, seed)
         points[policy, share, each] = _point(found, run, seed)
     progress(Step("networks", len(todo), len(todo)))
     return points
 
 
-def _point(found: Setting, run: Run, seed: int) -> Point:
+def _point(found: BrokerSetting, run: OverloadSearch, seed: int) -> LoadPoint:
     work = found.work()
     _, full = busiest(work)
-    other = (busiest(work, Costs(step=cost))[1] for cost in STEP_COSTS)
-    highest = limit(lambda rate: found.overloads(rate, run, [seed, 3]), full, run.width)
-    return Point(highest, full, tuple(other))
+    other = (busiest(work, BrokerCosts(step=cost))[1] for cost in STEP_COSTS)
+    highest = find_limit(lambda rate: found.overloads(rate, run, [seed, 3]), full, run.width)
+    return LoadPoint(highest, full, tuple(other))
 
 
-# --- telling -------------------------------------------------------------------------------------
+# --- reporting -----------------------------------------------------------------------------------
 
 
-def _links(points: Points) -> dict[int, dict[float, Point]]:
-    """Of link matching: per client -> share -> point."""
-    found: dict[int, dict[float, Point]] = {}
+def _links(points: Points) -> dict[int, dict[float, LoadPoint]]:
+    """Link matching's points: per client -> share -> point."""
+    found: dict[int, dict[float, LoadPoint]] = {}
     for (policy, share, each), point in points.items():
         if policy == LINKS:
             found.setdefault(each, {})[share] = point
@@ -198,7 +208,7 @@ def _independent(share: float, per_client: int) -> str:
 
 
 def _cost_table(points: Points) -> str:
-    """What the busiest broker could bear at most if steps cost something else."""
+    """The greatest load of the busiest broker if steps had other costs."""
     steps = (STEP_COSTS[0], COSTS.step, *STEP_COSTS[1:])
     return table(
         ("ours, never at rest", *(f"{1e6 * step:g} µs a step" for step in steps)),
@@ -215,7 +225,7 @@ def _cost_table(points: Points) -> str:
 
 
 def _more_claim(points: Points) -> Claim:
-    """Which is said of few matches; the least lead is where most match."""
+    """The claim concerns few matches; the least lead is where most match."""
     flood = max(_flood(points))
     few = min(share for _, share, _ in points)
     lead = {each: by_share[few].limit / flood for each, by_share in _links(points).items()}
@@ -224,13 +234,13 @@ def _more_claim(points: Points) -> Claim:
     return Claim(
         "link matching bears much higher publish rates than flooding where few subscriptions match",
         SOURCE,
-        f"at {_percent(few)} {listed(words)} subscriptions; "
+        f"at {_percent(few)} {join_words(words)} subscriptions; "
         f"{'more' if min(every) > flood else 'not more'} at every share",
         min(lead.values()) >= MUCH and min(every) > flood,
     )
 
 
-def _flat_claim(points: Points, run: Run) -> Claim:
+def _flat_claim(points: Points, run: OverloadSearch) -> Claim:
     flood = _flood(points)
     return Claim(
         "flooding overloads at the same rate, whatever the number of subscriptions",
@@ -251,7 +261,7 @@ def _narrow_claim(points: Points) -> Claim:
     return Claim(
         "the difference is not as great when events are distributed widely",
         SOURCE,
-        f"{listed(words)} flooding's rate as the share grows from {few} to {most}",
+        f"{join_words(words)} flooding's rate as the share grows from {few} to {most}",
         all(after < before for before, after in leads),
     )
 
@@ -272,7 +282,7 @@ def _chart(points: Points) -> str:
         axes.set(ylabel="max publish rate per publisher, events/s")
         axes.legend(loc="upper right")
 
-    return drawn("banavar-load", "Overload against matching share", (7.5, 5), paint)
+    return draw_chart("banavar-load", "Overload against matching share", (7.5, 5), paint)
 
 
 def _dot_independent(axes: Axes, per_client: int, colour: str) -> None:

@@ -1,9 +1,10 @@
-"""At which publish rate do the simulated brokers overload?
+"""Finds the publish rate at which the simulated brokers overload.
 
-The paper's brokers spend time on each event, but it does not say how much. `COSTS` are assumed:
-taking a message in is as dear as sending one, both so dear that flooding overloads where it did for
-the independent implementation, at 77 events/s from each publisher. The cost of a step was picked
-from several with that implementation's other rates in view, so those are no check of ours.
+The paper's brokers spend time on each event, but it does not say how much. `COSTS` are assumptions:
+receiving a message costs as much as sending one, and both are set so that flooding overloads where
+it did for the independent implementation, at 77 events/s from each publisher. The cost of a step
+was chosen from several with that implementation's other rates in view, so those do not confirm
+ours.
 """
 
 from __future__ import annotations
@@ -15,27 +16,36 @@ import numpy as np
 
 from distributary.model import Topology
 from distributary.papers.banavar.brokers import Pool, visits
-from distributary.protocol import Broker, Event, Publish
-from distributary.simulation import Network, Simulation, priced
+from distributary.protocol import Broker, ContentEvent, PublishEvent
+from distributary.simulation import Simulation, VirtualNetwork, price_work
 from distributary.workloads import poisson_times
 
-__all__ = ["COSTS", "PRICED", "Costs", "Load", "Run", "Setting", "busiest", "limit"]
+__all__ = [
+    "COSTS",
+    "COSTS_NOTE",
+    "BrokerCosts",
+    "BrokerLoad",
+    "BrokerSetting",
+    "OverloadSearch",
+    "busiest",
+    "find_limit",
+]
 
 _CHECKED_EVERY = 0.25  # simulated seconds
-_STRIDE = 1.1  # from one rate that is tried to the next, until one overloads and one does not
+_STRIDE = 1.1  # factor between the rates tried until one overloads and one does not
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
-    """What a broker spends its time on, in seconds."""
+class BrokerCosts:
+    """The time that a broker spends on each kind of work, in seconds."""
 
     received: float = 0.3e-3
     step: float = 2.0e-6
     sent: float = 0.3e-3
 
 
-COSTS = Costs()
-PRICED = (
+COSTS = BrokerCosts()
+COSTS_NOTE = (
     "The slides give no costs, so these are assumed: a broker is busy for "
     f"{1e3 * COSTS.received:g} ms with each message it takes in, {1e3 * COSTS.sent:g} ms with each "
     f"that it sends, to brokers and clients alike, and {1e6 * COSTS.step:g} µs with each matching "
@@ -45,22 +55,22 @@ PRICED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    """What a broker does: messages taken in, matching steps, messages sent."""
+class BrokerLoad:
+    """The work of a broker: messages received, matching steps, messages sent."""
 
     received: float
     steps: float
     sent: float
 
-    def seconds(self, costs: Costs) -> float:
-        """How long it is busy with that."""
+    def seconds(self, costs: BrokerCosts) -> float:
+        """The time that the broker is busy with it."""
         received, sent = costs.received * self.received, costs.sent * self.sent
         return received + costs.step * self.steps + sent
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """How overload is looked for."""
+class OverloadSearch:
+    """The parameters of a search for the overload limit."""
 
     seconds: float  # simulated at each rate
     width: float  # of the interval in which the limit is found, events/s
@@ -68,38 +78,38 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Setting:
-    """Brokers with their subscriptions, and the events that will be published there."""
+class BrokerSetting:
+    """Brokers with their subscriptions, and the events to be published."""
 
     topology: Topology
     brokers: Mapping[str, Broker]
     pool: Pool
 
-    def work(self) -> dict[str, Load]:
-        """What each broker does, on average, when each publisher publishes one event."""
+    def work(self) -> dict[str, BrokerLoad]:
+        """Each broker's mean work when each publisher publishes one event."""
         done = {at: np.zeros(3) for at in self.brokers}
         for root, events in self.pool.events.items():
             for keys in events:
                 for visit in visits(self.brokers, root, keys):
                     each = np.array([1, visit.work("match"), visit.work("send")])
                     done[visit.broker] += each / len(events)
-        return {at: Load(*found.tolist()) for at, found in done.items()}
+        return {at: BrokerLoad(*found.tolist()) for at, found in done.items()}
 
-    def started(self, rate: float, seconds: float, rng: np.random.Generator) -> Simulation:
-        """A simulation in which each publisher will publish so many events a second."""
-        simulation = Simulation(Network.of(self.topology, rng))
-        service = priced(COSTS.received, match=COSTS.step, send=COSTS.sent)
+    def start_simulation(self, rate: float, seconds: float, rng: np.random.Generator) -> Simulation:
+        """A simulation in which each publisher publishes `rate` events per second."""
+        simulation = Simulation(VirtualNetwork.of(self.topology, rng))
+        service = price_work(COSTS.received, match=COSTS.step, send=COSTS.sent)
         for name, broker in self.brokers.items():
             simulation.add(name, broker, service=service)
         for root, events in self.pool.events.items():
             for number, time in enumerate(_times(rate, seconds, rng)):
-                event = Event(number, events[number % len(events)], time)
-                simulation.post(time, root, Publish(event), sender="publisher")
+                event = ContentEvent(number, events[number % len(events)], time)
+                simulation.post(time, root, PublishEvent(event), sender="publisher")
         return simulation
 
-    def overloads(self, rate: float, run: Run, seed: list[int]) -> bool:
-        """Whether more messages than the threshold wait at some broker at some time."""
-        simulation = self.started(rate, run.seconds, np.random.default_rng(seed))
+    def overloads(self, rate: float, run: OverloadSearch, seed: list[int]) -> bool:
+        """Whether more messages than the threshold ever wait at some broker."""
+        simulation = self.start_simulation(rate, run.seconds, np.random.default_rng(seed))
         record = simulation.record
         while simulation.clock.now < run.seconds:
             simulation.run(until=simulation.clock.now + _CHECKED_EVERY)
@@ -110,15 +120,15 @@ class Setting:
         return False
 
 
-def busiest(work: Mapping[str, Load], costs: Costs = COSTS) -> tuple[str, float]:
-    """The broker with the most to do, and the rate of each publisher at which it never rests."""
+def busiest(work: Mapping[str, BrokerLoad], costs: BrokerCosts = COSTS) -> tuple[str, float]:
+    """The broker with the most work, and the rate per publisher at which it is never idle."""
     busy = {at: load.seconds(costs) for at, load in work.items()}
     first = max(busy, key=lambda at: busy[at])
     return first, 1 / busy[first]
 
 
-def limit(overloads: Callable[[float], bool], guess: float, width: float) -> float:
-    """The rate from which on there is overload, by bisection: the middle of an interval."""
+def find_limit(overloads: Callable[[float], bool], guess: float, width: float) -> float:
+    """The rate at which overload begins, by bisection: the middle of the final interval."""
     low = high = guess
     if overloads(guess):
         while overloads(low := high / _STRIDE):
@@ -133,7 +143,7 @@ def limit(overloads: Callable[[float], bool], guess: float, width: float) -> flo
 
 
 def _times(rate: float, seconds: float, rng: np.random.Generator) -> list[float]:
-    """Of a Poisson process up to the end; with the same draw the same at any rate but for scale."""
+    """The times of a Poisson process; with the same draw, rates only scale them."""
     many = int(rate * seconds + 10 * (rate * seconds) ** 0.5) + 100
     times = poisson_times(1.0, many, rng) / rate
     found: list[float] = times[times < seconds].tolist()

@@ -1,28 +1,28 @@
-"""The queue of the busiest broker at publish rates around the one at which it overloads."""
+"""The queue of the busiest broker at publish rates around its overload."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from distributary.model import FloatArray, IntArray
+from distributary.model import FloatArray
 from distributary.papers.banavar.brokers import PUBLISHERS, subscription_count
-from distributary.papers.banavar.load import PARAMS, setting
-from distributary.papers.banavar.overload import PRICED, Setting, busiest
-from distributary.papers.drawing import QUIET, Sheet, drawn
+from distributary.papers.banavar.load import PARAMS, make_setting
+from distributary.papers.banavar.overload import COSTS_NOTE, BrokerSetting, busiest
+from distributary.papers.drawing import QUIET, Sheet, draw_chart
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
-from distributary.papers.wording import NOTHING, listed, span, table
+from distributary.papers.queue_trace import QueueTrace
+from distributary.papers.wording import NOTHING, join_words, span, table
 from distributary.planning import Progress, Step, silent
 from distributary.workloads import content_world
 
-__all__ = ["Queue", "queues"]
+__all__ = ["queues"]
 
 PUBLISHED = (408, 417, 425, 450)  # events/s, of which 417 was the first to overload
 SAID = ("occasionally draining", "eventually overloads", "eventually drains", "increasing")
 PER_CLIENT, SHARE = 13, 0.01
-EVENTS, QUICK_EVENTS = 400, 100  # of each publisher, then the same again
+EVENTS, QUICK_EVENTS = 400, 100  # per publisher, published cyclically
 SECONDS, QUICK_SECONDS = 6.0, 2.0
 DRAWS, QUICK_DRAWS = 10, 1
 SAMPLED = 0.05  # seconds from one point of a curve to the next
@@ -31,41 +31,13 @@ SOURCE = 'slides, section "Network Loading Results"'
 COLOURS = ("#2a9179", "#cf8417", "#2f74c0", "#d1361c")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Queue:
-    """How many messages wait at a broker, from each time on."""
-
-    times: FloatArray
-    waiting: IntArray
-
-    def at(self, times: FloatArray) -> IntArray:
-        """How many wait at these times."""
-        places = np.searchsorted(self.times, times, side="right")
-        return np.asarray(np.append(0, self.waiting)[places])
-
-    def longest(self) -> int:
-        """How many wait at most."""
-        return int(self.waiting.max(initial=0))
-
-    def longest_drained(self) -> int:
-        """How many wait at most before the queue is empty for the last time."""
-        empty = np.flatnonzero(self.waiting == 0)
-        return int(self.waiting[: empty[-1]].max(initial=0)) if len(empty) else 0
-
-    def drains_after(self, time: float) -> bool:
-        """Whether it is empty at some later time."""
-        return bool(
-            self.at(np.array([time]))[0] == 0 or (self.waiting[self.times > time] == 0).any()
-        )
-
-
-Queues = Mapping[int, Sequence[Queue]]  # published rate -> one of each draw
+Queues = Mapping[int, Sequence[QueueTrace]]  # published rate -> one per draw
 
 
 def queues(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
     """How the longest queue grows and drains at four rates, 2 % to 8 % apart."""
     seconds = QUICK_SECONDS if quick else SECONDS
-    full, found = _measured(quick, seconds, seed, progress)
+    full, found = _measure(quick, seconds, seed, progress)
     samples = np.arange(0, seconds + SAMPLED / 2, SAMPLED)
     return Figure(
         name="banavar-queues",
@@ -93,7 +65,7 @@ def queues(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress 
             _threshold_claim(found),
         ),
         notes=(
-            PRICED,
+            COSTS_NOTE,
             "The slides do not say with which subscriptions their curves were made, nor whether "
             "their rates are of one publisher or of all, so only the proportions are taken over.",
             f"A run overloads if more than {THRESHOLD} messages wait at some time of its "
@@ -107,19 +79,21 @@ def queues(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress 
 
 
 def ratio(rate: int) -> float:
-    """A published rate over the first that overloaded."""
+    """A published rate over the first one that overloaded."""
     return rate / PUBLISHED[1]
 
 
 # --- measuring -----------------------------------------------------------------------------------
 
 
-def _measured(quick: bool, seconds: float, seed: int, progress: Progress) -> tuple[float, Queues]:
+def _measure(quick: bool, seconds: float, seed: int, progress: Progress) -> tuple[float, Queues]:
     draws = QUICK_DRAWS if quick else DRAWS
     world = content_world(PARAMS, np.random.default_rng(seed)).with_matching_share(SHARE)
-    network = setting("link-matching", world, PER_CLIENT, QUICK_EVENTS if quick else EVENTS, seed)
+    network = make_setting(
+        "link-matching", world, PER_CLIENT, QUICK_EVENTS if quick else EVENTS, seed
+    )
     broker, full = busiest(network.work())
-    found: dict[int, list[Queue]] = {rate: [] for rate in PUBLISHED}
+    found: dict[int, list[QueueTrace]] = {rate: [] for rate in PUBLISHED}
     for draw in range(draws):
         for at, rate in enumerate(PUBLISHED):
             progress(Step("runs", draw * len(PUBLISHED) + at, draws * len(PUBLISHED)))
@@ -130,20 +104,20 @@ def _measured(quick: bool, seconds: float, seed: int, progress: Progress) -> tup
 
 
 def _queue(
-    network: Setting, broker: str, rate: float, seconds: float, rng: np.random.Generator
-) -> Queue:
-    simulation = network.started(rate, seconds, rng)
+    network: BrokerSetting, broker: str, rate: float, seconds: float, rng: np.random.Generator
+) -> QueueTrace:
+    simulation = network.start_simulation(rate, seconds, rng)
     simulation.run(until=seconds)
     waiting = [(time, n) for time, node, n in simulation.record.waiting if node == broker]
     times, lengths = zip(*waiting, strict=True) if waiting else ((), ())
-    return Queue(np.array(times, np.float64), np.array(lengths, np.int64))
+    return QueueTrace(np.array(times, np.float64), np.array(lengths, np.int64))
 
 
-# --- telling -------------------------------------------------------------------------------------
+# --- reporting -----------------------------------------------------------------------------------
 
 
-def _overloaded(runs: Sequence[Queue]) -> int:
-    return sum(run.longest() > THRESHOLD for run in runs)
+def _count_overloads(runs: Sequence[QueueTrace]) -> int:
+    return sum(run.longest > THRESHOLD for run in runs)
 
 
 def _comparison(found: Queues, full: float) -> str:
@@ -153,8 +127,8 @@ def _comparison(found: Queues, full: float) -> str:
             (
                 f"{ratio(rate):.2f}",
                 f"{len(PUBLISHERS) * full * ratio(rate):.0f}",
-                _lengths([run.longest() for run in runs]),
-                f"{_overloaded(runs)} of {len(runs)} runs",
+                _lengths([run.longest for run in runs]),
+                f"{_count_overloads(runs)} of {len(runs)} runs",
                 f"{rate} events/s: {said}",
                 NOTHING,
             )
@@ -180,7 +154,7 @@ def _drains_claim(found: Queues, seconds: float) -> Claim:
 
 
 def _grows_claim(found: Queues, seconds: float) -> Claim:
-    """Second by second: within one, arrivals and departures alternate."""
+    """Compares second by second: within a second, arrivals and departures alternate."""
     runs = found[PUBLISHED[-1]]
     lengths = [run.at(np.arange(1.0, seconds + 0.5)) for run in runs]
     grown = sum(bool((np.diff(each) > 0).all()) for each in lengths)
@@ -196,19 +170,19 @@ def _grows_claim(found: Queues, seconds: float) -> Claim:
 
 def _chance_claim(found: Queues) -> Claim:
     middle = PUBLISHED[1:-1]
-    counts = [_overloaded(found[rate]) for rate in middle]
+    counts = [_count_overloads(found[rate]) for rate in middle]
     runs = sum(len(found[rate]) for rate in middle)
     words = [f"{n} at {ratio(rate):.2f}" for n, rate in zip(counts, middle, strict=True)]
     return Claim(
         f"{middle[0]} events/s overloads and {middle[1]} drains: in between, either can happen",
         SOURCE,
-        f"of {len(found[middle[0]])} runs each, {listed(words)} overload",
+        f"of {len(found[middle[0]])} runs each, {join_words(words)} overload",
         0 < sum(counts) < runs,
     )
 
 
 def _threshold_claim(found: Queues) -> Claim:
-    longest = max(run.longest_drained() for runs in found.values() for run in runs)
+    longest = max(run.longest_before_drain for runs in found.values() for run in runs)
     return Claim(
         f"a queue longer than {THRESHOLD} ± {ERROR} does not drain any more",
         SOURCE,
@@ -229,4 +203,4 @@ def _chart(found: Queues, samples: FloatArray) -> str:
         axes.set(xlim=(0, samples[-1]), ylim=(0, None))
         axes.legend(loc="upper left", title="publish rate")
 
-    return drawn("banavar-queues", "Queue lengths around overload", (7.5, 4.8), paint)
+    return draw_chart("banavar-queues", "Queue lengths around overload", (7.5, 4.8), paint)

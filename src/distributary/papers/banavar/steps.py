@@ -10,21 +10,21 @@ import numpy as np
 from distributary.model import FloatArray
 from distributary.papers.banavar.brokers import (
     NETWORK,
+    ClientFilters,
     Pool,
-    Subscriptions,
-    settled,
+    build_brokers,
     subscription_count,
     visits,
 )
-from distributary.papers.drawing import INK, Sheet, drawn
+from distributary.papers.drawing import INK, Sheet, draw_chart
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
-from distributary.papers.wording import NOTHING, listed, percent, table
+from distributary.papers.wording import NOTHING, join_words, percent, table
 from distributary.planning import Progress, Step, silent
-from distributary.workloads import Content, content_world
+from distributary.workloads import ContentParams, content_world
 
 __all__ = ["CENTRAL", "hops", "steps"]
 
-PARAMS = Content(attributes=10, values=3)
+PARAMS = ContentParams(attributes=10, values=3)
 PER_CLIENT = (5, 10, 15, 20, 26)  # up to 10,140 subscriptions
 QUICK_PER_CLIENT = (5, 13, 26)
 FAR = 256  # much beyond 10,000
@@ -32,13 +32,13 @@ DRAWS, QUICK_DRAWS = 4, 1
 EVENTS, QUICK_EVENTS = 500, 120  # of each publisher
 CENTRAL = "centralised"
 INDEPENDENT: Mapping[str, float] = {CENTRAL: 225, "4 hops": 205, "5 hops": 270}  # at 10,140
-AXIS, TICK = 250, 50  # the last number on the chart's own, and from one to the next
+AXIS, TICK = 250, 50  # the last number on the chart's axis, and the distance between numbers
 SOURCE = 'slides, section "Matching Time Results"'
 COLOURS = ("#9ecae9", "#6aaed6", "#4090c5", "#2272b5", "#0b559f", "#083471")  # by hops
 
 
 def hops(n: int) -> str:
-    """What the figure calls link matching over so many hops."""
+    """The figure's name for link matching over n hops."""
     return f"{n} hop{'s' if n > 1 else ''}"
 
 
@@ -49,9 +49,9 @@ Steps = Mapping[int, Mapping[str, FloatArray]]  # subscriptions -> name -> mean 
 
 
 def steps(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
-    """Mean matching steps as subscriptions grow, over one to six hops and in one place."""
+    """Mean matching steps against subscriptions, over one to six hops and centralised."""
     draws = QUICK_DRAWS if quick else DRAWS
-    found = _measured(quick, draws, seed, progress)
+    found = _measure(quick, draws, seed, progress)
     near = {n: by_name for n, by_name in found.items() if n <= max(_sizes(PER_CLIENT))}
     far = [_far_claim(found)] if len(found) > len(near) else []
     return Figure(
@@ -119,7 +119,7 @@ def _sizes(per_client: Sequence[int]) -> list[int]:
     return [subscription_count(each) for each in per_client]
 
 
-def _measured(quick: bool, draws: int, seed: int, progress: Progress) -> Steps:
+def _measure(quick: bool, draws: int, seed: int, progress: Progress) -> Steps:
     sizes = QUICK_PER_CLIENT if quick else (*PER_CLIENT, FAR)
     events = QUICK_EVENTS if quick else EVENTS
     found = {n: {name: np.empty(draws) for name in NAMES} for n in _sizes(sizes)}
@@ -133,14 +133,14 @@ def _measured(quick: bool, draws: int, seed: int, progress: Progress) -> Steps:
 
 
 def _one(per_client: int, events: int, seed: list[int]) -> dict[str, float]:
-    """The mean steps by name; the tastes and events of a draw are the same at every size."""
+    """The mean steps by name; a draw's preferences and events are the same at every size."""
     world = content_world(PARAMS, np.random.default_rng(seed))
-    pool = Pool.drawn(world, events, np.random.default_rng([*seed, 0]))
+    pool = Pool.draw(world, events, np.random.default_rng([*seed, 0]))
     rng = np.random.default_rng([*seed, per_client])
-    subscriptions = Subscriptions.drawn(world, NETWORK, per_client, rng)
+    subscriptions = ClientFilters.draw(world, NETWORK, per_client, rng)
     _, central = subscriptions.tree.count(subscriptions.axes.codes(pool.table))
     taken = defaultdict(list)
-    brokers = settled("link-matching", NETWORK, subscriptions, pool)
+    brokers = build_brokers("link-matching", NETWORK, subscriptions, pool)
     for root, published in pool.events.items():
         for keys in published:
             for visit in visits(brokers, root, keys):
@@ -161,12 +161,12 @@ def _range(found: Steps) -> tuple[float, float]:
 
 
 def _exponent(found: Steps, name: str) -> float:
-    """The power of the number of subscriptions with which the steps grow."""
+    """The exponent with which the steps grow with the number of subscriptions."""
     log_steps = np.log([_mean(found, n, name) for n in found])
     return float(np.polyfit(np.log(list(found)), log_steps, 1)[0])
 
 
-# --- telling -------------------------------------------------------------------------------------
+# --- reporting -----------------------------------------------------------------------------------
 
 
 def _published_table(found: Steps) -> str:
@@ -196,12 +196,12 @@ def _size_table(found: Steps) -> str:
 
 
 def _against(found: Steps, over: Sequence[int]) -> tuple[str, list[float]]:
-    """Link matching over so many hops beside centralised, at the most subscriptions."""
+    """Link matching over these hops against centralised, at the most subscriptions."""
     most = max(found)
     central = _mean(found, most, CENTRAL)
     taken = [_mean(found, most, hops(n)) for n in over]
     words = [f"{steps:.0f} over {hops(n)}" for n, steps in zip(over, taken, strict=True)]
-    return f"{listed(words)} against {central:.0f}", [each / central for each in taken]
+    return f"{join_words(words)} against {central:.0f}", [each / central for each in taken]
 
 
 def _up_to_claim(found: Steps) -> Claim:
@@ -274,4 +274,4 @@ def _chart(found: Steps) -> str:
         handles, labels = axes.get_legend_handles_labels()
         axes.legend(handles[::-1], labels[::-1], loc="center left", bbox_to_anchor=(1.0, 0.5))
 
-    return drawn("banavar-steps", "Matching steps", (7.5, 5), paint)
+    return draw_chart("banavar-steps", "Matching steps", (7.5, 5), paint)

@@ -1,6 +1,6 @@
 """The figures of M. Chen, S. Hu, V. Muthusamy, H.-A. Jacobsen and Z. Liu, "Congestion Avoidance
-with Selective Filter Aggregation in Content-Based Routing Networks" (2011): what happens when a
-subscription ends that had hidden many others, and what to do about it.
+with Selective Filter Aggregation in Content-Based Routing Networks" (2011): the burst when a
+subscription ends that had hidden many others, and how to avoid it.
 
 *Paper* marks what its text says; its charts are not in it. *Independent* marks what a second
 implementation found that was written only to check the paper.

@@ -1,12 +1,12 @@
-"""Fig. 1: the burst under active covering, which the paper sets out from."""
+"""Fig. 1: the burst under active covering that motivates the paper."""
 
 from __future__ import annotations
 
 from distributary.model import FloatArray
-from distributary.papers.chen.network import CORE, Outcome
+from distributary.papers.chen.network import CORE, CongestionOutcome
 from distributary.papers.chen.runs import ACTIVE, case, results
 from distributary.papers.chen.telling import PRICED, READING, samples
-from distributary.papers.drawing import Sheet, drawn
+from distributary.papers.drawing import Sheet, draw_chart
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
 from distributary.papers.wording import NOTHING, table
 from distributary.planning import Progress, silent
@@ -16,7 +16,7 @@ __all__ = ["fig1"]
 EVERY = 20.0  # seconds from point to point
 SHOWN = 3_600.0  # seconds
 SEVERE = 1_000  # messages, at full scale
-HOURS = 2.0  # what "several hours" are at least
+HOURS = 2.0  # the least time that counts as several hours
 COLOURS = ("#8b9299", "#2a9179", "#2f74c0", "#d1361c", "#a5549b")
 
 
@@ -58,13 +58,13 @@ def fig1(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
     )
 
 
-def _over(outcome: Outcome) -> float:
-    """When a core broker has as many as ten messages waiting for the last time."""
+def _over(outcome: CongestionOutcome) -> float:
+    """The last time at which as many as ten messages wait at a core broker."""
     last = [queue.times[queue.waiting >= 10].max(initial=0.0) for queue in outcome.queues.values()]
     return float(max(last))
 
 
-def _comparison(outcome: Outcome, over: float) -> str:
+def _comparison(outcome: CongestionOutcome, over: float) -> str:
     rows = [
         (f"longest queue at {broker}", f"{outcome.queues[broker].longest:,}", NOTHING, NOTHING)
         for broker in CORE
@@ -74,7 +74,7 @@ def _comparison(outcome: Outcome, over: float) -> str:
     return table(("", "ours", "paper", "independent"), rows)
 
 
-def _severe_claim(outcome: Outcome, scale: float) -> Claim:
+def _severe_claim(outcome: CongestionOutcome, scale: float) -> Claim:
     longest = outcome.core_queue()
     return Claim(
         "a small number of unsubscriptions makes queues of core brokers explode, to almost 2,000 "
@@ -94,7 +94,7 @@ def _long_claim(over: float) -> Claim:
     )
 
 
-def _chart(outcome: Outcome, times: FloatArray) -> str:
+def _chart(outcome: CongestionOutcome, times: FloatArray) -> str:
     def paint(sheet: Sheet) -> None:
         (axes,) = sheet.panels
         for broker, colour in zip(CORE, COLOURS, strict=True):
@@ -104,4 +104,4 @@ def _chart(outcome: Outcome, times: FloatArray) -> str:
         axes.set(xlim=(0, times[-1] / 60), ylim=(0, None))
         axes.legend(title="core broker", loc="upper right")
 
-    return drawn("chen-fig1", "Core queues after unsubscriptions", (7.5, 4.5), paint)
+    return draw_chart("chen-fig1", "Core queues after unsubscriptions", (7.5, 4.5), paint)

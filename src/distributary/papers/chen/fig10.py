@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from distributary.model import FloatArray
-from distributary.papers.chen.network import Outcome
+from distributary.papers.chen.network import CongestionOutcome
 from distributary.papers.chen.runs import ACTIVE, COMPARED, SELECTIVE, case, results
 from distributary.papers.chen.telling import (
     LABELS,
@@ -21,7 +21,7 @@ from distributary.papers.chen.telling import (
     share,
     times_as,
 )
-from distributary.papers.drawing import Sheet, drawn
+from distributary.papers.drawing import Sheet, draw_chart
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
 from distributary.papers.wording import NOTHING, table
 from distributary.planning import Progress, silent
@@ -34,7 +34,7 @@ NEARLY = 0.05  # how far a share may be off
 DELAYS = {"active": ("2,000 s", "706 s"), "selective": ("0.05 s", "0.19 s")}
 TABLES = {"active": "7,300", "selective": "1,200"}
 
-Outcomes = Mapping[str, Outcome]
+Outcomes = Mapping[str, CongestionOutcome]
 
 
 def fig10(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
@@ -166,4 +166,4 @@ def _chart(found: Outcomes, times: FloatArray) -> str:
         draw_queues(queues, times, shown, "(c) longest core queue")
         queues.legend(loc="upper right")
 
-    return drawn("chen-fig10", "Clustered subscriptions", (11.5, 3.8), paint, shape=(1, 3))
+    return draw_chart("chen-fig10", "Clustered subscriptions", (11.5, 3.8), paint, shape=(1, 3))

@@ -1,4 +1,4 @@
-"""Fig. 12: monitors that want everything move about, alone or with everybody else."""
+"""Fig. 12: monitors that want everything move, alone or with all other subscribers."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from distributary.papers.chen.runs import (
     mobile_results,
 )
 from distributary.papers.chen.telling import COLOURS, LABELS, PRICED, draw_queues, share
-from distributary.papers.drawing import Sheet, drawn, key
+from distributary.papers.drawing import Sheet, draw_chart, draw_legend
 from distributary.papers.figure import DEFAULT_SEED, Cell, Claim, Figure
-from distributary.papers.wording import NOTHING, listed, table
+from distributary.papers.wording import NOTHING, join_words, table
 from distributary.planning import Progress, silent
 
 __all__ = ["fig12"]
@@ -44,7 +44,7 @@ Runs = Mapping[tuple[str, str], MobileOutcome]  # (setting, policy) -> outcome
 
 
 def fig12(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
-    """The core's queue, tables and publications by tier while subscriptions move."""
+    """The core's queue, tables and publications by tier while subscribers move."""
     cases = {
         **{(MONITORS, p): mobile_case(p, quick=quick, seed=seed) for p in COMPARED},
         **{(ALL, p): mobile_case(p, quick=quick, seed=seed, all_move=True) for p in COMPARED},
@@ -104,7 +104,7 @@ def _rows(setting: str, policy: str, found: MobileOutcome) -> list[tuple[Cell, .
     return [(setting, policy, *row) for row in rows]
 
 
-# --- telling -------------------------------------------------------------------------------------
+# --- reporting -----------------------------------------------------------------------------------
 
 
 def _comparison(found: Runs) -> str:
@@ -197,14 +197,14 @@ def _tier_claims(found: Runs) -> tuple[Claim, Claim]:
         Claim(
             "upper tiers carry more publications, and selective pruning adds some",
             "section V-F, Fig. 12(e)",
-            f"{listed([f'{n:,.0f}' for n in traffic])} from the core down, "
+            f"{join_words([f'{n:,.0f}' for n in traffic])} from the core down, "
             f"{share(found[MONITORS, SELECTIVE].false_positives())} of them for nobody",
             bool(traffic[0] >= traffic[1] >= traffic[2] >= traffic[3] and sum(unwanted) > 0),
         ),
         Claim(
             "false positives are carried mostly by the lower tiers",
             "section V-F, Fig. 12(f)",
-            f"{listed([f'{n:,.1f}' for n in unwanted])} per broker from the core down",
+            f"{join_words([f'{n:,.1f}' for n in unwanted])} per broker from the core down",
             sum(unwanted[TIERS // 2 :]) > sum(unwanted[: TIERS // 2]),
         ),
     )
@@ -267,6 +267,6 @@ def _chart(found: Runs) -> str:
             axes.set_xticks(range(TIERS), ["core", "tier 1", "tier 2", "tier 3"])
             axes.grid(visible=False, axis="x")
             axes.set_title(title)
-        key(sheet)
+        draw_legend(sheet)
 
-    return drawn("chen-fig12", "Moving subscribers", (12, 6.8), paint, shape=(2, 3))
+    return draw_chart("chen-fig12", "Moving subscribers", (12, 6.8), paint, shape=(2, 3))

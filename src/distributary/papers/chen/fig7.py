@@ -1,4 +1,4 @@
-"""Fig. 7: covering policies against one another after 300 of 30,000 subscriptions have ended."""
+"""Fig. 7: six covering policies after 300 of 30,000 subscriptions have ended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from distributary.model import FloatArray
-from distributary.papers.chen.network import CORE, PROBES, Outcome
+from distributary.papers.chen.network import CORE, PROBES, CongestionOutcome
 from distributary.papers.chen.runs import ACTIVE, OURS, POLICIES, SELECTIVE, case, results
 from distributary.papers.chen.telling import (
     COLOURS,
@@ -27,7 +27,7 @@ from distributary.papers.chen.telling import (
     share,
     times_as,
 )
-from distributary.papers.drawing import INK, Sheet, drawn
+from distributary.papers.drawing import INK, Sheet, draw_chart
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
 from distributary.papers.wording import NOTHING, table
 from distributary.planning import Progress, silent
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["fig7"]
 
 SHOWN, EVERY = 4_000.0, 25.0  # seconds after the first unsubscription; from point to point
-MUCH = 1_000  # how many times as long, for several orders of magnitude
+MUCH = 1_000  # the factor that counts as several orders of magnitude
 HALF, FEW, SLIGHT = 0.5, 0.005, 0.1
 IN_TWO = (ACTIVE, SELECTIVE, OURS)
 # For each policy: the paper's and the independent implementation's.
@@ -62,7 +62,7 @@ TRIGGERED = {
 }
 TABLES_AT_E = {"active": "9,581", "lazy": "19,463", "packing": "9,581", "selective": "1,243"}
 
-Outcomes = Mapping[str, Outcome]
+Outcomes = Mapping[str, CongestionOutcome]
 
 
 def fig7(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
@@ -102,7 +102,7 @@ def fig7(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
     )
 
 
-# --- telling -------------------------------------------------------------------------------------
+# --- reporting -----------------------------------------------------------------------------------
 
 
 def _comparison(found: Outcomes) -> str:
@@ -138,7 +138,7 @@ def _comparison(found: Outcomes) -> str:
 
 
 def _ours_table(one: Outcomes, two: Outcomes) -> str:
-    """What our policy adds, where unions become one range and where they do not."""
+    """What our policy adds, with unions that become one range and with others."""
     settings = (("one range per filter", one), ("two ranges per filter", two))
     return table(
         (
@@ -218,7 +218,7 @@ def _hour_claim(found: Outcomes) -> Claim:
 
 
 def _rising_claim(found: Outcomes) -> Claim:
-    counts = {policy: _triggered(found[policy]) for policy in (ACTIVE, "lazy")}
+    counts = {policy: _triggered_counts(found[policy]) for policy in (ACTIVE, "lazy")}
     words = [f"{LABELS[policy]} {_way(each)}" for policy, each in counts.items()]
     return Claim(
         "messages triggered under active and lazy covering grow from core broker to core broker "
@@ -230,8 +230,8 @@ def _rising_claim(found: Outcomes) -> Claim:
 
 
 def _falling_claim(found: Outcomes) -> Claim:
-    counts = _triggered(found[SELECTIVE])
-    active = _triggered(found[ACTIVE])[-1]
+    counts = _triggered_counts(found[SELECTIVE])
+    active = _triggered_counts(found[ACTIVE])[-1]
     return Claim(
         "those under selective pruning become fewer towards the publishers, down to none",
         "section V-B, Fig. 7(d)",
@@ -240,7 +240,7 @@ def _falling_claim(found: Outcomes) -> Claim:
     )
 
 
-def _triggered(outcome: Outcome) -> list[int]:
+def _triggered_counts(outcome: CongestionOutcome) -> list[int]:
     return [outcome.triggered.get(broker, 0) for broker in CORE]
 
 
@@ -261,7 +261,7 @@ def _table_claim(found: Outcomes) -> Claim:
     )
 
 
-def _false_positive_claims(selective: Outcome) -> tuple[Claim, Claim]:
+def _false_positive_claims(selective: CongestionOutcome) -> tuple[Claim, Claim]:
     inside = selective.false_positives([*CORE, *INNER])
     core, inner = selective.false_positives(CORE), selective.false_positives(INNER)
     return (
@@ -331,7 +331,7 @@ def _chart(one: Outcomes, two: Outcomes, times: FloatArray) -> str:
         queues.figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
 
     title = "Six covering policies after unsubscriptions"
-    return drawn("chen-fig7", title, (12.5, 7.5), paint, shape=(2, 3))
+    return draw_chart("chen-fig7", title, (12.5, 7.5), paint, shape=(2, 3))
 
 
 def _queues(found: Outcomes, times: FloatArray) -> dict[str, FloatArray]:
@@ -347,7 +347,7 @@ def _paint_delays(axes: Axes, found: Outcomes) -> None:
 
 
 def _paint_traffic(axes: Axes, found: Outcomes) -> None:
-    """Only policies with remnants have more than passing false positives."""
+    """Only policies with remnants have more than transient false positives."""
     shown = {policy: found[policy] for policy in (SELECTIVE, "swept", OURS)}
     groups = (("core", tuple(CORE)), ("inner", INNER))
     for at, (policy, outcome) in enumerate(shown.items()):
@@ -370,9 +370,9 @@ def _paint_traffic(axes: Axes, found: Outcomes) -> None:
 
 
 def _paint_triggered(axes: Axes, found: Outcomes) -> None:
-    """Where lines lie upon one another the later ones are broken."""
+    """Where lines overlap, the later ones are dashed."""
     for policy, outcome in found.items():
         look = {"packing": "o--", "swept": "o:"}.get(policy, "o-")
-        axes.plot(list(CORE), _triggered(outcome), look, color=COLOURS[policy])
+        axes.plot(list(CORE), _triggered_counts(outcome), look, color=COLOURS[policy])
     axes.set_yscale("log")
     axes.set_title("(d) triggered messages at core brokers")

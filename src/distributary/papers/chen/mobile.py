@@ -1,13 +1,13 @@
-"""The experiment of section V-F: monitors that want everything move, and so may all others.
+"""The experiment of section V-F: monitors that want everything move, and others may too.
 
 A move is, in the paper's words, an unsubscription and a subscription at another broker. In that
-order nothing hides what the monitor hid, and it all comes to light for as long as the monitor is
-under way. With `overlap` the client subscribes first and leaves its old broker only then.
+order nothing covers what the monitor had hidden, and it all surfaces while the monitor is in
+transit. With `overlap` the client subscribes first and only then leaves its old broker.
 
-Prices are those of the other experiment, for as many fewer subscriptions: each box is as much
-dearer as 5,000 are fewer than 30,000. How long a client is under way was chosen so that active
-covering congests as in the paper. After one second the new subscription still overtakes the burst
-that the old one's end sets off, and hides it.
+Prices are those of the other experiment, scaled to fewer subscriptions: each box costs as much more
+as 5,000 are fewer than 30,000. The transit time was chosen so that active covering congests as in
+the paper: after one second, the new subscription would still overtake the burst set off by the end
+of the old one, and hide it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from distributary.model import Box, Filter, FloatArray
-from distributary.papers.chen.network import Queue
 from distributary.papers.chen.pricing import SECONDS_PER_BOX, add_broker
+from distributary.papers.queue_trace import QueueTrace
 from distributary.protocol import Subscribe, Unsubscribe
 from distributary.protocol.content import Advertise, ContentBroker, Covering, PublishUnder
-from distributary.protocol.messages import Event
-from distributary.simulation import Network, Simulation
+from distributary.protocol.messages import ContentEvent
+from distributary.simulation import Simulation, VirtualNetwork
 from distributary.workloads.roaming import Roaming, RoamingParams, roaming, tier_of
 from distributary.workloads.workflows import WorkflowsParams
 
@@ -39,15 +39,15 @@ __all__ = [
 ]
 
 TIERS = 4
-UNDER_WAY = 30.0  # seconds from one half of a move to the other
+UNDER_WAY = 30.0  # seconds between the two halves of a move
 SUBSCRIBE_EVERY, PUBLISH_EVERY = 1.5, 2.0
 DEARER = WorkflowsParams().subscriptions / RoamingParams().subscribers
-SAMPLED = 60.0  # seconds from one look at the tables to the next
+SAMPLED = 60.0  # seconds between samples of the tables
 
 
 @dataclass(frozen=True, slots=True)
 class MobileCase:
-    """One run; `scale` is that of `network.Case`."""
+    """One run; `scale` is that of `network.CongestionCase`."""
 
     policy: Covering
     roaming: RoamingParams = field(default_factory=RoamingParams)
@@ -58,13 +58,13 @@ class MobileCase:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MobileOutcome:
-    """What was seen from the start of the moves to their end; counts are by tier, the core first.
+    """Measurements from the start of the moves to their end, by tier with the core first.
 
-    `tables` is the average number of boxes in a broker's table at each of `times`; `queue` is the
-    core's. Counts of publications are averages over the brokers of a tier.
+    `tables` is the mean number of boxes in a broker's table at each of `times`; `queue` is the
+    core's. Counts of publications are means over the brokers of a tier.
     """
 
-    queue: Queue
+    queue: QueueTrace
     times: FloatArray
     tables: FloatArray
     publications: tuple[float, ...]
@@ -74,7 +74,7 @@ class MobileOutcome:
     loose: int
 
     def false_positives(self) -> float:
-        """The share of publications that came to a broker from another and had no use there."""
+        """The share of publications from other brokers that nobody needed at the receiving one."""
         carried = sum(n * share for n, share in zip(_SIZES, self.publications, strict=True))
         unwanted = sum(n * share for n, share in zip(_SIZES, self.unwanted, strict=True))
         return unwanted / carried if carried else 0.0
@@ -87,10 +87,10 @@ def run_mobile_case(case: MobileCase) -> MobileOutcome:
     """Run one case from the first subscription to the end of the moves."""
     rng = np.random.default_rng([case.seed, 8])
     load = roaming(case.roaming, rng)
-    brokers, simulation = _started(case, load, rng)
-    begins = _subscribed(simulation, load, SUBSCRIBE_EVERY / case.scale)
-    _published(simulation, load, begins, rng)
-    _moved(case, simulation, load, begins)
+    brokers, simulation = _start(case, load, rng)
+    begins = _subscribe_all(simulation, load, SUBSCRIBE_EVERY / case.scale)
+    _publish_events(simulation, load, begins, rng)
+    _schedule_moves(case, simulation, load, begins)
     simulation.run(until=begins)
     before = Counter(simulation.record.units)
     simulation.record.waiting.clear()
@@ -113,12 +113,12 @@ def run_mobile_case(case: MobileCase) -> MobileOutcome:
     )
 
 
-def _started(
+def _start(
     case: MobileCase, load: Roaming, rng: np.random.Generator
 ) -> tuple[dict[str, ContentBroker], Simulation]:
-    """Brokers, and publishers that may publish anything."""
+    """The brokers, and publishers that may publish anything."""
     topology = load.topology
-    simulation = Simulation(Network.of(topology, rng))
+    simulation = Simulation(VirtualNetwork.of(topology, rng))
     per_box = SECONDS_PER_BOX * DEARER / case.scale
     brokers = {}
     for name in topology.brokers:
@@ -130,29 +130,29 @@ def _started(
     return brokers, simulation
 
 
-def _subscribed(simulation: Simulation, load: Roaming, every: float) -> float:
-    """Monitors first: then nothing else goes far. When the rest may begin."""
+def _subscribe_all(simulation: Simulation, load: Roaming, every: float) -> float:
+    """Subscribe monitors first, so that nothing else travels far; returns the time it ends."""
     clients = (*load.monitors, *load.subscriptions)
     for turn, (client, broker, filter) in enumerate(clients, 1):
         simulation.post(every * turn, broker, Subscribe(client, 0, filter), sender=client)
     return every * (len(clients) + 1) + 60.0
 
 
-def _published(
+def _publish_events(
     simulation: Simulation, load: Roaming, begins: float, rng: np.random.Generator
 ) -> None:
-    """Publish events at a steady rate, each by any of the publishers."""
+    """Publish events at a steady rate, each by a random publisher."""
     events = load.events(int(load.params.duration / PUBLISH_EVERY), rng)
     who = rng.integers(len(load.publishers), size=len(events)).tolist()
     for number, (keys, at) in enumerate(zip(events, who, strict=True)):
         client, broker = load.publishers[at]
         time = begins + PUBLISH_EVERY * number
-        message = PublishUnder(client, 0, Event(number, keys, time))
+        message = PublishUnder(client, 0, ContentEvent(number, keys, time))
         simulation.post(time, broker, message, sender=client)
 
 
-def _moved(case: MobileCase, simulation: Simulation, load: Roaming, begins: float) -> None:
-    """Each move as its two halves, in the order of the case; who is under way arrives first."""
+def _schedule_moves(case: MobileCase, simulation: Simulation, load: Roaming, begins: float) -> None:
+    """Schedule each move as two halves, in the order that the case demands."""
     clients = (*load.monitors, *load.subscriptions)
     here = {client: broker for client, broker, _ in clients}
     wants = {client: filter for client, _, filter in clients}
@@ -168,7 +168,7 @@ def _moved(case: MobileCase, simulation: Simulation, load: Roaming, begins: floa
         here[client], since[client] = broker, sets_out + UNDER_WAY
 
 
-# --- what came of it ------------------------------------------------------------------------------
+# --- results --------------------------------------------------------------------------------------
 
 
 def _by_tier(units: Mapping[tuple[str, str], float], kind: str) -> tuple[float, ...]:
@@ -179,7 +179,7 @@ def _by_tier(units: Mapping[tuple[str, str], float], kind: str) -> tuple[float, 
     return tuple(n / size for n, size in zip(found, _SIZES, strict=True))
 
 
-def _queue(simulation: Simulation, begins: float) -> Queue:
+def _queue(simulation: Simulation, begins: float) -> QueueTrace:
     seen = [(time - begins, n) for time, node, n in simulation.record.waiting if node == "core"]
     times, lengths = zip(*seen, strict=True) if seen else ((), ())
-    return Queue(np.array(times, np.float64), np.array(lengths, np.int64))
+    return QueueTrace(np.array(times, np.float64), np.array(lengths, np.int64))

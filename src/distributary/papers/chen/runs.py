@@ -1,6 +1,6 @@
-"""The cases that figures are made of, each run once, two at a time.
+"""The cases behind the figures, each run once, two at a time.
 
-Figures share cases: what was run for one is remembered for the next.
+Figures share cases, so results are cached.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from distributary.papers.chen.mobile import MobileCase, MobileOutcome, run_mobile_case
-from distributary.papers.chen.network import Case, Outcome, run_case
+from distributary.papers.chen.network import CongestionCase, CongestionOutcome, run_congestion_case
 from distributary.papers.processes import run_apart
 from distributary.planning import Progress, Step
 from distributary.protocol.content import COVERING_POLICIES, Covering
@@ -40,7 +40,7 @@ ACTIVE, LAZY, PACKING, SELECTIVE, SWEPT, OURS = (
     "ours",
 )
 COMPARED = (ACTIVE, SELECTIVE, OURS)
-# "selective" is as the paper has it: what an unsubscription leaves behind stays for good.
+# "selective" is the paper's policy: the remnants of an unsubscription are never swept.
 POLICIES: Mapping[str, Covering] = {
     ACTIVE: COVERING_POLICIES["active"],
     LAZY: COVERING_POLICIES["lazy"],
@@ -52,10 +52,10 @@ POLICIES: Mapping[str, Covering] = {
 QUICK, QUICK_MOBILE = 0.05, 0.1
 MOBILE_WORKFLOWS, SPARSE_WORKFLOWS = 20, 100
 
-C = TypeVar("C", Case, MobileCase)
-O = TypeVar("O", Outcome, MobileOutcome)  # noqa: E741
+C = TypeVar("C", CongestionCase, MobileCase)
+O = TypeVar("O", CongestionOutcome, MobileOutcome)  # noqa: E741
 
-_found: dict[Case, Outcome] = {}
+_found: dict[CongestionCase, CongestionOutcome] = {}
 _found_mobile: dict[MobileCase, MobileOutcome] = {}
 
 
@@ -68,8 +68,8 @@ def case(
     degree: int = 30,
     clustered: bool = False,
     dimensions: int = 1,
-) -> Case:
-    """One run of the paper's size, or a twentieth of it with a shorter time before and after."""
+) -> CongestionCase:
+    """One run of the paper's size, or a twentieth of it with shorter periods before and after."""
     scale = QUICK if quick else 1.0
     full = WorkflowsParams(degree=degree, clustered=clustered, dimensions=dimensions)
     drawn = replace(
@@ -77,7 +77,9 @@ def case(
         subscriptions=round(scale * full.subscriptions),
         workflows=round(scale * full.workflows),
     )
-    made = Case(POLICIES[policy], drawn, round(scale * unsubscriptions), scale=scale, seed=seed)
+    made = CongestionCase(
+        POLICIES[policy], drawn, round(scale * unsubscriptions), scale=scale, seed=seed
+    )
     if quick:
         return replace(made, publications=1_200, before=300, probe_after=150.0)
     return made
@@ -92,7 +94,7 @@ def mobile_case(
     overlap: bool = False,
     workflows: int = MOBILE_WORKFLOWS,
 ) -> MobileCase:
-    """One run of six hours, or a tenth of the subscribers for half an hour."""
+    """One run of six hours, or half an hour with a tenth of the subscribers."""
     scale = QUICK_MOBILE if quick else 1.0
     full = RoamingParams(workflows=workflows, moves_per_minute=60.0 if all_move else 0.0)
     drawn = replace(
@@ -105,15 +107,17 @@ def mobile_case(
     return MobileCase(POLICIES[policy], drawn, overlap, scale, seed)
 
 
-def results(cases: Sequence[Case], progress: Progress) -> dict[Case, Outcome]:
-    """What came of each case; two run at a time, each in a process of its own."""
-    return _results(cases, _found, run_case, progress)
+def results(
+    cases: Sequence[CongestionCase], progress: Progress
+) -> dict[CongestionCase, CongestionOutcome]:
+    """The outcome of each case; two run at a time, each in its own process."""
+    return _results(cases, _found, run_congestion_case, progress)
 
 
 def mobile_results(
     cases: Sequence[MobileCase], progress: Progress
 ) -> dict[MobileCase, MobileOutcome]:
-    """What came of each case; two run at a time, each in a process of its own."""
+    """The outcome of each case; two run at a time, each in its own process."""
     return _results(cases, _found_mobile, run_mobile_case, progress)
 
 

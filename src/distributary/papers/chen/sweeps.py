@@ -1,4 +1,4 @@
-"""Figs. 8 and 9: more unsubscriptions, and roots that cover more."""
+"""Figs. 8 and 9: more unsubscriptions, and higher covering degrees."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from distributary.model import FloatArray
-from distributary.papers.chen.network import Case, Outcome
+from distributary.papers.chen.network import CongestionCase, CongestionOutcome
 from distributary.papers.chen.runs import ACTIVE, COMPARED, OURS, SELECTIVE, case, results
 from distributary.papers.chen.telling import (
     COLOURS,
@@ -24,9 +24,9 @@ from distributary.papers.chen.telling import (
     seconds,
     share,
 )
-from distributary.papers.drawing import Sheet, drawn, key
+from distributary.papers.drawing import Sheet, draw_chart, draw_legend
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
-from distributary.papers.wording import NOTHING, listed, table
+from distributary.papers.wording import NOTHING, join_words, table
 from distributary.planning import Progress, silent
 
 if TYPE_CHECKING:
@@ -55,12 +55,12 @@ AGAINST_ITSELF = (
     '1,200 s and 2,000 s belong to "100 and 300" unsubscriptions, where 200 and 300 is meant.'
 )
 
-Curves = Mapping[int, Mapping[str, Outcome]]  # what is varied -> policy -> outcome
+Curves = Mapping[int, Mapping[str, CongestionOutcome]]  # varied parameter -> policy -> outcome
 
 
 def fig8(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
     """Delays and queues after 100, 200 and 300 unsubscriptions."""
-    found = _found(
+    found = _run_sweep(
         UNSUBSCRIPTIONS,
         lambda n, policy: case(policy, quick=quick, seed=seed, unsubscriptions=n),
         progress,
@@ -73,7 +73,7 @@ def fig8(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
         source="Chen et al. (2011), Fig. 8 and section V-C",
         shown=(
             f"Probe delays and the longest core queue after "
-            f"{listed([f'{scale * n:.0f}' for n in UNSUBSCRIPTIONS])} unsubscriptions within "
+            f"{join_words([f'{scale * n:.0f}' for n in UNSUBSCRIPTIONS])} unsubscriptions within "
             "150 s, under active covering, the paper's selective pruning, and our merging."
         ),
         columns=("unsubscriptions", "policy", *QUANTITIES),
@@ -94,7 +94,7 @@ def fig8(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
 
 def fig9(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
     """Delays, tables and queues where roots cover 10, 30 and 50 others."""
-    found = _found(
+    found = _run_sweep(
         DEGREES, lambda n, policy: case(policy, quick=quick, seed=seed, degree=n), progress
     )
     times = samples(SHOWN, EVERY)
@@ -106,8 +106,8 @@ def fig9(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
         shown=(
             f"Probe delays, core tables and the longest core queue after {first.unsubscriptions} "
             f"of {first.workflows.subscriptions:,} subscriptions have ended, where an "
-            f"unsubscription makes new roots of {listed([str(n) for n in DEGREES])} others, under "
-            "active covering, the paper's selective pruning, and our merging."
+            f"unsubscription makes new roots of {join_words([str(n) for n in DEGREES])} others, "
+            "under active covering, the paper's selective pruning, and our merging."
         ),
         columns=("degree", "policy", *QUANTITIES),
         rows=_rows(found, times),
@@ -134,9 +134,9 @@ def fig9(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
 # --- measuring -----------------------------------------------------------------------------------
 
 
-def _found(
-    values: Sequence[int], of: Callable[[int, str], Case], progress: Progress
-) -> dict[int, dict[str, Outcome]]:
+def _run_sweep(
+    values: Sequence[int], of: Callable[[int, str], CongestionCase], progress: Progress
+) -> dict[int, dict[str, CongestionOutcome]]:
     cases = {n: {policy: of(n, policy) for policy in COMPARED} for n in values}
     outcomes = results([each for row in cases.values() for each in row.values()], progress)
     return {n: {policy: outcomes[each] for policy, each in row.items()} for n, row in cases.items()}
@@ -155,7 +155,7 @@ def _delays(found: Curves, policy: str) -> list[float]:
     return [float(by_policy[policy].delays.mean()) for by_policy in found.values()]
 
 
-# --- telling -------------------------------------------------------------------------------------
+# --- reporting -----------------------------------------------------------------------------------
 
 
 def _comparison(
@@ -181,7 +181,8 @@ def _growth_claim(found: Curves, what: str, source: str) -> Claim:
     return Claim(
         f"under active covering delays grow quickly with the {what}",
         source,
-        f"{listed([seconds(each) for each in delays])} at {listed([str(n) for n in found])}",
+        f"{join_words([seconds(each) for each in delays])} at "
+        f"{join_words([str(n) for n in found])}",
         delays == sorted(delays) and delays[-1] > 10 * delays[0],
     )
 
@@ -202,7 +203,8 @@ def _flat_claim(found: Curves, what: str, source: str) -> Claim:
     return Claim(
         f"under selective pruning they stay the same, whatever the {what}",
         source,
-        f"{listed([seconds(each) for each in delays])} at {listed([str(n) for n in found])}",
+        f"{join_words([seconds(each) for each in delays])} at "
+        f"{join_words([str(n) for n in found])}",
         flat(delays),
     )
 
@@ -236,8 +238,8 @@ def _table_claims(found: Curves) -> tuple[Claim, Claim]:
         policy: [by_policy[policy].core_table() for by_policy in found.values()]
         for policy in (ACTIVE, SELECTIVE)
     }
-    at = listed([str(n) for n in found])
-    words = {p: listed([f"{each:,.0f}" for each in tables[p]]) for p in tables}
+    at = join_words([str(n) for n in found])
+    words = {p: join_words([f"{each:,.0f}" for each in tables[p]]) for p in tables}
     return (
         Claim(
             "core tables after the unsubscriptions grow with the covering degree under active "
@@ -255,12 +257,12 @@ def _table_claims(found: Curves) -> tuple[Claim, Claim]:
     )
 
 
-def _ours_note(found: Mapping[int, Mapping[str, Outcome]]) -> str:
+def _ours_note(found: Mapping[int, Mapping[str, CongestionOutcome]]) -> str:
     parts = []
     for policy in (SELECTIVE, OURS):
         each = [by_policy[policy] for by_policy in found.values()]
-        queues = listed([f"{one.core_queue():,}" for one in each])
-        wasted = listed([share(one.false_positives()) for one in each])
+        queues = join_words([f"{one.core_queue():,}" for one in each])
+        wasted = join_words([share(one.false_positives()) for one in each])
         parts.append(f"{LABELS[policy]} has queues of up to {queues} and {wasted} false positives")
     return f"In the order of the table, {parts[0]}; {parts[1]}."
 
@@ -284,13 +286,13 @@ def _chart(name: str, what: str, found: Curves, times: FloatArray) -> str:
             shown = {policy: core_queue(each, times) for policy, each in by_policy.items()}
             draw_queues(axes, times, shown, f"longest core queue, {what} {n}")
             axes.set_ylim(top=1.5 * _longest(found, ACTIVE))
-        key(sheet)
+        draw_legend(sheet)
 
-    return drawn(name, f"Delays and queues by {what}", (11, 6.8), paint, shape=(2, 3))
+    return draw_chart(name, f"Delays and queues by {what}", (11, 6.8), paint, shape=(2, 3))
 
 
 def _paint_curves(panels: Sequence[Axes], found: Curves, policy: str) -> None:
-    """Delays, tables and false positives of one policy against what is varied."""
+    """Delays, tables and false positives of one policy against the varied parameter."""
     delays, tables, wasted = panels
     x, colour = list(found), COLOURS[policy]
     each = [by_policy[policy] for by_policy in found.values()]

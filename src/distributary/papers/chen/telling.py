@@ -1,4 +1,4 @@
-"""How the figures of this paper name, count and draw what their cases came to."""
+"""How the figures of this paper name, format and draw the outcomes of their cases."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from distributary.model import FloatArray
-from distributary.papers.chen.network import CORE, Outcome, Queue
+from distributary.papers.chen.network import CORE, CongestionOutcome
 from distributary.papers.figure import Cell
+from distributary.papers.queue_trace import QueueTrace
 from distributary.workloads.workflows import workflow_topology
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ COLOURS: Mapping[str, str] = {
 }
 INNER = tuple(name for name in workflow_topology().brokers if name.startswith("inner"))
 QUANTITIES = ("quantity", "at", "value")
-FLAT = 1.5  # what is at most so many times as large is called the same
+FLAT = 1.5  # values within this factor count as the same
 
 PRICED = (
     "The paper measured a program; here time is priced. Every message costs a broker 10 ms, and "
@@ -71,43 +72,43 @@ READING = (
 
 
 def samples(last: float, every: float) -> FloatArray:
-    """Times from 0 on."""
+    """Times from 0 to `last`."""
     return np.arange(0.0, last + every / 2, every)
 
 
 def share(found: float) -> str:
-    """A small share of 1 in percent."""
+    """A small share as a percentage."""
     return f"{100 * found:.2g} %" if found < 0.1 else f"{100 * found:.0f} %"
 
 
 def seconds(found: float) -> str:
-    """A time, with as many digits as tell something."""
+    """A time with a useful number of digits."""
     return f"{found:,.0f} s" if found >= 10 else f"{found:.2f} s"
 
 
 def times_as(found: float) -> str:
-    """A ratio."""
+    """A ratio with a useful number of digits."""
     return f"{found:,.0f}" if found >= 10 else f"{found:.1f}"
 
 
 def flat(found: Sequence[float]) -> bool:
-    """Whether they are all about the same."""
+    """Whether all values are about the same."""
     return max(found) <= FLAT * min(found)
 
 
 def per_broker(counts: Mapping[str, int], brokers: Sequence[str]) -> float:
-    """The average count of some brokers."""
+    """The mean count of some brokers."""
     return float(np.mean([counts.get(broker, 0) for broker in brokers]))
 
 
-def core_queue(outcome: Outcome, times: FloatArray) -> FloatArray:
-    """How many messages wait at the core broker where most wait, at each time."""
+def core_queue(outcome: CongestionOutcome, times: FloatArray) -> FloatArray:
+    """The number of messages waiting at the core broker with the longest queue, at each time."""
     waiting = np.array([outcome.queues[broker].at(times) for broker in CORE], np.float64)
     return np.asarray(waiting.max(axis=0))
 
 
-def numbers(outcome: Outcome, times: FloatArray) -> Iterator[tuple[Cell, Cell, Cell]]:
-    """All that the figures show of an outcome, as (quantity, where or when, value)."""
+def numbers(outcome: CongestionOutcome, times: FloatArray) -> Iterator[tuple[Cell, Cell, Cell]]:
+    """All numbers of an outcome that the figures show, as (quantity, where or when, value)."""
     low, high = np.percentile(outcome.delays, [10, 90]).tolist()
     yield "delay_s", "mean", float(outcome.delays.mean())
     yield "delay_s", "10 percent", low
@@ -130,7 +131,7 @@ def numbers(outcome: Outcome, times: FloatArray) -> Iterator[tuple[Cell, Cell, C
 
 
 def draw_bars(axes: Axes, found: Mapping[str, float], title: str, *, log: bool = False) -> None:
-    """One bar per policy, with its number above it."""
+    """Draw one bar per policy, labelled with its value."""
     names = list(found)
     axes.bar(names, list(found.values()), color=[COLOURS[name] for name in names], width=0.7)
     for at, value in enumerate(found.values()):
@@ -144,14 +145,14 @@ def draw_bars(axes: Axes, found: Mapping[str, float], title: str, *, log: bool =
 
 
 def draw_queues(
-    axes: Axes, times: FloatArray, queues: Mapping[str, FloatArray | Queue], title: str
+    axes: Axes, times: FloatArray, queues: Mapping[str, FloatArray | QueueTrace], title: str
 ) -> None:
-    """One line per policy, of messages that wait; the scale is linear up to 10, then logarithmic.
+    """Draw one line per policy of waiting messages, linear up to 10 and then logarithmic.
 
     An empty queue is at the bottom.
     """
     for name, queue in queues.items():
-        waiting = queue.at(times) if isinstance(queue, Queue) else queue
+        waiting = queue.at(times) if isinstance(queue, QueueTrace) else queue
         axes.plot(times / 60, waiting, color=COLOURS[name], label=LABELS[name], linewidth=1.3)
     axes.set_yscale("symlog", linthresh=10)
     axes.set(xlabel="minutes", ylabel="messages waiting", xlim=(0, times[-1] / 60))

@@ -1,5 +1,5 @@
 """The figures of T. Milo, T. Zur and E. Verbin, "Boosting Topic-Based Publish-Subscribe Systems
-with Dynamic Clustering" (2007): what topics save that share channels, and what finding them takes.
+with Dynamic Clustering" (2007): what topics save by sharing channels, and the cost of clustering.
 
 *Paper* marks what its tables print; its figures are curves without numbers. *Independent* marks
 what a second implementation found that was written only to check the paper.

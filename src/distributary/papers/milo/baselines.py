@@ -1,4 +1,4 @@
-"""What Tamara is compared with: K-means over topics, and clusters that fit from the start."""
+"""The baselines for Tamara: K-means over topics, and clusters that fit from the start."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from distributary.cost.updates import Channel, toll
 from distributary.model import FloatArray
 from distributary.model.topics import BoolArray, Clustering
 
-__all__ = ["kmeans_clustering", "settled"]
+__all__ = ["kmeans_clustering", "starting_clustering"]
 
 _STARTS = 3
 _PASSES = 50
 
 
 def kmeans_clustering(wants: BoolArray, k: int, rng: np.random.Generator) -> Clustering:
-    """Disjoint clusters of topics with like users, best of three starts; users join by majority.
+    """Disjoint clusters of topics with similar users, the best of three starts.
 
-    A user is on a cluster if it wants more than half of its topics, and on the rest directly.
+    A user joins a cluster if it wants more than half of its topics, and gets the rest directly.
     """
     points = wants.T.astype(np.float64)
     group = min(
@@ -32,13 +32,13 @@ def kmeans_clustering(wants: BoolArray, k: int, rng: np.random.Generator) -> Clu
         if len(topics) > 1:
             cluster = state.form(topics)
             state.join(np.flatnonzero(2 * wants[:, topics].sum(axis=1) > len(topics)), cluster)
-    return _covered(state, wants)
+    return _follow_uncovered(state, wants)
 
 
-def settled(
+def starting_clustering(
     wants: BoolArray, clusters: BoolArray | None, frequency: FloatArray, prices: OperatingPrices
 ) -> Clustering:
-    """A clustering to start from: everybody on the clusters that pay for them, else direct."""
+    """An initial clustering: users join the clusters that pay for them, else follow topics."""
     state = Clustering(*wants.shape)
     for carried in clusters if clusters is not None else ():
         topics = np.flatnonzero(carried)
@@ -47,10 +47,11 @@ def settled(
         )
         price = toll(prices, Channel(1, float(frequency[topics].sum()), len(topics)))
         state.join(np.flatnonzero(alone > price), state.form(topics))
-    return _covered(state, wants)
+    return _follow_uncovered(state, wants)
 
 
-def _covered(state: Clustering, wants: BoolArray) -> Clustering:
+def _follow_uncovered(state: Clustering, wants: BoolArray) -> Clustering:
+    """Let users follow the wanted topics that no cluster brings them."""
     for topic in range(state.n_topics):
         rows = np.flatnonzero(wants[:, topic])
         state.follow(rows[state.copies[rows, topic] == 0], topic)

@@ -1,4 +1,4 @@
-"""Figures 5 to 8: operating cost over time, as users come or change their interests."""
+"""Figures 5 to 8: operating cost over time, while users join or change their interests."""
 
 from __future__ import annotations
 
@@ -7,12 +7,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from distributary.papers.drawing import INK, QUIET, Sheet, drawn, key
+from distributary.papers.drawing import INK, QUIET, Sheet, draw_chart, draw_legend
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
 from distributary.papers.milo.readings import CLUSTERED, DECISIONS, OURS_NOTE, SHIFTED, TIMES
-from distributary.papers.milo.runs import FULL, QUICK, Case, Outcome, Scale, outcomes
+from distributary.papers.milo.runs import (
+    FULL,
+    QUICK,
+    AlgorithmOutcome,
+    ClusteringCase,
+    Scale,
+    outcomes,
+)
 from distributary.papers.milo.world import DAYS, INTERVALS_PER_DAY
-from distributary.papers.wording import NOTHING, listed, percent, table
+from distributary.papers.wording import NOTHING, join_words, percent, table
 from distributary.planning import Progress, silent
 from distributary.simulation.topic_rounds import Moment
 
@@ -37,18 +44,18 @@ SHORT_NOTE = (
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One part of a figure: the runs of all algorithms."""
+    """One panel of a figure: the runs of all algorithms."""
 
     title: str
-    outcomes: Mapping[str, Outcome]
+    outcomes: Mapping[str, AlgorithmOutcome]
     per_day: float = INTERVALS_PER_DAY  # intervals
 
     def final(self, name: str) -> float:
-        """OC against Scribe's at the end."""
+        """The final OC relative to Scribe's."""
         return self.outcomes[name].change.cost
 
     def total(self, name: str, at: Moment) -> float:
-        """OC and overhead."""
+        """OC plus overhead."""
         return at.cost + at.overhead
 
 
@@ -58,9 +65,9 @@ Panels = tuple[Panel, ...]
 def fig5(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
     """Two months of growth under three models of event frequency."""
     scale = QUICK if quick else FULL
-    cases = {f"{m} events": _grown(m, scale, seed) for m in ORDER}
+    cases = {f"{m} events": _growth_case(m, scale, seed) for m in ORDER}
     panels = _panels(cases, progress)
-    claims = (_lower(panels), _merged(panels, 0.02), _order(panels))
+    claims = (_lower_claim(panels), _merged_claim(panels, 0.02), _order_claim(panels))
     return _figure(
         "milo-fig5",
         "Cost while users come, for three models of events",
@@ -78,8 +85,8 @@ def fig6(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
     """The same requests in two weeks and in one day."""
     base = QUICK if quick else FULL
     scales = {name: replace(base, days=DAYS[name]) for name in ("two weeks", "one day")}
-    panels = _panels({n: _grown("Average", s, seed) for n, s in scales.items()}, progress)
-    claims = (_lower(panels), _merged(panels[:1], 0.03), _starts(panels[1]))
+    panels = _panels({n: _growth_case("Average", s, seed) for n, s in scales.items()}, progress)
+    claims = (_lower_claim(panels), _merged_claim(panels[:1], 0.03), _starts_claim(panels[1]))
     notes = (CLUSTERED, TIMES, SHORT_NOTE, DECISIONS, OURS_NOTE)
     return _figure(
         "milo-fig6",
@@ -99,8 +106,8 @@ def fig7(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
     scale = QUICK if quick else FULL
     uniform = replace(scale, world=replace(scale.world, uniform=True))
     cases = {
-        "(a) growth, uniform": _grown("Average", uniform, seed),
-        "(b) shift to uniform": _shifted("Average", scale, seed, uniform=True),
+        "(a) growth, uniform": _growth_case("Average", uniform, seed),
+        "(b) shift to uniform": _shift_case("Average", scale, seed, uniform=True),
     }
     panels = _panels(cases, progress)
     notes = (UNIFORM_NOTE, SHIFTED, TIMES, DECISIONS, OURS_NOTE)
@@ -110,7 +117,7 @@ def fig7(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
         "Fig. 7",
         scale,
         panels,
-        (_lower(panels),),
+        (_lower_claim(panels),),
         notes,
         quick,
         seed,
@@ -120,8 +127,13 @@ def fig7(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
 def fig8(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
     """Two months in which all interests change."""
     scale = QUICK if quick else FULL
-    panels = _panels({f"{m} events": _shifted(m, scale, seed) for m in ORDER}, progress)
-    claims = (_lower(panels), _merged(panels, 0.02), _adapts(panels), _bump(panels))
+    panels = _panels({f"{m} events": _shift_case(m, scale, seed) for m in ORDER}, progress)
+    claims = (
+        _lower_claim(panels),
+        _merged_claim(panels, 0.02),
+        _adapts_claim(panels),
+        _bump_claim(panels),
+    )
     return _figure(
         "milo-fig8",
         "Cost while interests shift",
@@ -138,20 +150,20 @@ def fig8(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
 # --- measuring -----------------------------------------------------------------------------------
 
 
-def _grown(model: str, scale: Scale, seed: int) -> Case:
-    return Case(model, scale, seed, GROWN)
+def _growth_case(model: str, scale: Scale, seed: int) -> ClusteringCase:
+    return ClusteringCase(model, scale, seed, GROWN)
 
 
-def _shifted(model: str, scale: Scale, seed: int, *, uniform: bool = False) -> Case:
-    return Case(model, scale, seed, CHANGED, shifts=True, uniform=uniform)
+def _shift_case(model: str, scale: Scale, seed: int, *, uniform: bool = False) -> ClusteringCase:
+    return ClusteringCase(model, scale, seed, CHANGED, shifts=True, uniform=uniform)
 
 
-def _panels(cases: Mapping[str, Case], progress: Progress) -> Panels:
+def _panels(cases: Mapping[str, ClusteringCase], progress: Progress) -> Panels:
     found = outcomes(list(cases.values()), progress)
     return tuple(Panel(title, each) for title, each in zip(cases, found, strict=True))
 
 
-# --- telling -------------------------------------------------------------------------------------
+# --- reporting -----------------------------------------------------------------------------------
 
 
 def _figure(
@@ -187,7 +199,7 @@ def _figure(
 
 
 def comparison(panels: Panels) -> str:
-    """Each panel's end: OC against Scribe and overhead."""
+    """The final OC against Scribe, and the overhead, of each panel."""
     return table(
         (
             "at the end",
@@ -211,7 +223,7 @@ def comparison(panels: Panels) -> str:
 
 
 def panel_rows(panels: Panels) -> tuple[tuple[str | int | float, ...], ...]:
-    """Every moment of every run."""
+    """Every moment of every run, as rows."""
     return tuple(
         (
             panel.title,
@@ -228,17 +240,17 @@ def panel_rows(panels: Panels) -> tuple[tuple[str | int | float, ...], ...]:
     )
 
 
-def _lower(panels: Panels) -> Claim:
+def _lower_claim(panels: Panels) -> Claim:
     words = [f"{p.title} {percent(p.final('Tamara'), 1, signed=True)}" for p in panels]
     return Claim(
         "Tamara costs less than Scribe in the end",
         "section 5.2",
-        listed(words),
+        join_words(words),
         all(panel.final("Tamara") < 0 for panel in panels),
     )
 
 
-def _merged(panels: Panels, bound: float) -> Claim:
+def _merged_claim(panels: Panels, bound: float) -> Claim:
     shares = [panel.outcomes["Tamara"].change.overhead for panel in panels]
     return Claim(
         "the curves of Tamara and Tamara+ practically merge",
@@ -248,17 +260,17 @@ def _merged(panels: Panels, bound: float) -> Claim:
     )
 
 
-def _order(panels: Panels) -> Claim:
+def _order_claim(panels: Panels) -> Claim:
     finals = [panel.final("Tamara") for panel in panels]
     return Claim(
         "the gain grows as events get rarer",
         "section 5.2",
-        listed([f"{p.title} {percent(p.final('Tamara'), 1, signed=True)}" for p in panels]),
+        join_words([f"{p.title} {percent(p.final('Tamara'), 1, signed=True)}" for p in panels]),
         finals == sorted(finals),
     )
 
 
-def _starts(panel: Panel) -> Claim:
+def _starts_claim(panel: Panel) -> Claim:
     moments = panel.outcomes["Tamara"].moments[1:]
     above = [m.time / INTERVALS_PER_DAY for m in moments if m.cost + m.overhead > m.scribe]
     last = max(above, default=0.0)
@@ -271,17 +283,17 @@ def _starts(panel: Panel) -> Claim:
     )
 
 
-def _adapts(panels: Panels) -> Claim:
+def _adapts_claim(panels: Panels) -> Claim:
     gaps = [panel.final("Tamara") - panel.final("static") for panel in panels]
     return Claim(
         "adapting is better than keeping the clusters",
         "section 5.2",
-        listed([f"{p.title} {100 * g:+.1f} points" for p, g in zip(panels, gaps, strict=True)]),
+        join_words([f"{p.title} {100 * g:+.1f} points" for p, g in zip(panels, gaps, strict=True)]),
         max(gaps) < 0,
     )
 
 
-def _bump(panels: Panels) -> Claim:
+def _bump_claim(panels: Panels) -> Claim:
     words, holds = [], True
     for panel in panels:
         costs = np.array([m.cost for m in panel.outcomes["Tamara"].moments])
@@ -293,13 +305,13 @@ def _bump(panels: Panels) -> Claim:
     return Claim(
         "Tamara's cost rises a little as interests begin to shift, and falls again",
         "section 5.2",
-        listed(words),
+        join_words(words),
         holds,
     )
 
 
 def panel_chart(name: str, title: str, panels: Panels) -> str:
-    """One panel beside the other, all lines in each."""
+    """Draw the panels side by side, with all lines in each."""
 
     def paint(sheet: Sheet) -> None:
         for axes, panel in zip(sheet.panels, panels, strict=True):
@@ -317,7 +329,7 @@ def panel_chart(name: str, title: str, panels: Panels) -> str:
             axes.set(title=panel.title, xlabel="days", ylim=(0, None), xlim=(0, None))
         sheet.panels[0].set_ylabel("thousand messages per interval")
         sheet.panels[0].tick_params(colors=QUIET, labelcolor=INK)
-        key(sheet)
+        draw_legend(sheet)
 
     size = (3.4 * len(panels) + 0.4, 4.0)
-    return drawn(name, title, size, paint, shape=(1, len(panels)))
+    return draw_chart(name, title, size, paint, shape=(1, len(panels)))

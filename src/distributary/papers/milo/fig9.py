@@ -13,9 +13,9 @@ from distributary.model.topics import BoolArray, Clustering
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
 from distributary.papers.milo.curves import COLUMNS, Panel, comparison, panel_chart, panel_rows
 from distributary.papers.milo.readings import LINUX_DECISIONS, LINUX_OURS
-from distributary.papers.milo.runs import Outcome, played, rounds_of
+from distributary.papers.milo.runs import AlgorithmOutcome, play, rounds_of
 from distributary.papers.milo.world import INTERVALS_PER_DAY, in_order
-from distributary.papers.wording import listed, percent, table
+from distributary.papers.wording import join_words, percent, table
 from distributary.planning import Progress, Step, silent
 
 __all__ = ["DATA", "fig9", "packages"]
@@ -24,11 +24,11 @@ DATA = "DISTRIBUTARY_DATA"  # the environment variable that names the folder wit
 FOLDER = "cran-mirror-log"
 HOURS = (2, 12, 24)
 USERS, QUICK_USERS = 1_000, 150
-EARLY = 0.25  # of the users: from here on it should pay
-LEAST_USERS = 5  # of a package that is kept as a topic
-LEAST_PACKAGES = (2, 5, 10)  # of a user, in the figure and to see what they matter
-MOST_PACKAGES = 1_000  # of a user who is not a mirror or a robot
-LEAST_PEOPLE = 100  # of a day of the log that is not nearly empty
+EARLY = 0.25  # the share of users from which on it should pay
+LEAST_USERS = 5  # per package that is kept as a topic
+LEAST_PACKAGES = (2, 5, 10)  # per user: in the figure, and for comparison
+MOST_PACKAGES = 1_000  # per user; those with more are mirrors or robots
+LEAST_PEOPLE = 100  # per day of the log; days with fewer are left out
 DAYS = 365  # the paper's log is of a year
 PLANS = 8
 MOMENTS = 40
@@ -37,10 +37,10 @@ SECONDS_PER_HOUR, SECONDS_PER_DAY = 3_600.0, 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Packages:
-    """Who took which package when, how often packages are released, and where that comes from.
+    """Who downloaded which package when, how often packages are released, and the data's origin.
 
-    `wants` and `time` are users x packages; times are shares of the run, where something is wanted.
-    `rate` is in events per second.
+    `wants` and `time` are users x packages; times are shares of the run, valid where wanted. `rate`
+    is in events per second.
     """
 
     wants: BoolArray
@@ -50,12 +50,12 @@ class Packages:
 
     @property
     def joined(self) -> FloatArray:
-        """When each user came, in order."""
+        """The time when each user joined, ascending."""
         return np.sort(np.where(self.wants, self.time, np.inf).min(axis=1))
 
 
 def fig9(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
-    """Scribe, Tamara and ours as a thousand users of packages join, for three intervals."""
+    """Scribe, Tamara and ours while a thousand package users join, for three intervals."""
     users = QUICK_USERS if quick else USERS
     kinds = [packages(users, seed, least) for least in LEAST_PACKAGES]
     cases = [(0, hours) for hours in HOURS]
@@ -110,9 +110,9 @@ def _notes(found: Packages) -> tuple[str, ...]:
 
 
 def packages(users: int, seed: int, least: int = LEAST_PACKAGES[0]) -> Packages:
-    """Real downloads where the data folder is known, or else a stand-in that says so.
+    """Real downloads if the data folder is known, else a stand-in that is marked as such.
 
-    So many users who take at least so many packages, or fewer where there are not so many.
+    At most `users` users who downloaded at least `least` packages.
     """
     folder = os.environ.get(DATA)
     path = Path(folder) / FOLDER if folder else None
@@ -159,7 +159,7 @@ def _days(time: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _stand_in(users: int, seed: int, least: int) -> Packages:
-    """Users who take popular packages and whole families of packages that belong together."""
+    """Generated users who take popular packages and whole families of related packages."""
     rng = np.random.default_rng([seed, 9])
     topics = max(40, users // 2)
     popular = 0.6 / (1.0 + np.arange(topics)) ** 0.8
@@ -179,7 +179,7 @@ def _stand_in(users: int, seed: int, least: int) -> Packages:
 
 
 def _panel(found: Packages, hours: int, seed: int) -> Panel:
-    """The year at one interval: fewer intervals where they are longer."""
+    """The year at one interval length; longer intervals are fewer."""
     frequency = found.rate * hours * SECONDS_PER_HOUR
     per_day = 24.0 / hours
     duration = DAYS * per_day
@@ -187,17 +187,17 @@ def _panel(found: Packages, hours: int, seed: int) -> Panel:
     requests = in_order(
         duration * found.time[users, topics], users, topics, np.ones(len(users), bool)
     )
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, AlgorithmOutcome] = {}
     for name in ("Tamara", "ours"):
         state = Clustering(*found.wants.shape)
         span = duration / INTERVALS_PER_DAY
         rounds = rounds_of(name, state, frequency, span, PLANS, seed, prunes=False)
-        outcomes[name] = played(rounds, requests, duration, MOMENTS)
+        outcomes[name] = play(rounds, requests, duration, MOMENTS)
     return Panel(f"M = {hours} hours", outcomes, per_day)
 
 
 def _by_packages(kinds: list[Packages], found: dict[tuple[int, int], Panel]) -> str:
-    """What it matters how many packages a user has."""
+    """The table that shows the effect of the number of packages per user."""
 
     def factor(at: int, name: str) -> str:
         return f"{_factor(found[at, HOURS[-1]], name):.1f}"
@@ -232,7 +232,7 @@ def _sparse_claim(panels: tuple[Panel, ...]) -> Claim:
     return Claim(
         "as maintenance gets sparser, Tamara saves less, but still much",
         "section 5.3",
-        listed([f"{p.title} {percent(p.final('Tamara'), 1, signed=True)}" for p in panels]),
+        join_words([f"{p.title} {percent(p.final('Tamara'), 1, signed=True)}" for p in panels]),
         finals == sorted(finals) and finals[-1] < -0.3,
     )
 
@@ -242,14 +242,14 @@ def _four_claim(panels: tuple[Panel, ...]) -> Claim:
     return Claim(
         "with all users Tamara is more than four times better than Scribe",
         "section 5.3",
-        listed([f"{p.title} {f:.1f} times" for p, f in zip(panels, factors, strict=True)]),
+        join_words([f"{p.title} {f:.1f} times" for p, f in zip(panels, factors, strict=True)]),
         min(factors) > 4,
     )
 
 
 def _early_claim(found: Packages, panels: tuple[Panel, ...]) -> Claim:
     joined, words, holds = found.joined, [], True
-    start = joined[round(EARLY * len(joined)) - 1]  # when so many of them are there
+    start = joined[round(EARLY * len(joined)) - 1]  # when this share of users has joined
     for panel in panels:
         moments = panel.outcomes["Tamara"].moments
         end = moments[-1].time
@@ -265,6 +265,6 @@ def _early_claim(found: Packages, panels: tuple[Panel, ...]) -> Claim:
     return Claim(
         "it pays from 250 of 1,000 users on, with its own messages",
         "section 5.3",
-        f"{listed(words)} of Scribe's cost from there on",
+        f"{join_words(words)} of Scribe's cost from there on",
         holds,
     )

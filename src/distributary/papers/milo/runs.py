@@ -1,4 +1,4 @@
-"""One experiment of the paper: a system that grows or whose interests shift, by each algorithm."""
+"""One experiment of the paper: a system that grows or whose interests shift, per algorithm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from distributary.cost import OperatingPrices
 from distributary.cost.topics import clustering_cost, unclustered_cost
 from distributary.model import FloatArray
 from distributary.model.topics import BoolArray, Clustering
-from distributary.papers.milo.baselines import kmeans_clustering, settled
+from distributary.papers.milo.baselines import kmeans_clustering, starting_clustering
 from distributary.papers.milo.world import (
     INTERVALS_PER_DAY,
     World,
@@ -33,16 +33,16 @@ from distributary.simulation.topic_rounds import Moment, Requests, TopicRounds
 __all__ = [
     "FULL",
     "QUICK",
-    "Case",
-    "Change",
-    "Outcome",
+    "AlgorithmOutcome",
+    "ClusteringCase",
+    "CostChange",
     "Outcomes",
     "Scale",
-    "grown",
     "outcomes",
-    "played",
+    "play",
     "rounds_of",
-    "shifted",
+    "run_growth",
+    "run_shift",
 ]
 
 
@@ -52,7 +52,7 @@ STATIC_POLICY = replace(TAMARA, survey_every=float("inf"), phi=0.0)
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How large and how often; quick runs are small."""
+    """The size and number of runs; quick runs are small."""
 
     world: World
     days: int = 60
@@ -66,8 +66,8 @@ QUICK = Scale(World(users=200, topics=60, natural=5), days=8, seeds=1, moments=1
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """MC, DC and OC against plain Scribe, as shares; and overhead as a share of Scribe's cost."""
+class CostChange:
+    """MC, DC and OC relative to plain Scribe, and overhead as a share of Scribe's cost."""
 
     maintenance: float
     dissemination: float
@@ -75,27 +75,27 @@ class Change:
     overhead: float = 0.0
 
     @classmethod
-    def mean(cls, changes: Sequence[Change]) -> Change:
-        """The mean of several seeds."""
+    def mean(cls, changes: Sequence[CostChange]) -> CostChange:
+        """The mean over several seeds."""
         columns = ((c.maintenance, c.dissemination, c.cost, c.overhead) for c in changes)
         return cls(*(float(np.mean(column)) for column in zip(*columns, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of one run of one algorithm; `on_trees` counts Scribe's helper peers too."""
+class AlgorithmOutcome:
+    """The result of one run of one algorithm; `on_trees` also counts Scribe's helper peers."""
 
     moments: tuple[Moment, ...]
-    change: Change
+    change: CostChange
     updates: dict[str, int]
-    on_trees: Change
+    on_trees: CostChange
 
 
-Outcomes = dict[str, Outcome]
+Outcomes = dict[str, AlgorithmOutcome]
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ClusteringCase:
     """One experiment with one seed: interests that grow, or that shift."""
 
     model: str
@@ -103,27 +103,27 @@ class Case:
     seed: int
     algorithms: tuple[str, ...]
     shifts: bool = False
-    uniform: bool = False  # what interests shift to
-    trees: bool = False  # decide by what Scribe's trees cost, helper peers counted
+    uniform: bool = False  # interests shift to uniform ones
+    trees: bool = False  # decide by the cost of Scribe's trees with helper peers
 
     def run(self) -> Outcomes:
-        """What becomes of each algorithm."""
+        """Run all algorithms."""
         model, scale, seed, names = self.model, self.scale, self.seed, self.algorithms
         prices = _tree_prices(scale.world.users) if self.trees else PRICES
         if self.shifts:
-            return shifted(model, scale, seed, names, uniform=self.uniform, prices=prices)
-        return grown(model, scale, seed, names, prices=prices)
+            return run_shift(model, scale, seed, names, uniform=self.uniform, prices=prices)
+        return run_growth(model, scale, seed, names, prices=prices)
 
-    def parts(self) -> list[Case]:
-        """The same with one algorithm each."""
+    def parts(self) -> list[ClusteringCase]:
+        """The same case split into one per algorithm."""
         return [replace(self, algorithms=(name,)) for name in self.algorithms]
 
 
-_found: dict[Case, Outcomes] = {}  # several tables and figures show the same runs
+_found: dict[ClusteringCase, Outcomes] = {}  # a cache: tables and figures share runs
 
 
-def outcomes(cases: Sequence[Case], progress: Progress) -> list[Outcomes]:
-    """What became of each case, in their order; large ones two at a time, a process each."""
+def outcomes(cases: Sequence[ClusteringCase], progress: Progress) -> list[Outcomes]:
+    """The outcomes of the cases in their order; large ones run two at a time, in processes."""
     wanted = dict.fromkeys(part for case in cases for part in case.parts())
     todo = [part for part in wanted if part not in _found]
     before = len(wanted) - len(todo)
@@ -138,13 +138,15 @@ def outcomes(cases: Sequence[Case], progress: Progress) -> list[Outcomes]:
     ]
 
 
-def _run_all(cases: Sequence[Case]) -> Generator[tuple[Case, Outcomes], None, None]:
+def _run_all(
+    cases: Sequence[ClusteringCase],
+) -> Generator[tuple[ClusteringCase, Outcomes], None, None]:
     if all(case.scale.world.users < FULL.world.users for case in cases):
         return ((case, case.run()) for case in cases)
-    return run_apart(Case.run, cases)
+    return run_apart(ClusteringCase.run, cases)
 
 
-def grown(
+def run_growth(
     model: str,
     scale: Scale,
     seed: int,
@@ -152,7 +154,7 @@ def grown(
     *,
     prices: OperatingPrices = PRICES,
 ) -> Outcomes:
-    """Users come one after the other to an empty system."""
+    """Run a system that starts empty and that users join one after the other."""
     rng = np.random.default_rng([seed, 1])
     world = scale.world
     frequency, wants = frequencies(model, world.topics, rng), interests(world, rng)
@@ -165,7 +167,7 @@ def grown(
     }
 
 
-def shifted(
+def run_shift(
     model: str,
     scale: Scale,
     seed: int,
@@ -174,7 +176,7 @@ def shifted(
     uniform: bool = False,
     prices: OperatingPrices = PRICES,
 ) -> Outcomes:
-    """Interests change altogether, starting from clusters that fit the old ones."""
+    """Run a system whose interests all change, starting from clusters that fit the old ones."""
     rng = np.random.default_rng([seed, 2])
     world = scale.world
     frequency, before = frequencies(model, world.topics, rng), interests(world, rng)
@@ -199,14 +201,14 @@ def _run(
     scale: Scale,
     seed: int,
     prices: OperatingPrices,
-) -> Outcome:
+) -> AlgorithmOutcome:
     if name == "K-means":
         rng = np.random.default_rng([seed, 3])
         found = kmeans_clustering(after, scale.world.natural, rng)
         return _outcome((), found, frequency, 0.0, {})
-    state = settled(before, start, frequency, prices)
+    state = starting_clustering(before, start, frequency, prices)
     rounds = rounds_of(name, state, frequency, scale.days, scale.plans, seed, prices=prices)
-    return played(rounds, requests, float(scale.days * INTERVALS_PER_DAY), scale.moments)
+    return play(rounds, requests, float(scale.days * INTERVALS_PER_DAY), scale.moments)
 
 
 def rounds_of(
@@ -220,7 +222,7 @@ def rounds_of(
     prunes: bool = True,
     prices: OperatingPrices = PRICES,
 ) -> TopicRounds:
-    """The simulation of an algorithm: static clusters, Tamara (that prunes or not) or ours."""
+    """The simulation of an algorithm: static clusters, Tamara (pruning or not) or ours."""
     rng = np.random.default_rng([seed, 4])
     duration = days * INTERVALS_PER_DAY
     every = min(float(INTERVALS_PER_DAY), duration / 10)
@@ -233,8 +235,10 @@ def rounds_of(
     return TopicRounds(state, frequency, replace(policy, prices=prices), rng, survey_every=every)
 
 
-def played(rounds: TopicRounds, requests: Requests, duration: float, moments: int) -> Outcome:
-    """Run to the end."""
+def play(
+    rounds: TopicRounds, requests: Requests, duration: float, moments: int
+) -> AlgorithmOutcome:
+    """Run a simulation to its end and summarise it."""
     seen = rounds.run(requests, duration, moments)
     spent = sum(m.overhead for m in seen) / max(sum(m.scribe for m in seen), 1e-9)
     return _outcome(tuple(seen), rounds.clustering, rounds.frequency, spent, rounds.updates)
@@ -246,8 +250,8 @@ def _outcome(
     frequency: FloatArray,
     overhead: float,
     updates: Mapping[str, int],
-) -> Outcome:
-    return Outcome(
+) -> AlgorithmOutcome:
+    return AlgorithmOutcome(
         moments,
         _change(state, frequency, overhead, PRICES),
         dict(updates),
@@ -257,16 +261,16 @@ def _outcome(
 
 @cache
 def _tree_prices(peers: int) -> OperatingPrices:
-    """Those of one ring for all runs: what differs is the clusters."""
+    """Prices of one ring for all runs, so that only the clusters differ."""
     return scribe_prices(peers, np.random.default_rng([peers, 5]))
 
 
 def _change(
     state: Clustering, frequency: FloatArray, overhead: float, prices: OperatingPrices
-) -> Change:
+) -> CostChange:
     found = clustering_cost(state, frequency, prices)
     maintenance, dissemination = unclustered_cost(state.wants.sum(axis=0), frequency, prices)
-    return Change(
+    return CostChange(
         found.maintenance / maintenance - 1,
         found.dissemination / dissemination - 1,
         found.cost / (maintenance + dissemination) - 1,

@@ -1,4 +1,4 @@
-"""Tables 2 and 3: what clusters save and cost at the end, against plain Scribe."""
+"""Tables 2 and 3: the final savings and costs of clusters against plain Scribe."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from distributary.papers.drawing import QUIET, Sheet, drawn, key
+from distributary.papers.drawing import QUIET, Sheet, draw_chart, draw_legend
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
 from distributary.papers.milo.readings import (
     CLUSTERED,
@@ -17,18 +17,18 @@ from distributary.papers.milo.readings import (
     SHIFTED,
     TABLES,
 )
-from distributary.papers.milo.runs import FULL, QUICK, Case, Change, Scale, outcomes
+from distributary.papers.milo.runs import FULL, QUICK, ClusteringCase, CostChange, Scale, outcomes
 from distributary.papers.milo.world import MODELS
-from distributary.papers.wording import NOTHING, listed, percent, table
+from distributary.papers.wording import NOTHING, join_words, percent, table
 from distributary.planning import Progress, silent
 
 __all__ = ["table2", "table3"]
 
 Triple = tuple[float, float, float]
-Found = Mapping[tuple[str, str], Sequence[Change]]  # (model, algorithm) -> by seed
-Both = tuple[Found, Found]  # as the paper counts, and with Scribe's helper peers
+Found = Mapping[tuple[str, str], Sequence[CostChange]]  # (model, algorithm) -> by seed
+Both = tuple[Found, Found]  # by the paper's count, and with Scribe's helper peers
 
-# MC, DC and OC against Scribe in percent: as printed, and as an independent implementation found.
+# MC, DC and OC against Scribe in percent: as printed, and by an independent implementation.
 PAPER2: Mapping[tuple[str, str], Triple] = {
     ("Average", "Tamara"): (-78.75, 45.45, -63.73),
     ("Average", "K-means"): (-53.75, 9.1, -46.15),
@@ -67,19 +67,19 @@ INDEPENDENT3: Mapping[tuple[str, str], Triple] = {
 }
 COLOURS = {"static": "#cf8417", "Tamara": "#2f74c0", "K-means": "#8b9299", "ours": "#2a9179"}
 TREE_SEEDS = 2
-NEAR = 5.0  # points of OC; the printed shares come from small rounded numbers
+NEAR = 5.0  # percentage points of OC; the printed shares come from small rounded numbers
 
 
 def table2(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
-    """A system that grows from nothing: Tamara, K-means and ours against Scribe."""
+    """A system that grows from empty: Tamara, K-means and ours against Scribe."""
     scale = QUICK if quick else FULL
-    found, trees = _measured(_cases(scale, seed, ("Tamara", "K-means", "ours")), progress)
-    decided = _decided(scale, seed, progress)
+    found, trees = _measure(_cases(scale, seed, ("Tamara", "K-means", "ours")), progress)
+    decided = _measure_on_trees(scale, seed, progress)
     return Figure(
         name="milo-table2",
         title="Clusters of a growing system against plain Scribe",
         source="Milo et al. (2007), Table 2 and section 5.2",
-        shown=_shown(scale, "join an empty system"),
+        shown=_describe(scale, "join an empty system"),
         columns=_COLUMNS,
         rows=_rows(found),
         chart=_chart("milo-table2", found, PAPER2),
@@ -91,10 +91,10 @@ def table2(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress 
             )
         ),
         claims=(
-            _beats(found, "Tamara", "K-means", "Table 2"),
-            _rarer(found),
-            *_nears(found, PAPER2, "Table 2"),
-            _overhead(found),
+            _beats_claim(found, "Tamara", "K-means", "Table 2"),
+            _rarer_claim(found),
+            *_near_claims(found, PAPER2, "Table 2"),
+            _overhead_claim(found),
         ),
         notes=(CLUSTERED, DECISIONS, TABLES, OURS_NOTE, HELPERS),
         quick=quick,
@@ -103,16 +103,16 @@ def table2(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress 
 
 
 def table3(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
-    """All interests change: clusters kept as they were, Tamara, K-means and ours."""
+    """All interests change: static clusters, Tamara, K-means and ours."""
     scale = QUICK if quick else FULL
     algorithms = ("static", "Tamara", "K-means", "ours")
-    found, trees = _measured(_cases(scale, seed, algorithms, shifts=True), progress)
-    decided = _decided(scale, seed, progress, shifts=True)
+    found, trees = _measure(_cases(scale, seed, algorithms, shifts=True), progress)
+    decided = _measure_on_trees(scale, seed, progress, shifts=True)
     return Figure(
         name="milo-table3",
         title="Clusters after all interests have changed",
         source="Milo et al. (2007), Table 3 and section 5.2",
-        shown=_shown(scale, "replace all their interests, from clusters that fit the old ones"),
+        shown=_describe(scale, "replace all their interests, from clusters that fit the old ones"),
         columns=_COLUMNS,
         rows=_rows(found),
         chart=_chart("milo-table3", found, PAPER3),
@@ -124,9 +124,9 @@ def table3(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress 
             )
         ),
         claims=(
-            _beats(found, "Tamara", "static", "Table 3"),
-            *_nears(found, PAPER3, "Table 3"),
-            _overhead(found),
+            _beats_claim(found, "Tamara", "static", "Table 3"),
+            *_near_claims(found, PAPER3, "Table 3"),
+            _overhead_claim(found),
         ),
         notes=(CLUSTERED, SHIFTED, DECISIONS, TABLES, OURS_NOTE, HELPERS),
         quick=quick,
@@ -137,9 +137,9 @@ def table3(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress 
 _COLUMNS = ("model", "algorithm", "seed", "maintenance", "dissemination", "cost", "overhead")
 
 
-def _measured(cases: Sequence[Case], progress: Progress) -> Both:
-    found: dict[tuple[str, str], list[Change]] = {}
-    trees: dict[tuple[str, str], list[Change]] = {}
+def _measure(cases: Sequence[ClusteringCase], progress: Progress) -> Both:
+    found: dict[tuple[str, str], list[CostChange]] = {}
+    trees: dict[tuple[str, str], list[CostChange]] = {}
     for case, outcome in zip(cases, outcomes(cases, progress), strict=True):
         for name, each in outcome.items():
             found.setdefault((case.model, name), []).append(each.change)
@@ -149,22 +149,24 @@ def _measured(cases: Sequence[Case], progress: Progress) -> Both:
 
 def _cases(
     scale: Scale, seed: int, algorithms: tuple[str, ...], *, shifts: bool = False
-) -> list[Case]:
+) -> list[ClusteringCase]:
     return [
-        Case(model, scale, seed + at, algorithms, shifts=shifts)
+        ClusteringCase(model, scale, seed + at, algorithms, shifts=shifts)
         for model in MODELS
         for at in range(scale.seeds)
     ]
 
 
-def _decided(scale: Scale, seed: int, progress: Progress, *, shifts: bool = False) -> Found:
-    """Tamara and ours where they know of helper peers, priced with them; a few seeds."""
+def _measure_on_trees(
+    scale: Scale, seed: int, progress: Progress, *, shifts: bool = False
+) -> Found:
+    """Tamara and ours deciding by, and priced with, helper peers; a few seeds."""
     few = replace(scale, seeds=min(scale.seeds, TREE_SEEDS))
     cases = _cases(few, seed, ("Tamara", "ours"), shifts=shifts)
-    return _measured([replace(case, trees=True, scale=scale) for case in cases], progress)[1]
+    return _measure([replace(case, trees=True, scale=scale) for case in cases], progress)[1]
 
 
-def _shown(scale: Scale, what: str) -> str:
+def _describe(scale: Scale, what: str) -> str:
     world = scale.world
     return (
         f"{world.users:,} users {what}: {world.topics} topics, {scale.days} days, a maintenance "
@@ -181,11 +183,11 @@ def _rows(found: Found) -> tuple[tuple[str | int | float, ...], ...]:
     )
 
 
-def _points(change: Change) -> Triple:
+def _points(change: CostChange) -> Triple:
     return 100 * change.maintenance, 100 * change.dissemination, 100 * change.cost
 
 
-def _said(triple: Triple | None) -> str:
+def _format_triple(triple: Triple | None) -> str:
     return " / ".join(f"{value:+.1f}" for value in triple) if triple else NOTHING
 
 
@@ -199,11 +201,11 @@ def _table(
         (
             (
                 f"{model}, {'our policy' if name == 'ours' else name}",
-                _said(_points(Change.mean(changes))),
+                _format_triple(_points(CostChange.mean(changes))),
                 f"{100 * min(c.cost for c in changes):+.1f} to "
                 f"{100 * max(c.cost for c in changes):+.1f}",
-                _said(paper.get((model, name))),
-                _said(independent.get((model, name))),
+                _format_triple(paper.get((model, name))),
+                _format_triple(independent.get((model, name))),
             )
             for (model, name), changes in found.items()
         ),
@@ -211,11 +213,11 @@ def _table(
 
 
 def _gains(found: Found) -> str:
-    """Our policy beside Tamara: OC and overhead."""
+    """Our policy against Tamara: OC and overhead."""
     rows = []
     for model in MODELS:
-        tamara, own = (Change.mean(found[model, name]) for name in ("Tamara", "ours"))
-        kmeans = Change.mean(found[model, "K-means"])
+        tamara, own = (CostChange.mean(found[model, name]) for name in ("Tamara", "ours"))
+        kmeans = CostChange.mean(found[model, "K-means"])
         rows.append(
             (
                 model,
@@ -230,10 +232,10 @@ def _gains(found: Found) -> str:
 
 
 def _on_trees(found: Found, trees: Found, decided: Found) -> str:
-    """What it costs with the helper peers of real trees in the bill."""
+    """The costs including the helper peers of real trees."""
 
-    def cost(changes: Sequence[Change] | None) -> str:
-        return percent(Change.mean(changes).cost, 1, signed=True) if changes else NOTHING
+    def cost(changes: Sequence[CostChange] | None) -> str:
+        return percent(CostChange.mean(changes).cost, 1, signed=True) if changes else NOTHING
 
     seeds = len(next(iter(decided.values())))
     return table(
@@ -255,30 +257,30 @@ def _on_trees(found: Found, trees: Found, decided: Found) -> str:
     )
 
 
-def _beats(found: Found, better: str, worse: str, where: str) -> Claim:
+def _beats_claim(found: Found, better: str, worse: str, where: str) -> Claim:
     gaps = {m: _oc(found, m, better) - _oc(found, m, worse) for m in MODELS}
     words = [f"{m} {100 * gap:+.1f} points" for m, gap in gaps.items()]
     says = (
         f"{better} costs less than {worse if worse != 'static' else 'clusters left as they were'}"
     )
-    return Claim(f"{says}, in every model", where, listed(words), max(gaps.values()) < 0)
+    return Claim(f"{says}, in every model", where, join_words(words), max(gaps.values()) < 0)
 
 
 def _oc(found: Found, model: str, name: str) -> float:
-    return Change.mean(found[model, name]).cost
+    return CostChange.mean(found[model, name]).cost
 
 
-def _rarer(found: Found) -> Claim:
+def _rarer_claim(found: Found) -> Claim:
     costs = [_oc(found, model, "Tamara") for model in ("Frequent", "Average", "Infrequent")]
     return Claim(
         "the rarer the events, the more Tamara saves",
         "section 5.2",
-        f"OC {listed([percent(cost, 1, signed=True) for cost in costs])} from frequent to rare",
+        f"OC {join_words([percent(cost, 1, signed=True) for cost in costs])} from frequent to rare",
         costs == sorted(costs, reverse=True),
     )
 
 
-def _nears(found: Found, paper: Mapping[tuple[str, str], Triple], where: str) -> list[Claim]:
+def _near_claims(found: Found, paper: Mapping[tuple[str, str], Triple], where: str) -> list[Claim]:
     claims = []
     for (model, name), (_, _, printed) in paper.items():
         own = 100 * _oc(found, model, name)
@@ -293,8 +295,8 @@ def _nears(found: Found, paper: Mapping[tuple[str, str], Triple], where: str) ->
     return claims
 
 
-def _overhead(found: Found) -> Claim:
-    shares = [Change.mean(found[model, "Tamara"]).overhead for model in MODELS]
+def _overhead_claim(found: Found) -> Claim:
+    shares = [CostChange.mean(found[model, "Tamara"]).overhead for model in MODELS]
     return Claim(
         "the messages that Tamara itself needs are negligible",
         "section 5.2",
@@ -321,6 +323,6 @@ def _chart(name: str, found: Found, paper: Mapping[tuple[str, str], Triple]) -> 
         axes.axhline(100, color=QUIET, linewidth=1)
         axes.set_xticks(range(len(MODELS)), [f"{model} events" for model in MODELS])
         axes.set(ylabel="OC, % of plain Scribe", ylim=(0, 105))
-        key(sheet)
+        draw_legend(sheet)
 
-    return drawn(name, "Cost against plain Scribe", (7.5, 4.4), paint)
+    return draw_chart(name, "Cost against plain Scribe", (7.5, 4.4), paint)

@@ -1,4 +1,4 @@
-"""Topics, users and their requests as the paper's experiments have them.
+"""Topics, users and their requests in the paper's experiments.
 
 Reference: Milo et al. (2007), section 5.2 and Table 1.
 """
@@ -30,7 +30,7 @@ INTERVALS_PER_DAY = 240  # of six minutes
 DAYS: Mapping[str, int] = {"two months": 60, "two weeks": 14, "one day": 1}
 
 # Table 1: (lowest and highest events per interval, share of topics). The first row of (a) is
-# printed 0.6-0.6, the shares of (c) add up to the whole.
+# printed 0.6-0.6; the shares of (c) are completed to 1.
 MODELS: Mapping[str, tuple[tuple[float, float, float], ...]] = {
     "Average": (
         (0.4, 0.6, 0.15),
@@ -52,26 +52,26 @@ MODELS: Mapping[str, tuple[tuple[float, float, float], ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Sizes of an experiment, by default those of the paper's sample."""
+    """The sizes of an experiment; by default those of the paper's sample."""
 
     users: int = 3_000
     topics: int = 120
-    natural: int = 10  # clusters that topics fall into
-    homes: int = 2  # natural clusters that a user is at home in
+    natural: int = 10  # clusters of topics
+    homes: int = 2  # home clusters per user
     want_home: float = 0.9
     mean_wanted: float = 80 / 3
-    span: float = 0.2  # of the run, in which one user makes all requests
+    span: float = 0.2  # the share of the run in which a user makes all its requests
     uniform: bool = False  # no natural clusters
 
     def home_of(self) -> BoolArray:
-        """Natural clusters x topics."""
+        """Which topics each natural cluster has (clusters x topics)."""
         of_topic = np.arange(self.topics) * self.natural // self.topics
         found: BoolArray = of_topic == np.arange(self.natural)[:, None]
         return found
 
 
 def frequencies(model: str, topics: int, rng: np.random.Generator) -> FloatArray:
-    """Events per interval of each topic: class by class in the exact shares, in random order."""
+    """Events per interval of each topic: exact shares per class, in random order."""
     bounds = MODELS[model]
     edges = np.rint(np.cumsum([0.0, *(share for *_, share in bounds)]) * topics).astype(int)
     found = np.concatenate(
@@ -96,7 +96,7 @@ def interests(world: World, rng: np.random.Generator) -> BoolArray:
 
 
 def growth(wants: BoolArray, duration: float, span: float, rng: np.random.Generator) -> Requests:
-    """From nothing to these interests: each user's requests fall within a share of the run."""
+    """The requests from nothing to these interests; each user's fall within a share of the run."""
     users, topics = np.nonzero(wants)
     start = rng.uniform(0.0, 1.0 - span, size=len(wants))
     time = duration * (start[users] + span * rng.random(len(users)))
@@ -106,7 +106,7 @@ def growth(wants: BoolArray, duration: float, span: float, rng: np.random.Genera
 def shift(
     before: BoolArray, after: BoolArray, duration: float, span: float, rng: np.random.Generator
 ) -> Requests:
-    """From some interests to others, each user within a share of the run."""
+    """The requests from some interests to others; each user's fall within a share of the run."""
     users, topics = np.nonzero(before != after)
     start = rng.uniform(0.0, 1.0 - span, size=len(before))
     time = duration * (start[users] + span * rng.random(len(users)))
@@ -119,7 +119,7 @@ def in_order(
     topics: np.ndarray[tuple[int], np.dtype[np.intp]],
     wanted: BoolArray,
 ) -> Requests:
-    """Requests as they come."""
+    """The requests sorted by time."""
     order = np.argsort(time, kind="stable")
     return Requests(
         time[order], users[order].astype(np.int64), topics[order].astype(np.int64), wanted[order]

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from distributary.model import FloatArray, IntArray, Interest, Rates
-from distributary.papers.drawing import COLOURS, INK, Sheet, drawn
+from distributary.papers.drawing import COLOURS, INK, Sheet, draw_chart
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
-from distributary.papers.tock.floors import FLOOR, PRINTED, READING, drawn_floor, vital_signs
+from distributary.papers.tock.floors import FLOOR, PRINTED, READING, draw_floor, vital_signs
 from distributary.papers.wording import percent, table
 from distributary.planning import Progress, Step, silent
 
@@ -25,9 +25,9 @@ POINTS_PER_MARKET = 80  # of the rate curve
 
 
 def fig4(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
-    """The interest matrix as a picture over the message rates; one floor, quick or not."""
+    """The interest matrix as a picture above the message rates; one floor, quick or not."""
     progress(Step("floors", 0, 1))
-    interest, rates, _ = drawn_floor(seed, 0)
+    interest, rates, _ = draw_floor(seed, 0)
     progress(Step("floors", 1, 1))
     first = _market_starts(rates)
     symbol = np.searchsorted(np.array(rates.flows), np.array(interest.flows))
@@ -59,7 +59,7 @@ def fig4(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
 
 
 def _market_starts(rates: Rates) -> IntArray:
-    """Where each market's symbols begin, and the end of the last; a name begins with its market."""
+    """The first symbol of each market, and the end of the last; names start with the market."""
     market = np.array([name.partition("-")[0] for name in rates.flows])
     starts = np.flatnonzero(np.concatenate(([True], market[1:] != market[:-1])))
     return np.append(starts, len(market))
@@ -86,8 +86,8 @@ def _comparison(signs: dict[str, float], followed: int) -> str:
     rows = [
         (
             PRINTED[key].says,
-            PRINTED[key].shown(signs[key]),
-            PRINTED[key].shown(PRINTED[key].value),
+            PRINTED[key].format(signs[key]),
+            PRINTED[key].format(PRINTED[key].value),
             PRINTED[key].independent,
         )
         for key in keys
@@ -106,9 +106,9 @@ def _comparison(signs: dict[str, float], followed: int) -> str:
 def _symbol_claims(signs: dict[str, float]) -> list[Claim]:
     return [
         Claim(
-            f"{PRINTED[key].says}: {PRINTED[key].shown(PRINTED[key].value)}",
+            f"{PRINTED[key].says}: {PRINTED[key].format(PRINTED[key].value)}",
             PRINTED[key].source,
-            PRINTED[key].shown(signs[key]),
+            PRINTED[key].format(signs[key]),
             abs(signs[key] - PRINTED[key].value) <= max(1, CLOSE * PRINTED[key].value),
         )
         for key in ("symbols_mean", "symbols_max", "symbols_min")
@@ -141,7 +141,7 @@ def _picture(interest: Interest, symbol: IntArray) -> npt.NDArray[np.uint8]:
 
 
 def _rate_curve(rates: Rates, first: IntArray) -> tuple[IntArray, FloatArray]:
-    """Enough points for the eye, the first and the last symbol of each market among them."""
+    """Enough points for the eye, including the first and the last symbol of each market."""
     points = np.concatenate(
         [
             np.unique(np.linspace(start, end - 1, POINTS_PER_MARKET).astype(np.int64))
@@ -181,7 +181,7 @@ def _chart(interest: Interest, rates: Rates, symbol: IntArray, first: IntArray) 
             for start in first[1:-1]:
                 axes.axvline(start, color="#c9ced4", linewidth=0.6)
 
-    return drawn(
+    return draw_chart(
         "tock-fig4",
         "Interest and message rates of a trading floor",
         (9, 6),

@@ -1,4 +1,4 @@
-"""Fig. 5: what the two filters cost, measured here on a real receiver."""
+"""Fig. 5: the cost of the two filters, measured here on a real receiver."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from distributary.live.multicast.calibration import Calibration, CalibrationParams
 from distributary.live.multicast.isolated import isolated_calibration
-from distributary.papers.drawing import COLOURS, Sheet, drawn
+from distributary.papers.drawing import COLOURS, Sheet, draw_chart
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
 from distributary.papers.wording import NOTHING, table
 from distributary.planning import Progress, Step, silent
@@ -23,7 +23,7 @@ ABOUT_EQUAL = 2.0  # times
 
 
 def fig5(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
-    """alpha(h) and beta(h) of our receiver with their fits; measured, so no two runs are alike."""
+    """alpha(h) and beta(h) of our receiver with their fits; measured, so runs differ."""
     progress(Step("calibrating", 0, 1))
     params = CalibrationParams(
         factors=QUICK_FACTORS if quick else FACTORS,
@@ -148,4 +148,4 @@ def _chart(found: Calibration) -> str:
         )
         axes.legend()
 
-    return drawn("tock-fig5", "What the two filters cost a receiver", (6.5, 4), paint)
+    return draw_chart("tock-fig5", "What the two filters cost a receiver", (6.5, 4), paint)

@@ -1,4 +1,4 @@
-"""Fig. 6: what a second level is worth: more sessions against more groups."""
+"""Fig. 6: the value of a second level: more sessions against more groups."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 
 from distributary.cost import FilteringPrices, filtering_cost
 from distributary.model import Demand
-from distributary.papers.drawing import INK, Sheet, drawn, key
+from distributary.papers.drawing import INK, Sheet, draw_chart, draw_legend
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
-from distributary.papers.tock.floors import READING, drawn_floor
-from distributary.papers.wording import NOTHING, listed, percent, table
+from distributary.papers.tock.floors import READING, draw_floor
+from distributary.papers.wording import NOTHING, join_words, percent, table
 from distributary.planning import Progress, Request, Step, plan, silent
 
 __all__ = ["fig6"]
@@ -24,7 +24,7 @@ QUICK_SESSIONS = (10, 20, 50, 100, 400, 1000)
 MOST = SESSIONS[-1]
 RUNS, QUICK_RUNS = 3, 1
 TOP_OF_AXIS = 0.5  # the highest mark on the paper's axis
-NEARLY = 0.9  # of what groups save: what we call almost as good
+NEARLY = 0.9  # the share of what groups save that counts as almost as good
 EXACT = 1e-9
 INDEPENDENT_FLAT = {10: 0.514, 20: 0.441, 50: 0.302, 100: 0.206}  # sessions = groups
 INDEPENDENT_MOST: Mapping[FilteringPrices, Mapping[int, float]] = {  # with 1,000 sessions
@@ -89,7 +89,7 @@ def _costs(
     )
     cost = {prices: dict.fromkeys(shapes, 0.0) for prices in PRICES}
     for run in range(runs):
-        interest, rates, start = drawn_floor(seed, run)
+        interest, rates, start = draw_floor(seed, run)
         demand = Demand.of(interest, rates)
         for at, (groups, n) in enumerate(shapes):
             progress(Step("plans", run * len(shapes) + at, runs * len(shapes)))
@@ -160,7 +160,7 @@ def _steps_claim(says: str, steps: list[tuple[str, float]]) -> Claim:
         says,
         "section 5.4",
         f"true of {len(steps) - len(rises)} of {len(steps)} steps"
-        + (f"; not for {listed(rises)}" if rises else ""),
+        + (f"; not for {join_words(rises)}" if rises else ""),
         not rises,
     )
 
@@ -177,7 +177,7 @@ def _flat_claim(cost: Mapping[FilteringPrices, Curve]) -> Claim:
 
 
 def _worth(curve: Curve) -> float:
-    """What going to the most sessions saves, over what going to as many groups would."""
+    """The saving by the most sessions, over the saving by as many groups."""
     few = GROUPS[0]
     return (curve[few, few] - curve[few, MOST]) / (curve[few, few] - curve[MOST, MOST])
 
@@ -197,7 +197,8 @@ def _order_claim(cost: Mapping[FilteringPrices, Curve]) -> Claim:
     return Claim(
         "the dearer the session filter, the less sessions are worth",
         "section 5.4",
-        f"{listed([percent(share) for share in worth])} of what groups save, from left to right",
+        f"{join_words([percent(share) for share in worth])} of what groups save, "
+        "from left to right",
         worth == sorted(worth, reverse=True),
     )
 
@@ -208,7 +209,7 @@ def _hierarchy_claim(curve: Curve) -> Claim:
     return Claim(
         "at equal prices a second level saves a good part of the filtering",
         "section 5.4",
-        f"{MOST:,} sessions instead of one per group save {listed(words)} groups",
+        f"{MOST:,} sessions instead of one per group save {join_words(words)} groups",
         min(saved.values()) > 0.25,
     )
 
@@ -243,8 +244,8 @@ def _chart(cost: Mapping[FilteringPrices, Curve]) -> str:
             axes.set(xlabel="sessions", xlim=(0, MOST * 1.02), ylim=(0, 0.55))
             axes.xaxis.set_major_formatter("{x:,.0f}")
         every[0].set_ylabel("Cx/Cf, relative filtering cost")
-        key(sheet)
+        draw_legend(sheet)
 
-    return drawn(
+    return draw_chart(
         "tock-fig6", "Relative filtering cost of GF", (9.5, 4.2), paint, shape=(1, len(cost))
     )

@@ -8,10 +8,10 @@ import numpy as np
 
 from distributary.cost import FilteringPrices, filtering_cost
 from distributary.model import Demand, FloatArray
-from distributary.papers.drawing import Sheet, curves, drawn, key
+from distributary.papers.drawing import Sheet, draw_chart, draw_curves, draw_legend
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
-from distributary.papers.tock.floors import READING, drawn_floor
-from distributary.papers.wording import NOTHING, listed, percent, span, table
+from distributary.papers.tock.floors import READING, draw_floor
+from distributary.papers.wording import NOTHING, join_words, percent, span, table
 from distributary.planning import Progress, Request, Step, plan, silent
 
 __all__ = ["fig7"]
@@ -23,8 +23,8 @@ SESSIONS = (50, 75, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000)
 QUICK_SESSIONS = (100, 500, 1000)
 RUNS, QUICK_RUNS = 5, 1
 AXIS = (0.14, 0.32)  # Fig. 7's own
-FEW, MANY = 100, 500  # sessions: what we call few and many
-SMALL = 0.05  # a difference that we call small; above it, clear
+FEW, MANY = 100, 500  # sessions that count as few and many
+SMALL = 0.05  # the largest difference that counts as small; above it, clear
 INDEPENDENT: Mapping[int, Mapping[str, float]] = {  # mean of 3 floors
     50: {"SF": 0.305, "GF": 0.305, "IT": 0.305, "RRA": 0.292},
     100: {"SF": 0.266, "GF": 0.268, "IT": 0.248, "RRA": 0.254},
@@ -79,7 +79,7 @@ def fig7(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
 def _costs(sessions: tuple[int, ...], runs: int, seed: int, progress: Progress) -> Costs:
     cost = {n: {a: np.empty(runs) for a in ALGORITHMS} for n in sessions}
     for run in range(runs):
-        interest, rates, start = drawn_floor(seed, run)
+        interest, rates, start = draw_floor(seed, run)
         demand = Demand.of(interest, rates)
         for at, n in enumerate(sessions):
             progress(Step("plans", run * len(sessions) + at, runs * len(sessions)))
@@ -125,7 +125,7 @@ def _few_claim(cost: Costs) -> Claim:
     return Claim(
         "with few sessions there is hardly any difference between the four",
         "section 5.5",
-        f"the best is below the worst by {listed(words)} sessions",
+        f"the best is below the worst by {join_words(words)} sessions",
         max(apart.values()) <= SMALL,
     )
 
@@ -152,7 +152,9 @@ def _best_claim(cost: Costs) -> Claim:
     return Claim(
         "IT and RRA are the best",
         "section 5.5",
-        f"not both at {listed(lost)} sessions" if lost else f"both, wherever sessions > {GROUPS}",
+        f"not both at {join_words(lost)} sessions"
+        if lost
+        else f"both, wherever sessions > {GROUPS}",
         not lost,
     )
 
@@ -183,10 +185,10 @@ def _chart(cost: Costs) -> str:
     def paint(sheet: Sheet) -> None:
         (axes,) = sheet.panels
         means = {a: np.array([_mean(cost, n, a) for n in cost]) for a in ALGORITHMS}
-        curves(axes, list(cost), means)
+        draw_curves(axes, list(cost), means)
         axes.set(xlabel="sessions", ylabel="Cx/Cf, relative filtering cost")
         axes.set(xlim=(0, 1020), ylim=AXIS)
         axes.xaxis.set_major_formatter("{x:,.0f}")
-        key(sheet)
+        draw_legend(sheet)
 
-    return drawn("tock-fig7", "Relative filtering cost at 50 groups", (7.5, 5), paint)
+    return draw_chart("tock-fig7", "Relative filtering cost at 50 groups", (7.5, 5), paint)

@@ -1,4 +1,4 @@
-"""The trading floors that all of the paper's figures run on, and what they are measured by."""
+"""The trading floors of the paper's figures, and their key numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from distributary.model import Demand, Interest, Rates
 from distributary.workloads import TradingFloor, trading_floor
 
-__all__ = ["FLOOR", "PRINTED", "READING", "Printed", "drawn_floor", "vital_signs"]
+__all__ = ["FLOOR", "PRINTED", "READING", "PrintedNumber", "draw_floor", "vital_signs"]
 
 FLOOR = TradingFloor()
 
@@ -22,31 +22,31 @@ READING = (
 
 
 @dataclass(frozen=True, slots=True)
-class Printed:
-    """A number of the paper's, as printed, and what the independent implementation found."""
+class PrintedNumber:
+    """A number printed in the paper, and what the independent implementation found."""
 
     says: str
     value: float
-    digits: int  # after the point, in the unit of `value`
+    digits: int  # after the decimal point
     source: str
     independent: str  # over 40 floors
     unit: str = ""
 
-    def shown(self, value: float) -> str:
-        """A value of this kind in words."""
+    def format(self, value: float) -> str:
+        """Format a value like the printed number."""
         return f"{value:.{self.digits}f}{self.unit}"
 
 
-PRINTED: Mapping[str, Printed] = {
-    "symbols_mean": Printed("symbols per user, mean", 68.85, 2, "section 5.1", "67.2 ± 1.1"),
-    "symbols_max": Printed("symbols per user, most", 102, 0, "section 5.1", "102"),
-    "symbols_min": Printed("symbols per user, fewest", 15, 0, "section 5.1", "15.3"),
-    "unicast_copies": Printed("copies under unicast", 10.1, 1, "section 5.3", "10.0 ± 0.26"),
-    "flooding_goodput": Printed("goodput of flooding", 2, 0, "section 5.3", "2.0 %", " %"),
+PRINTED: Mapping[str, PrintedNumber] = {
+    "symbols_mean": PrintedNumber("symbols per user, mean", 68.85, 2, "section 5.1", "67.2 ± 1.1"),
+    "symbols_max": PrintedNumber("symbols per user, most", 102, 0, "section 5.1", "102"),
+    "symbols_min": PrintedNumber("symbols per user, fewest", 15, 0, "section 5.1", "15.3"),
+    "unicast_copies": PrintedNumber("copies under unicast", 10.1, 1, "section 5.3", "10.0 ± 0.26"),
+    "flooding_goodput": PrintedNumber("goodput of flooding", 2, 0, "section 5.3", "2.0 %", " %"),
 }
 
 
-def drawn_floor(seed: int, run: int) -> tuple[Interest, Rates, int]:
+def draw_floor(seed: int, run: int) -> tuple[Interest, Rates, int]:
     """The floor with this number, the same in every figure, and a seed for its solvers."""
     rng = np.random.default_rng([seed, run])
     interest, rates = trading_floor(FLOOR, rng)
@@ -54,7 +54,7 @@ def drawn_floor(seed: int, run: int) -> tuple[Interest, Rates, int]:
 
 
 def vital_signs(interest: Interest, rates: Rates) -> dict[str, float]:
-    """What the paper prints about its floor, for ours; the keys are those of `PRINTED`."""
+    """The numbers that the paper prints about its floor, for ours; keys as in `PRINTED`."""
     symbols = np.diff(interest.receiver_offsets)
     demand = Demand.of(interest, rates)
     copies = float(demand.wanted_rate.sum() / demand.rate.sum())

@@ -1,4 +1,4 @@
-"""Section 5.3: what unicast and flooding would cost, over many trading floors."""
+"""Section 5.3: the cost of unicast and flooding, over many trading floors."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Mapping
 import numpy as np
 
 from distributary.model import FloatArray
-from distributary.papers.drawing import COLOURS, INK, QUIET, Sheet, drawn, key
+from distributary.papers.drawing import COLOURS, INK, QUIET, Sheet, draw_chart, draw_legend
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
-from distributary.papers.tock.floors import PRINTED, READING, Printed, drawn_floor, vital_signs
+from distributary.papers.tock.floors import PRINTED, READING, PrintedNumber, draw_floor, vital_signs
 from distributary.papers.wording import percent, table
 from distributary.planning import Progress, Step, silent
 
 __all__ = ["unicast_flooding"]
 
 RUNS, QUICK_RUNS = 40, 5
-AROUND = 0.25  # of the paper's number, both ways: what the axes span
+AROUND = 0.25  # the axes span this share of the paper's number both ways
 
 
 def unicast_flooding(
@@ -54,7 +54,7 @@ def _signs(runs: int, seed: int, progress: Progress) -> dict[str, FloatArray]:
     signs = {key: np.empty(runs) for key in PRINTED}
     for run in range(runs):
         progress(Step("floors", run, runs))
-        interest, rates, _ = drawn_floor(seed, run)
+        interest, rates, _ = draw_floor(seed, run)
         for key_, value in vital_signs(interest, rates).items():
             signs[key_][run] = value
     progress(Step("floors", runs, runs))
@@ -68,7 +68,7 @@ def _comparison(signs: Mapping[str, FloatArray], runs: int) -> str:
             (
                 PRINTED[key].says,
                 _spread(PRINTED[key], found),
-                PRINTED[key].shown(PRINTED[key].value),
+                PRINTED[key].format(PRINTED[key].value),
                 PRINTED[key].source,
                 PRINTED[key].independent,
             )
@@ -77,15 +77,15 @@ def _comparison(signs: Mapping[str, FloatArray], runs: int) -> str:
     )
 
 
-def _spread(printed: Printed, found: FloatArray) -> str:
+def _spread(printed: PrintedNumber, found: FloatArray) -> str:
     return f"{found.mean():.2f} ± {found.std(ddof=1):.2f}{printed.unit}"
 
 
-def _claim(printed: Printed, found: FloatArray) -> Claim:
+def _claim(printed: PrintedNumber, found: FloatArray) -> Claim:
     mean, deviation = float(found.mean()), float(found.std(ddof=1))
-    same_rounded = printed.shown(mean) == printed.shown(printed.value)
+    same_rounded = printed.format(mean) == printed.format(printed.value)
     return Claim(
-        f"{printed.says}: {printed.shown(printed.value)}",
+        f"{printed.says}: {printed.format(printed.value)}",
         printed.source,
         _spread(printed, found),
         same_rounded or abs(mean - printed.value) <= 2 * deviation,
@@ -112,9 +112,9 @@ def _chart(signs: Mapping[str, FloatArray]) -> str:
             )
             axes.set(xlabel="floor", ylim=(printed * (1 - AROUND), printed * (1 + AROUND)))
             axes.set_title(titles[name])
-        key(sheet)
+        draw_legend(sheet)
 
-    return drawn(
+    return draw_chart(
         "tock-unicast-flooding",
         "Unicast, flooding and portfolio sizes",
         (11, 3.6),

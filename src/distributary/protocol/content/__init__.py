@@ -1,4 +1,4 @@
-"""A content-routed network of brokers: routing, covering, pruning, merging."""
+"""Content-based routing in a network of brokers: routing, covering, pruning, merging."""
 
 from distributary.protocol.content.broker import ContentBroker
 from distributary.protocol.content.client import Inbox
@@ -7,7 +7,7 @@ from distributary.protocol.content.messages import (
     Detach,
     Publication,
     PublishUnder,
-    Refused,
+    RequestRefused,
     Unadvertise,
 )
 from distributary.protocol.content.policies import COVERING_POLICIES, Covering, Pacing, Pruning
@@ -23,6 +23,6 @@ __all__ = [
     "Pruning",
     "Publication",
     "PublishUnder",
-    "Refused",
+    "RequestRefused",
     "Unadvertise",
 ]

@@ -1,10 +1,11 @@
-"""A content broker: advertisements go everywhere, subscriptions towards those that they meet,
-publications back along the way that the subscriptions came.
+"""A content broker: routes publications from advertisers to subscribers.
 
-The overlay has no cycles; links lose nothing and keep the order. Then each publication comes to a
-broker at most once, and to every client whose subscription had reached all brokers on the way when
-it was published. That holds at every moment, whatever subscriptions come and go: what replaces a
-subscription reaches the next broker before the subscription is taken back there.
+Advertisements go to all brokers, subscriptions towards the advertisements they intersect, and
+publications back along the subscriptions they match. The overlay has no cycles; links are reliable
+and ordered. Each publication therefore reaches a broker at most once, and every client whose
+subscription had reached all brokers on the way when it was published. This holds while
+subscriptions come and go: the replacement of a subscription reaches the next broker before the
+subscription is retracted there.
 
 References: Carzaniga et al. (2001) for the routing, Chen et al. (2011) for selective pruning.
 """
@@ -30,7 +31,7 @@ from distributary.protocol.content.messages import (
     Prune,
     Publication,
     PublishUnder,
-    Refused,
+    RequestRefused,
     Statement,
     Subscribed,
     Unadvertise,
@@ -41,7 +42,7 @@ from distributary.protocol.content.outlink import OutLink
 from distributary.protocol.content.pacing import Pace
 from distributary.protocol.content.policies import Covering
 from distributary.protocol.content.resync import Known
-from distributary.protocol.content.tables import Advertisements, Entry, Subscriptions
+from distributary.protocol.content.tables import AdvertisementTable, Entry, SubscriptionTable
 from distributary.protocol.messages import Subscribe, Unsubscribe
 
 __all__ = ["ContentBroker"]
@@ -50,8 +51,8 @@ __all__ = ["ContentBroker"]
 class ContentBroker:
     """The state of one broker: a `Machine`.
 
-    Numbers of what begins here are counted from `first_number`: a broker that comes back after a
-    crash must be given one that is above all that it used before.
+    Names and publications that originate here are numbered from `first_number`. A broker that
+    restarts after a crash needs a number above all that it has used before.
     """
 
     def __init__(
@@ -65,19 +66,19 @@ class ContentBroker:
     ) -> None:
         self.name = name
         self.policy = policy
-        self.advertisements = Advertisements(schema)
-        self.subscriptions = Subscriptions(schema)
+        self.advertisements = AdvertisementTable(schema)
+        self.subscriptions = SubscriptionTable(schema)
         self.links = {each: OutLink(schema, policy, self._new_name) for each in neighbours}
-        self.cautious: set[str] = set()  # links on which nothing may be taken back for now
+        self.retraction_blocked: set[str] = set()  # links on which nothing may be retracted yet
         self._number = first_number
         self._paces = {each: Pace(policy.pacing) for each in self.links}
         self._history = History(policy.prunes) if policy.prunes else None
-        self._own: dict[tuple[str, str, int], Name] = {}  # a client's, by kind and number
+        self._own: dict[tuple[str, str, int], Name] = {}  # by client, kind and number
         self._published = first_number
-        self._former: defaultdict[str, set[Name]] = defaultdict(set)  # promises to be withdrawn
+        self._former: defaultdict[str, set[Name]] = defaultdict(set)  # stale advertisements
 
     def on_message(self, sender: str, message: Message, now: float) -> list[Action]:
-        """Take in what a client or a neighbour says."""
+        """Handle a message of a client or a neighbour."""
         match message:
             case Publication():
                 return self.route(sender, message)
@@ -85,35 +86,35 @@ class ContentBroker:
                 found = self.accept(message, now)
                 return self.route(client, found) if isinstance(found, Publication) else [found]
             case Subscribed() | Unsubscribed() | Advertised() | Unadvertised():
-                return self._take(sender, (message,), now)
+                return self._apply(sender, (message,), now)
             case Packed(statements):
-                return self._take(sender, statements, now)
+                return self._apply(sender, statements, now)
             case Subscribe() | Unsubscribe() | Advertise() | Unadvertise():
                 if message.client in self.links:
-                    reason = f"{message.client!r} is a broker: take another name"
-                    return [Deliver(message.client, Refused(message.number, reason), now)]
+                    reason = f"{message.client!r} is a broker's name; choose another"
+                    return [Deliver(message.client, RequestRefused(message.number, reason), now)]
                 return self._serve(message, now)
             case Detach():
                 return self._serve(message, now)
             case Probe(number):
                 return [Send(sender, Echo(number))]
             case Echo(number):
-                timer = self._paces[sender].echo(number, now)
+                timer = self._paces[sender].on_echo(number, now)
                 return [SetTimer(_timer(sender), timer)] if timer is not None else []
-        raise TypeError(f"a content broker does not understand {message!r}")
+        raise TypeError(f"a content broker cannot handle {message!r}")
 
     def on_timer(self, name: str, now: float) -> list[Action]:
-        """The pause of a link is over."""
+        """The rest of a link is over."""
         neighbour = name.removeprefix(_timer(""))
-        self._paces[neighbour].rested()
-        return self._go_on(neighbour, now)
+        self._paces[neighbour].end_rest()
+        return self._continue_deferred_work(neighbour, now)
 
     # --- clients ---------------------------------------------------------------------------------
 
     def _serve(
         self, message: Subscribe | Unsubscribe | Advertise | Unadvertise | Detach, now: float
     ) -> list[Action]:
-        """Make statements of what a client wants; a new one replaces its last of that number."""
+        """Turn a client's request into statements, replacing its request with that number."""
         statements: list[Statement] = []
         ended: list[tuple[str, str, int]] = []
         if isinstance(message, Detach):
@@ -132,17 +133,17 @@ class ContentBroker:
             Unsubscribed(name) if name in self.subscriptions else Unadvertised(name)
             for name in names
         ]
-        return [*saves, *self._take(message.client, statements, now)]
+        return [*saves, *self._apply(message.client, statements, now)]
 
     def accept(self, message: PublishUnder, now: float) -> Publication | Deliver:
-        """Number what a client publishes; or tell it why that cannot be."""
+        """Number an event that a client publishes, or refuse it with a reason."""
         name = self._own.get((message.client, "promise", message.number))
         if name is None:
             reason = f"{message.client!r} has no advertisement {message.number}: advertise first"
-            return Deliver(message.client, Refused(message.number, reason), now)
+            return Deliver(message.client, RequestRefused(message.number, reason), now)
         if not self.advertisements.filter_of(name).matches(message.event.keys):
             reason = f"the event does not match advertisement {message.number} of its publisher"
-            return Deliver(message.client, Refused(message.number, reason), now)
+            return Deliver(message.client, RequestRefused(message.number, reason), now)
         self._published += 1
         return Publication(message.event, name, self._published)
 
@@ -152,8 +153,8 @@ class ContentBroker:
 
     # --- statements ------------------------------------------------------------------------------
 
-    def _take(self, hop: str, statements: Sequence[Statement], now: float) -> list[Action]:
-        """Take statements in, and pass on what follows from each, link by link."""
+    def _apply(self, hop: str, statements: Sequence[Statement], now: float) -> list[Action]:
+        """Apply statements to the tables and forward their consequences on each link."""
         actions: list[Action] = []
         for statement in statements:
             actions.append(Work("statement", 1))
@@ -169,7 +170,7 @@ class ContentBroker:
                 case Unadvertised(name):
                     actions += self._unadvertise(name, hop)
         for neighbour in self.links:
-            actions += self._begin(neighbour, now)
+            actions += self._start_deferred_work(neighbour, now)
         return actions
 
     def _subscribe(self, entry: Entry) -> list[Action]:
@@ -179,28 +180,28 @@ class ContentBroker:
         actions: list[Action] = []
         for neighbour, link in self.links.items():
             if neighbour != entry.hop and self.advertisements.meets(neighbour, entry.filter):
-                actions += self._sends(neighbour, link.need(entry.name, entry.filter))
+                actions += self._send(neighbour, link.need(entry.name, entry.filter))
         return actions
 
     def _unsubscribe(self, name: Name, hop: str, prune: Prune | None) -> list[Action]:
-        """Only who brought a subscription can take it back."""
+        """Remove a subscription; only the neighbour or client that sent it can do so."""
         entry = self.subscriptions.get(name)
         if entry is None or entry.hop != hop:
             return []
         self.subscriptions.remove(name)
         if self._history is not None and hop not in self.links:
-            prune = self._history.prune(name, self._met(entry))
+            prune = self._history.prune(name, self._intersecting_advertisements(entry))
         actions: list[Action] = []
         for neighbour, link in self.links.items():
             if name in link.needed:
-                actions += self._sends(neighbour, self._end(link, neighbour, name, prune))
+                actions += self._send(neighbour, self._end(link, neighbour, name, prune))
         return actions
 
     def _end(
         self, link: OutLink, neighbour: str, name: Name, prune: Prune | None
     ) -> list[Statement]:
-        """Algorithm 1 of the paper for one neighbour, if the subscription was sent there at all."""
-        if neighbour in self.cautious:
+        """Algorithm 1 of the paper for one neighbour to which the subscription was sent."""
+        if neighbour in self.retraction_blocked:
             link.preserve(name)
             return []
         if prune is EVERYWHERE or self.policy.prunes is None:
@@ -215,33 +216,33 @@ class ContentBroker:
         link.preserve(name)
         return []
 
-    def _met(self, entry: Entry) -> dict[Name, str]:
-        """The advertisements that a subscription meets, and the links by which they came."""
+    def _intersecting_advertisements(self, entry: Entry) -> dict[Name, str]:
+        """The advertisements that intersect a subscription, with the neighbour each came from."""
         return {
             name: neighbour
             for neighbour, link in self.links.items()
             if entry.name in link.needed
-            for name in self.advertisements.met(neighbour, entry.filter)
+            for name in self.advertisements.intersecting(neighbour, entry.filter)
         }
 
     def _advertise(self, entry: Entry) -> list[Action]:
-        """Tell all others, and tell the advertiser's side who waits for it already."""
+        """Flood an advertisement, and send the subscriptions that it intersects towards it."""
         if entry.name in self.advertisements:
             return []
         self.advertisements.add(entry)
         actions: list[Action] = []
         for neighbour in self.links:
             if neighbour != entry.hop:
-                actions += self._sends(neighbour, [Advertised(entry.name, entry.filter)])
+                actions += self._send(neighbour, [Advertised(entry.name, entry.filter)])
         if entry.hop in self.links:
-            actions += self._sends(entry.hop, self._pulled(entry.hop, entry.filter))
+            actions += self._send(entry.hop, self._pull_subscriptions(entry.hop, entry.filter))
         return actions
 
-    def _pulled(self, neighbour: str, advertised: Filter) -> list[Statement]:
+    def _pull_subscriptions(self, neighbour: str, advertised: Filter) -> list[Statement]:
         link = self.links[neighbour]
         return [
             statement
-            for name, filter, hop in self.subscriptions.meeting(advertised)
+            for name, filter, hop in self.subscriptions.intersecting(advertised)
             if hop != neighbour and name not in link.needed
             for statement in link.need(name, filter)
         ]
@@ -253,99 +254,103 @@ class ContentBroker:
         actions: list[Action] = []
         for neighbour in self.links:
             if neighbour != hop:
-                actions += self._sends(neighbour, [Unadvertised(name)])
-        return actions + self._limit(hop)
+                actions += self._send(neighbour, [Unadvertised(name)])
+        return actions + self._drop_unmatched(hop)
 
-    def _limit(self, hop: str) -> list[Action]:
-        """Fewer events come from there."""
-        if hop not in self.links or hop in self.cautious:
+    def _drop_unmatched(self, hop: str) -> list[Action]:
+        """Drop subscriptions that no event from a neighbour can match any more."""
+        if hop not in self.links or hop in self.retraction_blocked:
             return []
         still = partial(self.advertisements.meets, hop)
-        return self._sends(hop, self.links[hop].limit(still))
+        return self._send(hop, self.links[hop].drop_unmatched(still))
 
-    # --- work that can wait ----------------------------------------------------------------------
+    # --- deferred work ---------------------------------------------------------------------------
 
-    def _begin(self, neighbour: str, now: float) -> list[Action]:
-        """Something can wait on a link: unions are said as soon as can be, remnants rest first."""
+    def _start_deferred_work(self, neighbour: str, now: float) -> list[Action]:
+        """Start deferred work on a free link: merging at once, sweeping after a pause."""
         pace = self._paces[neighbour]
-        if not self.links[neighbour].loose or not pace.is_free or neighbour in self.cautious:
+        if (
+            not self.links[neighbour].loose
+            or not pace.is_free
+            or neighbour in self.retraction_blocked
+        ):
             return []
         if self.policy.merges:
-            return self._go_on(neighbour, now)
+            return self._continue_deferred_work(neighbour, now)
         if not self.policy.sweeps:
             return []
         return [SetTimer(_timer(neighbour), pace.rest(self.policy.pacing.pause, now))]
 
-    def _go_on(self, neighbour: str, now: float) -> list[Action]:
-        """A step of what can wait on a link, and a probe behind it."""
+    def _continue_deferred_work(self, neighbour: str, now: float) -> list[Action]:
+        """Do one step of the deferred work on a link, followed by a probe."""
         statements = self.links[neighbour].step()
         if not statements:
             return []
-        probe = Probe(self._paces[neighbour].probe(now))
-        return [*self._sends(neighbour, statements), Send(neighbour, probe)]
+        probe = Probe(self._paces[neighbour].start_probe(now))
+        return [*self._send(neighbour, statements), Send(neighbour, probe)]
 
     # --- after a crash ---------------------------------------------------------------------------
 
     def restore(self, saved: Mapping[Hashable, object], now: float) -> list[Action]:
-        """Take up what clients had said, under its old names."""
+        """Restore the clients' statements under their old names."""
         actions: list[Action] = []
         for key, value in saved.items():
             match key, value:
                 case ("own", str(client), str(kind), int(number)), (Name() as name, Filter() as of):
                     self._own[client, kind, number] = name
-                    actions += self._take(client, [_statement(kind, name, of)], now)
+                    actions += self._apply(client, [_statement(kind, name, of)], now)
         return actions
 
-    def heard(self, neighbour: str) -> Known:
-        """What came from a neighbour and was not taken back."""
+    def known_from(self, neighbour: str) -> Known:
+        """The statements received from a neighbour and not retracted."""
         return Known(
             {entry.name: entry.filter for entry in self.advertisements.of(neighbour)},
             {entry.name: entry.filter for entry in self.subscriptions.of(neighbour)},
         )
 
-    def told(self, neighbour: str) -> Known:
-        """What a neighbour was told and was not taken back."""
+    def known_to(self, neighbour: str) -> Known:
+        """The statements sent to a neighbour and not retracted."""
         advertised = self.advertisements.apart_from(neighbour)
         return Known(
-            {entry.name: entry.filter for entry in advertised}, self.links[neighbour].told()
+            {entry.name: entry.filter for entry in advertised}, self.links[neighbour].sent_filters()
         )
 
     def adopt(self, neighbour: str, extra: Known, now: float) -> list[Action]:
-        """A neighbour knows this from a former life of this broker, which may be out of date."""
+        """Take over statements that a neighbour still holds from a previous incarnation."""
         self._former[neighbour] |= extra.advertisements.keys()
         self.links[neighbour].adopt(extra.subscriptions)
-        return [] if neighbour in self.cautious else self.be_bold(neighbour, now)
+        return [] if neighbour in self.retraction_blocked else self.allow_retraction(neighbour, now)
 
-    def be_bold(self, neighbour: str, now: float) -> list[Action]:
-        """All is known that anything told to this neighbour could be needed for."""
-        self.cautious.discard(neighbour)
+    def allow_retraction(self, neighbour: str, now: float) -> list[Action]:
+        """Allow retraction on a link, once everything that could need its statements is known."""
+        self.retraction_blocked.discard(neighbour)
         gone = [
             Unadvertised(name)
             for name in sorted(self._former.pop(neighbour, ()))
             if self.advertisements.hops.get(name, neighbour) == neighbour
         ]
         return [
-            *self._sends(neighbour, gone),
-            *self._limit(neighbour),
-            *self._begin(neighbour, now),
+            *self._send(neighbour, gone),
+            *self._drop_unmatched(neighbour),
+            *self._start_deferred_work(neighbour, now),
         ]
 
-    def go_on(self, neighbour: str, now: float) -> list[Action]:
-        """Go on with what can wait on a link that began anew: what was under way is lost."""
+    def restart_deferred_work(self, neighbour: str, now: float) -> list[Action]:
+        """Restart deferred work on a link after a reset, which has lost the outstanding probe."""
         self._paces[neighbour].forget()
-        return self._begin(neighbour, now)
+        return self._start_deferred_work(neighbour, now)
 
     def wants(self, neighbour: str, publication: Publication) -> bool:
-        """Whether somebody behind a neighbour wants an event."""
-        found = self.subscriptions.matched(publication.event.keys, but=None)
+        """Whether a subscription behind a neighbour matches the publication."""
+        found = self.subscriptions.match(publication.event.keys, but=None)
         return any(entry.hop == neighbour for entry in found)
 
     # --- publications ----------------------------------------------------------------------------
 
     def route(self, hop: str, publication: Publication) -> list[Action]:
-        """Send an event back along the subscriptions that it matches, and to clients."""
+        """Forward a publication along matching subscriptions, and deliver it to clients."""
         event = publication.event
-        found = self.subscriptions.matched(event.keys, but=hop if hop in self.links else None)
+        found = self.subscriptions.match(event.keys, but=hop if hop in self.links else None)
         hops = Counter(entry.hop for entry in found)
         actions: list[Action] = [Work("publication", 1), Work("match", self.subscriptions.boxes)]
         if not found and hop in self.links:
@@ -374,7 +379,7 @@ class ContentBroker:
 
     # --- sending ---------------------------------------------------------------------------------
 
-    def _sends(self, neighbour: str, statements: Sequence[Statement]) -> list[Action]:
+    def _send(self, neighbour: str, statements: Sequence[Statement]) -> list[Action]:
         if not statements:
             return []
         if self.policy.packs and len(statements) > 1:
@@ -387,7 +392,7 @@ def _statement(kind: str, name: Name, filter: Filter) -> Statement:
 
 
 def _boxes(statement: Statement) -> int:
-    """What is compared with the table; all else counts as one."""
+    """The boxes that a statement compares with the table; 1 if it has no filter to compare."""
     return len(statement.filter.boxes) if isinstance(statement, Subscribed) else 1
 
 

@@ -1,8 +1,8 @@
-"""A client's side: each publication once, also while it moves from one broker to another.
+"""The client side: every publication once, even while the client moves between brokers.
 
-A client moves without losing anything by subscribing at the new broker first, and leaving the old
-one once its subscriptions there had time to reach the publishers. In between both brokers hand it
-the same publications, in any interleaving.
+A client moves without loss by subscribing at the new broker first, and leaving the old one once the
+new subscription has had time to reach the publishers. In between, both brokers deliver the same
+publications, arbitrarily interleaved.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ __all__ = ["Inbox"]
 
 @dataclass(slots=True)
 class _Received:
-    """Of one advertisement: all up to `before` are known, and those of `since` beyond it."""
+    """Numbers received under one advertisement: all up to `before`, and those in `since`."""
 
     before: int = 0
     since: set[int] = field(default_factory=set)
 
 
 class Inbox:
-    """What a client has received, in so far as it could be handed to it again.
+    """Filters out publications that a client has already received.
 
-    A broker hands over the publications of one advertisement in the order of their numbers. With
-    one broker the last number says it all; only while there are two must more be remembered.
+    Each broker delivers the publications of an advertisement in the order of their numbers, so with
+    a single broker the last number suffices. Individual numbers are remembered only while there are
+    two.
     """
 
     def __init__(self) -> None:
@@ -34,15 +35,15 @@ class Inbox:
         self._received: dict[Name, _Received] = {}
 
     def attach(self, broker: str) -> None:
-        """From now on this broker hands over publications, too."""
+        """A broker starts to deliver publications."""
         self._brokers.add(broker)
 
     def detach(self, broker: str) -> None:
-        """This broker has handed over its last; another may be behind it."""
+        """A broker has delivered its last publication; another broker may lag behind it."""
         self._brokers.discard(broker)
 
     def is_new(self, publication: Publication) -> bool:
-        """Whether this is handed over for the first time."""
+        """Whether the publication is received for the first time; remembers it."""
         received = self._received.setdefault(publication.advertisement, _Received())
         number = publication.number
         if number <= received.before or number in received.since:

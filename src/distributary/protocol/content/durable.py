@@ -1,24 +1,25 @@
-"""A content broker that survives: bad links, cut links, its own crashes and those of others.
+"""A content broker that survives lossy and broken links, its own crashes and those of others.
 
-Around `ContentBroker`, which takes links to be perfect, are a connection to each neighbour and a
-few rules.
+`ContentBroker` assumes perfect links. This module adds a connection to each neighbour and a few
+rules.
 
-*Nothing is forgotten too early.* A publication is done with at a broker when it is handed to the
-clients there and every neighbour that it was sent to is done with it; until then whoever sent it
-keeps it, and the broker where it was published has saved it. After a crash it is sent again. A
-broker throws away what it has routed already, and saves how far it has served its own clients.
+*Publications are kept until they are finished.* A broker has finished a publication when it has
+delivered it to its clients and every neighbour it was sent to has finished it. Until then the
+sender keeps it, and the broker where it was published has saved it, so that it can be sent again
+after a crash. A broker ignores publications that it has already routed, and saves up to which
+number it has served its own clients.
 
-*Nothing is routed in ignorance.* A broker that came back knows what its clients want, for that is
-saved, but not what is wanted behind its neighbours until they have told it all. They can once
-their own other neighbours have, and once they know what is published here: first all advertisements
-are complete, from the leaves of the overlay inwards and out again, then all subscriptions. Until
-then it keeps all publications for them.
+*No routing on incomplete tables.* A broker that restarts knows what its own clients want, since
+that is saved, but not what is wanted behind its neighbours until each of them has sent its complete
+state. A neighbour can do so once its own other neighbours have, and once it knows what is published
+here: first all advertisements become complete, from the leaves of the overlay inwards and out
+again, then all subscriptions. Until then the broker holds all publications for that neighbour.
 
-*A promise outlasts what is published under it.* A publication whose advertisement is withdrawn
-before all are done with it may be lost if its broker crashes in between: nobody asks for it then.
+*Keep an advertisement until its publications are finished.* If an advertisement is withdrawn
+earlier and its broker crashes, a publication may be lost, because nobody subscribes to it any more.
 
-*Nothing is taken back in ignorance.* What a neighbour has heard from the broker's former life
-stays there, loose, until the broker knows all that it could be needed for.
+*No retraction on incomplete tables.* Statements that a neighbour still holds from the broker's
+previous incarnation stay there, loose, until the broker knows everything that could need them.
 """
 
 from __future__ import annotations
@@ -40,51 +41,51 @@ from distributary.protocol.content.messages import (
 )
 from distributary.protocol.content.policies import Covering
 from distributary.protocol.content.resync import (
-    Complete,
-    Extra,
+    HeardDigests,
     Known,
-    Part,
-    Recall,
-    Recount,
+    StaleStatements,
+    SyncComplete,
+    SyncPart,
+    ToldBuckets,
     digest,
 )
 
-__all__ = ["DurableBroker", "Snapshot", "Start"]
+__all__ = ["DurableBroker", "Snapshot", "StartBroker"]
 
-# More names and publications than a broker makes in one life.
-_NUMBERS_OF_A_LIFE = 2**40
+# More names and publications than one incarnation of a broker creates.
+_NUMBERS_PER_INCARNATION = 2**40
 
 DEFAULT_TIMING = Timing()
 
-# A publication's advertisement and its number there.
+# A publication's advertisement, and its number under that advertisement.
 _Key = tuple[Name, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """Begin: to be given to a broker once, before anything else, as from itself."""
+class StartBroker:
+    """The first input of a broker, sent to it once by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a broker had heard from each neighbour: it saves telling all of it again."""
+    """What a broker had heard from each neighbour, so that it need not all be sent again."""
 
     heard: Mapping[str, Known]
 
 
 @dataclass(slots=True)
 class _Undone:
-    """A publication: who waits for it to be done, and which neighbours are not done with it."""
+    """An unfinished publication: senders to acknowledge, and neighbours not finished with it."""
 
     waiting: list[tuple[str, int]]
     left: set[str]
 
 
 class DurableBroker:
-    """The state of one broker in one life: a `Machine`.
+    """The state of one incarnation of a broker: a `Machine`.
 
-    `incarnation` counts its lives from 1. `saved` is what the lives before asked to be saved, and
-    `snapshot`, if there is one, of any time before.
+    `incarnation` counts from 1. `saved` holds the `Save` actions of the previous incarnations; the
+    optional `snapshot` may be from any earlier time.
     """
 
     def __init__(
@@ -101,59 +102,61 @@ class DurableBroker:
     ) -> None:
         self.name = name
         self.core = ContentBroker(
-            name, neighbours, schema, policy, first_number=incarnation * _NUMBERS_OF_A_LIFE
+            name, neighbours, schema, policy, first_number=incarnation * _NUMBERS_PER_INCARNATION
         )
         self.connections = {each: Connection(each, incarnation, timing) for each in self.core.links}
-        # The neighbours that have not told all, and those that do not know that they were told all.
-        self._lacks = {part: set(self.connections) for part in Part}
-        self._owes = {part: set(self.connections) for part in Part}
-        self._recounted: set[str] = set()  # those that were told what they lacked
+        # Neighbours whose state is incomplete here, and those not yet told that ours is complete.
+        self._lacks = {part: set(self.connections) for part in SyncPart}
+        self._owes = {part: set(self.connections) for part in SyncPart}
+        self._synchronised: set[str] = set()  # neighbours that were sent the buckets they lacked
         self._undone: dict[_Key, _Undone] = {}
         self._held: defaultdict[str, list[Publication]] = defaultdict(list)
         self._routed: dict[Name, int] = {}  # the last publication of each advertisement
-        self._served: dict[Name, int] = {}  # the last that clients of this broker got
+        self._served: dict[Name, int] = {}  # the last one delivered to this broker's clients
         self._saved = dict(saved or {})
         self._snapshot = snapshot
-        self.core.cautious = set(self.connections)
+        self.core.retraction_blocked = set(self.connections)
 
     def snapshot(self) -> Snapshot:
-        """What is known from the neighbours now."""
-        return Snapshot({neighbour: self.core.heard(neighbour) for neighbour in self.connections})
+        """The statements heard from all neighbours so far."""
+        return Snapshot(
+            {neighbour: self.core.known_from(neighbour) for neighbour in self.connections}
+        )
 
     @property
     def incomplete(self) -> set[str]:
-        """The neighbours behind which something may be wanted that is not known here."""
-        return self._lacks[Part.SUBSCRIPTIONS]
+        """The neighbours behind which there may be subscriptions that are unknown here."""
+        return self._lacks[SyncPart.SUBSCRIPTIONS]
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is under way between this broker and its neighbours."""
+        """Whether no message between this broker and its neighbours is outstanding."""
         return not self.incomplete and all(each.idle for each in self.connections.values())
 
     def on_message(self, sender: str, message: Message, now: float) -> list[Action]:
-        """Take in what a client or a neighbour says."""
+        """Handle a message of a client or a neighbour."""
         match message:
-            case Start():
+            case StartBroker():
                 actions = self._start(now)
             case Packet():
                 actions = self._receive(sender, message, now)
             case PublishUnder():
                 actions = self._accept(message, now)
             case _:
-                actions = self._performed(self.core.on_message(sender, message, now))
-        return self._flushed(actions, now)
+                actions = self._divert_sends(self.core.on_message(sender, message, now))
+        return self._flush(actions, now)
 
     def on_timer(self, name: str, now: float) -> list[Action]:
-        """A connection or the core wants to go on."""
+        """Handle a timer of a connection or of the core."""
         for connection in self.connections.values():
             if connection.timer == name:
                 return connection.on_timer(now)
-        return self._flushed(self._performed(self.core.on_timer(name, now)), now)
+        return self._flush(self._divert_sends(self.core.on_timer(name, now)), now)
 
-    # --- beginning again -------------------------------------------------------------------------
+    # --- recovery --------------------------------------------------------------------------------
 
     def _start(self, now: float) -> list[Action]:
-        """Take up what clients had said, what neighbours had, and what was not done with."""
+        """Restore the clients' statements, the snapshot, and unfinished publications."""
         kept: list[Publication] = []
         for key, value in self._saved.items():
             match key, value:
@@ -161,73 +164,73 @@ class DurableBroker:
                     self._served[name] = number
                 case ("publication", _, _), Publication():
                     kept.append(value)
-        actions = self._performed(self.core.restore(self._saved, now))
+        actions = self._divert_sends(self.core.restore(self._saved, now))
         for neighbour, known in self._snapshot.heard.items() if self._snapshot else ():
-            actions += self._performed(self._heard(neighbour, known, now))
+            actions += self._divert_sends(self._replay(neighbour, known, now))
         for publication in sorted(kept, key=lambda each: (each.advertisement, each.number)):
             actions += self._route(self.name, 0, publication, now)
-        return actions + self._complete(now)
+        return actions + self._announce_complete(now)
 
-    def _begin_anew(self, neighbour: str) -> None:
-        """One of both has a new life: compare what it was told, and give it what it may lack."""
+    def _resynchronise(self, neighbour: str) -> None:
+        """Compare states with a neighbour after either side restarted, and resend what was kept."""
         connection = self.connections[neighbour]
         for owed in self._owes.values():
             owed.add(neighbour)
-        self._recounted.discard(neighbour)
-        connection.send(Recall(digest(self.core.heard(neighbour))), keep=False)
+        self._synchronised.discard(neighbour)
+        connection.send(HeardDigests(digest(self.core.known_from(neighbour))), keep=False)
         for publication in connection.take_kept():
             connection.send(publication, keep=True)
 
-    def _recount(self, neighbour: str, recall: Recall) -> None:
-        told = self.core.told(neighbour)
-        pairs = zip(digest(told), recall.digests, strict=True)
+    def _answer_digests(self, neighbour: str, report: HeardDigests) -> None:
+        told = self.core.known_to(neighbour)
+        pairs = zip(digest(told), report.digests, strict=True)
         buckets = tuple(at for at, (mine, theirs) in enumerate(pairs) if mine != theirs)
-        self.connections[neighbour].send(Recount(buckets, told.within(buckets)), keep=False)
-        self._recounted.add(neighbour)
+        self.connections[neighbour].send(ToldBuckets(buckets, told.within(buckets)), keep=False)
+        self._synchronised.add(neighbour)
 
-    def _compare(self, neighbour: str, recount: Recount, now: float) -> list[Action]:
-        heard = self.core.heard(neighbour).within(recount.buckets)
-        extra = heard.without(recount.told)
+    def _apply_buckets(self, neighbour: str, reply: ToldBuckets, now: float) -> list[Action]:
+        heard = self.core.known_from(neighbour).within(reply.buckets)
+        extra = heard.without(reply.told)
         if extra:
-            self.connections[neighbour].send(Extra(extra), keep=False)
-        return self._performed(self._heard(neighbour, recount.told.without(heard), now))
+            self.connections[neighbour].send(StaleStatements(extra), keep=False)
+        return self._divert_sends(self._replay(neighbour, reply.told.without(heard), now))
 
-    def _heard(self, neighbour: str, known: Known, now: float) -> list[Action]:
+    def _replay(self, neighbour: str, known: Known, now: float) -> list[Action]:
         statements = (
             *(Advertised(name, filter) for name, filter in known.advertisements.items()),
             *(Subscribed(name, filter) for name, filter in known.subscriptions.items()),
         )
         return [a for each in statements for a in self.core.on_message(neighbour, each, now)]
 
-    def _complete(self, now: float) -> list[Action]:
-        """Where nothing is lacking any more: say so, and be bold."""
-        lacks_ads, lacks = self._lacks[Part.ADVERTISEMENTS], self._lacks[Part.SUBSCRIPTIONS]
+    def _announce_complete(self, now: float) -> list[Action]:
+        """Tell neighbours which parts are complete; allow retraction where nothing is missing."""
+        lacks_ads, lacks = self._lacks[SyncPart.ADVERTISEMENTS], self._lacks[SyncPart.SUBSCRIPTIONS]
         actions: list[Action] = []
         for neighbour in self.connections:
             if lacks_ads <= {neighbour}:
-                self._tell_complete(neighbour, Part.ADVERTISEMENTS)
+                self._send_complete(neighbour, SyncPart.ADVERTISEMENTS)
             if lacks <= {neighbour} and neighbour not in lacks_ads:
-                self._tell_complete(neighbour, Part.SUBSCRIPTIONS)
-                if neighbour in self.core.cautious and not lacks_ads:
-                    actions += self._performed(self.core.be_bold(neighbour, now))
+                self._send_complete(neighbour, SyncPart.SUBSCRIPTIONS)
+                if neighbour in self.core.retraction_blocked and not lacks_ads:
+                    actions += self._divert_sends(self.core.allow_retraction(neighbour, now))
         return actions
 
-    def _tell_complete(self, neighbour: str, part: Part) -> None:
-        if neighbour in self._owes[part] & self._recounted:
+    def _send_complete(self, neighbour: str, part: SyncPart) -> None:
+        if neighbour in self._owes[part] & self._synchronised:
             self._owes[part].remove(neighbour)
-            self.connections[neighbour].send(Complete(part), keep=False)
+            self.connections[neighbour].send(SyncComplete(part), keep=False)
 
-    def _completed(self, neighbour: str, part: Part, now: float) -> list[Action]:
-        """A neighbour has told all: now it is known which of what was held it wants."""
+    def _on_complete(self, neighbour: str, part: SyncPart, now: float) -> list[Action]:
+        """A neighbour's state is complete: send the held publications that it wants."""
         self._lacks[part].discard(neighbour)
-        if part is not Part.SUBSCRIPTIONS:
+        if part is not SyncPart.SUBSCRIPTIONS:
             return []
         actions: list[Action] = []
         for publication in self._held.pop(neighbour, ()):
             if self.core.wants(neighbour, publication):
                 self.connections[neighbour].send(publication, keep=True)
             else:
-                actions += self._finished(neighbour, publication, now)
+                actions += self._on_finished(neighbour, publication, now)
         return actions
 
     # --- neighbours ------------------------------------------------------------------------------
@@ -237,30 +240,30 @@ class DurableBroker:
         received = connection.on_packet(packet, now)
         actions: list[Action] = []
         if received.reset:
-            self._begin_anew(neighbour)
-            actions += self._performed(self.core.go_on(neighbour, now))
+            self._resynchronise(neighbour)
+            actions += self._divert_sends(self.core.restart_deferred_work(neighbour, now))
         for publication in received.finished:
-            actions += self._finished(neighbour, publication, now)
+            actions += self._on_finished(neighbour, publication, now)
         for number, message in received.messages:
             if isinstance(message, Publication):
                 actions += self._route(neighbour, number, message, now)
             else:
-                actions += self._take(neighbour, message, now)
-                connection.done(number, now)
-        return actions + self._complete(now)
+                actions += self._handle(neighbour, message, now)
+                connection.finish(number, now)
+        return actions + self._announce_complete(now)
 
-    def _take(self, neighbour: str, message: Message, now: float) -> list[Action]:
+    def _handle(self, neighbour: str, message: Message, now: float) -> list[Action]:
         match message:
-            case Recall():
-                self._recount(neighbour, message)
+            case HeardDigests():
+                self._answer_digests(neighbour, message)
                 return []
-            case Recount():
-                return self._compare(neighbour, message, now)
-            case Extra(heard):
-                return self._performed(self.core.adopt(neighbour, heard, now))
-            case Complete(part):
-                return self._completed(neighbour, part, now)
-        return self._performed(self.core.on_message(neighbour, message, now))
+            case ToldBuckets():
+                return self._apply_buckets(neighbour, message, now)
+            case StaleStatements(heard):
+                return self._divert_sends(self.core.adopt(neighbour, heard, now))
+            case SyncComplete(part):
+                return self._on_complete(neighbour, part, now)
+        return self._divert_sends(self.core.on_message(neighbour, message, now))
 
     # --- publications ----------------------------------------------------------------------------
 
@@ -271,13 +274,16 @@ class DurableBroker:
         return self._route(message.client, 0, found, now)
 
     def _route(self, hop: str, number: int, publication: Publication, now: float) -> list[Action]:
-        """Route a publication that came with a number of the connection, unless that was done."""
+        """Route a publication unless it was routed before.
+
+        `number` is its number on the connection to `hop`.
+        """
         key = publication.advertisement, publication.number
         if key in self._undone:
             self._undone[key].waiting.append((hop, number))
             return []
         if publication.number <= self._routed.get(publication.advertisement, 0):
-            self._done(hop, number, now)
+            self._acknowledge(hop, number, now)
             return []
         self._routed[publication.advertisement] = publication.number
         left = self.incomplete - {hop}
@@ -295,7 +301,7 @@ class DurableBroker:
             self._served[publication.advertisement] = publication.number
             actions.append(Save(("served", publication.advertisement), publication.number))
         if not left:
-            self._done(hop, number, now)
+            self._acknowledge(hop, number, now)
             return [*actions, *self._forget(key)]
         self._undone[key] = _Undone([(hop, number)], left)
         if hop not in self.connections:
@@ -305,8 +311,8 @@ class DurableBroker:
     def _is_unserved(self, publication: Publication) -> bool:
         return publication.number > self._served.get(publication.advertisement, 0)
 
-    def _finished(self, neighbour: str, publication: Publication, now: float) -> list[Action]:
-        """A neighbour is done with a publication."""
+    def _on_finished(self, neighbour: str, publication: Publication, now: float) -> list[Action]:
+        """A neighbour has finished a publication."""
         key = publication.advertisement, publication.number
         undone = self._undone[key]
         undone.left.discard(neighbour)
@@ -314,21 +320,21 @@ class DurableBroker:
             return []
         del self._undone[key]
         for hop, number in undone.waiting:
-            self._done(hop, number, now)
+            self._acknowledge(hop, number, now)
         return self._forget(key)
 
     def _forget(self, key: _Key) -> list[Action]:
         is_own = key[0].broker == self.name
         return [Save(("publication", *key), None)] if is_own else []
 
-    def _done(self, hop: str, number: int, now: float) -> None:
+    def _acknowledge(self, hop: str, number: int, now: float) -> None:
         if hop in self.connections:
-            self.connections[hop].done(number, now)
+            self.connections[hop].finish(number, now)
 
-    # --- what follows ----------------------------------------------------------------------------
+    # --- actions ---------------------------------------------------------------------------------
 
-    def _performed(self, actions: Iterable[Action]) -> list[Action]:
-        """Statements go through the connections, all else is for whoever runs the machine."""
+    def _divert_sends(self, actions: Iterable[Action]) -> list[Action]:
+        """Send statements over the connections; return the other actions."""
         left: list[Action] = []
         for action in actions:
             if isinstance(action, Send):
@@ -337,8 +343,8 @@ class DurableBroker:
                 left.append(action)
         return left
 
-    def _flushed(self, actions: list[Action], now: float) -> list[Action]:
-        """What is to be saved comes first, what is to be sent last."""
+    def _flush(self, actions: list[Action], now: float) -> list[Action]:
+        """Order the actions: saves first, packets of the connections last."""
         sends = [each for connection in self.connections.values() for each in connection.flush(now)]
         saves = [action for action in actions if isinstance(action, Save)]
         others = [action for action in actions if not isinstance(action, Save)]

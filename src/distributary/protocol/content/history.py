@@ -1,7 +1,7 @@
-"""What a broker remembers of the publications of its own clients' subscriptions.
+"""The recent publications of each subscription of a broker's own clients.
 
-From it follows how far an unsubscription should go: up to the broker beyond which enough of what
-the subscription let through is wanted by others anyway, the critical broker.
+They determine how far an unsubscription travels: up to the critical broker, beyond which enough of
+what the subscription lets through is wanted by others anyway.
 
 Reference: Chen et al. (2011), sections III-B and IV.
 """
@@ -20,7 +20,7 @@ __all__ = ["History", "Seen", "prune_distance"]
 
 
 class Seen(NamedTuple):
-    """Of one publication: its advertisement, and what its header said on arrival."""
+    """A publication's advertisement, and the values of its header on arrival."""
 
     advertisement: Name
     distance: float
@@ -35,19 +35,19 @@ class History:
         self._seen: dict[Name, deque[Seen]] = {}
 
     def note(self, subscription: Name, seen: Seen) -> None:
-        """One more publication matched."""
+        """Record a publication that matched a subscription."""
         window = self._seen.get(subscription)
         if window is None:
             window = self._seen[subscription] = deque(maxlen=self._pruning.window)
         window.append(seen)
 
     def prune(self, subscription: Name, links: Mapping[Name, str]) -> Prune | None:
-        """How far the unsubscription goes towards each advertisement; None for all the way.
+        """How far the unsubscription travels towards each advertisement; None for all the way.
 
-        `links` has the link by which each advertisement came that the subscription meets. With
-        few publications of each, a share of 0.9 is all or none of them: those of all
-        advertisements behind one link are counted together. One without any history goes all the
-        way, lest its branch be never cleaned.
+        `links` maps each advertisement that the subscription intersects to the link it came from.
+        Publications of all advertisements behind a link are pooled: with few publications of each
+        advertisement, a threshold of 0.9 would mean all or nothing. A link without history is
+        unsubscribed all the way, so that its branch does not stay forever.
         """
         seen = self._seen.pop(subscription, ())
         if not seen or max(each.others for each in seen) <= self._pruning.few:
@@ -63,10 +63,10 @@ class History:
 
 
 def prune_distance(distances: Sequence[float], threshold: float) -> float:
-    """The least d such that at least the threshold's share of the distances is at most d.
+    """The smallest d such that at least a share `threshold` of the distances is at most d.
 
-    The brokers 1 to d hops from the subscriber's then remove the subscription, those beyond keep
-    it. Without end if too few publications were wanted by anybody else.
+    The brokers within d hops of the subscriber's remove the subscription, those beyond keep it.
+    Infinite if too few publications were wanted by others.
     """
     if not distances:
         return inf

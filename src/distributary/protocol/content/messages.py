@@ -1,8 +1,8 @@
-"""What content brokers tell each other, and what clients tell their broker besides filters.
+"""Messages between content brokers, and the requests of clients to their broker.
 
-A *statement* is about a subscription or an advertisement. Each has a name that no other ever had:
-who subscribes again, or at another broker, gets a new one, so a late message about the old
-subscription can never be taken for one about the new.
+A *statement* concerns a subscription or an advertisement, identified by a name that is never
+reused. Subscribing again, or at another broker, creates a new name, so a late message about the old
+subscription cannot be mistaken for one about the new.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from distributary.model import Filter
-from distributary.protocol.messages import Event
+from distributary.protocol.messages import ContentEvent
 
 __all__ = [
     "EVERYWHERE",
@@ -25,7 +25,7 @@ __all__ = [
     "Prune",
     "Publication",
     "PublishUnder",
-    "Refused",
+    "RequestRefused",
     "Statement",
     "Subscribed",
     "Unadvertise",
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class Name(NamedTuple):
-    """Of a subscription or advertisement: the broker where it began, and a number there."""
+    """The name of a subscription or advertisement: the broker where it originated, and a number."""
 
     broker: str
     number: int
@@ -46,7 +46,7 @@ class Name(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Advertise:
-    """A client is going to publish events that match a filter."""
+    """A client announces that it will publish events matching a filter."""
 
     client: str
     number: int
@@ -55,7 +55,7 @@ class Advertise:
 
 @dataclass(frozen=True, slots=True)
 class Unadvertise:
-    """A client will publish no more under an advertisement."""
+    """A client withdraws an advertisement."""
 
     client: str
     number: int
@@ -63,23 +63,23 @@ class Unadvertise:
 
 @dataclass(frozen=True, slots=True)
 class PublishUnder:
-    """A client publishes an event under one of its advertisements, which the event must match."""
+    """A client publishes an event under one of its advertisements; the event must match it."""
 
     client: str
     number: int
-    event: Event
+    event: ContentEvent
 
 
 @dataclass(frozen=True, slots=True)
 class Detach:
-    """A client leaves: all its subscriptions and advertisements end."""
+    """A client leaves; all its subscriptions and advertisements end."""
 
     client: str
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """To a client: what it asked for was not done, and why."""
+class RequestRefused:
+    """Tells a client that its request was refused, and why."""
 
     number: int
     reason: str
@@ -87,15 +87,15 @@ class Refused:
 
 # --- between brokers ------------------------------------------------------------------------------
 
-# How far an unsubscription goes: so many more hops towards each advertisement. An advertisement
-# that is not listed is where it has gone far enough.
+# How far an unsubscription travels: the remaining hops towards each advertisement. It goes no
+# further towards an advertisement that is not listed.
 Prune = tuple[tuple[Name, float], ...]
 EVERYWHERE = None
 
 
 @dataclass(frozen=True, slots=True)
 class Advertised:
-    """Events that match will come from here."""
+    """Events that match the filter will come from the sender."""
 
     name: Name
     filter: Filter
@@ -103,14 +103,14 @@ class Advertised:
 
 @dataclass(frozen=True, slots=True)
 class Unadvertised:
-    """They will not any more."""
+    """Withdraws an `Advertised`."""
 
     name: Name
 
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """Send what matches this way; `triggered` if not a new wish but one that another had hidden."""
+    """Asks for matching events; `triggered` if the subscription existed but was hidden before."""
 
     name: Name
     filter: Filter
@@ -119,7 +119,7 @@ class Subscribed:
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribed:
-    """Do not send it for this one's sake any more; as far as `prune` says."""
+    """Withdraws a `Subscribed`, as far as `prune` says."""
 
     name: Name
     prune: Prune | None = EVERYWHERE
@@ -130,20 +130,21 @@ Statement = Advertised | Unadvertised | Subscribed | Unsubscribed
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Several statements in one message, to be taken in their order."""
+    """Several statements in one message, to be applied in order."""
 
     statements: tuple[Statement, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """An event on its way; numbers grow from each publication of an advertisement to its next.
+    """An event in transit, numbered in ascending order per advertisement.
 
-    `distance` is how many hops back the last broker was at which somebody else wants the event,
-    without end if there was none; `count` is how many others want it that were seen on the way.
+    `distance` is the number of hops since the last broker at which another subscriber wanted the
+    event, infinite if there was none; `count` is the number of other subscribers seen on the way
+    that want it.
     """
 
-    event: Event
+    event: ContentEvent
     advertisement: Name
     number: int
     distance: float = float("inf")
@@ -152,13 +153,13 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Say when you have come to this: all that was sent before is done then."""
+    """Asks for an `Echo` once everything sent before has been processed."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """I have come to your probe."""
+    """The answer to a `Probe`."""
 
     number: int

@@ -1,14 +1,14 @@
-"""One direction of a link: what the neighbour has been told, and what it has to know.
+"""One direction of a link: what the neighbour must know, and what it has been sent.
 
-*Needed* is each subscription that came from elsewhere and meets an advertisement from that
-neighbour. It is *sent*, or *hidden* because something sent covers it. Whatever is sent and not
-needed as it stands is *loose*, if it lets more through than is needed: a remnant of a subscription
-that ended, or a union of several of which some ended. It is harmless but for events that nobody
-behind this broker wants, so it can wait; it is replaced step by step.
+A subscription is *needed* if it came from elsewhere and intersects an advertisement from that
+neighbour. It is either *sent*, or *hidden* because something sent covers it. A sent subscription
+that lets through more than is needed is *loose*: a remnant of a subscription that ended, or a union
+of several of which some have ended. It only costs events that nobody behind this broker wants, so
+replacing it is deferred and done step by step.
 
-At every moment, and in whatever order calls come, each needed subscription is covered by something
-sent. Statements are to be sent in the order in which they are returned: what replaces comes before
-what is taken back. So the neighbour, too, never lacks anything in between.
+At every moment, in whatever order calls come, each needed subscription is covered by something
+sent. Statements must be sent in the order in which they are returned: a replacement precedes the
+retraction, so that the neighbour never lacks anything in between either.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from distributary.protocol.content.policies import Covering
 
 __all__ = ["OutLink"]
 
-# A union of more boxes is said in parts, so that no message is without bounds.
+# A union of more boxes is sent in parts, which bounds the size of a message.
 MOST_BOXES = 64
-# An unsubscription that each broker passes on in its own time.
+# An unsubscription that the next broker does not forward at once but in its own time.
 NO_FURTHER: Prune = ()
 
 
 class OutLink:
-    """The subscriptions that one neighbour has been told of, and those that it covers for."""
+    """The subscriptions sent to one neighbour, and those that they cover."""
 
     def __init__(self, schema: Schema, policy: Covering, new_name: Callable[[], Name]) -> None:
         self.needed: dict[Name, Filter] = {}
@@ -47,38 +47,38 @@ class OutLink:
         self._policy = policy
         self._new_name = new_name
         self._at_once: Prune | None = NO_FURTHER if policy.merges else EVERYWHERE
-        self._next: dict[Name, list[Name]] = {}  # roots found for a loose one, not yet said
+        self._next: dict[Name, list[Name]] = {}  # hidden by a loose one, still to be sent
 
-    def told(self) -> Mapping[Name, Filter]:
-        """Everything sent and not taken back."""
+    def sent_filters(self) -> Mapping[Name, Filter]:
+        """All subscriptions sent and not retracted."""
         return {name: self.sent[name] for name in self.sent}
 
-    # --- at once ---------------------------------------------------------------------------------
+    # --- immediate -------------------------------------------------------------------------------
 
     def need(self, name: Name, filter: Filter) -> list[Statement]:
-        """A subscription has to be known there from now on."""
+        """Make sure that the neighbour's subscriptions cover this one from now on."""
         self.needed[name] = filter
         if name in self.sent:
             return self._need_again(name, filter)
         if self._policy.quenches and self.sent.is_covered(filter):
             self.hidden.add(filter, name)
             return []
-        return self._say(name, filter)
+        return self._announce(name, filter)
 
     def drop(self, name: Name, prune: Prune | None = EVERYWHERE) -> list[Statement]:
-        """It need not be known any more: say at once what it had hidden, then take it back."""
+        """End a subscription: send at once what it had hidden, then retract it."""
         filter = self.needed.pop(name)
         if name in self.hidden:
             self.hidden.remove(name)
             self._loosen(filter)
             return []
         if self._policy.merges:
-            return self._leave(name)
+            return self._end_sent(name)
         said = [each for root in self._roots(name) for each in self._reveal(root, instead_of=name)]
         return [*said, self._retract(name, prune)]
 
     def preserve(self, name: Name) -> None:
-        """It need not be known any more, but it is left there for now."""
+        """End a subscription here but leave it in place at the neighbour for now."""
         filter = self.needed.pop(name)
         if name in self.hidden:
             self.hidden.remove(name)
@@ -87,7 +87,7 @@ class OutLink:
             self.loose[name] = None
 
     def adopt(self, told: Mapping[Name, Filter]) -> None:
-        """The neighbour knows these from a former life of this broker: they stay for now."""
+        """Keep subscriptions that the neighbour holds from a previous incarnation."""
         for name, filter in told.items():
             if name in self.sent:
                 continue
@@ -100,8 +100,8 @@ class OutLink:
                 self.loose.update(dict.fromkeys(covered))
             self.sent.add(filter, name)
 
-    def limit(self, still: Callable[[Filter], bool]) -> list[Statement]:
-        """Fewer events come from there: drop what could match none of them any more."""
+    def drop_unmatched(self, still: Callable[[Filter], bool]) -> list[Statement]:
+        """Drop the subscriptions that no event of the neighbour can match any more."""
         gone = [name for name, filter in self.needed.items() if not still(filter)]
         said = [each for name in gone for each in self.drop(name, NO_FURTHER)]
         left = [name for name in self.sent if name not in self.needed]
@@ -109,14 +109,14 @@ class OutLink:
             self._retract(name, NO_FURTHER) for name in left if not still(self.sent[name])
         ]
 
-    # --- when time allows ------------------------------------------------------------------------
+    # --- deferred --------------------------------------------------------------------------------
 
     def step(self) -> list[Statement]:
-        """A small part of the work that can wait; nothing if there is none."""
+        """Do one small step of the deferred work; empty if there is none."""
         while self.loose:
             name = next(iter(self.loose))
             if name in self.needed and not self.sent.is_covered(self.needed[name], but=name):
-                del self.loose[name]  # what covered it is gone meanwhile
+                del self.loose[name]  # what covered it has ended in the meantime
                 continue
             said = self._merge(name) if self._policy.merges else self._sweep(name)
             if said:
@@ -124,7 +124,7 @@ class OutLink:
         return []
 
     def _sweep(self, name: Name) -> list[Statement]:
-        """Say one of those that a remnant hides; when there is none left take it back."""
+        """Send one subscription that a remnant hides; retract the remnant if there is none."""
         roots = self._next.pop(name, [])
         while True:
             while roots:
@@ -132,12 +132,12 @@ class OutLink:
                 if root in self.hidden and not self.sent.is_covered(self.needed[root], but=name):
                     self._next[name] = roots
                     return self._reveal(root, instead_of=name)
-            roots = self._roots(name)  # more may have been hidden since
+            roots = self._roots(name)  # more may have been hidden in the meantime
             if not roots:
                 return [self._retract(name, NO_FURTHER)]
 
     def _merge(self, name: Name) -> list[Statement]:
-        """Say the union of those that it hides, instead of it; or find that they are the same."""
+        """Replace a subscription by the union of those it hides, unless both are equivalent."""
         roots = self._roots(name)
         filters = [self.needed[root] for root in roots]
         if not roots:
@@ -149,13 +149,13 @@ class OutLink:
             del self.loose[name]
             return []
         unions = [(self._new_name(), part) for part in parts]
-        said = [each for union in unions for each in self._say(*union, True, instead_of=name)]
+        said = [each for union in unions for each in self._announce(*union, True, instead_of=name)]
         return [*said, self._retract(name, NO_FURTHER)]
 
     # --- parts -----------------------------------------------------------------------------------
 
     def _need_again(self, name: Name, filter: Filter) -> list[Statement]:
-        """It is still known there; what was said in its place meanwhile is taken back."""
+        """Reuse a subscription that is still sent; retract what it covers."""
         self.loose.pop(name, None)
         self._next.pop(name, None)
         if not self._policy.retracts:
@@ -165,22 +165,22 @@ class OutLink:
         covered = self.sent.covered(filter)
         return [self._retract(other, self._at_once) for other in covered if other != name]
 
-    def _leave(self, name: Name) -> list[Statement]:
-        """A subscription that is said ends: only if it hides something does it stay for now."""
+    def _end_sent(self, name: Name) -> list[Statement]:
+        """End a sent subscription under merging: it stays, loose, while it hides something."""
         if self.hidden.covered(self.sent[name]):
             self.loose[name] = None
             return []
         return [self._retract(name, NO_FURTHER)]
 
     def _loosen(self, gone: Filter) -> None:
-        """Something hidden has ended: the unions that hid it may be more than is needed."""
+        """Mark unions that hid an ended subscription as loose."""
         if self._policy.merges:
             for name in self.sent.covering(gone):
                 if name not in self.needed:
                     self.loose[name] = None
 
     def _roots(self, name: Name) -> list[Name]:
-        """Of those that nothing but this covers the widest, one of each; in the order they came."""
+        """The widest of the subscriptions that only this one hides, in order of arrival."""
         freed = [
             hidden
             for hidden in self.hidden.covered(self.sent[name])
@@ -189,7 +189,7 @@ class OutLink:
         return self._widest(freed) if len(freed) > 1 else freed
 
     def _widest(self, names: list[Name]) -> list[Name]:
-        """One after the other goes if one that is still there covers it: equal ones never all."""
+        """Drop each subscription that a remaining one covers; of equal ones, one stays."""
         index: CoverIndex[Name] = CoverIndex(self._schema)
         for name in names:
             index.add(self.needed[name], name)
@@ -200,9 +200,9 @@ class OutLink:
 
     def _reveal(self, name: Name, instead_of: Name) -> list[Statement]:
         self.hidden.remove(name)
-        return self._say(name, self.needed[name], True, instead_of=instead_of)
+        return self._announce(name, self.needed[name], True, instead_of=instead_of)
 
-    def _say(
+    def _announce(
         self,
         name: Name,
         filter: Filter,
@@ -210,7 +210,7 @@ class OutLink:
         *,
         instead_of: Name | None = None,
     ) -> list[Statement]:
-        """Send a subscription, then take back what it covers."""
+        """Send a subscription, then retract what it covers."""
         covered = self.sent.covered(filter) if self._policy.retracts else []
         self.sent.add(filter, name)
         said: list[Statement] = [Subscribed(name, filter, triggered)]
@@ -219,7 +219,7 @@ class OutLink:
         ]
 
     def _retract(self, name: Name, prune: Prune | None) -> Statement:
-        """Take a subscription back; one that is still needed is hidden from now on."""
+        """Retract a subscription; it becomes hidden if it is still needed."""
         filter = self.sent.remove(name)
         self.loose.pop(name, None)
         self._next.pop(name, None)
@@ -229,7 +229,7 @@ class OutLink:
 
 
 def _parts(filters: Iterable[Filter]) -> Iterator[tuple[Box, ...]]:
-    """Boxes in their order, so that those that are alike come together, no more than so many."""
+    """Sorted boxes, so that similar ones are together, in parts of at most `MOST_BOXES`."""
     boxes = sorted({box for filter in filters for box in filter.boxes}, key=Box.order)
     for first in range(0, len(boxes), MOST_BOXES):
         yield tuple(boxes[first : first + MOST_BOXES])

@@ -1,4 +1,4 @@
-"""When the next piece of work that can wait may be done on a link."""
+"""Decides when the next step of deferred work on a link may be done."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Pace"]
 
 
 class Pace:
-    """Free, then waiting for an echo, then resting, then free again."""
+    """Cycles through three states: free, waiting for an echo, resting."""
 
     def __init__(self, pacing: Pacing) -> None:
         self._pacing = pacing
@@ -18,17 +18,17 @@ class Pace:
 
     @property
     def is_free(self) -> bool:
-        """Whether nothing is under way."""
+        """Whether the link is neither waiting nor resting."""
         return self._asked is None and not self._resting
 
-    def probe(self, now: float) -> int:
-        """The number of a probe that is sent now."""
+    def start_probe(self, now: float) -> int:
+        """Start waiting for an echo; returns the number of the probe to send."""
         self._probes += 1
         self._asked = now
         return self._probes
 
-    def echo(self, number: int, now: float) -> float | None:
-        """An echo has come; when the rest is over, None for an echo that nobody waits for."""
+    def on_echo(self, number: int, now: float) -> float | None:
+        """Start the rest after an echo; returns its end, or None for an unexpected echo."""
         if self._asked is None or number != self._probes:
             return None
         took = now - self._asked
@@ -36,14 +36,14 @@ class Pace:
         return self.rest(max(self._pacing.pause, self._pacing.patience * took), now)
 
     def forget(self) -> None:
-        """No echo will come: the neighbour has a new life."""
+        """Stop waiting for an echo, because the neighbour has restarted."""
         self._asked = None
 
     def rest(self, seconds: float, now: float) -> float:
-        """Rest from now on; when that is over."""
+        """Rest for some seconds; returns the end of the rest."""
         self._resting = True
         return now + seconds
 
-    def rested(self) -> None:
+    def end_rest(self) -> None:
         """The rest is over."""
         self._resting = False

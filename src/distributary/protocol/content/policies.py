@@ -1,8 +1,8 @@
-"""Covering policies: what a broker may leave unsaid, and how it takes back what it said.
+"""Covering policies: which subscriptions a broker need not forward, and how it retracts them.
 
-A subscription that another one covers brings nothing that the other does not bring, so it need not
-be forwarded where the other was. The price comes when the other one ends: all that it had hidden
-must be said then, at once in the classic policies.
+A covered subscription adds nothing to the one that covers it, so it need not be forwarded where the
+other was. The cost comes when the covering one ends: everything that it had hidden must then be
+sent, in the classic policies at once.
 
 References: Chen et al. (2011) for the first five; "merging" is ours.
 """
@@ -16,12 +16,12 @@ __all__ = ["COVERING_POLICIES", "Covering", "Pacing", "Pruning"]
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """When an unsubscription stops on its way, so that the rest of its tree is preserved.
+    """Where an unsubscription stops, so that the rest of its tree is preserved.
 
-    `threshold` is the share of its publications that somebody else must want at a broker for the
-    subscription to be preserved beyond it. Where at most `few` others ever wanted one of its
-    publications, no burst is to be feared and it goes all the way. `window` is how many of the
-    latest publications of each subscription its broker remembers.
+    The subscription is preserved beyond a broker at which others want at least a share `threshold`
+    of its publications. If at most `few` others ever wanted one of its publications, no burst is to
+    be expected and the unsubscription travels all the way. A broker remembers the last `window`
+    publications of each subscription.
     """
 
     threshold: float = 0.9
@@ -30,19 +30,19 @@ class Pruning:
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold <= 1:
-            raise ValueError(f"the threshold is a share above 0 and up to 1, not {self.threshold}")
+            raise ValueError(f"the threshold must be above 0 and at most 1, not {self.threshold}")
         if self.window < 1:
-            raise ValueError(f"a window of {self.window} publications tells nothing")
+            raise ValueError(f"the window must hold at least 1 publication, not {self.window}")
 
 
 @dataclass(frozen=True, slots=True)
 class Pacing:
-    """How slowly the work that can wait is done on a link: nothing is said before an echo is back.
+    """The pace of deferred work on a link: one step, then wait for an echo, then rest.
 
-    A probe goes the way of the statements, through the queues of both brokers. After its echo the
-    link rests for `patience` times as long as the echo took, at least `pause` seconds: so of the
-    time that the slower of the two brokers has to spare, a fixed share at most is used, and its
-    queue never holds more than one of these statements for each of its links.
+    A probe follows the statements through the queues of both brokers. After its echo the link rests
+    for `patience` times the round trip, and at least for `pause` seconds. Deferred work thus takes
+    at most a fixed share of the slower broker's spare time, and its queue never holds more than one
+    such step per link.
     """
 
     pause: float = 0.05
@@ -51,12 +51,13 @@ class Pacing:
 
 @dataclass(frozen=True, slots=True)
 class Covering:
-    """A policy, as what it does.
+    """A policy as a set of switches.
 
-    `quenches`: what is covered is not forwarded. `retracts`: nor kept where it had been before.
-    `packs`: statements of one cause travel in one message. `prunes`: unsubscriptions stop where
-    others want the same, and what they left is swept later. `merges`: what a subscription had
-    hidden is said as one exact union when time allows, and the subscription stands until then.
+    `quenches`: covered subscriptions are not forwarded. `retracts`: nor are they kept where they
+    had been forwarded before. `packs`: statements with one cause travel in one message. `prunes`:
+    unsubscriptions stop where others want the same events, and `sweeps` removes the remnants later.
+    `merges`: what a subscription had hidden is sent later as one exact union, and the subscription
+    stays until then.
     """
 
     name: str

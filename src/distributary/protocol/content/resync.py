@@ -1,8 +1,9 @@
-"""How two brokers find out what one of them has forgotten.
+"""How two brokers find out which statements one of them has lost.
 
-What a broker has told a neighbour is a set of names, each with a filter that never changes. The
-neighbour says what it has heard as a few numbers, one for each bucket of names; only buckets that
-differ are told again. What the neighbour had heard besides, the broker told it in a former life.
+A broker's statements to a neighbour are a set of names, each with a filter that never changes. The
+neighbour reports what it has heard as one digest per bucket of names, and only the buckets that
+differ are sent again. Statements that the neighbour has in addition stem from a previous
+incarnation of the broker.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from distributary.protocol.content.messages import Name
 
 __all__ = [
     "BUCKETS",
-    "Complete",
-    "Extra",
+    "HeardDigests",
     "Known",
-    "Part",
-    "Recall",
-    "Recount",
+    "StaleStatements",
+    "SyncComplete",
+    "SyncPart",
+    "ToldBuckets",
     "bucket_of",
     "digest",
 ]
@@ -32,7 +33,7 @@ BUCKETS = 64
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Advertisements and subscriptions that one broker has from another."""
+    """The advertisements and subscriptions that one broker has from another."""
 
     advertisements: Mapping[Name, Filter]
     subscriptions: Mapping[Name, Filter]
@@ -41,17 +42,17 @@ class Known:
         return bool(self.advertisements or self.subscriptions)
 
     def within(self, buckets: Iterable[int]) -> Known:
-        """Those of some buckets."""
+        """Those whose names are in these buckets."""
         wanted = frozenset(buckets)
-        return self._those(lambda name: bucket_of(name) in wanted)
+        return self._select(lambda name: bucket_of(name) in wanted)
 
     def without(self, other: Known) -> Known:
-        """Those that the other does not have."""
-        return self._those(
+        """Those that `other` lacks."""
+        return self._select(
             lambda name: name not in other.advertisements and name not in other.subscriptions
         )
 
-    def _those(self, wanted: Callable[[Name], bool]) -> Known:
+    def _select(self, wanted: Callable[[Name], bool]) -> Known:
         return Known(
             {name: filter for name, filter in self.advertisements.items() if wanted(name)},
             {name: filter for name, filter in self.subscriptions.items() if wanted(name)},
@@ -59,39 +60,39 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Recall:
-    """This is what I have heard from you, in digests."""
+class HeardDigests:
+    """The digests of what the sender has heard from the receiver, one per bucket."""
 
     digests: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Recount:
-    """In these buckets, this is all that I tell you."""
+class ToldBuckets:
+    """Everything that the sender tells the receiver in these buckets."""
 
     buckets: tuple[int, ...]
     told: Known
 
 
 @dataclass(frozen=True, slots=True)
-class Extra:
-    """And these I have heard from you besides."""
+class StaleStatements:
+    """What the sender has heard from the receiver in addition."""
 
     heard: Known
 
 
-class Part(Enum):
-    """What can be complete: subscriptions only where the advertisements they meet are."""
+class SyncPart(Enum):
+    """A part of the state that can be complete; advertisements come first."""
 
     ADVERTISEMENTS = "advertisements"
     SUBSCRIPTIONS = "subscriptions"
 
 
 @dataclass(frozen=True, slots=True)
-class Complete:
-    """Of this I have told you all that there is: I lack none of it myself."""
+class SyncComplete:
+    """The sender has sent all of this part and lacks none of it itself."""
 
-    part: Part
+    part: SyncPart
 
 
 def bucket_of(name: Name) -> int:
@@ -100,7 +101,7 @@ def bucket_of(name: Name) -> int:
 
 
 def digest(known: Known) -> tuple[int, ...]:
-    """A number for the names of each bucket, whatever their order."""
+    """The XOR of the hashes of the names in each bucket; independent of their order."""
     digests = [0] * BUCKETS
     for name in (*known.advertisements, *known.subscriptions):
         number = _number(name)

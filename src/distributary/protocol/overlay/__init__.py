@@ -1,4 +1,4 @@
-"""Pastry and Scribe without I/O: a ring of peers, and on it a multicast tree for each group."""
+"""Pastry and Scribe without I/O: a ring of peers, with a multicast tree for each group."""
 
 from distributary.protocol.overlay.converged import Ring, TreeSizes, converged_ring, tree_sizes
 from distributary.protocol.overlay.identifiers import Peer, identifier, peer_named

@@ -1,4 +1,4 @@
-"""What a peer wants done, gathered while it takes in one input; and what it waits for."""
+"""Collects the actions of a peer while it handles one input, and its deadlines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TIMER = "deadline"
 
 
 class Deadlines:
-    """Times by which something should have happened, any number of them behind one timer."""
+    """Any number of named deadlines behind one timer."""
 
     def __init__(self) -> None:
         self._at: dict[Hashable, float] = {}
@@ -26,31 +26,31 @@ class Deadlines:
         return what in self._at
 
     def set(self, what: Hashable, at: float) -> None:
-        """Wait for something up to this time, however long it was before."""
+        """Set a deadline, replacing an earlier one for the same thing."""
         self._at[what] = at
-        self._pushed += 1  # of one time the first comes first, whatever is waited for
+        self._pushed += 1  # breaks ties in the order of setting
         heappush(self._heap, (at, self._pushed, what))
 
     def drop(self, what: Hashable) -> None:
-        """It happened, or does not matter any more."""
+        """Cancel a deadline; nothing happens if there is none."""
         self._at.pop(what, None)
 
     def due(self, now: float) -> Iterator[Any]:
-        """What did not happen in time; it is waited for no more."""
+        """Remove and yield everything whose deadline has passed."""
         while (at := self.first()) is not None and at <= now:
             _, _, what = heappop(self._heap)
             del self._at[what]
             yield what
 
     def first(self) -> float | None:
-        """The earliest of the times."""
+        """The earliest deadline."""
         while self._heap and self._at.get(self._heap[0][2]) != self._heap[0][0]:
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
 
 class Effects:
-    """Sends, deliveries and timers of one peer, taken together and counted once per input."""
+    """The sends, deliveries and timers of one peer, collected and counted per input."""
 
     def __init__(self) -> None:
         self.deadlines = Deadlines()
@@ -59,30 +59,30 @@ class Effects:
         self._timer: float | None = None
 
     def send(self, to: str, message: Any) -> None:
-        """Send a message, and count it by its kind."""
+        """Send a message and count it by its kind."""
         self._actions.append(Send(to, message))
         self._sent[message.kind] += 1
 
     def deliver(self, client: str, message: Any, since: float) -> None:
-        """Hand something to the application."""
+        """Deliver a message to the application."""
         self._actions.append(Deliver(client, message, since))
 
     def count(self, kind: str, units: float = 1) -> None:
-        """Count something else that happened."""
+        """Count another event of the given kind."""
         self._actions.append(Work(kind, units))
 
     def set_timer(self, name: str, at: float) -> None:
         """Set a timer."""
         self._actions.append(SetTimer(name, at))
 
-    def rang(self) -> None:
-        """The timer of the deadlines ran out."""
+    def on_timer(self) -> None:
+        """The timer of the deadlines has expired."""
         self._timer = None
 
     def take(self) -> list[Action]:
-        """Everything since the last time, the timer of the deadlines included."""
+        """Return all actions since the last call, including the timer of the deadlines."""
         first = self.deadlines.first()
-        # A timer that rings too early costs one look; setting it anew each time costs more.
+        # A timer that expires too early costs little; resetting it each time costs more.
         if first is not None and (self._timer is None or first < self._timer):
             self._timer = first
             self._actions.append(SetTimer(_TIMER, first))

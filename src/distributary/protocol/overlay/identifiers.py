@@ -1,7 +1,7 @@
-"""Identifiers on a ring: whole numbers of 64 bits, read as digits of 4 bits.
+"""Identifiers on a ring: 64-bit integers, read as 4-bit digits.
 
-Pastry takes 128 bits. Half of that tells a thousand million peers apart almost surely, and fits
-NumPy's integers.
+Pastry uses 128 bits. 64 bits make collisions unlikely even among 1e9 peers and fit NumPy's
+integers.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ RING = 1 << BITS
 
 
 class Peer(NamedTuple):
-    """A peer as others know it: its place on the ring, and the name to send to."""
+    """A peer as others know it: its identifier on the ring, and the name to send to."""
 
     identifier: int
     name: str
 
 
 def identifier(name: str) -> int:
-    """The place of a peer or of a group on the ring: a hash of its name."""
+    """The identifier of a peer or a group: a hash of its name."""
     return int.from_bytes(blake2b(name.encode(), digest_size=BITS // 8).digest(), "big")
 
 
 def peer_named(name: str) -> Peer:
-    """The peer of that name, at the place that its hash gives."""
+    """The peer with that name, at the identifier given by its hash."""
     return Peer(identifier(name), name)
 
 
 def shared_digits(one: int, other: int) -> int:
-    """With how many equal digits the two begin."""
+    """The number of leading digits that both share."""
     return (BITS - (one ^ other).bit_length()) // DIGIT_BITS
 
 
 def digit(of: int, row: int) -> int:
-    """The digit after the first `row` ones."""
+    """The digit that follows the first `row` digits."""
     return (of >> (BITS - DIGIT_BITS * (row + 1))) & (RADIX - 1)
 
 
 def distance(key: int, of: int) -> tuple[int, int]:
-    """How far it is around the ring, the shorter way; of two as far the smaller one is nearer."""
+    """The distance around the ring; ties are broken by the smaller identifier."""
     clockwise = (key - of) % RING
     return min(clockwise, RING - clockwise), of

@@ -1,6 +1,6 @@
-"""What peers of the overlay say to each other, and what is asked of them from outside.
+"""Messages between peers of the overlay, and requests of the application at a peer.
 
-Each message has a kind, by which it is counted when it is sent.
+Each message has a kind, by which it is counted when sent.
 """
 
 from __future__ import annotations
@@ -15,62 +15,62 @@ __all__ = [
     "MAINTENANCE",
     "Accepted",
     "Announce",
-    "Answer",
+    "BallotRefused",
     "Bequest",
-    "Create",
+    "CreateGroup",
     "Depart",
     "EntryAnswer",
     "EntryRequest",
     "Events",
-    "Join",
+    "GroupPublication",
     "KeepAlive",
-    "Leave",
     "Listen",
-    "Lost",
+    "LivenessProbe",
+    "LostEvents",
     "Orphan",
-    "Probe",
-    "Publication",
-    "Publish",
-    "Received",
+    "OverlayJoin",
+    "OverlayLeave",
+    "ProbeAnswer",
+    "PublishBatch",
+    "ReceivedEvent",
     "Recover",
     "Recovered",
     "Refresh",
-    "Refused",
     "Replicate",
     "Replicated",
     "Route",
     "RouteAck",
     "Say",
     "Silence",
-    "Start",
-    "Subscribe",
-    "Subscribed",
+    "StartPeer",
     "TreeKeepAlive",
-    "Unsubscribe",
+    "TreeSubscribe",
+    "TreeSubscribed",
+    "TreeUnsubscribe",
     "Welcome",
 ]
 
-# What keeps the ring and the trees up, with nobody publishing; what carries events.
+# The kinds that maintain the ring and the trees when nobody publishes; those that carry events.
 MAINTENANCE = frozenset({"keep-alive", "probe", "repair", "tree-keep-alive", "refresh", "recover"})
 DISSEMINATION = frozenset({"publish", "replicate", "accept", "event", "catch-up"})
 
-# A claim to be the root of a group; of two the higher one holds. Round and identifier.
+# A claim to be the root of a group: round and identifier. The higher ballot wins.
 Ballot = tuple[int, int]
 
 
-# From outside: what the application at a peer wants.
+# Requests of the application at a peer.
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """Come up: through one of these peers that are there already, or as things stand."""
+class StartPeer:
+    """Start: join through one of these peers, or be part of the ring as it is if there is none."""
 
     through: tuple[Peer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Depart:
-    """Go, and tell the others."""
+    """Leave the ring and tell the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +95,8 @@ class Say:
     payload: Any
 
 
-class Publication(NamedTuple):
-    """An event, the how manieth of its publisher in this group it is, and since when it exists."""
+class GroupPublication(NamedTuple):
+    """An event, its number among its publisher's events in this group, and its time."""
 
     publisher: Peer
     number: int
@@ -105,17 +105,17 @@ class Publication(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
-    """Handed to the application: the event that the root gave this number."""
+class ReceivedEvent:
+    """Delivered to the application: the event to which the root assigned this number."""
 
     group: int
     sequence: int
-    publication: Publication
+    publication: GroupPublication
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
-    """Handed to the application: events from `first` up to before `end` are nowhere any more."""
+class LostEvents:
+    """Delivered to the application: events from `first` up to but excluding `end` are lost."""
 
     group: int
     first: int
@@ -127,7 +127,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class KeepAlive:
-    """I am alive, and these are my leaves."""
+    """The sender is alive; these are its leaves."""
 
     kind: ClassVar[str] = "keep-alive"
     peer: Peer
@@ -135,8 +135,8 @@ class KeepAlive:
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
-    """Are you alive? An inactive peer is on its way in, and not to be sent anything else."""
+class LivenessProbe:
+    """Asks whether the receiver is alive. An inactive sender is still joining; send it no more."""
 
     kind: ClassVar[str] = "probe"
     peer: Peer
@@ -144,8 +144,8 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """I am alive: the answer to a probe, and to a keep-alive of one who is not my leaf."""
+class ProbeAnswer:
+    """The sender is alive: answers a probe, or a keep-alive of a peer that is not its leaf."""
 
     kind: ClassVar[str] = "probe"
     peer: Peer
@@ -154,30 +154,30 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Pass a message on to the peer nearest to the key. `number` is the hop's, for its answer."""
+    """Forward a message to the peer nearest to the key; `number` identifies this hop's answer."""
 
     key: int
     number: int
-    payload: Join | Publish | Create
+    payload: OverlayJoin | PublishBatch | CreateGroup
     hops: int
 
     @property
     def kind(self) -> str:
-        """The kind of what is passed on."""
+        """The kind of the payload."""
         return self.payload.kind
 
 
 @dataclass(frozen=True, slots=True)
 class RouteAck:
-    """The message came to the next hop."""
+    """The next hop has received the message."""
 
     kind: ClassVar[str] = "acknowledge"
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
-    """A new peer looks for its place; on the way it is told of peers."""
+class OverlayJoin:
+    """A new peer looks for its place; the peers on the way add peers that they know."""
 
     kind: ClassVar[str] = "join"
     peer: Peer
@@ -186,7 +186,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """The answer to a new peer, from the one nearest to it."""
+    """The answer to a new peer, from the peer nearest to it."""
 
     kind: ClassVar[str] = "join"
     known: tuple[Peer, ...]
@@ -194,7 +194,7 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """I am active now."""
+    """The sender has become active."""
 
     kind: ClassVar[str] = "join"
     peer: Peer
@@ -202,8 +202,8 @@ class Announce:
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
-    """I go; these were my leaves."""
+class OverlayLeave:
+    """The sender leaves; these were its leaves."""
 
     kind: ClassVar[str] = "leave"
     peer: Peer
@@ -212,7 +212,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class EntryRequest:
-    """Do you know a peer for this slot of my table, which is one of yours too?"""
+    """Asks for a peer for this slot of the sender's table, which the receiver's table has too."""
 
     kind: ClassVar[str] = "repair"
     slot: tuple[int, int]
@@ -220,7 +220,7 @@ class EntryRequest:
 
 @dataclass(frozen=True, slots=True)
 class EntryAnswer:
-    """This one."""
+    """The answer to an `EntryRequest`."""
 
     kind: ClassVar[str] = "repair"
     entry: Peer
@@ -230,8 +230,8 @@ class EntryAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Subscribe:
-    """Be my parent in this tree, and send me everything from `start` on; None: from now on."""
+class TreeSubscribe:
+    """Asks the receiver to be the parent and to send everything from `start` on; None: from now."""
 
     kind: ClassVar[str] = "subscribe"
     group: int
@@ -240,10 +240,10 @@ class Subscribe:
 
 
 @dataclass(frozen=True, slots=True)
-class Subscribed:
-    """I am your parent. You get everything from `start` on; None: I have yet to find out.
+class TreeSubscribed:
+    """The sender is the parent and sends everything from `start` on; None: not yet known.
 
-    There is nothing before `floor` any more.
+    Events before `floor` no longer exist.
     """
 
     kind: ClassVar[str] = "subscribe"
@@ -254,8 +254,8 @@ class Subscribed:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsubscribe:
-    """I am no longer your child."""
+class TreeUnsubscribe:
+    """The sender is no longer a child of the receiver."""
 
     kind: ClassVar[str] = "unsubscribe"
     group: int
@@ -263,7 +263,7 @@ class Unsubscribe:
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """I am no longer your parent; if `gone`, I go altogether."""
+    """The sender is no longer the receiver's parent; if `gone`, it leaves altogether."""
 
     kind: ClassVar[str] = "unsubscribe"
     group: int
@@ -273,7 +273,7 @@ class Orphan:
 
 @dataclass(frozen=True, slots=True)
 class TreeKeepAlive:
-    """Your parent in these trees is alive; each group, and the number that comes next in it."""
+    """The parent in these trees is alive; for each group, the number of the next event."""
 
     kind: ClassVar[str] = "tree-keep-alive"
     groups: tuple[tuple[int, int | None], ...]
@@ -281,7 +281,7 @@ class TreeKeepAlive:
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """Your child in this tree is alive."""
+    """The child in this tree is alive."""
 
     kind: ClassVar[str] = "refresh"
     group: int
@@ -289,16 +289,16 @@ class Refresh:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Events that follow each other, the first of this number; `again` to one who missed them."""
+    """Consecutive events from number `first` on; `again` if they are a retransmission."""
 
     group: int
     first: int
-    publications: tuple[Publication, ...]
+    publications: tuple[GroupPublication, ...]
     again: bool = False
 
     @property
     def kind(self) -> str:
-        """An event on its way down the tree, or one that is sent again."""
+        """The kind: an event on its way down the tree, or a retransmission."""
         return "catch-up" if self.again else "event"
 
 
@@ -306,25 +306,25 @@ class Events:
 
 
 @dataclass(frozen=True, slots=True)
-class Create:
-    """There is such a group; asked of a peer from outside too."""
+class CreateGroup:
+    """The group exists; also a request of the application."""
 
     kind: ClassVar[str] = "subscribe"
     group: int
 
 
 @dataclass(frozen=True, slots=True)
-class Publish:
-    """Number these events, which follow each other at their publisher, and pass them on."""
+class PublishBatch:
+    """Asks the root to number and forward these consecutive events of one publisher."""
 
     kind: ClassVar[str] = "publish"
     group: int
-    publications: tuple[Publication, ...]
+    publications: tuple[GroupPublication, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """Your events up to this number of yours will not be lost; I am the root."""
+    """The root has accepted the publisher's events up to this number; they will not be lost."""
 
     kind: ClassVar[str] = "accept"
     group: int
@@ -334,19 +334,22 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Replicate:
-    """Keep a copy of these events; with `numbers` of their last ones by publisher it is a whole."""
+    """Asks for a copy of these events.
+
+    With `numbers`, the number of each publisher's last event, it is a full copy.
+    """
 
     kind: ClassVar[str] = "replicate"
     group: int
     ballot: Ballot
     first: int
-    publications: tuple[Publication, ...]
+    publications: tuple[GroupPublication, ...]
     numbers: dict[str, int] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Replicated:
-    """I have everything before `end`; None: send the whole."""
+    """The sender has everything before `end`; None: it needs a full copy."""
 
     kind: ClassVar[str] = "replicate"
     group: int
@@ -357,7 +360,7 @@ class Replicated:
 
 @dataclass(frozen=True, slots=True)
 class Recover:
-    """I am to be the root: what do you have? And accept nothing from a lower ballot."""
+    """The sender claims to be the root and asks for copies; lower ballots must be refused."""
 
     kind: ClassVar[str] = "recover"
     group: int
@@ -367,7 +370,7 @@ class Recover:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What I have was last written by the root of the ballot `written`."""
+    """The sender's copy, last written by the root with the ballot `written`."""
 
     kind: ClassVar[str] = "recover"
     group: int
@@ -376,25 +379,25 @@ class Recovered:
     leaves: dict[str, Peer]
     written: Ballot
     first: int
-    publications: tuple[Publication, ...]
+    publications: tuple[GroupPublication, ...]
     numbers: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Bequest:
-    """I go: what I have of the group's log, so that a copy less by leaving is none."""
+    """The leaving sender's copy of the group's log, so that leaving does not reduce the copies."""
 
     kind: ClassVar[str] = "leave"
     group: int
     written: Ballot
     first: int
-    publications: tuple[Publication, ...]
+    publications: tuple[GroupPublication, ...]
     numbers: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """Somebody with a higher ballot is the root."""
+class BallotRefused:
+    """The root has a higher ballot."""
 
     kind: ClassVar[str] = "recover"
     group: int

@@ -21,7 +21,7 @@ Handler = Callable[[str, Any, float], None]
 class OverlayPeer:
     """The state of one peer: a `Machine`.
 
-    It counts each message that it sends, as work of the message's kind.
+    Each message that it sends is counted as work of the message's kind.
     """
 
     def __init__(self, own: Peer, parameters: OverlayParameters = DEFAULT_PARAMETERS) -> None:
@@ -39,16 +39,16 @@ class OverlayPeer:
         self._handlers = self._table()
 
     def on_message(self, sender: str, message: Message, now: float) -> list[Action]:
-        """Take in what another peer says, or what is asked from outside."""
+        """Handle a message of another peer or a request of the application."""
         handler = self._handlers.get(type(message))
         if handler is None:
-            raise TypeError(f"a peer does not understand {message!r}")
+            raise TypeError(f"a peer cannot handle {message!r}")
         if not self._gone:
             handler(sender, message, now)
         return self._effects.take()
 
     def on_timer(self, name: str, now: float) -> list[Action]:
-        """A period or a deadline is over."""
+        """Handle an expired period or deadline."""
         if self._gone:
             return []
         match name:
@@ -57,7 +57,7 @@ class OverlayPeer:
             case "trees":
                 self.scribe.on_tick(now)
             case "deadline":
-                self._effects.rang()
+                self._effects.on_timer()
                 for what in self._effects.deadlines.due(now):
                     self._overdue(what, now)
             case _:
@@ -70,34 +70,34 @@ class OverlayPeer:
             m.Route: pastry.on_route,
             m.RouteAck: pastry.on_route_ack,
             m.EntryRequest: pastry.on_entry_request,
-            m.Subscribed: scribe.on_subscribed,
-            m.Unsubscribe: scribe.on_unsubscribe,
+            m.TreeSubscribed: scribe.on_subscribed,
+            m.TreeUnsubscribe: scribe.on_unsubscribe,
             m.Events: scribe.on_events,
             m.TreeKeepAlive: scribe.on_tree_keep_alive,
             m.Refresh: scribe.on_refresh,
             m.Replicate: roots.on_replicate,
         }
         without: dict[type, Callable[[Any, float], None]] = {
-            m.Start: self._start,
+            m.StartPeer: self._start,
             m.Depart: self._depart,
             m.Listen: lambda message, now: scribe.listen(message.group, now),
             m.Silence: lambda message, now: scribe.silence(message.group, now),
             m.Say: lambda message, now: scribe.publisher.say(message.group, message.payload, now),
-            m.Create: lambda message, now: scribe.create(message.group, now),
+            m.CreateGroup: lambda message, now: scribe.create(message.group, now),
             m.KeepAlive: pastry.on_keep_alive,
-            m.Probe: pastry.on_probe,
-            m.Answer: pastry.on_answer,
+            m.LivenessProbe: pastry.on_probe,
+            m.ProbeAnswer: pastry.on_answer,
             m.Welcome: pastry.on_welcome,
             m.Announce: pastry.on_announce,
-            m.Leave: pastry.on_leave,
+            m.OverlayLeave: pastry.on_leave,
             m.EntryAnswer: pastry.on_entry_answer,
-            m.Subscribe: scribe.on_subscribe,
+            m.TreeSubscribe: scribe.on_subscribe,
             m.Orphan: scribe.on_orphan,
             m.Accepted: scribe.publisher.on_accepted,
             m.Bequest: roots.on_bequest,
             m.Recover: roots.on_recover,
             m.Recovered: roots.on_recovered,
-            m.Refused: roots.on_refused,
+            m.BallotRefused: roots.on_refused,
             m.Replicated: roots.on_replicated,
         }
         return with_sender | {kind: _leave_out_sender(take) for kind, take in without.items()}
@@ -123,9 +123,9 @@ class OverlayPeer:
             case ("review", group):
                 self.scribe.review(group, now)
             case _:
-                raise ValueError(f"nobody waits for {what!r}")
+                raise ValueError(f"there is no deadline {what!r}")
 
-    def _start(self, message: m.Start, now: float) -> None:
+    def _start(self, message: m.StartPeer, now: float) -> None:
         self.scribe.start(now)
         self.pastry.start(message.through, now)
 
@@ -134,8 +134,8 @@ class OverlayPeer:
         self.scribe.depart(now)
         self._gone = True
 
-    def _arrive(self, payload: m.Publish | m.Create, now: float) -> None:
-        if isinstance(payload, m.Publish):
+    def _arrive(self, payload: m.PublishBatch | m.CreateGroup, now: float) -> None:
+        if isinstance(payload, m.PublishBatch):
             self.scribe.roots.on_publish(payload, now)
         else:
             self.scribe.roots.claim(payload.group, now)

@@ -1,4 +1,4 @@
-"""Publishing to groups: in order, and again until the root accepts."""
+"""Publishing to groups: in order, repeated until the root accepts."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from typing import Any
 
 from distributary.protocol.overlay.effects import Effects
 from distributary.protocol.overlay.identifiers import Peer
-from distributary.protocol.overlay.messages import Accepted, Publication, Publish
+from distributary.protocol.overlay.messages import Accepted, GroupPublication, PublishBatch
 from distributary.protocol.overlay.parameters import OverlayParameters
 from distributary.protocol.overlay.pastry import Pastry
 
-__all__ = ["Publisher"]
+__all__ = ["GroupPublisher"]
 
-# A new root finds out what there was within so many times the patience.
+# A new root recovers the log within this many times the patience.
 _ROOT_TIMES = 3
 
 
 @dataclass(slots=True)
 class _Outgoing:
-    """What this peer publishes to a group: one batch on its way, the rest after it."""
+    """What this peer publishes to a group: the batch in flight, and the rest."""
 
     number: int = 0
-    batch: tuple[Publication, ...] = ()
-    rest: list[Publication] = field(default_factory=list)
+    batch: tuple[GroupPublication, ...] = ()
+    rest: list[GroupPublication] = field(default_factory=list)
     root: Peer | None = None
 
 
-class Publisher:
-    """What one peer has published, and whether it is accepted.
+class GroupPublisher:
+    """The events that one peer publishes, until the root accepts them.
 
-    The first batch looks for the root; the next ones go straight to the one that answered.
+    The first batch is routed to the root; later ones go directly to the root that answered.
     """
 
     def __init__(self, pastry: Pastry, parameters: OverlayParameters, effects: Effects) -> None:
@@ -39,27 +39,27 @@ class Publisher:
         self._effects = effects
         self._outgoing: dict[int, _Outgoing] = {}
 
-    def accepted(self, group: int) -> int:
+    def last_accepted(self, group: int) -> int:
         """The number of this peer's last event in a group that the root accepted."""
         outgoing = self._outgoing.get(group, _Outgoing())
         return outgoing.number - len(outgoing.rest) - len(outgoing.batch)
 
     def say(self, group: int, payload: Any, now: float) -> None:
-        """Publish; batches follow each other, so that events stay in order."""
+        """Publish an event; one batch is in flight at a time, so events stay in order."""
         outgoing = self._outgoing.setdefault(group, _Outgoing())
         outgoing.number += 1
-        outgoing.rest.append(Publication(self._pastry.own, outgoing.number, payload, now))
+        outgoing.rest.append(GroupPublication(self._pastry.own, outgoing.number, payload, now))
         if not outgoing.batch:
             self._publish(group, outgoing, now)
 
     def on_overdue(self, group: int, now: float) -> None:
-        """The root may be another by now."""
+        """The root may have changed: route the batch again."""
         outgoing = self._outgoing[group]
         outgoing.root = None
         self._publish(group, outgoing, now)
 
     def on_accepted(self, message: Accepted, now: float) -> None:
-        """What was published will not be lost: now the rest."""
+        """The batch will not be lost: publish the next one."""
         outgoing = self._outgoing.get(message.group)
         if outgoing is None:
             return
@@ -79,7 +79,7 @@ class Publisher:
         self._effects.deadlines.set(("publish", group), now + wait)
         if not self._pastry.active:
             return  # the deadline tries again
-        message = Publish(group, outgoing.batch)
+        message = PublishBatch(group, outgoing.batch)
         if outgoing.root is None or outgoing.root == self._pastry.own:
             self._pastry.route(group, message, now)
         else:

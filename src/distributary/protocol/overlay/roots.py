@@ -1,18 +1,19 @@
-"""Roots: who numbers the events of a group, and how the numbers outlive it.
+"""Roots: the peers that number the events of a group, and how the numbers survive a root.
 
 The root of a group is the peer nearest to the group's key. Before it serves, it asks all its leaves
-for what they have of the group's log, under a ballot higher than any that they have heard of, and
-they promise to take nothing from lower ones: a former root among them gives up by that. It goes on
-from the newest copy. An event is accepted, passed down the tree and acknowledged to its publisher
-once all replicas have it, the leaves nearest to the key, one of which is the next root.
+for their copies of the group's log, under a ballot higher than any they have seen, and they promise
+to refuse lower ballots; a former root among them thereby steps down. The new root continues from
+the newest copy. An event is accepted, passed down the tree and acknowledged to its publisher once
+all replicas have it: the leaves nearest to the key, one of which is the next root.
 
-So numbers are given once and accepted events are kept, as long as one of the root and its replicas
-lives from each crash to its repair, and no peer that lives is taken for dead by all others at once.
-The messages are those of Paxos; that all replicas must agree makes up for that they change.
+Numbers are therefore assigned once and accepted events are kept, as long as the root or one of its
+replicas survives from each crash to its repair, and no live peer is taken for dead by all others at
+once. The messages are those of Paxos; requiring all replicas instead of a majority makes up for
+their changing membership.
 
 Reference: M. Castro, P. Druschel, A.-M. Kermarrec, A. Rowstron, "Scribe: A large-scale and
 decentralized application-level multicast infrastructure" (2002), section 3.3 for the change of
-roots; there events may be lost, and are not numbered.
+roots; there events may be lost and are not numbered.
 """
 
 from __future__ import annotations
@@ -26,48 +27,48 @@ from distributary.protocol.overlay.identifiers import Peer
 from distributary.protocol.overlay.messages import (
     Accepted,
     Ballot,
+    BallotRefused,
     Bequest,
-    Create,
-    Publication,
-    Publish,
+    CreateGroup,
+    GroupPublication,
+    PublishBatch,
     Recover,
     Recovered,
-    Refused,
     Replicate,
     Replicated,
 )
 from distributary.protocol.overlay.parameters import OverlayParameters
 from distributary.protocol.overlay.pastry import Pastry
-from distributary.protocol.overlay.window import NOBODY, Copy, Window
+from distributary.protocol.overlay.window import NOBODY, EventWindow, LogCopy
 
 __all__ = ["Roots", "Trunk"]
 
 
 class Trunk(Protocol):
-    """The tree, as its root knows it."""
+    """The tree, as its root sees it."""
 
-    def take_over(self, group: int, log: Copy, now: float) -> int:
-        """Go on from this log; the number up to which the tree has had its events."""
+    def take_over(self, group: int, log: LogCopy, now: float) -> int:
+        """Continue from this log; returns the number up to which the tree has had its events."""
         ...
 
     def grow(
-        self, group: int, first: int, publications: tuple[Publication, ...], now: float
+        self, group: int, first: int, publications: tuple[GroupPublication, ...], now: float
     ) -> None:
-        """Pass accepted events down."""
+        """Pass accepted events down the tree."""
         ...
 
     def open(self, group: int, now: float) -> None:
-        """From now on the root serves."""
+        """The root starts to serve."""
         ...
 
     def review(self, group: int, now: float) -> None:
-        """Find a place in the tree anew."""
+        """Find a place in the tree again."""
         ...
 
 
 @dataclass(slots=True)
 class _Role:
-    """A peer that is to be, or is, the root of a group."""
+    """The role of a root, from its claim on."""
 
     ballot: Ballot
     best: Recovered | None = None
@@ -75,17 +76,17 @@ class _Role:
     awaited: dict[str, Peer] = field(default_factory=dict)
     writing: bool = False
     serving: bool = False
-    until: int = 0  # what former roots left is accepted before the root serves
+    until: int = 0  # events of former roots must be accepted before it serves
     accepted: int = 0
     replicas: dict[str, Peer] = field(default_factory=dict)
     have: dict[str, int] = field(default_factory=dict)
     sent: dict[str, int] = field(default_factory=dict)
-    waiting: list[Publish] = field(default_factory=list)
+    waiting: list[PublishBatch] = field(default_factory=list)
     owed: list[tuple[int, Peer, int]] = field(default_factory=list)
 
 
 class Roots:
-    """The groups that this peer is the root of, and its copies of others' logs."""
+    """The groups whose root is this peer, and its copies of the logs of others."""
 
     def __init__(
         self,
@@ -101,29 +102,29 @@ class Roots:
         self._trunk = trunk
         self._accepted = accepted
         self._roles: dict[int, _Role] = {}
-        self._copies: dict[int, Copy] = {}
+        self._copies: dict[int, LogCopy] = {}
 
     def __contains__(self, group: int) -> bool:
         return group in self._roles
 
     def serves(self, group: int) -> bool:
-        """Whether this peer is the root of the group, and not only to be."""
+        """Whether this peer is the root of the group and has finished recovery."""
         role = self._roles.get(group)
         return role is not None and role.serving
 
     def groups(self) -> Iterator[int]:
-        """Groups that this peer knows something of, as root or from one."""
+        """The groups of which this peer has a copy, as root or replica."""
         return (group for group, copy in self._copies.items() if copy.written > NOBODY)
 
-    def _copy(self, group: int) -> Copy:
+    def _copy(self, group: int) -> LogCopy:
         if group not in self._copies:
-            self._copies[group] = Copy(Window(0, self._parameters.window))
+            self._copies[group] = LogCopy(EventWindow(0, self._parameters.window))
         return self._copies[group]
 
-    # To become the root, and to give it up.
+    # Becoming the root, and stepping down.
 
     def claim(self, group: int, now: float) -> None:
-        """Become the root, unless this peer is or is about to be."""
+        """Claim to be the root, unless this peer already does."""
         if group in self._roles:
             return
         copy = self._copy(group)
@@ -132,7 +133,7 @@ class Roots:
         self._ask_leaves(group, now)
 
     def _ask_leaves(self, group: int, now: float) -> None:
-        """Ask the leaves that have not been asked; with none left, go on."""
+        """Ask the leaves that were not asked yet; if there are none, begin to write."""
         role = self._roles[group]
         for name, peer in self._pastry.leaves.members.items():
             if name not in role.asked:
@@ -145,11 +146,11 @@ class Roots:
             self._begin_writing(group, now)
 
     def on_recover(self, message: Recover, now: float) -> None:
-        """Another peer is to be the root."""
+        """Another peer claims to be the root."""
         self._pastry.hear(message.peer, now)
         copy = self._copy(message.group)
         if message.ballot < copy.promised:
-            self._effects.send(message.peer.name, Refused(message.group, copy.promised))
+            self._effects.send(message.peer.name, BallotRefused(message.group, copy.promised))
             return
         copy.promised = message.ballot
         window = copy.window
@@ -167,19 +168,19 @@ class Roots:
         self.give_up(message.group, now)
 
     def on_recovered(self, message: Recovered, now: float) -> None:
-        """What another peer has: the newest holds."""
+        """Another peer's copy: the newest one counts."""
         role = self._roles.get(message.group)
         if role is None or role.ballot != message.ballot or role.writing:
             return
         role.awaited.pop(message.peer.name, None)
-        if role.best is None or _age(message) > _age(role.best):
+        if role.best is None or _version(message) > _version(role.best):
             role.best = message
         self._pastry.consider(message.leaves.values(), now)
         if not role.awaited:
             self._ask_leaves(message.group, now)
 
     def on_recover_overdue(self, group: int, now: float) -> None:
-        """Those who do not answer are dead."""
+        """Leaves that do not answer are dead."""
         role = self._roles.get(group)
         if role is None or role.writing:
             return
@@ -189,8 +190,8 @@ class Roots:
         if self._roles.get(group) is role:
             self._ask_leaves(group, now)
 
-    def on_refused(self, message: Refused, now: float) -> None:
-        """There is a root with a higher ballot, or was: look again in a while."""
+    def on_refused(self, message: BallotRefused, now: float) -> None:
+        """There is or was a root with a higher ballot: look again later."""
         role = self._roles.get(message.group)
         copy = self._copy(message.group)
         copy.promised = max(copy.promised, message.ballot)
@@ -199,17 +200,17 @@ class Roots:
             self._effects.deadlines.set(("review", message.group), now + self._parameters.patience)
 
     def give_up(self, group: int, now: float) -> None:
-        """Be the root no more; the tree finds another."""
+        """Stop being the root; the tree finds another."""
         if self._roles.pop(group, None) is not None:
             self._trunk.review(group, now)
 
     def step_down(self, group: int, hop: Peer, now: float) -> None:
-        """Another peer is nearer: let it know that there is such a group."""
+        """Another peer is nearer to the key: tell it that the group exists."""
         if self._roles.pop(group, None) is not None:
-            self._pastry.pass_to(hop, group, Create(group), now)
+            self._pastry.pass_to(hop, group, CreateGroup(group), now)
 
     def depart(self, now: float) -> None:
-        """Leave copies with as many that one lives, and let the next roots know that they are."""
+        """Leave copies with enough peers that one survives, and tell the next roots."""
         for group in self.groups():
             copy = self._copies[group]
             window, numbers = copy.window, dict(copy.numbers)
@@ -222,17 +223,17 @@ class Roots:
                 self.step_down(group, peer, now)
 
     def on_bequest(self, message: Bequest, now: float) -> None:
-        """Keep what a peer that goes had, if it is newer."""
+        """Keep the copy of a leaving peer if it is newer."""
         copy = self._copy(message.group)
         age = message.written, message.first + len(message.publications)
         role = self._roles.get(message.group)
         if age > (copy.written, copy.window.end) and (role is None or not role.writing):
-            copy.window = Window(message.first, self._parameters.window, message.publications)
+            copy.window = EventWindow(message.first, self._parameters.window, message.publications)
             copy.numbers = dict(message.numbers)
             copy.written = message.written
             copy.promised = max(copy.promised, message.written)
 
-    # To write.
+    # Writing the log.
 
     def _begin_writing(self, group: int, now: float) -> None:
         if self._pastry.next_hop(group) is not None:
@@ -241,8 +242,8 @@ class Roots:
         role = self._roles[group]
         copy = self._copy(group)
         best = role.best
-        if best is not None and _age(best) > (copy.written, copy.window.end):
-            copy.window = Window(best.first, self._parameters.window, best.publications)
+        if best is not None and _version(best) > (copy.written, copy.window.end):
+            copy.window = EventWindow(best.first, self._parameters.window, best.publications)
             copy.numbers = dict(best.numbers)
         copy.written = role.ballot
         role.writing = True
@@ -252,19 +253,19 @@ class Roots:
         self._advance(group, now)
 
     def review(self, group: int, now: float) -> None:
-        """The leaves changed: so may the replicas."""
+        """The leaves have changed, so the replicas may have changed."""
         role = self._roles.get(group)
         if role is not None and role.writing:
             self._choose_replicas(group, role, now)
             self._advance(group, now)
 
     def skip_to(self, group: int, number: int, now: float) -> None:
-        """Leave numbers out that somebody has seen and no copy that is left has."""
+        """Skip numbers that a child has seen but no surviving copy has."""
         role, copy = self._roles[group], self._copy(group)
         if number <= copy.window.end:
             return
         self._effects.count("skipped", number - copy.window.end)
-        copy.window = Window(number, self._parameters.window)
+        copy.window = EventWindow(number, self._parameters.window)
         role.accepted = self._trunk.take_over(group, copy, now)
         for name in role.replicas:
             self._send_whole(group, role, name, now)
@@ -308,12 +309,12 @@ class Roots:
         """Keep a copy for the root."""
         group, copy = message.group, self._copy(message.group)
         if message.ballot < copy.promised:
-            self._effects.send(sender, Refused(group, copy.promised))
+            self._effects.send(sender, BallotRefused(group, copy.promised))
             return
         copy.promised = message.ballot
         end: int | None = None
         if message.numbers is not None:
-            copy.window = Window(message.first, self._parameters.window, message.publications)
+            copy.window = EventWindow(message.first, self._parameters.window, message.publications)
             copy.numbers = dict(message.numbers)
             copy.written = message.ballot
             end = copy.window.end
@@ -324,7 +325,7 @@ class Roots:
         self.give_up(group, now)
 
     def on_replicated(self, message: Replicated, now: float) -> None:
-        """A replica has so much."""
+        """A replica has everything before `end`."""
         group, name = message.group, message.peer.name
         role = self._roles.get(group)
         if role is None or role.ballot != message.ballot or name not in role.replicas:
@@ -346,7 +347,7 @@ class Roots:
             self._trunk.review(group, now)
 
     def _advance(self, group: int, now: float) -> None:
-        """Accept what all replicas have."""
+        """Accept everything that all replicas have."""
         role = self._roles.get(group)
         if role is None or any(name not in role.have for name in role.replicas):
             return
@@ -357,7 +358,7 @@ class Roots:
             self._trunk.grow(group, first, window.part(first, end), now)
         while role.owed and role.owed[0][0] <= role.accepted:
             _, publisher, number = role.owed.pop(0)
-            self._tell(group, publisher, number, now)
+            self._acknowledge(group, publisher, number, now)
         if not role.serving and role.accepted >= role.until:
             role.serving = True
             self._trunk.open(group, now)
@@ -365,19 +366,19 @@ class Roots:
             for message in waiting:
                 self.on_publish(message, now)
 
-    def on_publish(self, message: Publish, now: float) -> None:
-        """Number events, each once however often they come."""
+    def on_publish(self, message: PublishBatch, now: float) -> None:
+        """Number events, each once however often it is received."""
         group = message.group
         self.claim(group, now)
         role = self._roles.get(group)
         if role is None:
-            return  # another peer is the root after all: the publisher will ask again
+            return  # another peer is the root: the publisher will try again
         if not role.serving:
             role.waiting.append(message)
             return
         copy = self._copy(group)
         if copy.window.end - role.accepted >= self._parameters.window:
-            return  # nothing may be cut off before it is accepted
+            return  # the window must not drop events that are not accepted
         publisher, number = message.publications[-1].publisher, message.publications[-1].number
         known = copy.numbers.get(publisher.name, 0)
         new = [found for found in message.publications if found.number > known]
@@ -387,9 +388,9 @@ class Roots:
             self._send_rest(group, role, now)
             self._advance(group, now)
         elif all(owed[1] != publisher for owed in role.owed):
-            self._tell(group, publisher, number, now)
+            self._acknowledge(group, publisher, number, now)
 
-    def _tell(self, group: int, publisher: Peer, number: int, now: float) -> None:
+    def _acknowledge(self, group: int, publisher: Peer, number: int, now: float) -> None:
         message = Accepted(group, number, self._pastry.own)
         if publisher == self._pastry.own:
             self._accepted(message, now)
@@ -397,5 +398,5 @@ class Roots:
             self._effects.send(publisher.name, message)
 
 
-def _age(found: Recovered) -> tuple[Ballot, int]:
+def _version(found: Recovered) -> tuple[Ballot, int]:
     return found.written, found.first + len(found.publications)

@@ -1,7 +1,7 @@
-"""The routing table: for each row, peers that share so many digits and differ in the next.
+"""The routing table: each row has peers that share that many digits and differ in the next.
 
-Any peer with the right digits will do: which of them is near in the network is not looked at.
-Reference: Rowstron and Druschel, "Pastry" (2001), section 2.2.
+Any peer with the right digits will do; proximity in the network is ignored. Reference: Rowstron and
+Druschel, "Pastry" (2001), section 2.2.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["RoutingTable"]
 
 
 class RoutingTable:
-    """Peers by row and column; the first peer to come keeps its slot until it is removed."""
+    """Peers by row and column; the first peer keeps its slot until it is removed."""
 
     def __init__(self, own: Peer, peers: Iterable[Peer] = ()) -> None:
         self.own = own
@@ -26,7 +26,7 @@ class RoutingTable:
         return iter(self._slots.values())
 
     def slot(self, key: int) -> tuple[int, int]:
-        """The row and the column where a peer with these digits belongs."""
+        """The row and column of a peer with these digits."""
         row = shared_digits(self.own.identifier, key)
         return (row, digit(key, row)) if row < DIGITS else (row, 0)
 
@@ -35,7 +35,7 @@ class RoutingTable:
         return self._slots.get(slot)
 
     def add(self, peer: Peer) -> bool:
-        """Take a peer in if its slot is free."""
+        """Add a peer if its slot is free."""
         slot = self.slot(peer.identifier)
         if slot[0] == DIGITS or slot in self._slots:
             return False
@@ -43,7 +43,7 @@ class RoutingTable:
         return True
 
     def remove(self, peer: Peer) -> bool:
-        """Take a peer out, if it is in."""
+        """Remove a peer if it is in the table."""
         slot = self.slot(peer.identifier)
         if self._slots.get(slot) != peer:
             return False
@@ -55,5 +55,5 @@ class RoutingTable:
         return [peer for (row, _), peer in self._slots.items() if row == number]
 
     def rows(self, last: int) -> list[Peer]:
-        """The peers of the rows up to this one."""
+        """The peers of all rows up to `last`."""
         return [peer for (row, _), peer in self._slots.items() if row <= last]

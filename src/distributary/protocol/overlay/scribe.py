@@ -1,13 +1,13 @@
 """Scribe: the tree of a group is the union of its subscribers' routes to the group's key.
 
-Each peer of the tree, subscriber or helper, has for its parent the next hop to the key, whichever
-that is at the time: when it changes the peer joins the new parent first and leaves the old one
-after. Parents tell children every period that they live and which number comes next; a child whose
-parent is silent takes it for dead, and asks the hop that is next then. Whoever asks says which
-event it needs next, and is sent what it missed: events pass every peer in the order of their
-numbers, each once. A parent that has too little of the past asks its own.
+The parent of each peer of the tree, subscriber or helper, is its current next hop to the key. When
+the next hop changes, the peer joins the new parent before it leaves the old one. Every period,
+parents send their children a keep-alive with the number of the next event; a child takes a silent
+parent for dead and asks the next hop of that moment. A child says which event it needs next and is
+sent what it missed: every peer handles events in the order of their numbers, each once. A parent
+that no longer has the missing events asks its own parent.
 
-A subscriber gets every event from its confirmation on; a few from just before may come too.
+A subscriber gets every event from its confirmation on, and possibly a few from just before.
 
 Reference: Castro et al., "Scribe" (2002), sections 3.2 to 3.4.
 """
@@ -21,35 +21,35 @@ from dataclasses import dataclass, field
 from distributary.protocol.overlay.effects import Effects
 from distributary.protocol.overlay.identifiers import Peer
 from distributary.protocol.overlay.messages import (
-    Create,
+    CreateGroup,
     Events,
-    Lost,
+    GroupPublication,
+    LostEvents,
     Orphan,
-    Publication,
-    Received,
+    ReceivedEvent,
     Refresh,
-    Subscribe,
-    Subscribed,
     TreeKeepAlive,
-    Unsubscribe,
+    TreeSubscribe,
+    TreeSubscribed,
+    TreeUnsubscribe,
 )
 from distributary.protocol.overlay.parameters import OverlayParameters
 from distributary.protocol.overlay.pastry import Pastry
-from distributary.protocol.overlay.publishing import Publisher
+from distributary.protocol.overlay.publishing import GroupPublisher
 from distributary.protocol.overlay.roots import Roots
-from distributary.protocol.overlay.window import Copy, Window
+from distributary.protocol.overlay.window import EventWindow, LogCopy
 
 __all__ = ["Scribe"]
 
-# A child that has not spoken for so many of its refreshes is gone.
+# A child that misses this many refreshes is gone.
 _SILENT_REFRESHES = 2
-# A parent without a place of its own finds one in so many times the patience, or is asked again.
+# A parent that is still joining the tree gets this many times the patience.
 _PLACE_TIMES = 8
 
 
 @dataclass(slots=True)
 class _Child:
-    """A child; `start` is what it asked for, while that is not promised yet."""
+    """A child; `start` is what it asked for while that is not promised yet."""
 
     peer: Peer
     heard: float
@@ -61,8 +61,8 @@ class _Child:
 class _Tree:
     """This peer's place in the tree of a group.
 
-    `parent` sends events; `asked` is to be the parent. `window` is None until it is known which
-    number comes next. `wanted` is the number that the application is to get next.
+    `parent` sends events; `asked` is the peer asked to be the parent. `window` is None until the
+    next number is known. `wanted` is the number of the next event for the application.
     """
 
     group: int
@@ -73,11 +73,11 @@ class _Tree:
     heard: float = 0.0
     asked: Peer | None = None
     answered: bool = False
-    window: Window | None = None
+    window: EventWindow | None = None
     floor: int = 0
 
     def start(self) -> int | None:
-        """What to ask a parent for."""
+        """The number to ask a parent for."""
         if self.window is not None:
             return self.window.end
         return min((c.start for c in self.children.values() if c.start is not None), default=None)
@@ -93,10 +93,10 @@ class Scribe:
         self._effects = effects
         self._trees: dict[int, _Tree] = {}
         self._ticks = 0
-        self.publisher = Publisher(pastry, parameters, effects)
+        self.publisher = GroupPublisher(pastry, parameters, effects)
         self.roots = Roots(pastry, parameters, effects, self, self.publisher.on_accepted)
 
-    # What the application wants.
+    # Requests of the application.
 
     def listen(self, group: int, now: float) -> None:
         """Subscribe the application."""
@@ -115,13 +115,13 @@ class Scribe:
             self._prune(tree)
 
     def create(self, group: int, now: float) -> None:
-        """Let the root know that there is such a group."""
+        """Tell the root that the group exists."""
         if self._pastry.active:
-            self._pastry.route(group, Create(group), now)
+            self._pastry.route(group, CreateGroup(group), now)
         else:
             self._effects.deadlines.set(("create", group), now + self._parameters.patience)
 
-    # A place in the tree.
+    # The place in the tree.
 
     def _tree(self, group: int) -> _Tree:
         if group not in self._trees:
@@ -129,12 +129,12 @@ class Scribe:
         return self._trees[group]
 
     def review_all(self, now: float) -> None:
-        """The way to keys may have changed."""
+        """Routes may have changed: review all groups."""
         for group in list(dict.fromkeys((*self._trees, *self.roots.groups()))):
             self.review(group, now)
 
     def review(self, group: int, now: float) -> None:
-        """Hold on to the next hop to the key, or be the root if there is none."""
+        """Make the next hop to the key the parent, or be the root if there is none."""
         if not self._pastry.active:
             return
         hop = self._pastry.next_hop(group)
@@ -148,33 +148,33 @@ class Scribe:
         if not tree.subscribed and not tree.children:
             self._prune(tree)
         elif hop == tree.parent:
-            self._leave_asked(tree)
+            self._cancel_request(tree)
         elif hop != tree.asked:
-            self._leave_asked(tree)
+            self._cancel_request(tree)
             self._ask(tree, hop, now)
 
     def _be_root(self, group: int, now: float) -> None:
         tree = self._tree(group)
-        self._leave_asked(tree)
+        self._cancel_request(tree)
         if tree.parent is not None:
-            self._effects.send(tree.parent.name, Unsubscribe(group))
+            self._effects.send(tree.parent.name, TreeUnsubscribe(group))
             tree.parent = None
         self.roots.claim(group, now)
         self.roots.review(group, now)
 
     def _ask(self, tree: _Tree, hop: Peer, now: float) -> None:
         tree.asked, tree.answered = hop, False
-        self._effects.send(hop.name, Subscribe(tree.group, self._own, tree.start()))
+        self._effects.send(hop.name, TreeSubscribe(tree.group, self._own, tree.start()))
         self._effects.deadlines.set(("subscribe", tree.group), now + self._parameters.patience)
 
-    def _leave_asked(self, tree: _Tree) -> None:
+    def _cancel_request(self, tree: _Tree) -> None:
         if tree.asked is not None and tree.asked != tree.parent:
-            self._effects.send(tree.asked.name, Unsubscribe(tree.group))
+            self._effects.send(tree.asked.name, TreeUnsubscribe(tree.group))
             self._effects.deadlines.drop(("subscribe", tree.group))
             tree.asked = None
 
     def on_subscribe_overdue(self, group: int, now: float) -> None:
-        """No answer: the hop is dead. An answer, but no place: ask again."""
+        """Without an answer the hop is dead; with an answer but no place, ask again."""
         tree = self._trees.get(group)
         if tree is None or tree.asked is None:
             return
@@ -184,11 +184,11 @@ class Scribe:
                 tree.parent = None
             self._pastry.suspect(asked, now)
         elif tree.parent == asked:
-            tree.parent = None  # it knows of no events itself: look for a place anew
+            tree.parent = None  # it has no events itself: look for another place
         self.review(group, now)
 
-    def on_subscribe(self, message: Subscribe, now: float) -> None:
-        """A child, new or known, wants events."""
+    def on_subscribe(self, message: TreeSubscribe, now: float) -> None:
+        """A new or known child asks for events."""
         if not self._pastry.active:
             return
         tree = self._tree(message.group)
@@ -197,7 +197,7 @@ class Scribe:
         if self._has_place(tree):
             self._serve(tree, child, now)
         else:
-            answer = Subscribed(message.group, self._own, None, tree.floor)
+            answer = TreeSubscribed(message.group, self._own, None, tree.floor)
             self._effects.send(message.peer.name, answer)
         self.review(message.group, now)
 
@@ -207,27 +207,29 @@ class Scribe:
         return tree.window is not None
 
     def _serve(self, tree: _Tree, child: _Child, now: float) -> None:
-        """Promise a child its events, and send those that it missed."""
+        """Promise a child its events and send those that it missed."""
         if child.start is not None and tree.group in self.roots:
             self.roots.skip_to(tree.group, child.start, now)
         window = tree.window
         assert window is not None
         start = max(window.end if child.start is None else child.start, tree.floor)
         child.waits, child.start = False, None
-        self._effects.send(child.peer.name, Subscribed(tree.group, self._own, start, tree.floor))
+        self._effects.send(
+            child.peer.name, TreeSubscribed(tree.group, self._own, start, tree.floor)
+        )
         if start < window.first:
-            # Have it all sent from there again; the other children see what they have already.
-            tree.window = Window(start, self._parameters.window)
+            # Request everything from there again; the other children ignore what they already have.
+            tree.window = EventWindow(start, self._parameters.window)
             self._catch_up(tree, now)
         elif start < window.end:
             missed = Events(tree.group, start, window.part(start), again=True)
             self._effects.send(child.peer.name, missed)
 
-    def on_subscribed(self, sender: str, message: Subscribed, now: float) -> None:
+    def on_subscribed(self, sender: str, message: TreeSubscribed, now: float) -> None:
         """A parent answers."""
         tree = self._trees.get(message.group)
         if tree is None or message.peer not in (tree.asked, tree.parent):
-            self._effects.send(sender, Unsubscribe(message.group))
+            self._effects.send(sender, TreeUnsubscribe(message.group))
             return
         if message.start is None:
             tree.answered = True
@@ -238,20 +240,20 @@ class Scribe:
             self._effects.deadlines.drop(("subscribe", message.group))
             old, tree.parent, tree.asked = tree.parent, message.peer, None
             if old is not None and old != message.peer:
-                self._effects.send(old.name, Unsubscribe(message.group))
+                self._effects.send(old.name, TreeUnsubscribe(message.group))
         tree.heard = now
         tree.floor = max(tree.floor, message.floor)
         self._begin(tree, message.start, now)
 
     def _begin(self, tree: _Tree, start: int, now: float) -> None:
-        """From this number on events will come."""
+        """Events will come from this number on."""
         limit = self._parameters.window
         if tree.window is None:
-            tree.window = Window(start, limit)
+            tree.window = EventWindow(start, limit)
         elif tree.window.end < tree.floor:
-            tree.window = Window(tree.floor, limit)
+            tree.window = EventWindow(tree.floor, limit)
         elif start > tree.window.end:
-            self._catch_up(tree, now)  # a child came meanwhile that needs more
+            self._catch_up(tree, now)  # a new child needs earlier events
         self._want(tree, start)
         for child in tree.children.values():
             if child.waits:
@@ -261,20 +263,20 @@ class Scribe:
         if not tree.subscribed:
             return
         if tree.wanted is not None and tree.wanted < tree.floor:
-            lost = Lost(tree.group, tree.wanted, tree.floor)
+            lost = LostEvents(tree.group, tree.wanted, tree.floor)
             self._effects.deliver(self._own.name, lost, 0.0)
             tree.wanted = tree.floor
         if tree.wanted is None:
             tree.wanted = start
 
-    def on_unsubscribe(self, sender: str, message: Unsubscribe, now: float) -> None:
-        """A child goes."""
+    def on_unsubscribe(self, sender: str, message: TreeUnsubscribe, now: float) -> None:
+        """A child leaves."""
         tree = self._trees.get(message.group)
         if tree is not None and tree.children.pop(sender, None) is not None:
             self._prune(tree)
 
     def on_orphan(self, message: Orphan, now: float) -> None:
-        """A parent goes, or does not know this child any more."""
+        """A parent leaves, or no longer knows this child."""
         if message.gone:
             self._pastry.suspect(message.peer, now)
         tree = self._trees.get(message.group)
@@ -284,12 +286,12 @@ class Scribe:
             self.review(message.group, now)
 
     def _prune(self, tree: _Tree) -> None:
-        """A peer that nobody needs in the tree leaves it."""
+        """Leave the tree if nobody needs this peer in it."""
         if tree.subscribed or tree.children or tree.group in self.roots:
             return
-        self._leave_asked(tree)
+        self._cancel_request(tree)
         if tree.parent is not None:
-            self._effects.send(tree.parent.name, Unsubscribe(tree.group))
+            self._effects.send(tree.parent.name, TreeUnsubscribe(tree.group))
         self._effects.deadlines.drop(("subscribe", tree.group))
         del self._trees[tree.group]
 
@@ -297,7 +299,7 @@ class Scribe:
         """Tell parents and children."""
         for tree in self._trees.values():
             if tree.parent is not None:
-                self._effects.send(tree.parent.name, Unsubscribe(tree.group))
+                self._effects.send(tree.parent.name, TreeUnsubscribe(tree.group))
             for name in tree.children:
                 self._effects.send(name, Orphan(tree.group, self._own, gone=True))
         self.roots.depart(now)
@@ -305,7 +307,7 @@ class Scribe:
     # Events.
 
     def on_events(self, sender: str, message: Events, now: float) -> None:
-        """Events from the parent; numbers that do not follow wait until they do."""
+        """Events of the parent; if there is a gap, ask for what is missing."""
         tree = self._trees.get(message.group)
         if tree is None or tree.window is None or message.group in self.roots:
             return
@@ -318,7 +320,7 @@ class Scribe:
             tree, message.publications[tree.window.end - message.first :], message.again
         )
 
-    def _pass_down(self, tree: _Tree, new: tuple[Publication, ...], again: bool) -> None:
+    def _pass_down(self, tree: _Tree, new: tuple[GroupPublication, ...], again: bool) -> None:
         window = tree.window
         if not new or window is None:
             return
@@ -332,31 +334,31 @@ class Scribe:
             return
         for number, found in enumerate(new, first):
             if number == tree.wanted:
-                received = Received(tree.group, number, found)
+                received = ReceivedEvent(tree.group, number, found)
                 self._effects.deliver(self._own.name, received, found.since)
                 tree.wanted += 1
 
     def _catch_up(self, tree: _Tree, now: float) -> None:
-        """Ask the parent for what is missing, unless it is being asked already."""
+        """Ask the parent for the missing events, unless a request is outstanding."""
         if tree.asked is None and tree.parent is not None:
             self._ask(tree, tree.parent, now)
 
     # For the roots.
 
-    def take_over(self, group: int, log: Copy, now: float) -> int:
-        """Go on from a log; what the tree has had of it is not sent again."""
+    def take_over(self, group: int, log: LogCopy, now: float) -> int:
+        """Continue from a log; what the tree has already had is not sent again."""
         tree = self._tree(group)
         if tree.window is not None:
             log.catch_up(tree.window)
         window = log.window
         had = window.first if tree.window is None else max(window.first, tree.window.end)
         kept = window.part(window.first, had)
-        tree.window = Window(window.first, self._parameters.window, kept)
+        tree.window = EventWindow(window.first, self._parameters.window, kept)
         tree.floor = window.first
         return had
 
     def grow(
-        self, group: int, first: int, publications: tuple[Publication, ...], now: float
+        self, group: int, first: int, publications: tuple[GroupPublication, ...], now: float
     ) -> None:
         """Pass accepted events down."""
         tree = self._tree(group)
@@ -365,25 +367,25 @@ class Scribe:
             tree.floor = tree.window.first
 
     def open(self, group: int, now: float) -> None:
-        """Serve those who wait."""
+        """Serve the children that wait."""
         tree = self._tree(group)
         if tree.window is not None:
             self._begin(tree, tree.window.end, now)
 
-    # Who is alive.
+    # Failure detection.
 
     def start(self, now: float) -> None:
-        """Begin to speak to children."""
+        """Start the period of keep-alives."""
         phase = self._own.identifier % 991 / 991
         self._effects.set_timer("trees", now + phase * self._parameters.tree_period)
 
     def on_tick(self, now: float) -> None:
-        """Once each period: a word to all children, a look at parents."""
+        """Once per period: send keep-alives to children and suspect silent parents."""
         parameters = self._parameters
         self._ticks += 1
         self._effects.set_timer("trees", now + parameters.tree_period)
         self._drop_silent_children(now)
-        self._speak_to_children()
+        self._send_keep_alives()
         oldest = now - parameters.misses * parameters.tree_period
         for tree in list(self._trees.values()):
             if tree.parent is not None and tree.heard < oldest:
@@ -404,23 +406,23 @@ class Scribe:
             if silent:
                 self._prune(tree)
 
-    def _speak_to_children(self) -> None:
+    def _send_keep_alives(self) -> None:
         words: defaultdict[str, list[tuple[int, int | None]]] = defaultdict(list)
         for tree in self._trees.values():
             end = tree.window.end if self._has_place(tree) and tree.window is not None else None
             for name in tree.children:
                 words[name].append((tree.group, end))
         for name, groups in words.items():
-            for part in self._parts(groups):
+            for part in self._batches(groups):
                 self._effects.send(name, TreeKeepAlive(tuple(part)))
 
-    def _parts(
+    def _batches(
         self, groups: list[tuple[int, int | None]]
     ) -> Iterable[list[tuple[int, int | None]]]:
         return [groups] if self._parameters.per_neighbour else [[found] for found in groups]
 
     def on_tree_keep_alive(self, sender: str, message: TreeKeepAlive, now: float) -> None:
-        """A parent is alive; it may have sent something that did not come."""
+        """A parent is alive; an event that it has sent may have been lost."""
         for group, end in message.groups:
             tree = self._trees.get(group)
             parent = None if tree is None else tree.parent
@@ -429,20 +431,20 @@ class Scribe:
                 if end is not None and tree.window is not None and end > tree.window.end:
                     self._catch_up(tree, now)
             elif tree is None or tree.asked is None or tree.asked.name != sender:
-                self._effects.send(sender, Unsubscribe(group))
+                self._effects.send(sender, TreeUnsubscribe(group))
 
     def on_refresh(self, sender: str, message: Refresh, now: float) -> None:
-        """A child is alive, if it is one."""
+        """A child is alive, if it is known as one."""
         tree = self._trees.get(message.group)
         if tree is not None and sender in tree.children:
             tree.children[sender].heard = now
         else:
             self._effects.send(sender, Orphan(message.group, self._own, gone=False))
 
-    # To look at.
+    # Inspection.
 
-    def wanted(self, group: int) -> int | None:
-        """The number that the application gets next; None until it is confirmed."""
+    def next_wanted(self, group: int) -> int | None:
+        """The number of the next event for the application; None until it is confirmed."""
         tree = self._trees.get(group)
         return None if tree is None else tree.wanted
 

@@ -1,24 +1,24 @@
-"""The last events of a group, numbered without gaps, and the copies of them that outlive a root."""
+"""The last events of a group, numbered without gaps, and the copies that survive a root."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from distributary.protocol.overlay.messages import Ballot, Publication
+from distributary.protocol.overlay.messages import Ballot, GroupPublication
 
-__all__ = ["NOBODY", "Copy", "Window"]
+__all__ = ["NOBODY", "EventWindow", "LogCopy"]
 
 # Lower than the ballot of any peer.
 NOBODY: Ballot = (0, 0)
 
 
-class Window:
-    """Events from number `first` up to before `end`; at least the last `limit` are kept."""
+class EventWindow:
+    """Events from number `first` up to but excluding `end`; keeps at least the last `limit`."""
 
     __slots__ = ("_items", "_limit", "first")
 
-    def __init__(self, first: int, limit: int, items: Iterable[Publication] = ()) -> None:
+    def __init__(self, first: int, limit: int, items: Iterable[GroupPublication] = ()) -> None:
         self.first = first
         self._limit = limit
         self._items = list(items)
@@ -26,22 +26,22 @@ class Window:
 
     @property
     def end(self) -> int:
-        """The number that comes next."""
+        """The number of the next event."""
         return self.first + len(self._items)
 
-    def extend(self, items: Iterable[Publication]) -> None:
-        """Add the events that come next."""
+    def extend(self, items: Iterable[GroupPublication]) -> None:
+        """Append the next events."""
         self._items.extend(items)
         self._trim()
 
-    def part(self, start: int, end: int | None = None) -> tuple[Publication, ...]:
-        """The events from `start` up to before `end`, all of which must be there."""
+    def part(self, start: int, end: int | None = None) -> tuple[GroupPublication, ...]:
+        """The events from `start` up to but excluding `end`, all of which must be present."""
         if start < self.first:
             raise ValueError(f"the window begins at {self.first}: {start} is gone")
         return tuple(self._items[start - self.first : None if end is None else end - self.first])
 
     def _trim(self) -> None:
-        """Cut off many at a time, as each cut moves all that is left."""
+        """Drop many events at a time, since each cut moves everything that is left."""
         if len(self._items) >= 2 * self._limit:
             gone = len(self._items) - self._limit
             del self._items[:gone]
@@ -49,26 +49,26 @@ class Window:
 
 
 @dataclass(slots=True)
-class Copy:
-    """What a peer has of a group's log: as root, as one of its replicas, or from former times.
+class LogCopy:
+    """A peer's copy of a group's log: as root, as one of its replicas, or from an earlier role.
 
-    `written` is the ballot of the root that wrote it last, `promised` the highest that this peer
-    has heard of. `numbers`: of each publisher by name, the number of its last event.
+    `written` is the ballot of the root that wrote it last, `promised` the highest ballot seen.
+    `numbers` has the number of each publisher's last event, by name.
     """
 
-    window: Window
+    window: EventWindow
     written: Ballot = NOBODY
     promised: Ballot = NOBODY
     numbers: dict[str, int] = field(default_factory=dict)
 
-    def extend(self, publications: Iterable[Publication]) -> None:
-        """Add the events that come next."""
+    def extend(self, publications: Iterable[GroupPublication]) -> None:
+        """Append the next events."""
         publications = tuple(publications)
         self.window.extend(publications)
         self._note(publications)
 
-    def catch_up(self, seen: Window) -> None:
-        """Take from what came down the tree: it has more only if the copies are lost."""
+    def catch_up(self, seen: EventWindow) -> None:
+        """Take events that came down the tree; it has more only if copies were lost."""
         if seen.end > self.window.end:
             if seen.first <= self.window.end:
                 self.extend(seen.part(self.window.end))
@@ -76,6 +76,6 @@ class Copy:
                 self.window = seen
                 self._note(seen.part(seen.first))
 
-    def _note(self, publications: Iterable[Publication]) -> None:
+    def _note(self, publications: Iterable[GroupPublication]) -> None:
         for found in publications:
             self.numbers[found.publisher.name] = found.number
