@@ -138,13 +138,13 @@ def test_a_price_beyond_reason_is_wrong_usage_of_evaluate_and_sweep(
 
 
 @pytest.mark.parametrize("alpha", ["1", "1e12"])
-@pytest.mark.parametrize("rate", ["1e308", "1e300", "1e190", "5e-324"])
+@pytest.mark.parametrize("rate", ["1e308", "1e300", "1e288", "5e-324"])
 def test_rates_at_the_ends_of_their_type_are_planned_or_refused(
     cli: CommandLine, inputs: tuple[str, ...], rate: str, alpha: str
 ) -> None:
     cli.write("rates.csv", f"flow,rate\na,{rate}\nb,2\nc,3\nd,{rate}\n")
     ran = cli("plan", *inputs, *QUICK, "--alpha", alpha, "--out", "plan", "--json")
-    if float(rate) > 1e200:
+    if float(rate) > 1e290:
         assert_one_line(ran, "rates.csv", "more than a number can hold")
     else:
         assert ran.status == 0, ran

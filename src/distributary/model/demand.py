@@ -13,7 +13,7 @@ from distributary.model.rates import Rates
 
 __all__ = ["Demand"]
 
-MOST_RECEIVED = 1e200  # if everybody received everything: leaves room for prices and sums of costs
+MOST_RECEIVED = 1e290  # if everybody received everything: leaves room for prices and sums of costs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
