@@ -44,6 +44,7 @@ __all__ = [
     "Window",
     "check_bad",
     "check_sum",
+    "mark_copies",
     "read_filters",
     "read_interest",
     "read_publications",
@@ -231,6 +232,15 @@ def read_interest(spark: SparkSession, source: str) -> Log:
     return _judged(log, faults, {"receiver": None, "flow": None})
 
 
+def mark_copies(rows: DataFrame) -> DataFrame:
+    """Mark usable rows whose id an earlier row had (by time, then position), too, as copies."""
+    counts = F.col("reason").isNull() & ~F.col("copy") & F.col("id").isNotNull()
+    alone = F.when(~counts, F.monotonically_increasing_id())
+    first = Over.partitionBy(F.when(counts, F.col("id")), "_alone").orderBy("ts", "position")
+    again = F.col("_alone").isNull() & (F.row_number().over(first) > 1)
+    return rows.withColumn("_alone", alone).withColumn("copy", F.col("copy") | again).drop("_alone")
+
+
 def rows_at_source(log: Log) -> int:
     """How many rows the source holds, counted without looking into them."""
     with reading_faults(log.source.path):
@@ -325,20 +335,8 @@ def _judged(
         "raw",
     )
     if identified:
-        rows = _copies_marked(rows)
+        rows = mark_copies(rows)
     return Log(log.name, log.source, rows, tuple(columns), log.lines, identified)
-
-
-def _copies_marked(rows: DataFrame) -> DataFrame:
-    """Mark usable rows whose id an earlier row had (by time, then position)."""
-    with_id = F.col("reason").isNull() & F.col("id").isNotNull()
-    alone = F.when(~with_id, F.monotonically_increasing_id())
-    first = Over.partitionBy(F.when(with_id, F.col("id")), "_alone").orderBy("ts", "position")
-    return (
-        rows.withColumn("_alone", alone)
-        .withColumn("copy", F.col("_alone").isNull() & (F.row_number().over(first) > 1))
-        .drop("_alone")
-    )
 
 
 def _time_of_text(text: Column) -> Column:

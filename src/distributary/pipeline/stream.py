@@ -47,6 +47,7 @@ from distributary.pipeline.ingest import (
     Reason,
     Window,
     check_sum,
+    mark_copies,
     read_publications,
     read_subscriptions,
 )
@@ -136,6 +137,8 @@ def stream(
     `tell` gets each batch's line of the history, `step` the name of each step before it is done.
     What either raises ends the stream. Returns where it stands.
     """
+    # Spark resolves a relative path against the folder that Java was started in.
+    job = replace(job, out=job.out.absolute())
     with Ledger(job.out, step).opened() as ledger, _py4j_quiet():
         _check_settings(job, ledger)
         steps = _Steps(spark, job, ledger, tell, step, clock)
@@ -143,7 +146,7 @@ def stream(
         writer = (
             _together(logs)
             .writeStream.foreachBatch(steps.run)
-            .option("checkpointLocation", ledger.checkpoint.as_uri())
+            .option("checkpointLocation", str(ledger.checkpoint))
             .queryName(f"distributary {job.out.name}")
         )
         if job.until_idle:
@@ -269,6 +272,8 @@ class _Steps:
             seen = self._stored("ids", _IDS)
             logs = _known_marked(logs, seen)
         rows = _together([log.rows.drop("raw") for log in logs])
+        if sum(log.identified for log in logs) > 1:
+            rows = mark_copies(rows)
         log = replace(logs[0], rows=rows)
         digest = publication_digest(log, peak_window=timedelta(microseconds=state.slot_us))
         with reading_faults(self._job.publications), _cached(digest):
