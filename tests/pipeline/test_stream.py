@@ -32,7 +32,7 @@ from distributary.pipeline.ingest import Reason, Window, read_publications, read
 from distributary.pipeline.interest import interest_at
 from distributary.pipeline.ledger import Ledger, LedgerError, State
 from distributary.pipeline.rates import rates_for, rates_over
-from distributary.pipeline.stream import LOGS, StreamJob, rate_span, stream
+from distributary.pipeline.stream import StreamJob, rate_span, stream
 from distributary.pipeline.watching import arrived
 from distributary.planning import Request
 
@@ -373,7 +373,12 @@ def test_a_stream_may_write_to_a_relative_folder_of_any_name(
     monkeypatch.chdir(tmp_path)
     write(Path("subscriptions/0.csv"), [subscription(START, "ann", "f")], START)
     write(Path("publications/0.csv"), [publication(START, "f")], START)
-    job = replace(small_job(tmp_path), out=Path(name), **{log: log for log in LOGS})
+    job = replace(
+        small_job(tmp_path),
+        out=Path(name),
+        subscriptions="subscriptions",
+        publications="publications",
+    )
     for _ in range(2):  # the second time it goes on from what is there
         state = stream(spark, job)
         assert state.counts["subscriptions"]["used"] == 1
