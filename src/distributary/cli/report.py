@@ -10,8 +10,18 @@ import typer
 
 from distributary import cost, planning
 from distributary.cli.console import results, shown_progress
-from distributary.cli.options import Alpha, Beta, InterestFile, RatesFile, filtering_prices
-from distributary.files import read_demand, read_plan, replaced_file
+from distributary.cli.intake import read_inputs, tell_intake
+from distributary.cli.options import (
+    Alpha,
+    Beta,
+    Floor,
+    InterestFile,
+    MaxBad,
+    Quarantine,
+    RatesFile,
+    filtering_prices,
+)
+from distributary.files import read_plan, replaced_file
 from distributary.report import Report, compare_algorithms, cost_curve, render_report
 
 __all__ = ["CURVE_GROUPS", "report", "write_report"]
@@ -30,10 +40,14 @@ def report(
     ] = True,
     alpha: Alpha = 1.0,
     beta: Beta = 1.0,
+    max_bad: MaxBad = "0%",
+    floor: Floor = None,
+    quarantine: Quarantine = None,
 ) -> None:
     """Write a self-contained HTML page about a plan."""
     prices = filtering_prices(alpha, beta)
-    inputs = read_demand(interest, rates)
+    inputs = read_inputs(interest, rates, max_bad, floor, quarantine)
+    tell_intake(inputs)
     stored = read_plan(plan, inputs.demand.interest)
     algorithm = str(stored.metadata.get("algorithm", "a plan from elsewhere"))
     seed = stored.metadata.get("seed")
