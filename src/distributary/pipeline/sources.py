@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Literal
 
 from py4j.protocol import Py4JError
@@ -13,11 +14,12 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from distributary.errors import InputError
+from distributary.files.csv_records import csv_records
 from distributary.pipeline.spark import spark_words
 
 __all__ = [
     "Source",
-    "first_line",
+    "first_record",
     "reading_faults",
     "resolve_source",
     "shown_path",
@@ -25,6 +27,8 @@ __all__ = [
     "whole_story",
 ]
 
+_BOM = "\ufeff"
+_HEADER_LINES = 1_000  # to look for the end of a quoted name, and past blank lines
 _UNREADABLE = (
     "FAILED_READ_FILE",
     "CANNOT_READ_FILE_FOOTER",
@@ -109,8 +113,8 @@ def reading_faults(path: str) -> Iterator[None]:
         ) from error
 
 
-def first_line(spark: SparkSession, file: str) -> str | None:
-    """The first line of a text file that is not blank: the header of a CSV file."""
+def first_record(spark: SparkSession, file: str) -> str | None:
+    """The first record of a text file that is not blank: the header of a CSV file."""
     jvm: Any = spark.sparkContext._jvm
     path, system = _hadoop(spark, file)
     stream = system.open(path)
@@ -120,9 +124,8 @@ def first_line(spark: SparkSession, file: str) -> str | None:
         if codec is not None:
             stream = codec.createInputStream(stream)
         reader = jvm.java.io.BufferedReader(jvm.java.io.InputStreamReader(stream, "UTF-8"))
-        line = reader.readLine()
-        while line is not None and not line.strip("\ufeff \t"):
-            line = reader.readLine()
+        lines = (f"{line}\n".removeprefix(_BOM) for line in iter(reader.readLine, None))
+        return next(csv_records(islice(lines, _HEADER_LINES)), None)
     except Py4JError as error:
         raise InputError(
             "is damaged or not a file of its format",
@@ -131,7 +134,6 @@ def first_line(spark: SparkSession, file: str) -> str | None:
         ) from error
     finally:
         stream.close()
-    return None if line is None else str(line).removeprefix("\ufeff").rstrip("\r")
 
 
 def shown_path(file: str) -> str:
