@@ -32,7 +32,7 @@ from pyspark.sql.window import Window as Over
 
 from distributary.errors import DistributaryError
 from distributary.pipeline.opening import Opened, opened
-from distributary.pipeline.schemas import SUBSCRIBE, UNSUBSCRIBE
+from distributary.pipeline.schemas import SUBSCRIBE, UNSUBSCRIBE, quote_name
 from distributary.pipeline.sources import Source, reading_faults
 
 __all__ = [
@@ -100,7 +100,7 @@ class Log:
     def valid(self) -> DataFrame:
         """Rows without a fault, duplicates and all: what an aggregation needs that sees to them."""
         return self.rows.where(F.col("reason").isNull() & ~F.col("copy")).select(
-            *self.columns, "position"
+            *map(quote_name, self.columns), "position"
         )
 
     @property
@@ -203,7 +203,7 @@ def read_publications(
     """
     log = opened(spark, "publications", source, ("ts", "flow"), ("size", "id"), attributes)
     kept = _attributes(log)
-    wrong = [F.col(f"`{name}`").isNotNull() & value.isNull() for name, value in kept.items()]
+    wrong = [F.col(quote_name(name)).isNotNull() & value.isNull() for name, value in kept.items()]
     size = _whole(log, "size")
     faults = [
         (_blank("flow"), Reason.NO_FLOW),
@@ -302,9 +302,9 @@ def _whole(log: Opened, name: str) -> Column:
 
 def _attributes(log: Opened) -> dict[str, Column]:
     return {
-        one.name: F.col(f"`{one.name}`").try_cast(one.dataType)
+        one.name: F.col(quote_name(one.name)).try_cast(one.dataType)
         if log.types[one.name] != one.dataType
-        else F.col(f"`{one.name}`")
+        else F.col(quote_name(one.name))
         for one in log.extra
     }
 
@@ -325,7 +325,7 @@ def _judged(
         reason = reason.when(fault, F.lit(str(why)))
     rows = log.frame.select(
         *(
-            F.col(f"`{name}`") if value is None else value.alias(name)
+            F.col(quote_name(name)) if value is None else value.alias(name)
             for name, value in columns.items()
         ),
         reason.alias("reason"),

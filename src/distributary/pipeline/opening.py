@@ -5,14 +5,11 @@ Nothing is judged here: a line that cannot be parsed is a row with `corrupt` set
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Literal
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
@@ -31,14 +28,14 @@ from pyspark.sql.types import (
 from distributary.errors import InputError
 from distributary.files.csv_records import csv_cells
 from distributary.pipeline.lines import csv_cells_of, csv_lines, text_lines
-from distributary.pipeline.schemas import POSITION
+from distributary.pipeline.parquet import PLACE, read_parquet
+from distributary.pipeline.schemas import POSITION, quote_name
 from distributary.pipeline.sources import (
     Source,
     first_record,
     reading_faults,
     resolve_source,
     shown_path,
-    whole_story,
 )
 
 __all__ = ["Opened", "opened"]
@@ -88,28 +85,28 @@ def _open_typed(
     optional: tuple[str, ...],
     attributes: StructType | Literal["all"] | None,
 ) -> Opened:
+    known = (*required, *optional)
     if source.format == "table":
         table = spark.table(source.path)
         position = F.struct(*(F.lit(None).cast(f.dataType).alias(f.name) for f in POSITION.fields))
     else:
-        table = _parquet(spark, source)
-        position = F.struct(
-            F.col("_metadata.file_path").alias("file"),
-            F.lit(0).cast("bigint").alias("block"),
-            F.col("_metadata.row_index").alias("line"),
-        )
-    known = (*required, *optional)
-    _check_columns(source.path, table.columns, required, known)
+        table = read_parquet(spark, source, None if attributes else ("ts",))
+        position = F.col(PLACE)
+    schema = StructType([one for one in table.schema if one.name != PLACE])
+    columns = schema.names
+    _check_columns(source.path, columns, required, known)
     for column in known:
-        if column in table.columns:
-            _check_type(source.path, column, table.schema[column].dataType)
-    extra = _attribute_fields(table.schema, known, attributes)
-    given = frozenset(table.columns) & {*known, *(one.name for one in extra)}
-    raw = F.to_json(F.struct(*(F.col(f"`{column}`") for column in table.columns)))
+        if column in columns:
+            _check_type(source.path, column, schema[column].dataType)
+    extra = _attribute_fields(schema, known, attributes)
+    given = frozenset(columns) & {*known, *(one.name for one in extra)}
+    raw = F.to_json(F.struct(*(F.col(quote_name(column)) for column in columns)))
     wanted = [*known, *(one.name for one in extra)]
     frame = table.select(
         *(
-            F.col(f"`{column}`") if column in given else F.lit(None).cast("string").alias(column)
+            F.col(quote_name(column))
+            if column in given
+            else F.lit(None).cast("string").alias(column)
             for column in wanted
         ),
         raw.alias("raw"),
@@ -117,22 +114,6 @@ def _open_typed(
     )
     types = {one.name: one.dataType for one in frame.schema.fields}
     return Opened(name, source, frame, given, types, extra, table)
-
-
-def _parquet(spark: SparkSession, source: Source) -> DataFrame:
-    try:
-        return spark.read.option("mergeSchema", "true").parquet(*source.files)
-    except (PySparkException, Py4JError) as error:
-        text = whole_story(error)
-        if "CANNOT_MERGE" not in text:
-            raise
-        types = re.search(r'data types "([^"]+)" and "([^"]+)"', text)
-        which = f", {types[1].lower()} and {types[2].lower()}" if types else ""
-        raise InputError(
-            f"its files disagree on the type of a column{which}",
-            path=source.path,
-            remedy="give each column one type",
-        ) from error
 
 
 def _open_csv(
@@ -219,7 +200,7 @@ def _open_json(
     )
     lines = _json_lines(spark, source)
     frame = lines.withColumn("row", row).select(
-        *(F.col(f"row.`{column}`").alias(column) for column in wanted),
+        *(F.col(f"row.{quote_name(column)}").alias(column) for column in wanted),
         (
             ~F.is_valid_utf8("value")
             | ~F.ltrim("value").startswith("{")

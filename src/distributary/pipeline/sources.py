@@ -20,6 +20,7 @@ from distributary.pipeline.spark import spark_words
 __all__ = [
     "Source",
     "first_record",
+    "hadoop_path",
     "reading_faults",
     "resolve_source",
     "shown_path",
@@ -116,7 +117,7 @@ def reading_faults(path: str) -> Iterator[None]:
 def first_record(spark: SparkSession, file: str) -> str | None:
     """The first record of a text file that is not blank: the header of a CSV file."""
     jvm: Any = spark.sparkContext._jvm
-    path, system = _hadoop(spark, file)
+    path, system = hadoop_path(spark, file)
     stream = system.open(path)
     try:
         factory = jvm.org.apache.hadoop.io.compress.CompressionCodecFactory(system.getConf())
@@ -171,10 +172,11 @@ def _format(file: str) -> Literal["parquet", "csv", "json"] | None:
     return "json" if name.endswith((".jsonl", ".json")) else None
 
 
-def _hadoop(spark: SparkSession, path: str) -> tuple[Any, Any]:
+def hadoop_path(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    """A path as Hadoop knows it, and its file system."""
     jvm: Any = spark.sparkContext._jvm
-    hadoop_path = jvm.org.apache.hadoop.fs.Path(path)
-    return hadoop_path, hadoop_path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+    place = jvm.org.apache.hadoop.fs.Path(path)
+    return place, place.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
 
 
 def _files(spark: SparkSession, path: str) -> list[str] | None:
@@ -184,10 +186,10 @@ def _files(spark: SparkSession, path: str) -> list[str] | None:
     ):
         return None
     try:
-        hadoop_path, system = _hadoop(spark, path)
-        matched = [hadoop_path] if system.exists(hadoop_path) else None
+        place, system = hadoop_path(spark, path)
+        matched = [place] if system.exists(place) else None
         if matched is None:
-            found = system.globStatus(hadoop_path)
+            found = system.globStatus(place)
             matched = [one.getPath() for one in found or ()]
             if not matched:
                 return None

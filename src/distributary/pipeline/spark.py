@@ -53,6 +53,12 @@ _LOOPBACK = "127.0.0.1"
 _VECTOR_MODULE = "jdk.incubator.vector"
 _PACKAGE, _WITHOUT_PACKAGE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED", 24
 
+# What values mean, whatever session they are read in; Spark refuses nanoseconds but as numbers.
+_MEANING = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.legacy.parquet.nanosAsLong": "true",
+}
+
 _LOGGING = """\
 status = off
 rootLogger.level = error
@@ -225,7 +231,8 @@ def _started(settings: Mapping[str, str]) -> SparkSession:
 
 
 def _adjusted(session: SparkSession, asked: Mapping[str, str]) -> SparkSession:
-    session.conf.set("spark.sql.session.timeZone", "UTC")
+    for key, value in _MEANING.items():
+        session.conf.set(key, value)
     for key, value in asked.items():
         if session.conf.isModifiable(key):
             session.conf.set(key, value)
@@ -236,7 +243,7 @@ def _settings(master: str, name: str) -> dict[str, str]:
     settings = {
         "spark.master": master,
         "spark.app.name": name,
-        "spark.sql.session.timeZone": "UTC",
+        **_MEANING,
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.ui.showConsoleProgress": "false",
