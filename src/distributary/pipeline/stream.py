@@ -40,6 +40,7 @@ from pyspark.sql.types import StructType
 
 from distributary.errors import InputError
 from distributary.files import plan_document, read_demand, read_previous, write_plan
+from distributary.pipeline.folders import writing_faults
 from distributary.pipeline.following import follow
 from distributary.pipeline.ingest import (
     Counts,
@@ -139,7 +140,11 @@ def stream(
     """
     # Spark resolves a relative path against the folder that Java was started in.
     job = replace(job, out=job.out.absolute())
-    with Ledger(job.out, step).opened() as ledger, _py4j_quiet():
+    with (
+        writing_faults(job.out),
+        Ledger(job.out, step).opened() as ledger,
+        _py4j_quiet(),
+    ):
         _check_settings(job, ledger)
         steps = _Steps(spark, job, ledger, tell, step, clock)
         logs = [watched(spark, log, where, job.files_per_batch) for log, where in job.logs.items()]
