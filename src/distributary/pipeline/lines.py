@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.files.csv_records import FIELD, OPEN_LINE, RECORD, csv_records
 
-__all__ = ["csv_cells_of", "csv_lines", "text_lines"]
+__all__ = ["csv_cells_of", "csv_lines", "has_open_lines", "text_lines"]
 
 _BOM = "\ufeff"
 _RECORDS_AT_ONCE = 10_000
@@ -38,12 +38,20 @@ def text_lines(spark: SparkSession, files: Sequence[str], line_end: str | None =
     )
 
 
-def csv_lines(spark: SparkSession, files: Sequence[str], header: str, width: int) -> DataFrame:
-    """value, position: the records of CSV files with one header, without it and blank lines."""
-    lines = text_lines(spark, files)
-    ends_inside = F.col("value").contains('"') & F.col("value").rlike(rf"\A{OPEN_LINE}\z")
-    if lines.where(ends_inside).limit(1).count():
-        lines = _joined_lines(spark, files, width)
+def has_open_lines(spark: SparkSession, files: Sequence[str]) -> bool:
+    """Whether a line of CSV files ends inside quotes: a pass over them, if none does."""
+    open_line = F.col("value").contains('"') & F.col("value").rlike(rf"\A{OPEN_LINE}\z")
+    return text_lines(spark, files).where(open_line).limit(1).count() > 0
+
+
+def csv_lines(
+    spark: SparkSession, files: Sequence[str], header: str, width: int, *, joined: bool
+) -> DataFrame:
+    """value, position: the records of CSV files with one header, without it and blank lines.
+
+    Lines are `joined` into records, or each is taken for one.
+    """
+    lines = _joined_lines(spark, files, width) if joined else text_lines(spark, files)
     named = F.ltrim(F.rtrim(F.col("value"), F.lit("\r")), F.lit(_BOM)) == header
     return lines.where((F.trim("value") != "") & ~named)
 

@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 
 from distributary.errors import InputError
 from distributary.files.csv_records import csv_cells
-from distributary.pipeline.lines import csv_cells_of, csv_lines, text_lines
+from distributary.pipeline.lines import csv_cells_of, csv_lines, has_open_lines, text_lines
 from distributary.pipeline.parquet import PLACE, read_parquet
 from distributary.pipeline.schemas import POSITION, quote_name
 from distributary.pipeline.sources import (
@@ -135,14 +135,15 @@ def _open_csv(
     known = (*required, *optional)
     for header, files in headers.items():
         _check_columns(shown_path(files[0]), names[header], required, known)
+    joined = has_open_lines(spark, source.files)
     schema = StructType()
     if attributes == "all":
-        inferred = spark.read.options(header=True, inferSchema=True, escape='"', multiLine=True)
+        inferred = spark.read.options(header=True, inferSchema=True, escape='"', multiLine=joined)
         schema = inferred.csv(list(source.files)).schema
     extra = _attribute_fields(schema, known, attributes)
     wanted = [*known, *(one.name for one in extra)]
     lines = {
-        header: csv_lines(spark, files, header, len(names[header]))
+        header: csv_lines(spark, files, header, len(names[header]), joined=joined)
         for header, files in headers.items()
     }
     parts = [_csv_part(lines[header], names[header], wanted) for header in headers]
