@@ -205,7 +205,8 @@ class _Steps:
             self._run(batch, number)
         except BaseException as error:
             self.failure = self.failure or error
-            raise
+            # A short error for Spark, whose stack overflows on the text of a long one.
+            raise RuntimeError(f"batch {number} failed") from None
         finally:
             self._spark.sparkContext.setJobDescription(None)  # type: ignore[arg-type]
 
