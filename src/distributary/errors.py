@@ -2,7 +2,8 @@
 
     DistributaryError
     ├── InputError          a file, row or value that cannot be used
-    │   └── MissingRateError    a flow somebody wants has no rate
+    │   ├── MissingRateError    a flow somebody wants has no rate
+    │   └── BadTablesError      rows of tables that cannot be used         (files.bad_rows)
     ├── PlanError           a plan that does not serve everybody
     ├── InfeasibleError     constraints that no plan holds, or none that was found
     ├── LiveError           what happens on a live plane               (live.errors)
@@ -69,7 +70,8 @@ class MissingRateError(InputError):
             f"flow {flows[0]!r} has interest but no rate{more}",
             path=path,
             value=flows[0],
-            remedy="add a row for each to the rates, or take them out of the interest",
+            remedy="add a row for each to the rates, take them out of the interest, or give them "
+            "a rate with --floor",
         )
 
 

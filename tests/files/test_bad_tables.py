@@ -28,7 +28,8 @@ def refused(read: object, path: Path) -> InputError:
 CSV_INTEREST = {
     "no field": (b"receiver,flow\na,x\nb\n", 2, ["b"], "has 1 of 2 fields"),
     "a field too many": (b"receiver,flow\n\na,x\nb,y,z\n", 2, ["b", "y", "z"], "3 of 2 fields"),
-    "an open quote": (b'receiver,flow\na,x\n"b,y\n', 2, ["b,y\n"], "1 of 2 fields"),
+    "an open quote": (b'receiver,flow\na,x\n"b,y\n', 2, '"b,y', "a quote is not closed"),
+    "text after a quote": (b'receiver,flow\n"a"b,x\n', 1, '"a"b,x', "quote is not closed or not"),
     "an empty id": (b'receiver,flow\na,x\n"",y\n', 2, "", "receiver is empty"),
     "an empty id after line ends": (b'receiver,flow\n"a\n\nb",x\nc,\n', 2, "", "flow is empty"),
     "not UTF-8": (b"receiver,flow\na,x\nb,\xe9\n", 2, b"\xe9", "not UTF-8"),

@@ -77,6 +77,45 @@ def test_replay_of_the_plan_gives_what_the_run_found(made: tuple[Path, dict[str,
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        *((name, "full") for name in ("run", "topics", "stream", "replay")),
+        *((name, place) for name in ("run", "stream") for place in ("forbidden", "a file")),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_told_in_one_line(
+    made: tuple[Path, dict[str, Any]], tmp_path: Path, name: str, place: str
+) -> None:
+    folder, _ = made
+    outs = {"full": tmp_path / "full" / "out", "forbidden": Path("/proc/nowhere/out")}
+    out = outs.get(place, tmp_path / "file" / "out")
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "full").mkdir()
+    subscribed = ("--subscriptions", "logs/subscriptions.parquet")
+    words = {
+        "run": (*subscribed, *LOGS, *SIZE),
+        "topics": (*subscribed, *LOGS, "--max-bad", "20%"),
+        "stream": ("--subscriptions", "logs", "--publications", "logs", *SIZE, "--until-idle"),
+        "replay": ("run/plan", *LOGS, "--interest", "run/interest"),
+    }[name]
+    # A disk of its own that is full after 4 kB, seen by this one process.
+    mount = 'mount -t tmpfs -o size=4k,nr_inodes=20 none "$0" && exec "$@"'
+    command = (
+        *("unshare", "-rm", "sh", "-c", mount, str(tmp_path / "full")),
+        *(sys.executable, "-m", "distributary", "pipeline", name, *words, "--master", "local[2]"),
+        *("--conf", "spark.ui.enabled=false", "--out", str(out)),
+    )
+    ran = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert ran.returncode == 1, ran
+    (line,) = ran.stderr.splitlines()
+    assert line.startswith(f"error: {out}")
+    assert "defect" not in line
+
+
+@pytest.mark.slow
 def test_a_log_with_too_much_that_is_bad_changes_nothing(made: tuple[Path, dict[str, Any]]) -> None:
     folder, _ = made
     before = (folder / "run" / "manifest.json").read_bytes()

@@ -184,6 +184,55 @@ def test_times_of_any_type(spark: SparkSession, tmp_path: Path) -> None:
         assert hour == (0 if name == "day" else 12)
 
 
+def test_nanoseconds_are_times_also_beside_other_units(spark: SparkSession, tmp_path: Path) -> None:
+    moments = [-1, -1_000, 0, 1_704_110_400_123_456_789, 2**63 - 1, -(2**63) + 1_000]
+    units = {
+        "zoned": pa.array(moments, pa.timestamp("ns", "UTC")),
+        "plain": pa.array([*moments[:-1], None], pa.timestamp("ns")),
+        "micros": pa.array([moment // 1_000 for moment in moments], pa.timestamp("us")),
+        "seen": pa.array([5] * 6, pa.timestamp("ns")),
+    }
+    for name, values in units.items():
+        columns = {"ts": values, "flow": ["IBM"] * 6, "size": [1] * 6}
+        if name == "seen":
+            columns = {"ts": units["micros"], "flow": ["IBM"] * 6, "received`at": values}
+        pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
+    for name in ("zoned", "plain"):  # by itself, and with all the others
+        log = published(spark, str(tmp_path / f"{name}.parquet"))
+        micros = {row[0] for row in log.used.selectExpr("unix_micros(ts)").collect()}
+        assert micros == {moment // 1_000 for moment in moments[: 6 - (name == "plain")]}
+    log = published(spark, str(tmp_path))
+    assert log.used.count() == 23
+    assert reasons(log) == {Reason.NO_TS: 1}
+    kept = read_publications(spark, str(tmp_path), attributes="all").valid
+    assert dict(kept.dtypes)["received`at"] == "timestamp"
+    assert kept.where("`received``at` IS NOT NULL").count() == 6
+
+
+def test_parquet_files_that_disagree_on_a_type_are_named_with_the_column(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    noon = datetime(2024, 1, 1, 12, tzinfo=UTC)
+    times = {"ts": pa.array([noon], pa.timestamp("us", "UTC"))}
+    nanos = {"ts": pa.array([noon], pa.timestamp("ns", "UTC"))}
+    cases = {
+        "size": [times | {"size": [1]}, times, times | {"size": ["1"]}],
+        "ts": [nanos, times, {"ts": [NOON]}],
+        "note": [nanos | {"note": [1]}, times | {"note": [1.5]}],
+    }
+    for column, tables in cases.items():
+        folder = tmp_path / column
+        folder.mkdir()
+        for number, table in enumerate(tables):
+            pq.write_table(pa.table(table | {"flow": ["IBM"]}), folder / f"{number}.parquet")
+        with pytest.raises(InputError) as caught:
+            read_publications(spark, str(folder))
+        last = len(tables) - 1
+        assert caught.value.path == str(folder / f"{last}.parquet")
+        assert f"column {column!r} holds " in str(caught.value)
+        assert str(folder / "0.parquet") in caught.value.reason
+
+
 def test_a_type_that_can_never_do_is_refused_at_once(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "log.parquet"
     pq.write_table(pa.table({"ts": [1704110400], "flow": ["IBM"]}), path)
@@ -279,7 +328,7 @@ def test_files_that_disagree_grow_columns(spark: SparkSession, tmp_path: Path) -
     log = published(spark, str(tmp_path / "x"))
     assert {row["flow"]: row["size"] for row in log.used.collect()} == {"A": None, "B": 5}
     pq.write_table(pa.table({"ts": [NOON], "flow": [7]}), tmp_path / "x" / "c.parquet")
-    with pytest.raises(InputError, match="disagree on the type of a column, string and bigint"):
+    with pytest.raises(InputError, match="column 'flow' holds bigint values, and string in "):
         read_publications(spark, str(tmp_path / "x"))
 
 

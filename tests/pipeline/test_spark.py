@@ -121,7 +121,7 @@ def test_the_wrapper_drops_only_what_it_must(
     echo = tmp_path / "real java"
     echo.write_text("#!/bin/sh\nprintf '<%s>' \"$@\"\n")
     echo.chmod(0o700)
-    monkeypatch.setattr(starting, "_private_folder", lambda: tmp_path)
+    monkeypatch.setattr(starting, "private_folder", lambda: tmp_path)
     monkeypatch.setattr(starting, "_real_java", lambda: (echo, 24))
     java = starting._java_home() / "bin" / "java"
     arguments = [

@@ -366,6 +366,50 @@ def test_messages_with_ids_count_once_whatever_file_they_come_in(
     assert history(small_job(tmp_path))[-1]["excess"] is None
 
 
+@pytest.mark.parametrize("name", ["live", "nested/-live ü 100%#+"])
+def test_a_stream_may_write_to_a_relative_folder_of_any_name(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(Path("subscriptions/0.csv"), [subscription(START, "ann", "f")], START)
+    write(Path("publications/0.csv"), [publication(START, "f")], START)
+    job = replace(
+        small_job(tmp_path),
+        out=Path(name),
+        subscriptions="subscriptions",
+        publications="publications",
+    )
+    for _ in range(2):  # the second time it goes on from what is there
+        state = stream(spark, job)
+        assert state.counts["subscriptions"]["used"] == 1
+    made = {path.name for path in (tmp_path / name).iterdir()}
+    assert made == {".lock", "checkpoint", "drift.jsonl", "plan", "plans", "state", "state.json"}
+    outside = {"subscriptions", "publications", Path(name).parts[0]}
+    assert {path.name for path in tmp_path.iterdir()} == outside
+
+
+def test_an_id_counts_once_in_a_batch_of_several_formats(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def sent(minute: int, number: int) -> Row:
+        return publication(START + timedelta(minutes=minute), "f") | {"id": number}
+
+    (tmp_path / "subscriptions").mkdir()
+    files = {
+        "0.csv": [sent(0, 1), sent(1, 2), sent(1, 2)],
+        "1.jsonl": [sent(0, 1), sent(2, 3)],
+        "2.parquet": [sent(3, 1), sent(2, 3), sent(4, 4)],
+        "3.csv": [publication(START, "f")],
+    }
+    for name, rows in files.items():
+        write(tmp_path / "publications" / name, rows, START + timedelta(hours=1))
+    state = stream(spark, small_job(tmp_path, files_per_batch=10))
+    assert state.batch == 0
+    assert state.counts["publications"] == {"used": 5, "duplicates": 4, "reasons": {}}
+    kept = table(spark, small_job(tmp_path), state, "ids")
+    assert [row[0] for row in kept] == ["1", "2", "3", "4"]
+
+
 def test_a_damaged_file_stops_the_stream_until_it_is_taken_out(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -10,23 +10,21 @@ import typer
 
 from distributary import cost
 from distributary.cli.console import notes, print_json, results
+from distributary.cli.intake import intake_document, read_inputs, tell_intake
 from distributary.cli.options import (
+    Floor,
     InterestFile,
     Json,
+    MaxBad,
+    Quarantine,
     RatesFile,
     filtering_prices,
 )
-from distributary.cli.plan import tell_extensions, tell_intake
+from distributary.cli.plan import tell_extensions
 from distributary.cli.summary import cost_table, details_as_json, headline, load_table
 from distributary.cost import FilteringPrices
 from distributary.errors import PlanError
-from distributary.files import (
-    StoredPlan,
-    evaluation_document,
-    read_demand,
-    read_plan,
-    stored_prices,
-)
+from distributary.files import StoredPlan, evaluation_document, read_plan, stored_prices
 
 __all__ = ["PlansAlpha", "PlansBeta", "choose_prices", "evaluate"]
 
@@ -48,13 +46,16 @@ def evaluate(
     rates: RatesFile,
     alpha: PlansAlpha = None,
     beta: PlansBeta = None,
+    max_bad: MaxBad = "0%",
+    floor: Floor = None,
+    quarantine: Quarantine = None,
     as_document: Json = False,
 ) -> None:
     """Check a plan and price it: is anybody missed, what is wasted, who carries how much.
 
     Fails (exit 1) if the plan is not valid, after telling all it found.
     """
-    inputs = read_demand(interest, rates)
+    inputs = read_inputs(interest, rates, max_bad, floor, quarantine)
     stored = read_plan(plan, inputs.demand.interest)
     prices = choose_prices(stored, plan, alpha, beta)
     evaluation = cost.evaluate(stored.plan, inputs.demand, prices)
@@ -68,6 +69,7 @@ def evaluate(
                 **evaluation_document(evaluation),
                 "prices": asdict(prices),
                 "made_from_these_inputs": same_inputs,
+                "intake": intake_document(inputs),
                 **details,
             }
         )

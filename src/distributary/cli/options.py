@@ -18,10 +18,13 @@ __all__ = [
     "Alpha",
     "Beta",
     "CalibrationFile",
+    "Floor",
     "Format",
     "InterestFile",
     "Json",
+    "MaxBad",
     "MessagesPerPacket",
+    "Quarantine",
     "RatesFile",
     "Seed",
     "chosen_prices",
@@ -35,6 +38,20 @@ InterestFile = Annotated[
     Path, typer.Option("--interest", help=f"Who wants what: receiver, flow. {TABLE}.")
 ]
 RatesFile = Annotated[Path, typer.Option("--rates", help=f"How fast: flow, rate. {TABLE}.")]
+MaxBad = Annotated[
+    str,
+    typer.Option(
+        "--max-bad", help="Put bad rows aside, up to this share of each table, such as 1%."
+    ),
+]
+Floor = Annotated[
+    float | None,
+    typer.Option("--floor", help="Messages/s of flows that are wanted but have no rate."),
+]
+Quarantine = Annotated[
+    Path | None,
+    typer.Option("--quarantine", help="Write the bad rows here, with file, row and reason."),
+]
 Alpha = Annotated[
     float, typer.Option(help="Price of a message at the session filter (per message/s).")
 ]

@@ -173,6 +173,7 @@ def pipeline_replay(
     """Run a publication log through a plan: what each receiver would have got, and why."""
     from distributary.cli.stages import shown_stages
     from distributary.pipeline.ingest import Window
+    from distributary.pipeline.interruptible import call_interruptibly
     from distributary.pipeline.run import replay_plan
     from distributary.pipeline.spark import running_spark
 
@@ -180,8 +181,12 @@ def pipeline_replay(
         since=None if since is None else parse_moment(since),
         until=None if until is None else parse_moment(until),
     )
-    with running_spark(master, parse_settings(conf)) as spark, shown_stages(spark):
-        document = replay_plan(spark, plan, publications, interest, window, out)
+
+    def work() -> dict[str, Any]:
+        with running_spark(master, parse_settings(conf)) as spark, shown_stages(spark):
+            return replay_plan(spark, plan, publications, interest, window, out)
+
+    document = call_interruptibly(work)
     if as_document:
         print_json(document)
         return
@@ -217,6 +222,7 @@ def pipeline_topics(
 ) -> None:
     """Propose clusters of topics from logs: few changes that save much."""
     from distributary.cli.stages import shown_stages
+    from distributary.pipeline.interruptible import call_interruptibly
     from distributary.pipeline.spark import running_spark
     from distributary.pipeline.topics import Clusters, TopicJob, propose
 
@@ -231,8 +237,12 @@ def pipeline_topics(
         None if clusters is None or members is None else Clusters(clusters, members),
         max_bad=parse_share(max_bad),
     )
-    with running_spark(master, parse_settings(conf)) as spark, shown_stages(spark):
-        document = propose(spark, job)
+
+    def work() -> dict[str, Any]:
+        with running_spark(master, parse_settings(conf)) as spark, shown_stages(spark):
+            return propose(spark, job)
+
+    document = call_interruptibly(work)
     if as_document:
         print_json(document)
         return
@@ -254,6 +264,7 @@ def run_job(
     """
     from distributary.cli.stages import shown_stages
     from distributary.pipeline import run, running_spark
+    from distributary.pipeline.interruptible import call_interruptibly
     from distributary.pipeline.spark import ui_address
 
     def finish(outcome: Outcome, folder: Path, progress: planning.Progress) -> None:
@@ -265,12 +276,16 @@ def run_job(
         page = render_run(outcome.manifest, *rest)
         (folder / "report.html").write_text(page, encoding="utf-8")
 
-    with running_spark(master, parse_settings(conf)) as spark:
-        address = ui_address(spark)
-        if address and notes.is_terminal:
-            notes.print(f"Spark shows its work at {address}", markup=False)
-        with shown_stages(spark) as progress:
-            return run(spark, job, lambda made, place: finish(made, place, progress), progress)
+    def work() -> Outcome:
+        with running_spark(master, settings) as spark:
+            address = ui_address(spark)
+            if address and notes.is_terminal:
+                notes.print(f"Spark shows its work at {address}", markup=False)
+            with shown_stages(spark) as progress:
+                return run(spark, job, lambda made, place: finish(made, place, progress), progress)
+
+    settings = parse_settings(conf)
+    return call_interruptibly(work)
 
 
 def _plan_page(

@@ -12,16 +12,20 @@ import typer
 
 from distributary import cost, planning
 from distributary.cli.console import notes, print_json, results, shown_progress
+from distributary.cli.intake import intake_document, read_inputs, tell_intake
 from distributary.cli.options import (
     ALGORITHM_HELP,
     BUDGET_HELP,
     Alpha,
     Beta,
     CalibrationFile,
+    Floor,
     Format,
     InterestFile,
     Json,
+    MaxBad,
     MessagesPerPacket,
+    Quarantine,
     RatesFile,
     Seed,
     chosen_prices,
@@ -35,10 +39,8 @@ from distributary.cli.summary import (
     unicast_sentence,
 )
 from distributary.files import (
-    ReadDemand,
     evaluation_document,
     plan_document,
-    read_demand,
     read_flow_sets,
     read_labels,
     read_pins,
@@ -50,7 +52,7 @@ from distributary.files import (
 from distributary.model import Constraints
 from distributary.planning import Move, moves_between
 
-__all__ = ["plan", "tell_extensions", "tell_intake"]
+__all__ = ["plan", "tell_extensions"]
 
 MOVES_SHOWN = 10
 T = TypeVar("T")
@@ -126,6 +128,9 @@ def plan(
         float | None,
         typer.Option(min=0, help="The most messages/s to send beyond one copy of each flow."),
     ] = None,
+    max_bad: MaxBad = "0%",
+    floor: Floor = None,
+    quarantine: Quarantine = None,
     seed: Seed = 0,
     table_format: Annotated[
         Format, typer.Option("--format", help="How the plan's tables are written.")
@@ -149,7 +154,7 @@ def plan(
         max_sent=max_sent,
         unicast=_unicast_limits(unicast_receivers, unicast_links, unicast_rate),
     )
-    inputs = read_demand(interest, rates, on_peak=plan_on == "peak")
+    inputs = read_inputs(interest, rates, max_bad, floor, quarantine, on_peak=plan_on == "peak")
     everybody = () if receiver_cap is None else inputs.demand.interest.receivers
     caps = dict.fromkeys(everybody, receiver_cap)
     request = _asked(
@@ -184,6 +189,7 @@ def plan(
             **evaluation_document(evaluation),
             **solver_document(request, solution),
             "seconds": seconds,
+            "intake": intake_document(inputs),
         }
         if request.previous is not None:
             document["moves"] = [asdict(move) for move in moves]
@@ -205,17 +211,6 @@ def plan(
     results.print(
         f"{request.solver.label} took {seconds:.2f} s; the plan is in {out}", markup=False
     )
-
-
-def tell_intake(inputs: ReadDemand) -> None:
-    """Say what was read, where rows collapsed, and what was left out."""
-    for name, intake in (("interest", inputs.interest), ("rates", inputs.rates)):
-        if intake.duplicates:
-            notes.print(
-                f"{name}: {intake.duplicates:,} of {intake.rows:,} rows repeat another: collapsed"
-            )
-    if inputs.unwanted_flows:
-        notes.print(f"rates: {inputs.unwanted_flows:,} flows that nobody wants are left out")
 
 
 def tell_extensions(evaluation: cost.Evaluation) -> None:

@@ -11,8 +11,9 @@ import typer
 from distributary import cost, planning
 from distributary.cli.console import results, shown_progress
 from distributary.cli.evaluate import PlansAlpha, PlansBeta, choose_prices
-from distributary.cli.options import InterestFile, RatesFile
-from distributary.files import read_demand, read_plan, replaced_file
+from distributary.cli.intake import read_inputs, tell_intake
+from distributary.cli.options import Floor, InterestFile, MaxBad, Quarantine, RatesFile
+from distributary.files import read_plan, replaced_file
 from distributary.report import Report, compare_algorithms, cost_curve, render_report
 
 __all__ = ["CURVE_GROUPS", "report", "write_report"]
@@ -31,9 +32,13 @@ def report(
     ] = True,
     alpha: PlansAlpha = None,
     beta: PlansBeta = None,
+    max_bad: MaxBad = "0%",
+    floor: Floor = None,
+    quarantine: Quarantine = None,
 ) -> None:
     """Write a self-contained HTML page about a plan."""
-    inputs = read_demand(interest, rates)
+    inputs = read_inputs(interest, rates, max_bad, floor, quarantine)
+    tell_intake(inputs)
     stored = read_plan(plan, inputs.demand.interest)
     prices = choose_prices(stored, plan, alpha, beta)
     algorithm = str(stored.metadata.get("algorithm", "a plan from elsewhere"))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,6 +22,9 @@ from distributary.cli.options import (
     parse_settings,
     parse_share,
 )
+
+if TYPE_CHECKING:
+    from distributary.pipeline.ledger import State
 
 __all__ = ["pipeline_stream"]
 
@@ -74,6 +77,7 @@ def pipeline_stream(
     End it with Ctrl-C or in any other way, and start it again with the same OUT: it goes on where
     it was, and no row is lost or counted twice.
     """
+    from distributary.pipeline.interruptible import call_interruptibly
     from distributary.pipeline.spark import running_spark, ui_address
     from distributary.pipeline.stream import StreamJob, stream
 
@@ -98,12 +102,16 @@ def pipeline_stream(
         )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    teller = _Teller(as_document)
-    with running_spark(master, parse_settings(conf)) as spark:
-        address = ui_address(spark)
-        if address and notes.is_terminal:
-            notes.print(f"Spark shows its work at {address}", markup=False)
-        state = stream(spark, job, teller.tell, teller.step)
+    teller, settings = _Teller(as_document), parse_settings(conf)
+
+    def work() -> State:
+        with running_spark(master, settings) as spark:
+            address = ui_address(spark)
+            if address and notes.is_terminal:
+                notes.print(f"Spark shows its work at {address}", markup=False)
+            return stream(spark, job, teller.tell, teller.step)
+
+    state = call_interruptibly(work)
     if not as_document:
         _tell_counts(state.counts)
         results.print(f"plan: {out / 'plan'}   history: {out / 'drift.jsonl'}", markup=False)

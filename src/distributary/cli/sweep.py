@@ -15,19 +15,22 @@ from rich.table import Table
 
 from distributary import planning
 from distributary.cli.console import print_json, results, shown_progress, wide_results
+from distributary.cli.intake import intake_document, read_inputs, tell_intake
 from distributary.cli.options import (
     ALGORITHM_HELP,
     BUDGET_HELP,
+    Floor,
     InterestFile,
     Json,
+    MaxBad,
+    Quarantine,
     RatesFile,
     Seed,
     filtering_prices,
     parse_seconds,
 )
-from distributary.cli.plan import tell_intake
 from distributary.cost import FilteringPrices
-from distributary.files import read_demand, replaced_file
+from distributary.files import replaced_file
 from distributary.report.sweep import (
     ONE_PER_GROUP,
     SessionLimit,
@@ -66,6 +69,9 @@ def sweep(
     ] = "1",
     algorithm: Annotated[str, typer.Option(help=ALGORITHM_HELP)] = planning.DEFAULT_ALGORITHM,
     budget: Annotated[str, typer.Option(help=f"For each plan. {BUDGET_HELP}")] = "5s",
+    max_bad: MaxBad = "0%",
+    floor: Floor = None,
+    quarantine: Quarantine = None,
     seed: Seed = 0,
     out: Annotated[
         Path | None,
@@ -81,7 +87,7 @@ def sweep(
     limits = _limits(sessions, sessions_per_group)
     prices = _prices(alpha, beta)
     request = _request(algorithm, budget, seed)
-    inputs = read_demand(interest, rates)
+    inputs = read_inputs(interest, rates, max_bad, floor, quarantine)
     with shown_progress() as progress:
         result = swept(inputs.demand, request, numbers, limits, prices, progress)
     if not result.points:
@@ -100,11 +106,13 @@ def sweep(
             "beta": beta,
             "algorithm": request.solver.name,
             "budget": budget,
+            "max-bad": max_bad if inputs.bad else None,
+            "floor": str(floor) if inputs.floored else None,
             "seed": str(seed),
         }
         _write(result, out, {option: value for option, value in given.items() if value})
     if as_document:
-        print_json(_document(result))
+        print_json({**_document(result), "intake": intake_document(inputs)})
         return
     tell_intake(inputs)
     _tell(result)

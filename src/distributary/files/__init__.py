@@ -1,5 +1,6 @@
 """Readers and writers of the tables and of plan folders."""
 
+from distributary.files.bad_rows import BadRow, BadTablesError
 from distributary.files.constraints import read_flow_sets, read_pins, read_receiver_caps
 from distributary.files.content import (
     FilterTable,
@@ -16,6 +17,7 @@ from distributary.files.demand import (
     read_labels,
     read_rates,
     write_interest,
+    write_quarantine,
     write_rates,
 )
 from distributary.files.documents import (
@@ -29,6 +31,8 @@ from distributary.files.replacing import replaced_file, replaced_folder
 from distributary.files.tables import write_table
 
 __all__ = [
+    "BadRow",
+    "BadTablesError",
     "FilterTable",
     "Intake",
     "ReadDemand",
@@ -55,6 +59,7 @@ __all__ = [
     "stored_prices",
     "write_interest",
     "write_plan",
+    "write_quarantine",
     "write_rates",
     "write_table",
 ]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -66,32 +67,54 @@ def as_text(values: Any) -> Any:
     return values.cast(TEXT_TYPE)
 
 
-def check_values(path: str | os.PathLike[str], table: Any, columns: tuple[Column, ...]) -> None:
-    """Raise `InputError` at the first value of a column that its kind does not admit."""
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with a row: the kind of fault, to be counted, and all about it."""
+
+    reason: str
+    error: InputError
+
+
+Faults: TypeAlias = dict[int, Fault]
+"""The first fault of each row that has one, by the row's number from 0."""
+
+
+def judge_values(
+    path: str | os.PathLike[str], table: Any, columns: tuple[Column, ...], faults: Faults
+) -> None:
+    """Add a fault for each row with a value that its column's kind does not admit."""
     for column in columns:
         if column.name in table.column_names:
             values = table[column.name]
-            bad = _first_bad(values, column.kind)
-            if bad is not None:
-                raise bad_value(path, column, bad + 1, plain(values[bad]))
+            for row in _bad_rows(values, column.kind):
+                if row not in faults:
+                    faults[row] = bad_value(path, column, row + 1, plain(values[row]))
 
 
-def bad_value(path: str | os.PathLike[str], column: Column, row: int, value: object) -> InputError:
+def bad_value(path: str | os.PathLike[str], column: Column, row: int, value: object) -> Fault:
     """A value that its column does not admit."""
     if value is None or value == "":
+        kind = f"no {column.name}"
         reason = f"{column.name} is {'missing' if value is None else 'empty'}"
         remedy = f"give {column.kind.words} or take the row out"
     elif column.kind is Kind.TEXT and isinstance(value, str | bytes):
+        kind = f"{column.name} is not Unicode text"
         reason = f"{column.name} {shown(value)} is not Unicode text"
         remedy = "save the file as UTF-8"
     else:
+        kind = f"{column.name} is not {column.kind.words}"
         reason = f"{column.name} is {shown(value)}"
         remedy = f"it must be {column.kind.words}"
-    return input_fault(path, reason, row=row, value=value, remedy=remedy)
+    return Fault(kind, input_fault(path, reason, row=row, value=value, remedy=remedy))
 
 
-def _first_bad(values: Any, kind: Kind) -> int | None:
-    """The index of the first value that `kind` does not admit."""
+def corrupt_row(error: InputError) -> Fault:
+    """A row that does not parse."""
+    return Fault("corrupt line", error)
+
+
+def _bad_rows(values: Any, kind: Kind) -> list[int]:
+    """The indices of values that `kind` does not admit."""
     if kind is Kind.TEXT:
         good = _good_texts(values)
     elif kind is Kind.AMOUNT:
@@ -99,9 +122,9 @@ def _first_bad(values: Any, kind: Kind) -> int | None:
     else:
         good = pc.is_valid(values)
     if good is None:
-        return None
-    index: int = pc.index(pc.fill_null(good, False), pa.scalar(False)).as_py()
-    return None if index < 0 else index
+        return []
+    bad: list[int] = np.flatnonzero(~pc.fill_null(good, False).to_numpy()).tolist()
+    return bad
 
 
 def _good_texts(values: Any) -> Any:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import io
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -13,46 +14,43 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from distributary.errors import InputError
-from distributary.files.columns import Column, Kind, as_text, bad_value, no_rows
-from distributary.files.faults import (
-    brief,
-    input_fault,
-    missing_column,
-    repeated_column,
-    shown,
+from distributary.files.columns import (
+    Column,
+    Faults,
+    Kind,
+    as_text,
+    bad_value,
+    corrupt_row,
+    no_rows,
 )
+from distributary.files.csv_records import csv_cells, csv_records, is_csv
+from distributary.files.faults import input_fault, missing_column, repeated_column, shown
 
 BLOCK_BYTES = 1 << 24
+_BOM = "\ufeff"
+_NOT_UTF8 = re.compile("[\udc80-\udcff]")  # what a byte becomes that is none
 
 
-def read_csv(path: Path, columns: tuple[Column, ...]) -> Any:
-    """Read a file's columns of interest, each as its kind's Arrow type.
+def read_csv(path: Path, columns: tuple[Column, ...]) -> tuple[Any, Faults]:
+    """Read a file's columns of interest, each as its kind's Arrow type, and what rows are at fault.
 
     Every cell is text first, so that ids such as NA, null or 007 stay as they are.
     """
-    header = _header(path)
+    data = path.read_bytes()
+    header = _header(path, data)
     if not header:
-        return no_rows(columns)
+        return no_rows(columns), {}
     found = _columns_found(path, header, columns)
-    names = [column.name for column in found]
-    try:
-        table = pyarrow.csv.read_csv(
-            path,
-            read_options=pyarrow.csv.ReadOptions(block_size=BLOCK_BYTES),
-            parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
-            convert_options=pyarrow.csv.ConvertOptions(
-                include_columns=names,
-                column_types=dict.fromkeys(names, pa.string()),
-                strings_can_be_null=False,
-            ),
-        )
-        return pa.table({column.name: _as_kind(path, table, column) for column in found})
-    except (pa.ArrowException, OSError) as error:
-        if _find_fault(path, len(header)) == 0:
-            return no_rows(columns)
-        raise input_fault(
-            path, f"does not parse as CSV: {brief(error)}", remedy="write it again"
-        ) from error
+    cells, faults = _read_cells(path, data, header, found)
+    table = {column.name: _as_kind(path, cells[column.name], column, faults) for column in found}
+    return pa.table(table), faults
+
+
+def raw_csv(path: Path, rows: Collection[int]) -> dict[int, str]:
+    """The records of some rows, counted from 0, as they stand in the file."""
+    data = path.read_bytes()
+    records = _records(data, len(_header(path, data)))
+    return {row: _printable(record) for row, record in enumerate(records) if row in rows}
 
 
 def write_csv(table: Any, file: BinaryIO) -> None:
@@ -60,17 +58,22 @@ def write_csv(table: Any, file: BinaryIO) -> None:
     pyarrow.csv.write_csv(table, file)
 
 
-def _header(path: Path) -> list[str]:
-    """The names in the first line that is not blank; none where there is no such line."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return next((row for row in csv.reader(file) if row), [])
-    except UnicodeDecodeError:
-        raise _not_utf8(path) from None
-    except csv.Error as error:
+def _header(path: Path, data: bytes) -> list[str]:
+    """The names in the first record; none where there is no record."""
+    first = next(_lines_of_records(data, None), None)
+    if first is None:
+        return []
+    if _NOT_UTF8.search(first):
+        raise _not_utf8(path, None, first)
+    cells = csv_cells(first)
+    if cells is None:
         raise input_fault(
-            path, f"does not parse as CSV: {error}", remedy="the first line must name the columns"
-        ) from error
+            path,
+            f"does not parse as CSV: {shown(first)}",
+            value=first,
+            remedy="the first line must name the columns",
+        )
+    return [cell.strip() for cell in cells]
 
 
 def _columns_found(path: Path, header: list[str], columns: tuple[Column, ...]) -> list[Column]:
@@ -82,69 +85,126 @@ def _columns_found(path: Path, header: list[str], columns: tuple[Column, ...]) -
     return [column for column in columns if column.name in header]
 
 
-def _as_kind(path: Path, table: Any, column: Column) -> Any:
-    cells = table[column.name]
+def _read_cells(
+    path: Path, data: bytes, header: list[str], found: list[Column]
+) -> tuple[dict[str, Any], Faults]:
+    """The text of the columns' cells; null in rows that are none."""
+    numbers = {column.name: header.index(column.name) for column in found}
+    try:
+        if is_csv(data.decode("utf-8")):
+            return _read_with_arrow(data, numbers), {}
+    except (pa.ArrowException, UnicodeDecodeError):
+        pass
+    return _read_record_by_record(path, data, len(header), numbers)
+
+
+def _read_with_arrow(data: bytes, numbers: dict[str, int]) -> dict[str, Any]:
+    """The fast way, for a file that is CSV from end to end."""
+    # Names other than those looked for may be anything, even repeated: columns go by number.
+    keys = {name: f"f{number}" for name, number in numbers.items()}
+    table = pyarrow.csv.read_csv(
+        pa.BufferReader(data),
+        read_options=pyarrow.csv.ReadOptions(
+            block_size=BLOCK_BYTES, autogenerate_column_names=True
+        ),
+        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
+        convert_options=pyarrow.csv.ConvertOptions(
+            include_columns=list(keys.values()),
+            column_types=dict.fromkeys(keys.values(), pa.string()),
+            strings_can_be_null=False,
+        ),
+    )
+    return {name: table[key].slice(1) for name, key in keys.items()}
+
+
+def _read_record_by_record(
+    path: Path, data: bytes, width: int, numbers: dict[str, int]
+) -> tuple[dict[str, Any], Faults]:
+    """The slow way: every record is looked at, and told if it is none."""
+    faults: Faults = {}
+    columns: dict[str, list[str | None]] = {name: [] for name in numbers}
+    for row, record in enumerate(_records(data, width)):
+        cells = csv_cells(record)
+        fault = _find_fault(path, row + 1, record, cells, width)
+        if fault is not None:
+            faults[row] = corrupt_row(fault)
+        for name, number in numbers.items():
+            columns[name].append(None if fault or cells is None else cells[number])
+    return {name: pa.chunked_array([pa.array(v, pa.string())]) for name, v in columns.items()}, (
+        faults
+    )
+
+
+def _find_fault(
+    path: Path, row: int, record: str, cells: list[str] | None, width: int
+) -> InputError | None:
+    if _NOT_UTF8.search(record):
+        return _not_utf8(path, row, record)
+    if cells is None:
+        return input_fault(
+            path,
+            f"does not parse as CSV, a quote is not closed or not doubled: {shown(record)}",
+            row=row,
+            value=record,
+            remedy='put quotes around the value and write each one in it as ""',
+        )
+    if len(cells) != width:
+        return input_fault(
+            path,
+            f"has {len(cells)} of {width} fields: {shown(','.join(cells))}",
+            row=row,
+            value=cells,
+            remedy="quote values that hold commas, quotes or line ends",
+        )
+    return None
+
+
+def _as_kind(path: Path, cells: Any, column: Column, faults: Faults) -> Any:
     if column.kind is Kind.TEXT:
         return as_text(cells)
     cells = pc.utf8_trim_whitespace(cells)
     cells = pc.if_else(pc.equal(cells, ""), pa.scalar(None, pa.string()), cells)
+    values, bad = _cast(cells, column.kind.arrow)
+    for row in bad:
+        faults.setdefault(row, bad_value(path, column, row + 1, cells[row].as_py()))
+    return values
+
+
+def _cast(cells: Any, arrow_type: Any, start: int = 0) -> tuple[Any, list[int]]:
+    """The cells as numbers, null where they are none, and the indices of these."""
     try:
-        return cells.cast(column.kind.arrow)
+        return cells.cast(arrow_type), []
     except pa.ArrowInvalid:
-        for row, cell in enumerate(cells, start=1):
-            _check_cell(path, column, row, cell)
-        raise
+        if len(cells) == 1:
+            return pa.chunked_array([pa.nulls(1, arrow_type)]), [start]
+    half = len(cells) // 2
+    left, bad_left = _cast(cells.slice(0, half), arrow_type, start)
+    right, bad_right = _cast(cells.slice(half), arrow_type, start + half)
+    return pa.chunked_array([*left.chunks, *right.chunks], arrow_type), bad_left + bad_right
 
 
-def _check_cell(path: Path, column: Column, row: int, cell: Any) -> None:
-    try:
-        cell.cast(column.kind.arrow)
-    except pa.ArrowInvalid:
-        raise bad_value(path, column, row, cell.as_py()) from None
+def _records(data: bytes, width: int) -> Iterator[str]:
+    """The records after the header."""
+    return islice(_lines_of_records(data, width), 1, None)
 
 
-def _find_fault(path: Path, width: int) -> int:
-    """Raise for the first row that cannot be read; else say how many rows there are."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise _not_utf8(path) from None
-    rows = 0
-    for rows, cells in enumerate(_records(text)):  # the header is row 0
-        if len(cells) != width:
-            raise input_fault(
-                path,
-                f"has {len(cells)} of {width} fields: {shown(','.join(cells))}",
-                row=rows,
-                value=cells,
-                remedy="quote values that hold commas, quotes or line ends",
-            )
-    return rows
+def _lines_of_records(data: bytes, width: int | None) -> Iterator[str]:
+    text = data.decode("utf-8", "surrogateescape").removeprefix(_BOM)
+    return csv_records(io.StringIO(text, newline=""), width)
 
 
-def _records(text: str) -> Iterator[list[str]]:
-    """Rows that are not blank, as far as Python's own reader gets."""
-    reader = csv.reader(io.StringIO(text, newline=""))
-    try:
-        yield from (cells for cells in reader if cells)
-    except csv.Error:
-        return
-
-
-def _not_utf8(path: Path) -> InputError:
-    data = path.read_bytes()
-    try:
-        data.decode("utf-8")
-        start = len(data)
-    except UnicodeDecodeError as error:
-        start = error.start
-    before = data[:start].decode("utf-8-sig")
-    row = sum(1 for _ in _records(before + "?")) - 1
-    byte = data[start : start + 1]
+def _not_utf8(path: Path, row: int | None, record: str) -> InputError:
+    bad = _NOT_UTF8.search(record)
+    assert bad is not None
+    byte = bad[0].encode("utf-8", "surrogateescape")
     return input_fault(
         path,
-        f"byte {start:,} is {shown(byte)}, which is not UTF-8",
-        row=row or None,
+        f"holds the byte {shown(byte)}, which is not UTF-8: {shown(_printable(record))}",
+        row=row,
         value=byte,
         remedy="save the file as UTF-8",
     )
+
+
+def _printable(record: str) -> str:
+    return record.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -11,7 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from distributary.files.columns import Column, Kind, as_text, bad_value, no_rows
+from distributary.errors import InputError
+from distributary.files.columns import (
+    Column,
+    Faults,
+    Kind,
+    as_text,
+    bad_value,
+    corrupt_row,
+    no_rows,
+)
 from distributary.files.faults import brief, input_fault, missing_column, shown
 
 BLOCK_BYTES = 1 << 24
@@ -19,35 +31,42 @@ ROWS_AT_A_TIME = 1 << 20
 _REMEDY = "write one JSON object on each line"
 
 
-def read_jsonl(path: Path, columns: tuple[Column, ...]) -> Any:
-    """Read a file's columns of interest, each as its kind's Arrow type.
+def read_jsonl(path: Path, columns: tuple[Column, ...]) -> tuple[Any, Faults]:
+    """Read a file's columns of interest, each as its kind's Arrow type, and what rows are at fault.
 
     A key that a line does not have is a missing value. An optional column that is null on every
     line is not there.
     """
-    data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    data = _read_bytes(path)
     if not data.strip():
-        return no_rows(columns)
-    if not _is_plain(data):
-        _find_fault(path, data, columns)
-    try:
-        table = _parse(data, columns)
-        table = pa.table(
-            {
-                column.name: as_text(table[column.name])
-                if column.kind is Kind.TEXT
-                else table[column.name]
-                for column in columns
-                if not (column.optional and table[column.name].null_count == len(table))
-            }
-        )
-    except (pa.ArrowException, UnicodeError) as error:
-        _find_fault(path, data, columns)
-        raise input_fault(
-            path, f"does not parse as JSON lines: {brief(error)}", remedy=_REMEDY
-        ) from error
-    _check_columns(path, data, table, columns)
-    return table
+        return no_rows(columns), {}
+    table: Any = None
+    faults: Faults = {}
+    if _is_plain(data):
+        with suppress(pa.ArrowException, UnicodeError):
+            table = _parse(data, columns)
+    if table is None:
+        table, faults = _read_line_by_line(path, data, columns)
+    table = pa.table(
+        {
+            column.name: table[column.name]
+            for column in columns
+            if not (column.optional and table[column.name].null_count == len(table))
+        }
+    )
+    if len(faults) < len(table):
+        _check_columns(path, data, table, columns)
+    return table, faults
+
+
+def raw_jsonl(path: Path, rows: Collection[int]) -> dict[int, str]:
+    """Some lines, counted from 0 without blank ones, as they stand in the file."""
+    lines = (line for line in _read_bytes(path).split(b"\n") if line.strip())
+    return {
+        row: line.decode("utf-8", "backslashreplace").rstrip("\r")
+        for row, line in enumerate(lines)
+        if row in rows
+    }
 
 
 def write_jsonl(table: Any, file: BinaryIO) -> None:
@@ -72,7 +91,9 @@ def read_any_jsonl(path: Path) -> Any:
             )
         return pa.Table.from_pylist([_record(line) for line in data.split(b"\n") if line.strip()])
     except (pa.ArrowException, ValueError, RecursionError) as error:
-        _find_fault(path, data, ())
+        _, faults = _read_line_by_line(path, data, ())
+        if faults:
+            raise faults[min(faults)].error from None
         raise input_fault(
             path, f"cannot be read as a table: {brief(error)}", remedy="give each key one type"
         ) from None
@@ -97,6 +118,14 @@ class _JsonColumn:
         return values.cast(pa.string()) if self.names is None else self.names.take(values)
 
 
+def _read_bytes(path: Path) -> bytes:
+    return path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+
+
+def _arrow_type(column: Column) -> Any:
+    return pa.string() if column.kind is Kind.TEXT else column.kind.arrow
+
+
 def _is_plain(data: bytes) -> bool:
     """Whether the lines are surely one flat object each, seen by counting alone.
 
@@ -115,13 +144,25 @@ def _is_plain(data: bytes) -> bool:
 
 
 def _parse(data: bytes, columns: tuple[Column, ...]) -> Any:
-    types = {c.name: pa.string() if c.kind is Kind.TEXT else c.kind.arrow for c in columns}
-    return pyarrow.json.read_json(
+    types = {column.name: _arrow_type(column) for column in columns}
+    table = pyarrow.json.read_json(
         pa.BufferReader(data),
         read_options=pyarrow.json.ReadOptions(block_size=BLOCK_BYTES),
         parse_options=pyarrow.json.ParseOptions(
             explicit_schema=pa.schema(types), unexpected_field_behavior="ignore"
         ),
+    )
+    return _with_kinds(table, columns)
+
+
+def _with_kinds(table: Any, columns: tuple[Column, ...]) -> Any:
+    return pa.table(
+        {
+            column.name: as_text(table[column.name])
+            if column.kind is Kind.TEXT
+            else table[column.name]
+            for column in columns
+        }
     )
 
 
@@ -141,26 +182,37 @@ def _keys(line: bytes) -> list[str]:
         return []
 
 
-def _find_fault(path: Path, data: bytes, columns: tuple[Column, ...]) -> None:
-    """Raise for the first line that is not an object with the right kinds of values."""
+def _read_line_by_line(path: Path, data: bytes, columns: tuple[Column, ...]) -> tuple[Any, Faults]:
+    """The slow way: every line is looked at, and told if it is no object with such values."""
     lines = ((number, line) for number, line in enumerate(data.split(b"\n"), 1) if line.strip())
-    for row, (number, line) in enumerate(lines, start=1):
+    values: dict[str, list[object]] = {column.name: [] for column in columns}
+    faults: Faults = {}
+    for row, (number, line) in enumerate(lines):
+        record: dict[str, object] = {}
         try:
             record = _record(line)
         except (ValueError, RecursionError) as error:
-            text = line.decode("utf-8", "backslashreplace").strip()
-            where = "" if number == row else f"line {number:,} "
-            raise input_fault(
-                path,
-                f"{where}does not parse as a JSON object ({_said(error)}): {shown(text)}",
-                row=row,
-                value=text,
-                remedy=_REMEDY,
-            ) from None
+            faults[row] = corrupt_row(_unparsable(path, row + 1, number, line, error))
         for column in columns:
             value = record.get(column.name)
             if value is not None and not _fits(value, column.kind):
-                raise bad_value(path, column, row, value)
+                faults.setdefault(row, bad_value(path, column, row + 1, value))
+                value = None
+            values[column.name].append(value)
+    arrays = {column.name: pa.array(values[column.name], _arrow_type(column)) for column in columns}
+    return _with_kinds(pa.table(arrays), columns), faults
+
+
+def _unparsable(path: Path, row: int, number: int, line: bytes, error: Exception) -> InputError:
+    text = line.decode("utf-8", "backslashreplace").strip()
+    where = "" if number == row else f"line {number:,} "
+    return input_fault(
+        path,
+        f"{where}does not parse as a JSON object ({_said(error)}): {shown(text)}",
+        row=row,
+        value=text,
+        remedy=_REMEDY,
+    )
 
 
 def _record(line: bytes) -> dict[str, object]:
@@ -190,7 +242,7 @@ def _fits(value: object, kind: Kind) -> bool:
         return False
     if kind is Kind.NUMBER:
         return isinstance(value, int) and abs(value) <= np.iinfo(np.int64).max
-    return isinstance(value, int | float) and 0 < value < float("inf")
+    return isinstance(value, int | float) and 0 < value <= sys.float_info.max
 
 
 def _encodes(text: str) -> bool:

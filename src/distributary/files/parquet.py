@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distributary.files.columns import Column, Kind, as_text
-from distributary.files.faults import arrow_faults, input_fault, missing_column, repeated_column
+from distributary.files.columns import Column, Faults, Kind, as_text
+from distributary.files.faults import (
+    arrow_faults,
+    input_fault,
+    missing_column,
+    plain,
+    repeated_column,
+)
 
 _BROKEN = ("is not a whole Parquet file", "write it again")
 _UNFIT = ("holds a value that is out of range", "write it again")
 
 
-def read_parquet(path: Path, columns: tuple[Column, ...]) -> Any:
-    """Read a file's columns of interest, each as its kind's Arrow type."""
+def read_parquet(path: Path, columns: tuple[Column, ...]) -> tuple[Any, Faults]:
+    """Read a file's columns of interest, each as its kind's Arrow type; it holds no broken rows."""
     if path.stat().st_size == 0:
         raise input_fault(path, "holds no rows: the file is empty", remedy="write it again")
     texts = [column.name for column in columns if column.kind is Kind.TEXT]
@@ -28,13 +36,26 @@ def read_parquet(path: Path, columns: tuple[Column, ...]) -> Any:
         ) as file:
             table = file.read(columns=[column.name for column in found])
     with arrow_faults(path, *_UNFIT):
-        return pa.table({column.name: _as_kind(table[column.name], column) for column in found})
+        table = pa.table({column.name: _as_kind(table[column.name], column) for column in found})
+    return table, {}
+
+
+def raw_parquet(path: Path, rows: Collection[int]) -> dict[int, str]:
+    """Some rows, counted from 0, as JSON."""
+    with arrow_faults(path, *_BROKEN):
+        table = pq.read_table(path, partitioning=None)
+    return {row: _row_as_json(table, row) for row in rows}
 
 
 def write_parquet(table: Any, file: BinaryIO) -> None:
     """Write a table; the same table gives the same bytes."""
     # The stored Arrow schema would make readers see dictionaries where the columns are strings.
     pq.write_table(table, file, compression="zstd", store_schema=False, write_page_checksum=True)
+
+
+def _row_as_json(table: Any, row: int) -> str:
+    values = {name: plain(table[name][row]) for name in table.column_names}
+    return json.dumps(values, ensure_ascii=False, default=str)
 
 
 def _columns_found(path: Path, schema: Any, columns: tuple[Column, ...]) -> list[Column]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,18 +16,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distributary.errors import InputError
-from distributary.files.columns import Column, check_values, no_rows
-from distributary.files.csv import read_csv, write_csv
+from distributary.files.bad_rows import BadRow, bad_rows_error
+from distributary.files.columns import Column, Faults, judge_values, no_rows
+from distributary.files.csv import raw_csv, read_csv, write_csv
 from distributary.files.faults import (
     arrow_faults,
     input_fault,
     output_fault,
+    plain,
     shown,
     told,
     unreadable,
 )
-from distributary.files.jsonl import read_jsonl, write_jsonl
-from distributary.files.parquet import read_parquet, write_parquet
+from distributary.files.jsonl import raw_jsonl, read_jsonl, write_jsonl
+from distributary.files.parquet import raw_parquet, read_parquet, write_parquet
 from distributary.files.replacing import replaced_file
 from distributary.model import FloatArray, IndexArray, IntArray
 
@@ -37,14 +39,15 @@ class Format:
     """How a table is read from a file and written to one."""
 
     extensions: tuple[str, ...]
-    read: Callable[[Path, tuple[Column, ...]], Any]
+    read: Callable[[Path, tuple[Column, ...]], tuple[Any, Faults]]
     write: Callable[[Any, BinaryIO], None]
+    raw: Callable[[Path, Collection[int]], dict[int, str]]
 
 
 FORMATS = {
-    "parquet": Format((".parquet", ".pq"), read_parquet, write_parquet),
-    "csv": Format((".csv",), read_csv, write_csv),
-    "jsonl": Format((".jsonl", ".ndjson", ".json"), read_jsonl, write_jsonl),
+    "parquet": Format((".parquet", ".pq"), read_parquet, write_parquet, raw_parquet),
+    "csv": Format((".csv",), read_csv, write_csv, raw_csv),
+    "jsonl": Format((".jsonl", ".ndjson", ".json"), read_jsonl, write_jsonl, raw_jsonl),
 }
 EXTENSIONS = tuple(ext for kind in FORMATS.values() for ext in kind.extensions)
 
@@ -53,16 +56,19 @@ EXTENSIONS = tuple(ext for kind in FORMATS.values() for ext in kind.extensions)
 class Table:
     """Rows read from one file or several, each value known to be of its column's kind.
 
-    `part_paths` are the files and `part_ends` how many rows there are up to each one's end.
+    `part_paths` are the files and `part_ends` how many rows there are up to each one's end, `bad`
+    rows included. `kept` are the numbers of the others, from 0; None where no row is bad.
     """
 
     part_paths: tuple[Path, ...]
     part_ends: tuple[int, ...]
     columns: Any
+    kept: IntArray | None = None
+    bad: tuple[BadRow, ...] = ()
 
     @property
     def rows(self) -> int:
-        """How many rows were read."""
+        """How many rows can be used."""
         return len(self.columns)
 
     def has(self, column: str) -> bool:
@@ -89,12 +95,14 @@ class Table:
         return np.asarray(self.columns[column].to_numpy(), np.int64)
 
     def place(self, index: int) -> tuple[Path, int]:
-        """The file of a row, counted from 0 over all files, and its own number there, from 1."""
+        """The file of a row of `columns`, and its own number there, from 1."""
+        if self.kept is not None:
+            index = int(self.kept[index])
         part = bisect_right(self.part_ends, index)
         return self.part_paths[part], index + 1 - (self.part_ends[part - 1] if part else 0)
 
     def fault(self, index: int, reason: str, *, value: object, remedy: str) -> InputError:
-        """An `InputError` at a row, counted from 0 over all files."""
+        """An `InputError` at a row of `columns`."""
         path, row = self.place(index)
         return input_fault(path, reason, row=row, value=value, remedy=remedy)
 
@@ -103,20 +111,55 @@ def read_table(
     path: str | os.PathLike[str], columns: tuple[Column, ...], *, may_be_empty: bool = False
 ) -> Table:
     """Read a file, or a folder of part files as one table; other columns are ignored."""
-    paths = _part_paths(Path(path))
-    parts = [_read_part(part, columns) for part in paths]
-    filled = [(part, rows) for part, rows in zip(paths, parts, strict=True) if len(rows)]
+    table = read_rows(path, columns, may_be_empty=may_be_empty)
+    if table.bad:
+        raise bad_rows_error(table.bad)
+    return table
+
+
+def read_rows(
+    path: str | os.PathLike[str], columns: tuple[Column, ...], *, may_be_empty: bool = False
+) -> Table:
+    """Read a table whose rows may be at fault: these are `bad`, and not among its columns."""
+    parts = [_read_part(part, columns) for part in _part_paths(Path(path))]
+    filled = [part for part in parts if part.rows]
     if not filled and not may_be_empty:
         raise input_fault(path, "holds no rows", remedy="give a table with at least one row")
-    for part, rows in filled:
-        _check_same_columns(part, rows, *filled[0])
+    for part in filled:
+        _check_same_columns(part.path, part.table, filled[0].path, filled[0].table)
     with arrow_faults(path, "cannot be put together", "write it again"):
-        together = pa.concat_tables([rows for _, rows in filled] or [no_rows(columns)])
-    return Table(
-        tuple(part for part, _ in filled),
-        tuple(accumulate(len(rows) for _, rows in filled)),
-        together,
-    )
+        together = pa.concat_tables([part.table for part in filled] or [no_rows(columns)])
+    ends = tuple(accumulate(part.rows for part in filled))
+    bad = tuple(row for part in filled for row in part.bad)
+    kept = None
+    if bad:
+        starts = (0, *ends[:-1])
+        kept = np.concatenate(
+            [start + part.kept for start, part in zip(starts, filled, strict=True)]
+        )
+    return Table(tuple(part.path for part in filled), ends, together, kept, bad)
+
+
+def set_aside(table: Table, faults: Faults) -> Table:
+    """The table without some rows of its columns, which are `bad` as well."""
+    if not faults:
+        return table
+    places = {index: table.place(index) for index in faults}
+    raw: dict[tuple[Path, int], str] = {}
+    for path in {path for path, _ in places.values()}:
+        kind = _format_of(path)
+        assert kind is not None
+        rows = [row - 1 for own, row in places.values() if own == path]
+        raw |= {(path, row + 1): text for row, text in kind.raw(path, rows).items()}
+    more = [
+        BadRow(*place, faults[index], raw[place], table.columns.slice(index, 1).to_pylist()[0])
+        for index, place in places.items()
+    ]
+    order = {path: number for number, path in enumerate(table.part_paths)}
+    bad = sorted([*table.bad, *more], key=lambda one: (order[one.path], one.row))
+    left = np.delete(np.arange(table.rows), sorted(faults))
+    kept = left if table.kept is None else table.kept[left]
+    return replace(table, columns=table.columns.take(left), kept=kept, bad=tuple(bad))
 
 
 def part_formats(path: Path) -> list[tuple[Path, str]]:
@@ -179,18 +222,44 @@ def _part_paths(path: Path) -> list[Path]:
     return parts
 
 
-def _read_part(path: Path, columns: tuple[Column, ...]) -> Any:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """One file: the rows that can be used, their numbers from 0, and the rows that cannot."""
+
+    path: Path
+    table: Any
+    kept: IntArray
+    bad: tuple[BadRow, ...]
+
+    @property
+    def rows(self) -> int:
+        return len(self.kept) + len(self.bad)
+
+
+def _read_part(path: Path, columns: tuple[Column, ...]) -> _Part:
     _check_readable(path)
     kind = _format_of(path)
     if kind is None:
         reason, remedy = _unknown_extension(path)
         raise input_fault(path, reason, value=path.suffix, remedy=remedy)
     try:
-        table = kind.read(path, columns)
+        table, faults = kind.read(path, columns)
+        judge_values(path, table, columns, faults)
+        raw = kind.raw(path, faults.keys()) if faults else {}
     except OSError as error:
         raise unreadable(path, error) from error
-    check_values(path, table, columns)
-    return table
+    bad = tuple(
+        BadRow(
+            path,
+            row + 1,
+            faults[row],
+            raw[row],
+            {name: plain(table[name][row]) for name in table.column_names},
+        )
+        for row in sorted(faults)
+    )
+    kept = np.delete(np.arange(len(table)), sorted(faults))
+    return _Part(path, table.take(kept) if bad else table, kept, bad)
 
 
 def _check_readable(path: Path) -> None:

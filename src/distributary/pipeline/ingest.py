@@ -32,7 +32,7 @@ from pyspark.sql.window import Window as Over
 
 from distributary.errors import DistributaryError
 from distributary.pipeline.opening import Opened, opened
-from distributary.pipeline.schemas import SUBSCRIBE, UNSUBSCRIBE
+from distributary.pipeline.schemas import SUBSCRIBE, UNSUBSCRIBE, quote_name
 from distributary.pipeline.sources import Source, reading_faults
 
 __all__ = [
@@ -44,6 +44,7 @@ __all__ = [
     "Window",
     "check_bad",
     "check_sum",
+    "mark_copies",
     "read_filters",
     "read_interest",
     "read_publications",
@@ -99,7 +100,7 @@ class Log:
     def valid(self) -> DataFrame:
         """Rows without a fault, duplicates and all: what an aggregation needs that sees to them."""
         return self.rows.where(F.col("reason").isNull() & ~F.col("copy")).select(
-            *self.columns, "position"
+            *map(quote_name, self.columns), "position"
         )
 
     @property
@@ -202,7 +203,7 @@ def read_publications(
     """
     log = opened(spark, "publications", source, ("ts", "flow"), ("size", "id"), attributes)
     kept = _attributes(log)
-    wrong = [F.col(f"`{name}`").isNotNull() & value.isNull() for name, value in kept.items()]
+    wrong = [F.col(quote_name(name)).isNotNull() & value.isNull() for name, value in kept.items()]
     size = _whole(log, "size")
     faults = [
         (_blank("flow"), Reason.NO_FLOW),
@@ -229,6 +230,15 @@ def read_interest(spark: SparkSession, source: str) -> Log:
     log = opened(spark, "interest", source, ("receiver", "flow"))
     faults = [(_blank("receiver"), Reason.NO_RECEIVER), (_blank("flow"), Reason.NO_FLOW)]
     return _judged(log, faults, {"receiver": None, "flow": None})
+
+
+def mark_copies(rows: DataFrame) -> DataFrame:
+    """Mark usable rows whose id an earlier row had (by time, then position), too, as copies."""
+    counts = F.col("reason").isNull() & ~F.col("copy") & F.col("id").isNotNull()
+    alone = F.when(~counts, F.monotonically_increasing_id())
+    first = Over.partitionBy(F.when(counts, F.col("id")), "_alone").orderBy("ts", "position")
+    again = F.col("_alone").isNull() & (F.row_number().over(first) > 1)
+    return rows.withColumn("_alone", alone).withColumn("copy", F.col("copy") | again).drop("_alone")
 
 
 def rows_at_source(log: Log) -> int:
@@ -292,9 +302,9 @@ def _whole(log: Opened, name: str) -> Column:
 
 def _attributes(log: Opened) -> dict[str, Column]:
     return {
-        one.name: F.col(f"`{one.name}`").try_cast(one.dataType)
+        one.name: F.col(quote_name(one.name)).try_cast(one.dataType)
         if log.types[one.name] != one.dataType
-        else F.col(f"`{one.name}`")
+        else F.col(quote_name(one.name))
         for one in log.extra
     }
 
@@ -315,7 +325,7 @@ def _judged(
         reason = reason.when(fault, F.lit(str(why)))
     rows = log.frame.select(
         *(
-            F.col(f"`{name}`") if value is None else value.alias(name)
+            F.col(quote_name(name)) if value is None else value.alias(name)
             for name, value in columns.items()
         ),
         reason.alias("reason"),
@@ -325,20 +335,8 @@ def _judged(
         "raw",
     )
     if identified:
-        rows = _copies_marked(rows)
+        rows = mark_copies(rows)
     return Log(log.name, log.source, rows, tuple(columns), log.lines, identified)
-
-
-def _copies_marked(rows: DataFrame) -> DataFrame:
-    """Mark usable rows whose id an earlier row had (by time, then position)."""
-    with_id = F.col("reason").isNull() & F.col("id").isNotNull()
-    alone = F.when(~with_id, F.monotonically_increasing_id())
-    first = Over.partitionBy(F.when(with_id, F.col("id")), "_alone").orderBy("ts", "position")
-    return (
-        rows.withColumn("_alone", alone)
-        .withColumn("copy", F.col("_alone").isNull() & (F.row_number().over(first) > 1))
-        .drop("_alone")
-    )
 
 
 def _time_of_text(text: Column) -> Column:

@@ -5,15 +5,11 @@ Nothing is judged here: a line that cannot be parsed is a row with `corrupt` set
 
 from __future__ import annotations
 
-import csv
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Literal
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
@@ -30,14 +26,16 @@ from pyspark.sql.types import (
 )
 
 from distributary.errors import InputError
-from distributary.pipeline.schemas import POSITION
+from distributary.files.csv_records import csv_cells
+from distributary.pipeline.lines import csv_cells_of, csv_lines, has_open_lines, text_lines
+from distributary.pipeline.parquet import PLACE, read_parquet
+from distributary.pipeline.schemas import POSITION, quote_name
 from distributary.pipeline.sources import (
     Source,
-    first_line,
+    first_record,
     reading_faults,
     resolve_source,
     shown_path,
-    whole_story,
 )
 
 __all__ = ["Opened", "opened"]
@@ -87,28 +85,28 @@ def _open_typed(
     optional: tuple[str, ...],
     attributes: StructType | Literal["all"] | None,
 ) -> Opened:
+    known = (*required, *optional)
     if source.format == "table":
         table = spark.table(source.path)
         position = F.struct(*(F.lit(None).cast(f.dataType).alias(f.name) for f in POSITION.fields))
     else:
-        table = _parquet(spark, source)
-        position = F.struct(
-            F.col("_metadata.file_path").alias("file"),
-            F.lit(0).cast("bigint").alias("block"),
-            F.col("_metadata.row_index").alias("line"),
-        )
-    known = (*required, *optional)
-    _check_columns(source.path, table.columns, required, known)
+        table = read_parquet(spark, source, None if attributes else ("ts",))
+        position = F.col(PLACE)
+    schema = StructType([one for one in table.schema if one.name != PLACE])
+    columns = schema.names
+    _check_columns(source.path, columns, required, known)
     for column in known:
-        if column in table.columns:
-            _check_type(source.path, column, table.schema[column].dataType)
-    extra = _attribute_fields(table.schema, known, attributes)
-    given = frozenset(table.columns) & {*known, *(one.name for one in extra)}
-    raw = F.to_json(F.struct(*(F.col(f"`{column}`") for column in table.columns)))
+        if column in columns:
+            _check_type(source.path, column, schema[column].dataType)
+    extra = _attribute_fields(schema, known, attributes)
+    given = frozenset(columns) & {*known, *(one.name for one in extra)}
+    raw = F.to_json(F.struct(*(F.col(quote_name(column)) for column in columns)))
     wanted = [*known, *(one.name for one in extra)]
     frame = table.select(
         *(
-            F.col(f"`{column}`") if column in given else F.lit(None).cast("string").alias(column)
+            F.col(quote_name(column))
+            if column in given
+            else F.lit(None).cast("string").alias(column)
             for column in wanted
         ),
         raw.alias("raw"),
@@ -116,22 +114,6 @@ def _open_typed(
     )
     types = {one.name: one.dataType for one in frame.schema.fields}
     return Opened(name, source, frame, given, types, extra, table)
-
-
-def _parquet(spark: SparkSession, source: Source) -> DataFrame:
-    try:
-        return spark.read.option("mergeSchema", "true").parquet(*source.files)
-    except (PySparkException, Py4JError) as error:
-        text = whole_story(error)
-        if "CANNOT_MERGE" not in text:
-            raise
-        types = re.search(r'data types "([^"]+)" and "([^"]+)"', text)
-        which = f", {types[1].lower()} and {types[2].lower()}" if types else ""
-        raise InputError(
-            f"its files disagree on the type of a column{which}",
-            path=source.path,
-            remedy="give each column one type",
-        ) from error
 
 
 def _open_csv(
@@ -144,53 +126,57 @@ def _open_csv(
 ) -> Opened:
     headers: dict[str, list[str]] = {}
     for file in source.files:
-        line = first_line(spark, file)
-        if line is not None:
-            headers.setdefault(line, []).append(file)
+        record = first_record(spark, file)
+        if record is not None:
+            headers.setdefault(record, []).append(file)
     if not headers:
         raise InputError("holds no header line", path=source.path, remedy="write it again")
-    names = {header: [cell.strip() for cell in next(csv.reader([header]))] for header in headers}
+    names = {header: _names(header, shown_path(files[0])) for header, files in headers.items()}
     known = (*required, *optional)
     for header, files in headers.items():
         _check_columns(shown_path(files[0]), names[header], required, known)
+    joined = has_open_lines(spark, source.files)
     schema = StructType()
     if attributes == "all":
-        inferred = spark.read.option("header", "true").option("inferSchema", "true")
+        inferred = spark.read.options(header=True, inferSchema=True, escape='"', multiLine=joined)
         schema = inferred.csv(list(source.files)).schema
     extra = _attribute_fields(schema, known, attributes)
     wanted = [*known, *(one.name for one in extra)]
-    parts = [
-        _csv_part(_text(spark, files, header), names[header], wanted)
+    lines = {
+        header: csv_lines(spark, files, header, len(names[header]), joined=joined)
         for header, files in headers.items()
-    ]
-    lines = [_text(spark, files, header) for header, files in headers.items()]
+    }
+    parts = [_csv_part(lines[header], names[header], wanted) for header in headers]
     given = frozenset(column for found in names.values() for column in found) & set(wanted)
     frame = reduce(DataFrame.unionByName, parts)
     types: dict[str, DataType] = {column: StringType() for column in wanted}
-    return Opened(name, source, frame, given, types, extra, reduce(DataFrame.union, lines))
+    return Opened(name, source, frame, given, types, extra, reduce(DataFrame.union, lines.values()))
 
 
 def _csv_part(lines: DataFrame, found: Sequence[str], wanted: Sequence[str]) -> DataFrame:
-    # Columns by number: names of other columns may be anything, even repeated.
-    cells = ", ".join(f"_{number} STRING" for number in range(len(found)))
-    row = F.from_csv(
-        F.when(F.is_valid_utf8("value"), F.col("value")),
-        f"{cells}, _corrupt STRING",
-        {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"},
-    )
-    return lines.withColumn("row", row).select(
+    cells = csv_cells_of(F.col("value"), len(found))
+    return lines.withColumn("row", F.when(F.is_valid_utf8("value"), cells)).select(
         *(
-            F.col(f"row._{found.index(column)}").alias(column)
+            F.get("row", F.lit(found.index(column))).alias(column)
             if column in found
             else F.lit(None).cast("string").alias(column)
             for column in wanted
         ),
-        (
-            ~F.is_valid_utf8("value") | F.col("row").isNull() | F.col("row._corrupt").isNotNull()
-        ).alias("corrupt"),
+        F.col("row").isNull().alias("corrupt"),
         F.make_valid_utf8("value").alias("raw"),
         "position",
     )
+
+
+def _names(header: str, path: str) -> list[str]:
+    cells = csv_cells(header)
+    if cells is None:
+        raise InputError(
+            f"does not parse as CSV: {header!r}",
+            path=path,
+            remedy="the first line must name the columns",
+        )
+    return [cell.strip() for cell in cells]
 
 
 def _open_json(
@@ -213,9 +199,9 @@ def _open_json(
         StructType(fields),
         {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"},
     )
-    lines = _text(spark, source.files) if source.lines is None else source.lines
+    lines = _json_lines(spark, source)
     frame = lines.withColumn("row", row).select(
-        *(F.col(f"row.`{column}`").alias(column) for column in wanted),
+        *(F.col(f"row.{quote_name(column)}").alias(column) for column in wanted),
         (
             ~F.is_valid_utf8("value")
             | ~F.ltrim("value").startswith("{")
@@ -231,28 +217,18 @@ def _open_json(
     return Opened(name, source, frame, given, types, extra, lines)
 
 
+def _json_lines(spark: SparkSession, source: Source) -> DataFrame:
+    if source.lines is not None:
+        return source.lines
+    return text_lines(spark, source.files).where(F.trim("value") != "")
+
+
 def _has_id(lines: DataFrame, optional: tuple[str, ...]) -> bool:
     """Whether JSON lines carry ids: looked up in the first lines, as a header would say it."""
     if "id" not in optional:
         return False
     first = lines.limit(100).select(F.get_json_object("value", "$.id").alias("id"))
     return first.where(F.col("id").isNotNull()).limit(1).count() > 0
-
-
-def _text(spark: SparkSession, files: Sequence[str], header: str | None = None) -> DataFrame:
-    """Lines of text files with their positions, without blank lines and the header."""
-    lines = spark.read.text(list(files)).select(
-        "value",
-        F.struct(
-            F.col("_metadata.file_path").alias("file"),
-            F.col("_metadata.file_block_start").alias("block"),
-            F.monotonically_increasing_id().alias("line"),
-        ).alias("position"),
-    )
-    kept = F.trim("value") != ""
-    if header is not None:
-        kept &= F.ltrim(F.rtrim(F.col("value"), F.lit("\r")), F.lit("\ufeff")) != header
-    return lines.where(kept)
 
 
 def _check_columns(

@@ -32,13 +32,13 @@ from distributary.files import (
     read_demand,
     read_plan,
     read_previous,
-    replaced_folder,
     write_plan,
 )
 from distributary.model import Demand, Plan
 from distributary.pipeline.diff import KINDS as DIFF_KINDS
 from distributary.pipeline.diff import plan_diff
 from distributary.pipeline.distributed import Costs, plan_on_executors
+from distributary.pipeline.folders import fill_folder
 from distributary.pipeline.ingest import (
     Window,
     read_interest,
@@ -83,7 +83,7 @@ def run(
 ) -> Outcome:
     """Run the pipeline; `finish` may add to the folder before it is put in its place."""
     previous = _previous(job)
-    with replaced_folder(job.out, _is_ours, "pipeline output") as folder, _quiet(spark):
+    with fill_folder(spark, job.out, _is_ours, "pipeline output") as folder, _quiet(spark):
         stage = folder / ".work"
         inputs = inputs_of(spark, job, folder, stage)
         outcome = _planned(spark, job, inputs, folder, previous, progress)
@@ -117,8 +117,8 @@ def replay_plan(
             "replay": {"plan": ours.totals(), **references(ours, receivers)},
         }
         if out is not None:
-            with replaced_folder(
-                out, lambda folder: (folder / "minutes.parquet").is_file(), "replay"
+            with fill_folder(
+                spark, out, lambda folder: (folder / "minutes.parquet").is_file(), "replay"
             ) as folder:
                 write_arrow(ours.minutes.toArrow().sort_by("minute"), folder / "minutes.parquet")
                 write_arrow(

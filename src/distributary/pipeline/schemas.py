@@ -34,6 +34,7 @@ __all__ = [
     "SUBSCRIPTIONS",
     "UNICAST",
     "UNSUBSCRIBE",
+    "quote_name",
     "with_position",
 ]
 
@@ -74,3 +75,8 @@ POSITION: Final = _table(("file", "block", "line"), file=_TEXT, block=_LONG, lin
 def with_position(schema: StructType) -> StructType:
     """The schema of a log's used rows: its own columns, and where each row stood."""
     return StructType([*schema.fields, StructField("position", POSITION)])
+
+
+def quote_name(column: str) -> str:
+    """A column's name as an expression that means it, whatever it is made of."""
+    return "`" + column.replace("`", "``") + "`"

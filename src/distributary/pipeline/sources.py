@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Literal
 
 from py4j.protocol import Py4JError
@@ -13,11 +14,13 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from distributary.errors import InputError
+from distributary.files.csv_records import csv_records
 from distributary.pipeline.spark import spark_words
 
 __all__ = [
     "Source",
-    "first_line",
+    "first_record",
+    "hadoop_path",
     "reading_faults",
     "resolve_source",
     "shown_path",
@@ -25,6 +28,8 @@ __all__ = [
     "whole_story",
 ]
 
+_BOM = "\ufeff"
+_HEADER_LINES = 1_000  # to look for the end of a quoted name, and past blank lines
 _UNREADABLE = (
     "FAILED_READ_FILE",
     "CANNOT_READ_FILE_FOOTER",
@@ -109,10 +114,10 @@ def reading_faults(path: str) -> Iterator[None]:
         ) from error
 
 
-def first_line(spark: SparkSession, file: str) -> str | None:
-    """The first line of a text file that is not blank: the header of a CSV file."""
+def first_record(spark: SparkSession, file: str) -> str | None:
+    """The first record of a text file that is not blank: the header of a CSV file."""
     jvm: Any = spark.sparkContext._jvm
-    path, system = _hadoop(spark, file)
+    path, system = hadoop_path(spark, file)
     stream = system.open(path)
     try:
         factory = jvm.org.apache.hadoop.io.compress.CompressionCodecFactory(system.getConf())
@@ -120,9 +125,8 @@ def first_line(spark: SparkSession, file: str) -> str | None:
         if codec is not None:
             stream = codec.createInputStream(stream)
         reader = jvm.java.io.BufferedReader(jvm.java.io.InputStreamReader(stream, "UTF-8"))
-        line = reader.readLine()
-        while line is not None and not line.strip("\ufeff \t"):
-            line = reader.readLine()
+        lines = (f"{line}\n".removeprefix(_BOM) for line in iter(reader.readLine, None))
+        return next(csv_records(islice(lines, _HEADER_LINES)), None)
     except Py4JError as error:
         raise InputError(
             "is damaged or not a file of its format",
@@ -131,7 +135,6 @@ def first_line(spark: SparkSession, file: str) -> str | None:
         ) from error
     finally:
         stream.close()
-    return None if line is None else str(line).removeprefix("\ufeff").rstrip("\r")
 
 
 def shown_path(file: str) -> str:
@@ -169,10 +172,11 @@ def _format(file: str) -> Literal["parquet", "csv", "json"] | None:
     return "json" if name.endswith((".jsonl", ".json")) else None
 
 
-def _hadoop(spark: SparkSession, path: str) -> tuple[Any, Any]:
+def hadoop_path(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    """A path as Hadoop knows it, and its file system."""
     jvm: Any = spark.sparkContext._jvm
-    hadoop_path = jvm.org.apache.hadoop.fs.Path(path)
-    return hadoop_path, hadoop_path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+    place = jvm.org.apache.hadoop.fs.Path(path)
+    return place, place.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
 
 
 def _files(spark: SparkSession, path: str) -> list[str] | None:
@@ -182,10 +186,10 @@ def _files(spark: SparkSession, path: str) -> list[str] | None:
     ):
         return None
     try:
-        hadoop_path, system = _hadoop(spark, path)
-        matched = [hadoop_path] if system.exists(hadoop_path) else None
+        place, system = hadoop_path(spark, path)
+        matched = [place] if system.exists(place) else None
         if matched is None:
-            found = system.globStatus(hadoop_path)
+            found = system.globStatus(place)
             matched = [one.getPath() for one in found or ()]
             if not matched:
                 return None

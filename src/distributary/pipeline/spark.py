@@ -15,7 +15,6 @@ and these through exceptions as well. On a cluster, executors log as the cluster
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import re
@@ -23,11 +22,11 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 
 from py4j.protocol import Py4JError
 from pyspark.conf import SparkConf
@@ -36,8 +35,10 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from distributary.errors import DistributaryError
+from distributary.pipeline.private import private_folder
 
 __all__ = [
+    "STARTING",
     "JavaError",
     "SparkStartError",
     "Stage",
@@ -48,10 +49,18 @@ __all__ = [
     "ui_address",
 ]
 
+STARTING = Lock()
+"""Held while Java starts: who interrupts that leaves a Java behind which nobody can end."""
 OLDEST_JAVA = 17
 _LOOPBACK = "127.0.0.1"
 _VECTOR_MODULE = "jdk.incubator.vector"
 _PACKAGE, _WITHOUT_PACKAGE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED", 24
+
+# What values mean, whatever session they are read in; Spark refuses nanoseconds but as numbers.
+_MEANING = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.legacy.parquet.nanosAsLong": "true",
+}
 
 _LOGGING = """\
 status = off
@@ -148,7 +157,7 @@ def spark_session(
     # PySpark's own logger repeats on stderr, as JSON, what the exception says.
     for name_of_logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name_of_logger).setLevel(logging.CRITICAL + 1)
-    with _environment_set(environment):
+    with STARTING, _environment_set(environment):
         session = _started(settings)
     if submitted and "spark.log.level" not in settings:
         session.sparkContext.setLogLevel("ERROR")
@@ -225,7 +234,8 @@ def _started(settings: Mapping[str, str]) -> SparkSession:
 
 
 def _adjusted(session: SparkSession, asked: Mapping[str, str]) -> SparkSession:
-    session.conf.set("spark.sql.session.timeZone", "UTC")
+    for key, value in _MEANING.items():
+        session.conf.set(key, value)
     for key, value in asked.items():
         if session.conf.isModifiable(key):
             session.conf.set(key, value)
@@ -236,7 +246,7 @@ def _settings(master: str, name: str) -> dict[str, str]:
     settings = {
         "spark.master": master,
         "spark.app.name": name,
-        "spark.sql.session.timeZone": "UTC",
+        **_MEANING,
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.ui.showConsoleProgress": "false",
@@ -275,7 +285,7 @@ def _defaults_file() -> dict[str, str]:
 def _keep_quiet(settings: dict[str, str]) -> None:
     if "spark.log.level" in settings:  # asked for: then Spark's own way of logging
         return
-    path = _private_folder() / "log4j2.properties"
+    path = private_folder() / "log4j2.properties"
     if not path.exists():
         path.write_text(_LOGGING, encoding="utf-8")
     option = f"-Dlog4j2.configurationFile={path.as_uri()}"
@@ -312,7 +322,7 @@ def _environment_set(changes: Mapping[str, str]) -> Iterator[None]:
 
 
 def _spark_home() -> Path:
-    home = _private_folder() / "spark"
+    home = private_folder() / "spark"
     if not home.exists():
         home.mkdir()
         for part in Path(_find_spark_home()).iterdir():
@@ -322,7 +332,7 @@ def _spark_home() -> Path:
 
 
 def _java_home() -> Path:
-    home = _private_folder() / "java"
+    home = private_folder() / "java"
     wrapper = home / "bin" / "java"
     if not wrapper.exists():
         java, version = _real_java()
@@ -367,15 +377,3 @@ def _java_version(java: Path) -> int | None:
         return None
     version = re.search(r'version "(?:1\.)?(\d+)', asked.stderr + asked.stdout)
     return int(version[1]) if version else None
-
-
-_folder: list[Path] = []
-
-
-def _private_folder() -> Path:
-    """A folder that only this user can read, gone when the process ends."""
-    if not _folder:
-        folder = Path(tempfile.mkdtemp(prefix="distributary-spark-"))
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        _folder.append(folder)
-    return _folder[0]

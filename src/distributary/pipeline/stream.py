@@ -40,6 +40,7 @@ from pyspark.sql.types import StructType
 
 from distributary.errors import InputError
 from distributary.files import plan_document, read_demand, read_previous, write_plan
+from distributary.pipeline.folders import writing_faults
 from distributary.pipeline.following import follow
 from distributary.pipeline.ingest import (
     Counts,
@@ -47,6 +48,7 @@ from distributary.pipeline.ingest import (
     Reason,
     Window,
     check_sum,
+    mark_copies,
     read_publications,
     read_subscriptions,
 )
@@ -136,14 +138,20 @@ def stream(
     `tell` gets each batch's line of the history, `step` the name of each step before it is done.
     What either raises ends the stream. Returns where it stands.
     """
-    with Ledger(job.out, step).opened() as ledger, _py4j_quiet():
+    # Spark resolves a relative path against the folder that Java was started in.
+    job = replace(job, out=job.out.absolute())
+    with (
+        writing_faults(job.out),
+        Ledger(job.out, step).opened() as ledger,
+        _py4j_quiet(),
+    ):
         _check_settings(job, ledger)
         steps = _Steps(spark, job, ledger, tell, step, clock)
         logs = [watched(spark, log, where, job.files_per_batch) for log, where in job.logs.items()]
         writer = (
             _together(logs)
             .writeStream.foreachBatch(steps.run)
-            .option("checkpointLocation", ledger.checkpoint.as_uri())
+            .option("checkpointLocation", str(ledger.checkpoint))
             .queryName(f"distributary {job.out.name}")
         )
         if job.until_idle:
@@ -197,7 +205,8 @@ class _Steps:
             self._run(batch, number)
         except BaseException as error:
             self.failure = self.failure or error
-            raise
+            # A short error for Spark, whose stack overflows on the text of a long one.
+            raise RuntimeError(f"batch {number} failed") from None
         finally:
             self._spark.sparkContext.setJobDescription(None)  # type: ignore[arg-type]
 
@@ -269,6 +278,8 @@ class _Steps:
             seen = self._stored("ids", _IDS)
             logs = _known_marked(logs, seen)
         rows = _together([log.rows.drop("raw") for log in logs])
+        if sum(log.identified for log in logs) > 1:
+            rows = mark_copies(rows)
         log = replace(logs[0], rows=rows)
         digest = publication_digest(log, peak_window=timedelta(microseconds=state.slot_us))
         with reading_faults(self._job.publications), _cached(digest):

@@ -21,10 +21,10 @@ from distributary.cost.topics import clustering_cost, unclustered_cost
 from distributary.errors import InputError
 from distributary.files import read_interest, read_rates
 from distributary.files.columns import Column, Kind
-from distributary.files.replacing import replaced_folder
 from distributary.files.tables import Table, read_table
 from distributary.model import FloatArray, Interest, Rates
 from distributary.model.topics import Clustering
+from distributary.pipeline.folders import fill_folder
 from distributary.pipeline.ingest import Window
 from distributary.pipeline.inputs import inputs_of
 from distributary.pipeline.job import Job
@@ -75,7 +75,7 @@ def propose(spark: SparkSession, job: TopicJob) -> dict[str, Any]:
         window=job.window,
         max_bad=job.max_bad,
     )
-    with replaced_folder(job.out, lambda at: (at / MANIFEST).is_file(), "proposals") as folder:
+    with fill_folder(spark, job.out, _is_ours, "proposals") as folder:
         stage = folder / ".work"
         told = inputs_of(spark, logs, folder, stage).told
         say(spark, "proposing clusters")
@@ -89,6 +89,10 @@ def propose(spark: SparkSession, job: TopicJob) -> dict[str, Any]:
         shutil.rmtree(stage, ignore_errors=True)
         write_json(folder / MANIFEST, document)
     return document
+
+
+def _is_ours(folder: Path) -> bool:
+    return (folder / MANIFEST).is_file()
 
 
 def _check_size(interest: Interest) -> None:

@@ -1,0 +1,78 @@
+"""The two tables that most commands read, and what became of their rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from distributary.cli.console import notes
+from distributary.cli.options import parse_share
+from distributary.files import BadTablesError, Intake, ReadDemand, read_demand, write_quarantine
+
+__all__ = ["intake_document", "read_inputs", "tell_intake"]
+
+
+def read_inputs(
+    interest: Path,
+    rates: Path,
+    max_bad: str,
+    floor: float | None,
+    quarantine: Path | None,
+    *,
+    on_peak: bool = False,
+) -> ReadDemand:
+    """Read interest and rates; bad rows go to the quarantine, also where there are too many."""
+    share = parse_share(max_bad)
+    try:
+        inputs = read_demand(interest, rates, on_peak=on_peak, max_bad=share, floor=floor)
+    except BadTablesError as error:
+        if quarantine is not None:
+            write_quarantine(error.bad, quarantine)
+        raise
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="'--floor'") from None
+    if quarantine is not None:
+        write_quarantine(inputs.bad, quarantine)
+    return inputs
+
+
+def tell_intake(inputs: ReadDemand) -> None:
+    """Say what was read, where rows collapsed, and what was left out."""
+    for name, intake in _tables(inputs).items():
+        if intake.bad:
+            notes.print(
+                f"{name}: {intake.rows:,} rows = {intake.used:,} used + {intake.duplicates:,} "
+                f"duplicates + {len(intake.bad):,} quarantined"
+            )
+            for reason, number in intake.reasons.items():
+                notes.print(f"  {number:,} x {reason}", markup=False)
+        elif intake.duplicates:
+            notes.print(
+                f"{name}: {intake.duplicates:,} of {intake.rows:,} rows repeat another: collapsed"
+            )
+    if inputs.floored:
+        notes.print(f"rates: {inputs.floored:,} wanted flows without a rate are given the floor")
+    if inputs.unwanted_flows:
+        notes.print(f"rates: {inputs.unwanted_flows:,} flows that nobody wants are left out")
+
+
+def intake_document(inputs: ReadDemand) -> dict[str, Any]:
+    """What became of the rows of each table, for other programs."""
+    document: dict[str, Any] = {
+        name: {
+            "rows": intake.rows,
+            "used": intake.used,
+            "duplicates": intake.duplicates,
+            "quarantined": len(intake.bad),
+            "reasons": intake.reasons,
+        }
+        for name, intake in _tables(inputs).items()
+    }
+    document["rates"]["floored"] = inputs.floored
+    return document
+
+
+def _tables(inputs: ReadDemand) -> dict[str, Intake[Any]]:
+    return {"interest": inputs.interest, "rates": inputs.rates}

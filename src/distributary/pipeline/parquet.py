@@ -1,0 +1,149 @@
+"""Parquet files of a log as one table, also where they write times in different units.
+
+Spark has no type for nanoseconds and gives them as whole numbers (`nanosAsLong`, which the session
+sets). Which columns those are is said in the files' footers; they become times, cut to
+microseconds. Files that disagree on a type are named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import LongType, StructType, TimestampNTZType, TimestampType
+
+from distributary.errors import InputError
+from distributary.pipeline.schemas import quote_name
+from distributary.pipeline.sources import Source, hadoop_path, shown_path, whole_story
+
+__all__ = ["PLACE", "read_parquet"]
+
+PLACE = "_distributary_position"
+_TIMES = (TimestampType(), TimestampNTZType())
+
+
+def read_parquet(
+    spark: SparkSession, source: Source, times: Sequence[str] | None = None
+) -> DataFrame:
+    """The rows of the files, and where each stood as `PLACE`.
+
+    `times` are the columns that matter if they are times, all of them without it: one that seems to
+    hold whole numbers is looked up in the footers.
+    """
+    try:
+        table = _read(spark, source.files)
+    except (PySparkException, Py4JError) as error:
+        if "CANNOT_MERGE" not in whole_story(error):
+            raise
+        found = _read_by_unit(spark, source)
+        if found is None:
+            raise _conflict(spark, source) from error
+        return found
+    whole = {one.name for one in table.schema if isinstance(one.dataType, LongType)}
+    if whole and (times is None or not whole.isdisjoint(times)):
+        found = _read_by_unit(spark, source)
+        return table if found is None else found
+    return table
+
+
+def _read(spark: SparkSession, files: Sequence[str]) -> DataFrame:
+    return (
+        spark.read.option("mergeSchema", "true")
+        .parquet(*files)
+        .withColumn(
+            PLACE,
+            F.struct(
+                F.col("_metadata.file_path").alias("file"),
+                F.lit(0).cast("bigint").alias("block"),
+                F.col("_metadata.row_index").alias("line"),
+            ),
+        )
+    )
+
+
+def _read_by_unit(spark: SparkSession, source: Source) -> DataFrame | None:
+    """The files by which of their columns are in nanoseconds; None if none is in any."""
+    groups: dict[frozenset[str], list[str]] = {}
+    for file in source.files:
+        groups.setdefault(_nanosecond_columns(spark, file), []).append(file)
+    if not frozenset().union(*groups):
+        return None
+    try:
+        parts = [_as_times(_read(spark, files), names) for names, files in groups.items()]
+    except (PySparkException, Py4JError) as error:
+        if "CANNOT_MERGE" not in whole_story(error):
+            raise
+        raise _conflict(spark, source) from error
+    for part in parts[1:]:
+        if _differing(parts[0].schema, part.schema) is not None:
+            raise _conflict(spark, source)
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
+
+
+def _nanosecond_columns(spark: SparkSession, file: str) -> frozenset[str]:
+    """The columns whose values are times in nanoseconds, by the file's footer."""
+    jvm: Any = spark.sparkContext._jvm
+    path, _ = hadoop_path(spark, file)
+    configuration = spark.sparkContext._jsc.hadoopConfiguration()
+    parquet = jvm.org.apache.parquet.hadoop
+    reader = parquet.ParquetFileReader.open(
+        parquet.util.HadoopInputFile.fromPath(path, configuration)
+    )
+    try:
+        fields = reader.getFileMetaData().getSchema().getFields()
+        return frozenset(
+            str(one.getName())
+            for one in fields
+            if "TIMESTAMP(NANOS" in str(one.getLogicalTypeAnnotation())
+        )
+    finally:
+        reader.close()
+
+
+def _as_times(table: DataFrame, names: frozenset[str]) -> DataFrame:
+    """The table with whole nanoseconds made into times, cut downwards also before 1970."""
+    columns = {}
+    for name in names:
+        value = quote_name(name)
+        columns[name] = F.expr(f"timestamp_micros(({value} - pmod({value}, 1000)) div 1000)")
+    return table.withColumns(columns) if columns else table
+
+
+def _conflict(spark: SparkSession, source: Source) -> InputError:
+    """What to say of files that disagree: a column, and the first two files of two types."""
+    seen: list[tuple[str, StructType]] = []
+    for file in source.files:
+        schema = _as_times(_read(spark, [file]), _nanosecond_columns(spark, file)).schema
+        for other, known in seen:
+            name = _differing(known, schema)
+            if name is not None:
+                kinds = [one[name].dataType.simpleString() for one in (schema, known)]
+                return InputError(
+                    f"column {name!r} holds {kinds[0]} values, and {kinds[1]} in "
+                    f"{shown_path(other)}",
+                    path=shown_path(file),
+                    value=name,
+                    remedy="give the column one type in all files",
+                )
+        if all(schema != known for _, known in seen):
+            seen.append((file, schema))
+    return InputError(
+        "its files disagree on the type of a column",
+        path=source.path,
+        remedy="give each column one type",
+    )
+
+
+def _differing(one: StructType, other: StructType) -> str | None:
+    """The first column that both have, with different types."""
+    for name in one.names:
+        if name in other.names:
+            kinds = one[name].dataType, other[name].dataType
+            if kinds[0] != kinds[1] and not all(kind in _TIMES for kind in kinds):
+                return name
+    return None

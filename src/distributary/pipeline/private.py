@@ -1,0 +1,66 @@
+"""A folder for what Spark is started with, that only this user can read and this process keeps.
+
+It is gone when the process ends. One that was killed cannot see to that, so folders of dead
+processes are removed by the next: each is locked by its owner, and the system takes the lock back
+from a process that ends in whatever way.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import BinaryIO
+
+from distributary.files.faults import brief, output_fault
+
+__all__ = ["private_folder"]
+
+_PREFIX = "distributary-spark-"
+_LOCK = ".owner"
+
+_held: list[tuple[Path, BinaryIO]] = []
+
+
+def private_folder() -> Path:
+    """This process's folder, made when first asked for."""
+    if not _held:
+        try:
+            _remove_abandoned(Path(tempfile.gettempdir()))
+            _held.append(_make())
+        except OSError as error:
+            raise output_fault(
+                error.filename or "the folder for temporary files",
+                f"cannot be written: {brief(error)}",
+                "make room, or name another folder with TMPDIR",
+            ) from error
+        atexit.register(shutil.rmtree, _held[0][0], ignore_errors=True)
+    return _held[0][0]
+
+
+def _make() -> tuple[Path, BinaryIO]:
+    """A folder that is locked before it has the name by which others look for it."""
+    unnamed = Path(tempfile.mkdtemp(prefix=".distributary-"))
+    try:
+        lock = (unnamed / _LOCK).open("xb")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return unnamed.rename(unnamed.with_name(_PREFIX + unnamed.name.rpartition("-")[2])), lock
+    except OSError:
+        shutil.rmtree(unnamed, ignore_errors=True)
+        raise
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Remove this user's folders whose owner is dead; one without a lock is left alone."""
+    for folder in parent.glob(f"{_PREFIX}*"):
+        try:
+            if folder.stat().st_uid != os.getuid():
+                continue
+            with (folder / _LOCK).open("rb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+        except OSError:  # its owner lives, or somebody else removes it
+            continue
