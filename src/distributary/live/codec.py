@@ -8,6 +8,7 @@ import msgspec
 
 from distributary.protocol.topics import messages
 from distributary.protocol.topics.messages import Event
+from distributary.protocol.topics.numbers import Count, Flow
 
 __all__ = [
     "AROUND",
@@ -41,23 +42,23 @@ class _Word(msgspec.Struct, frozen=True, array_like=True):
 class Put(_Word, frozen=True):
     """A publisher's event: the `number`-th of a stream of its own to one topic, from 1."""
 
-    stream: int
-    number: int
+    stream: Count
+    number: Count
     payload: bytes
 
 
 class Taken(_Word, frozen=True):
     """The events of a stream up to a number are accepted, and will be delivered."""
 
-    stream: int
-    upto: int
+    stream: Count
+    upto: Count
 
 
 class Expect(_Word, frozen=True):
     """An event of a stream came too early: this one is next."""
 
-    stream: int
-    number: int
+    stream: Count
+    number: Count
 
 
 class NoTopic(_Word, frozen=True):
@@ -69,7 +70,7 @@ class NoTopic(_Word, frozen=True):
 class Create(_Word, frozen=True):
     """Make a topic, with a first guess of its events per interval."""
 
-    flow: float
+    flow: Flow
 
 
 class Created(_Word, frozen=True):
@@ -82,8 +83,8 @@ class Expired(_Word, frozen=True):
     """Asked for events from `first` on: the oldest that is kept is a later one."""
 
     topic: str
-    first: int
-    oldest: int
+    first: Count
+    oldest: Count
 
 
 class Beat(_Word, frozen=True):
@@ -92,7 +93,7 @@ class Beat(_Word, frozen=True):
     `joined` if it takes it that it is on some channel.
     """
 
-    generation: int
+    generation: Count
     joined: bool
 
 
@@ -105,13 +106,13 @@ class Pulse(_Word, frozen=True):
     identity: str
     tells: bool
     obeys: bool
-    refresh: float
+    refresh: Flow
 
 
 class Forgotten(_Word, frozen=True):
     """The client was found dead in that generation: it must come to its channels anew."""
 
-    generation: int
+    generation: Count
 
 
 class Bye(_Word, frozen=True):
@@ -135,7 +136,7 @@ class _Event(_Word, frozen=True):
     """An `Event` on its way."""
 
     topic: str
-    number: int
+    number: Count
     payload: bytes
 
 

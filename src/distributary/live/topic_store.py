@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 
@@ -20,6 +20,7 @@ from distributary.protocol.topics import ClusterState, Policy, TopicState, is_cl
 from distributary.protocol.topics.channel import Member
 from distributary.protocol.topics.departures import Departure, depart
 from distributary.protocol.topics.messages import Event
+from distributary.protocol.topics.numbers import Count
 
 __all__ = ["Death", "Kept", "State", "Stream", "TopicStore"]
 
@@ -28,6 +29,8 @@ State = TopicState | ClusterState
 _APART = frozenset({"members", "departed", "history"})  # written one by one
 _LEAST = 1 << 24  # bytes of journal that are never worth a shorter one
 _GROWTH = 4
+# What replaying a record raises if it does not fit: not a fault of ours that should end the start.
+_UNUSABLE = (msgspec.MsgspecError, ValueError, TypeError, ArithmeticError, RecursionError)
 
 
 class _Patch(msgspec.Struct, array_like=True, tag="patch"):
@@ -42,28 +45,28 @@ class _Patch(msgspec.Struct, array_like=True, tag="patch"):
 class _Accepted(msgspec.Struct, array_like=True, tag="accepted"):
     channel: str
     stream: str
-    number: int
+    number: Count
     payload: bytes
     at: float
 
 
 class _History(msgspec.Struct, array_like=True, tag="history"):
     channel: str
-    events: list[tuple[int, bytes]]
+    events: list[tuple[Count, bytes]]
 
 
 class _Streams(msgspec.Struct, array_like=True, tag="streams"):
     """Up to which number streams were accepted, and when last; None: forget it."""
 
     channel: str
-    streams: dict[str, tuple[int, float] | None]
+    streams: dict[str, tuple[Count, float] | None]
 
 
 class _Dead(msgspec.Struct, array_like=True, tag="dead"):
     """A client was found dead in a generation; None: forget it."""
 
     client: str
-    generation: int | None
+    generation: Count | None
     at: float
 
 
@@ -79,6 +82,7 @@ _Record = _Patch | _Accepted | _History | _Streams | _Dead | _Thrown | _Identity
 _decoder = msgspec.msgpack.Decoder(_Record)
 _encoder = msgspec.msgpack.Encoder()
 _NOTHING = _encoder.encode({})
+_TAGS = {kind.__struct_config__.tag for kind in get_args(_Record)}
 _HINTS = {kind: get_type_hints(kind) for kind in (TopicState, ClusterState)}
 
 
@@ -120,12 +124,19 @@ class TopicStore:
         self._policy = policy
         self._fields: dict[str, bytes] = {}
         self._noted: list[bytes] = []
-        for data in journal.read():
-            self._replay(data)
+        unusable = [*self._replay(journal.read())]
         self._base = journal.size
         if not self.kept.identity:
             self.kept.identity = secrets.token_hex(8)
             self._note(_Identity(self.kept.identity))
+        if unusable:
+            journal.set_aside(*_describe(unusable))
+            self.shorten()
+
+    @property
+    def reports(self) -> list[str]:
+        """What could not be brought back, and why."""
+        return self._journal.reports
 
     # --- noting --------------------------------------------------------------------------------
 
@@ -203,15 +214,19 @@ class TopicStore:
 
     # --- bringing back -------------------------------------------------------------------------
 
-    def _replay(self, data: bytes) -> None:
-        try:
-            self._apply(_decoder.decode(data))
-        except msgspec.MsgspecError as error:
-            raise StateError(
-                str(self._journal.path),
-                f"has a record that this version does not understand ({error})",
-                "use the version that wrote it, or start anew",
-            ) from error
+    def _replay(self, records: Iterable[bytes]) -> Iterator[tuple[bytes, Exception]]:
+        """Bring all records back; those that cannot be are what comes back, and why."""
+        for data in records:
+            try:
+                self._apply(_decoder.decode(data))
+            except _UNUSABLE as error:
+                if _tag_of(data) not in _TAGS:
+                    raise StateError(
+                        str(self._journal.path),
+                        f"has a record that this version does not understand ({error})",
+                        "use the version that wrote it, or start anew",
+                    ) from error
+                yield data, error
 
     def _apply(self, record: _Record) -> None:
         match record:
@@ -240,13 +255,17 @@ class TopicStore:
 
     def _patch(self, patch: _Patch) -> None:
         kind = ClusterState if is_cluster(patch.channel) else TopicState
+        found: dict[str, Any] = msgspec.msgpack.decode(patch.fields)
+        changes = {  # all of them or none
+            name: msgspec.convert(value, _HINTS[kind][name])
+            for name, value in found.items()
+            if name in _HINTS[kind]
+        }
         state = self.kept.states.get(patch.channel)
         if state is None:
             state = self.kept.states[patch.channel] = kind()
-        found: dict[str, Any] = msgspec.msgpack.decode(patch.fields)
-        for name, value in found.items():
-            if name in _HINTS[kind]:
-                setattr(state, name, msgspec.convert(value, _HINTS[kind][name]))
+        for name, value in changes.items():
+            setattr(state, name, value)
         for member, held in patch.members.items():
             if held is None:
                 state.members.pop(member, None)
@@ -270,12 +289,26 @@ class TopicStore:
     def _topic(self, channel: str) -> TopicState:
         state = self.kept.states.get(channel)
         if not isinstance(state, TopicState):
-            raise StateError(
-                str(self._journal.path),
-                f"has an event for {channel!r}, which it does not know",
-                "bring it back from a copy, or start anew",
-            )
+            raise TypeError(f"there is no topic of the channel {channel!r}")
         return state
+
+
+def _tag_of(data: bytes) -> object:
+    """Which kind a record says that it is."""
+    try:
+        match msgspec.msgpack.decode(data):
+            case [tag, *_]:
+                return tag
+    except (msgspec.MsgspecError, RecursionError):
+        pass
+    return None
+
+
+def _describe(unusable: list[tuple[bytes, Exception]]) -> tuple[bytes, str]:
+    """The records one after the other, and a reason for setting them aside."""
+    records = "1 record" if len(unusable) == 1 else f"{len(unusable):,} records"
+    first = " ".join(str(unusable[0][1]).split())
+    return b"".join(data for data, _ in unusable), f"{records} cannot be replayed ({first})"
 
 
 def _rest(state: State) -> dict[str, Any]:
