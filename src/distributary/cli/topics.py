@@ -77,6 +77,27 @@ def serve(
     _run(_serve(server, settings))
 
 
+def create(
+    server: ServerChoice,
+    topics: Annotated[list[str], typer.Argument(help="Any text.")],
+    timeout: Annotated[str, typer.Option(help="How long to wait for an answer.")] = "30s",
+    as_document: Json = False,
+) -> None:
+    """Make topics; those that are there already stay as they are."""
+
+    async def work() -> list[str]:
+        async with _client(server, parse_seconds(timeout)) as client:
+            return await _create_all(client, topics)
+
+    new = _run(work())
+    if as_document:
+        print_json({"topics": list(dict.fromkeys(topics)), "created": new})
+    else:
+        for topic in dict.fromkeys(topics):
+            said = "created" if topic in new else "there already"
+            results.print(f"{topic}: {said}", markup=False)
+
+
 def publish(
     server: ServerChoice,
     topic: Annotated[str, typer.Argument(help="Any text.")],
@@ -110,15 +131,21 @@ def subscribe(
     count: Annotated[
         int | None, typer.Option(min=1, help="End after so many events; else with Ctrl-C.")
     ] = None,
+    create: Annotated[bool, typer.Option("--create", help="Make topics if needed.")] = False,
     timeout: Annotated[str, typer.Option(help="How long to wait for an answer.")] = "30s",
     as_document: Annotated[
         bool, typer.Option("--json", help="Print one JSON object a line for each event.")
     ] = False,
 ) -> None:
-    """Print the events of topics as they come, each once and in order."""
+    """Print the events of topics as they come, each once and in order.
+
+    What was published before is not printed: subscribe first, then publish.
+    """
 
     async def work() -> None:
         async with _client(server, parse_seconds(timeout)) as client:
+            if create:
+                await _create_all(client, topics)
             await _print_events(client, dict.fromkeys(topics), count, as_document)
 
     _run(work())
@@ -144,7 +171,7 @@ def status(
         _run(show_once(options, server.prefix, pages, as_document))
 
 
-for _command in (serve, publish, subscribe, status):
+for _command in (serve, create, publish, subscribe, status):
     app.command(_command.__name__)(takes_server(_command))
 
 
@@ -167,6 +194,8 @@ async def _serve(server: ServerChoice, settings: ServiceSettings) -> None:
             starting = asyncio.create_task(service.started.wait())
             await asyncio.wait((running, starting), return_when=asyncio.FIRST_COMPLETED)
             starting.cancel()
+            for report in service.reports:
+                notes.print(f"warning: {report}", markup=False)
             if service.started.is_set():
                 notes.print(f"serving topics on {where}, state in {server.state}", markup=False)
             await running
@@ -215,6 +244,11 @@ async def _client(server: ServerChoice, timeout: float) -> AsyncIterator[TopicCl
     )
     async with TopicClient(server.options(), settings, name="cli") as client:
         yield client
+
+
+async def _create_all(client: TopicClient, topics: Iterable[str]) -> list[str]:
+    """Make topics; which of them are new."""
+    return [topic for topic in dict.fromkeys(topics) if await client.create(topic)]
 
 
 async def _publish_all(client: TopicClient, topic: str, lines: Iterable[bytes]) -> int:

@@ -117,7 +117,10 @@ class UnknownTopicError(LiveError):
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
-        super().__init__(f"there is no topic {topic!r}; create it first")
+        super().__init__(
+            f"there is no topic {topic!r}; create it first: "
+            "`distributary topics create`, or --create"
+        )
 
 
 class PayloadTooLargeError(LiveError):

@@ -89,6 +89,7 @@ class TopicService:
         self.subjects = Subjects(settings.prefix)
         self.traffic = _Traffic()
         self.started = asyncio.Event()
+        self.reports: list[str] = []  # what of its state could not be brought back
         self._stopping = asyncio.Event()
         self._queue: asyncio.Queue[Msg | None] = asyncio.Queue(settings.queue)
         self._due: deque[Callable[[float], object]] = deque()
@@ -105,6 +106,7 @@ class TopicService:
             journal = stack.enter_context(Journal(self.settings.folder, sync=self.settings.sync))
             policy = self.settings.policy
             store = TopicStore(journal, policy)
+            self.reports = store.reports
             self.host = TopicHost(
                 policy,
                 store,
