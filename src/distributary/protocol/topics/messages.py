@@ -210,9 +210,13 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A subscriber's answer: the topics it has from the asking channel only, and its channels."""
+    """A subscriber's answer: the topics it has from the asking channel only, and its channels.
+
+    It knows what the asking channel carried at `carry_version`, and answers for that.
+    """
 
     number: Count
+    carry_version: Count
     needs: tuple[str, ...]
     channels: tuple[str, ...]
 

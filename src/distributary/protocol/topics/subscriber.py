@@ -142,9 +142,7 @@ class Subscriber:
             case Invite(quote):
                 return self._invited(quote, now)
             case Survey(number):
-                on = sender in self.on and self.on[sender].joined
-                needs = self.needs(sender) if on else ()
-                return [Send(sender, Answer(number, needs, self.channels()))]
+                return self._answer(sender, number)
         raise TypeError(f"a subscriber does not understand {message!r}")
 
     def on_timer(self, name: str, now: float) -> list[Action]:
@@ -261,6 +259,14 @@ class Subscriber:
             flow = TopicFlow(topic, self.wanted[topic].flow)
         mine = self.channels()
         return [Send(n, Tell(flow, wanted, self.needs(n), mine)) for n in on]
+
+    def _answer(self, channel: str, number: int) -> list[Action]:
+        """Say what we need a channel for; nothing if we do not know yet what it carries."""
+        held = self.on.get(channel)
+        if held is None or not held.joined:
+            return []
+        needs = self.needs(channel)
+        return [Send(channel, Answer(number, held.carry_version, needs, self.channels()))]
 
     # --- channels ----------------------------------------------------------------------------
 

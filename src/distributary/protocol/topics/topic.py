@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from math import exp
+from math import exp, inf
 
 import numpy as np
 
@@ -105,6 +105,7 @@ class TopicChannel(ChannelMachine):
         self.state = state
         self._flow = state.meter.rate(state.meter.at, policy.interval)
         self._founded: tuple[Lock, str] | None = None  # for a merge, the last cluster
+        self._moving_until = -inf  # subscribers are on their way to a cluster
 
     def known(self) -> Channel:
         """Direct subscribers and the topic's own events."""
@@ -133,7 +134,7 @@ class TopicChannel(ChannelMachine):
             case Tell():
                 return []  # meant for a cluster that was here before
             case Carry():
-                return self._carry(sender, message)
+                return self._carry(sender, message, now)
             case Drop():
                 return self._drop(sender, message, now)
         return super().on_message(sender, message, now)
@@ -163,7 +164,7 @@ class TopicChannel(ChannelMachine):
 
     # --- clusters ------------------------------------------------------------------------------
 
-    def _carry(self, cluster: str, message: Carry) -> list[Action]:
+    def _carry(self, cluster: str, message: Carry, now: float) -> list[Action]:
         dropped = last_version(self.state.dropped, cluster)
         if message.version <= dropped:
             return [Send(cluster, Dropped(dropped))]
@@ -178,6 +179,7 @@ class TopicChannel(ChannelMachine):
         actions: list[Action] = [Send(cluster, answer)]
         if message.recruit and known.recruited < message.version:
             known.recruited = message.version
+            self._moving_until = now + self.policy.answer_within
             actions += [Send(name, Suggest(quote)) for name in self.state.members]
             actions += self._release() if self._locked_for(cluster) else []
         return actions
@@ -204,7 +206,7 @@ class TopicChannel(ChannelMachine):
 
     def concluded(self, poll: Poll, now: float) -> list[Action]:
         """Offer a merge to the channel with most common subscribers, or found what was advised."""
-        if self.lock is not None:
+        if self.lock is not None or now < self._moving_until:
             return []
         if poll.topics is not None:
             return self._agreed(poll)
@@ -258,8 +260,8 @@ class TopicChannel(ChannelMachine):
         return [self._found(poll.topics)]
 
     def proposed(self, sender: str, message: Propose, now: float) -> list[Action]:
-        """Agree if a cluster of both pays."""
-        if self.lock is not None or sender in self.state.clusters:
+        """Agree if a cluster of both pays; not while subscribers leave for another."""
+        if self.lock is not None or sender in self.state.clusters or now < self._moving_until:
             return [Send(sender, Refuse(message.number))]
         common = min(message.common, message.size, self.size)
         flow = sum(found.flow for found in message.topics)
