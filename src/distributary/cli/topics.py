@@ -48,6 +48,9 @@ def serve(
     history: Annotated[
         int, typer.Option(min=1, help="Events of each topic to keep for who was away.")
     ] = 1_000,
+    history_bytes: Annotated[
+        int, typer.Option(min=0, help="Bytes of each topic to keep at most; its last event stays.")
+    ] = 1 << 24,
     dead_after: Annotated[str, typer.Option(help="Silence that means a client is dead.")] = "10s",
     fsync: Annotated[
         bool, typer.Option("--fsync", help="Confirm events when they are on the disk itself.")
@@ -67,7 +70,12 @@ def serve(
     base = LIVE if policy is PolicyName.OURS else TAMARA
     settings = ServiceSettings(
         server.state,
-        policy=live_policy(base, interval=parse_seconds(interval), history=history),
+        policy=live_policy(
+            base,
+            interval=parse_seconds(interval),
+            history=history,
+            history_bytes=history_bytes,
+        ),
         prefix=server.prefix,
         seed=seed,
         sync=fsync,

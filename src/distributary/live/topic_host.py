@@ -113,12 +113,12 @@ class TopicHost:
     def say_last(self, now: float) -> None:
         """Say the last event of each topic again: whoever missed those before finds the gap."""
         for channel, machine in self.topics.items():
-            state = machine.state
-            if state.history:
+            last = machine.state.history.last
+            if last is not None:
                 if machine.size:
-                    self._send(channel, members_of(channel), state.history[-1])
-                for cluster in state.clusters:
-                    self._send(channel, cluster, state.history[-1])
+                    self._send(channel, members_of(channel), last)
+                for cluster in machine.state.clusters:
+                    self._send(channel, cluster, last)
         self._settle(now)
 
     def _begin(self, channel: str, state: State, now: float) -> TopicChannel | ClusterChannel:
@@ -291,7 +291,7 @@ class TopicHost:
         if machine is None:
             return
         state = machine.state
-        oldest = state.history[0].number if state.history else state.next_number
+        oldest = state.history.oldest(state.next_number)
         if first < oldest:
             self._answer(sender, Expired(state.topic, first, oldest))
 

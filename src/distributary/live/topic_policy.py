@@ -26,7 +26,11 @@ LIVE = replace(
 
 
 def live_policy(
-    base: Policy = LIVE, *, interval: float = LIVE.interval, history: int = LIVE.history
+    base: Policy = LIVE,
+    *,
+    interval: float = LIVE.interval,
+    history: int = LIVE.history,
+    history_bytes: int = LIVE.history_bytes,
 ) -> Policy:
     """A policy with the prices of NATS, for times in which a person can watch it.
 
@@ -38,6 +42,7 @@ def live_policy(
         prices=NATS_PRICES,
         interval=interval,
         history=history,
+        history_bytes=history_bytes,
         survey_every=base.survey_every if base.tells else interval,
         answer_within=LIVE.answer_within,
         lock_for=LIVE.lock_for,

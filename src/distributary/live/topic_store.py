@@ -7,10 +7,9 @@ that changed and the one subscriber that it was about, not the whole state.
 from __future__ import annotations
 
 import secrets
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
-from typing import Any, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
@@ -25,10 +24,12 @@ from distributary.protocol.topics.numbers import Count
 __all__ = ["Death", "Kept", "State", "Stream", "TopicStore"]
 
 State = TopicState | ClusterState
+T = TypeVar("T")
 
 _APART = frozenset({"members", "departed", "history"})  # written one by one
 _LEAST = 1 << 24  # bytes of journal that are never worth a shorter one
 _GROWTH = 4
+_PART, _PART_BYTES = 1_000, 1 << 20  # of a state in one record
 # What replaying a record raises if it does not fit: not a fault of ours that should end the start.
 _UNUSABLE = (msgspec.MsgspecError, ValueError, TypeError, ArithmeticError, RecursionError)
 
@@ -199,16 +200,11 @@ class TopicStore:
     def _snapshot(self) -> Iterator[bytes]:
         yield _encoder.encode(_Identity(self.kept.identity))
         for channel, state in self.kept.states.items():
-            body = msgspec.Raw(_encoder.encode(_rest(state)))
-            members: dict[str, Member | None] = {**state.members}
-            departed: dict[str, Departure | None] = {**state.departed}
-            yield _encoder.encode(_Patch(channel, body, members, departed))
-            if isinstance(state, TopicState):
-                events = [(event.number, event.payload) for event in state.history]
-                yield _encoder.encode(_History(channel, events))
+            yield from _describe_state(channel, state)
         for channel, streams in self.kept.streams.items():
-            found = {name: (stream.upto, stream.at) for name, stream in streams.items()}
-            yield _encoder.encode(_Streams(channel, {**found}))
+            found = [(name, (stream.upto, stream.at)) for name, stream in streams.items()]
+            for part in [*_split(found)] or [[]]:
+                yield _encoder.encode(_Streams(channel, {**dict(part)}))
         for client, death in self.kept.dead.items():
             yield _encoder.encode(_Dead(client, death.generation, death.at))
 
@@ -236,8 +232,10 @@ class TopicStore:
                 self._again(channel, payload, at)
                 self.kept.streams.setdefault(channel, {})[stream] = Stream(number, at)
             case _History(channel, events):
-                state = self._topic(channel)
-                state.history = deque(Event(state.topic, *event) for event in events)
+                state, policy = self._topic(channel), self._policy
+                for event in events:
+                    kept = Event(state.topic, *event)
+                    state.history.append(kept, policy.history, policy.history_bytes)
             case _Streams(channel, streams):
                 held = self.kept.streams.setdefault(channel, {})
                 for name, last in streams.items():
@@ -281,16 +279,41 @@ class TopicStore:
         """Let a topic's state be as its channel left it after an event."""
         state = self._topic(channel)
         state.meter.rate(at, self._policy.interval, events=1)
-        state.history.append(Event(state.topic, state.next_number, payload))
-        state.next_number += 1
-        while len(state.history) > self._policy.history:
-            state.history.popleft()
+        state.accept(payload, self._policy)
 
     def _topic(self, channel: str) -> TopicState:
         state = self.kept.states.get(channel)
         if not isinstance(state, TopicState):
             raise TypeError(f"there is no topic of the channel {channel!r}")
         return state
+
+
+def _describe_state(channel: str, state: State) -> Iterator[bytes]:
+    """Records that bring a channel's state back, none of them long."""
+    body = msgspec.Raw(_encoder.encode(_rest(state)))
+    yield _encoder.encode(_Patch(channel, body, {}, {}))
+    nothing = msgspec.Raw(_NOTHING)
+    for members in _split(state.members.items()):
+        yield _encoder.encode(_Patch(channel, nothing, {**dict(members)}, {}))
+    for departed in _split(state.departed.items()):
+        yield _encoder.encode(_Patch(channel, nothing, {}, {**dict(departed)}))
+    if isinstance(state, TopicState):
+        events = ((event.number, event.payload) for event in state.history)
+        for part in _split(events, lambda event: len(event[1])):
+            yield _encoder.encode(_History(channel, part))
+
+
+def _split(items: Iterable[T], size: Callable[[T], int] = lambda item: 0) -> Iterator[list[T]]:
+    """Lists of a thousand or so items, shorter where these are large."""
+    part, total = list[T](), 0
+    for item in items:
+        part.append(item)
+        total += size(item)
+        if len(part) >= _PART or total >= _PART_BYTES:
+            yield part
+            part, total = [], 0
+    if part:
+        yield part
 
 
 def _tag_of(data: bytes) -> object:

@@ -5,7 +5,6 @@ Reference: Milo et al. (2007), sections 2 and 3.
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 from math import exp, inf
 
@@ -16,6 +15,7 @@ from distributary.protocol.actions import Action, Message, Send
 from distributary.protocol.topics.census import Census
 from distributary.protocol.topics.channel import ChannelMachine, ChannelState, Lock, Poll
 from distributary.protocol.topics.departures import Departure, depart, last_version
+from distributary.protocol.topics.history import TopicHistory
 from distributary.protocol.topics.messages import (
     Accept,
     Advise,
@@ -89,12 +89,19 @@ class TopicState(ChannelState):
     clusters: dict[str, _Known] = field(default_factory=dict)
     dropped: dict[str, Departure] = field(default_factory=dict)  # clusters that left
     next_number: int = 1
-    history: deque[Event] = field(default_factory=deque)
+    history: TopicHistory = field(default_factory=TopicHistory)
 
     @classmethod
     def new(cls, topic: str, flow: float, memory: float = 240.0) -> TopicState:
         """A topic with nobody on it, and a first guess of its events per interval."""
         return cls(topic=topic, meter=FlowMeter(flow * memory, memory, 0.0, memory))
+
+    def accept(self, payload: bytes, policy: Policy) -> Event:
+        """Number an event and keep it."""
+        event = Event(self.topic, self.next_number, payload)
+        self.next_number += 1
+        self.history.append(event, policy.history, policy.history_bytes)
+        return event
 
 
 class TopicChannel(ChannelMachine):
@@ -129,8 +136,8 @@ class TopicChannel(ChannelMachine):
                 offer = Offer(self.quote(), clusters, self.state.next_number)
                 return [Send(sender, offer)]
             case Repair(first):
-                missed = [event for event in self.state.history if event.number >= first]
-                return [Send(sender, event) for event in missed[:_MOST_REPAIRED]]
+                missed = self.state.history.since(first, _MOST_REPAIRED)
+                return [Send(sender, event) for event in missed]
             case Tell():
                 return []  # meant for a cluster that was here before
             case Carry():
@@ -154,11 +161,7 @@ class TopicChannel(ChannelMachine):
 
     def _publish(self, payload: bytes, now: float) -> list[Action]:
         self._flow = self.state.meter.rate(now, self.policy.interval, events=1)
-        event = Event(self.state.topic, self.state.next_number, payload)
-        self.state.next_number += 1
-        self.state.history.append(event)
-        while len(self.state.history) > self.policy.history:
-            self.state.history.popleft()
+        event = self.state.accept(payload, self.policy)
         own = [Send(members_of(self.name), event)] if self.size else []
         return [*own, *(Send(cluster, event) for cluster in self.state.clusters)]
 
