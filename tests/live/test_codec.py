@@ -64,7 +64,7 @@ def test_a_number_out_of_range_is_refused(kind: type[Any], count: int, flow: flo
 
 def test_a_number_out_of_range_in_a_part_of_a_message_is_refused() -> None:
     for flow in (-1.0, float("nan"), float("inf")):
-        tell = messages.Tell(messages.TopicFlow("t", flow), True, (), ())
+        tell = messages.Tell((messages.News(messages.TopicFlow("t", flow), True),), (), ())
         with pytest.raises(ValueError, match="Expected"):
             codec.decode(codec.encode("who", tell))
 

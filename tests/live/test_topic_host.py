@@ -41,6 +41,7 @@ from distributary.protocol.topics.messages import (
     Invite,
     Join,
     Leave,
+    News,
     Repair,
     Settled,
     Tell,
@@ -369,7 +370,7 @@ def test_an_impossible_guess_of_a_flow_counts_for_nothing(host: TopicHost, flow:
 
 
 def test_a_cluster_does_not_wait_for_a_topic_that_nobody_made(host: TopicHost) -> None:
-    tell = Tell(TopicFlow("never made", 1.0), True, (), ("topic/never made",))
+    tell = Tell((News(TopicFlow("never made", 1.0), True),), (), ("topic/never made",))
     host.take("s", "cluster/1/t", Join(1), 1.0)
     host.take("s", "cluster/1/t", tell, 1.0)
     assert host.counts.refused == 1

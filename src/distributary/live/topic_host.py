@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from math import isfinite
 from typing import Any
 
@@ -47,6 +48,8 @@ from distributary.protocol.topics.messages import (
     Inquire,
     Join,
     Leave,
+    More,
+    Offer,
     Publish,
     Repair,
     Settled,
@@ -58,7 +61,8 @@ __all__ = ["Counts", "TopicHost"]
 
 _MEMBERS = members_of("")
 _TOPICS = topic_channel("")
-_FROM_CLIENTS = (Inquire, Join, Leave, Settled, Tell, Answer, Repair)
+_ROOM_FOR_TOPIC = 4 * (LONGEST_TOPIC + 64)  # bytes: a cluster's topics fill a quarter of a message
+_FROM_CLIENTS = (Inquire, Join, Leave, Settled, Tell, More, Answer, Repair)
 
 
 @dataclass(slots=True)
@@ -99,6 +103,12 @@ class TopicHost:
         self._inside: deque[tuple[str, str, Any]] = deque()
 
     # --- beginning -----------------------------------------------------------------------------
+
+    def fit(self, most_payload: int) -> None:
+        """Send nothing longer than the server carries; before `start`."""
+        self.most_payload = most_payload
+        most = max(2, most_payload // _ROOM_FOR_TOPIC)
+        self.policy = replace(self.policy, most_topics=min(self.policy.most_topics, most))
 
     def start(self, now: float) -> None:
         """Bring all channels back; who is on them has to be heard of again in time."""
@@ -270,7 +280,9 @@ class TopicHost:
         if to not in self.topics and not is_cluster(to):
             self._no_topic(sender, to)
             return
-        if isinstance(message, Tell) and topic_channel(message.topic.topic) not in self.topics:
+        if isinstance(message, Tell | More) and any(
+            topic_channel(news.topic.topic) not in self.topics for news in message.news
+        ):
             self.counts.refused += 1  # a cluster would wait for it for ever
             return
         if isinstance(message, Repair):
@@ -356,10 +368,19 @@ class TopicHost:
 
     def _send(self, channel: str, to: str, message: Any) -> None:
         self.said[type(message).__name__] += 1
+        if isinstance(message, Offer):
+            message = self._shorten(message)
         if is_cluster(to) or to in self.topics:
             self._inside.append((channel, to, message))
         elif to.startswith(_MEMBERS) or not to.startswith(_TOPICS):
             self.out.append((to, channel, message))
+
+    def _shorten(self, offer: Offer) -> Offer:
+        """Offer as many clusters as one message can carry."""
+        room = self.most_payload // _ROOM_FOR_TOPIC * 2
+        sizes = accumulate(len(quote.topics) for quote in offer.clusters)
+        fitting = sum(size <= room for size in sizes)
+        return replace(offer, clusters=offer.clusters[:fitting])
 
 
 def _is_client(name: str) -> bool:

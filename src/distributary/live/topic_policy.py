@@ -21,7 +21,13 @@ def _in_memory(topics: int) -> float:
 NATS_PRICES = OperatingPrices(associate=_in_memory, notify=0.0)
 
 LIVE = replace(
-    OURS, prices=NATS_PRICES, interval=60.0, answer_within=1.0, lock_for=10.0, refresh=60.0
+    OURS,
+    prices=NATS_PRICES,
+    interval=60.0,
+    answer_within=1.0,
+    lock_for=10.0,
+    refresh=60.0,
+    most_topics=256,  # what a cluster carries is listed in messages, and kept by each of its topics
 )
 
 
@@ -47,4 +53,5 @@ def live_policy(
         answer_within=LIVE.answer_within,
         lock_for=LIVE.lock_for,
         refresh=LIVE.refresh,
+        most_topics=LIVE.most_topics,
     )

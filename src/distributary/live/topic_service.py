@@ -127,7 +127,7 @@ class TopicService:
 
     async def _serve(self, nc: Client) -> None:
         await self._be_the_only_one(nc)
-        self.host.most_payload = nc.max_payload - AROUND
+        self.host.fit(nc.max_payload - AROUND)
         self.host.start(time.time())
         await self._let_out(nc)
         await nc.subscribe(self.subjects.service, cb=self._queue.put)

@@ -36,11 +36,13 @@ class LiveSubscriber(Subscriber):
         """Come to all channels anew, as all have taken us for dead; then ask what we missed."""
         for name, held in [*self.on.items()]:
             if held.leaving:
-                del self.on[name]
+                self.on.remove(name)
                 continue
             self._version += 1
             held.version, held.joined, held.carry_version = self._version, False, -1
-            held.owes = None
+            held.owes, held.tries, held.again_at = None, 0, now
+            self.on.touch(name)
+        self._owing.clear()
         return [*self._again(now), SetTimer("refresh", now + self.policy.retry)]
 
     def chase(self, topic: str, now: float) -> list[Action]:

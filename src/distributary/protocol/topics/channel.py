@@ -242,7 +242,8 @@ class ChannelMachine:
         poll = self._poll
         if poll is None or poll.number != message.number or message.carry_version < poll.version:
             return []
-        poll.answers[subscriber] = Views(message.needs, message.channels)
+        before = poll.answers.get(subscriber, Views())
+        poll.answers[subscriber] = before.with_more(message.needs, message.channels)
         return []
 
     def _count(self, now: float) -> list[Action]:

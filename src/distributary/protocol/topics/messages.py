@@ -29,6 +29,8 @@ __all__ = [
     "Joined",
     "Leave",
     "Left",
+    "More",
+    "News",
     "Offer",
     "Propose",
     "Publish",
@@ -192,13 +194,29 @@ class Invite:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
-    """A subscriber's news for a cluster: a topic it took up or gave up, what it needs now."""
+class News:
+    """A topic that a subscriber took up, or gave up."""
 
     topic: TopicFlow
     wanted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """A subscriber's news for a cluster, what it needs of it now, and which channels it is on."""
+
+    news: tuple[News, ...]
     needs: tuple[str, ...]
     channels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class More:
+    """Adds to what a subscriber has just said, where that is too long for one message."""
+
+    needs: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()
+    news: tuple[News, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +229,8 @@ class Survey:
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A subscriber's answer: the topics it has from the asking channel only, and its channels.
+
+    Several with the same number together are one.
 
     It knows what the asking channel carried at `carry_version`, and answers for that.
     """
@@ -318,6 +338,7 @@ class Advise:
 
 
 OVERHEAD = (
-    *(Inquire, Offer, Join, Joined, Leave, Left, Change, Settled, Suggest, Tell, Survey, Answer),
+    *(Inquire, Offer, Join, Joined, Leave, Left, Change, Settled, Suggest, Tell, More),
+    *(Survey, Answer),
     *(Propose, Accept, Refuse, Found, Carry, Carried, Drop, Dropped, Advise, Invite),
 )

@@ -27,6 +27,7 @@ from distributary.protocol.topics.messages import (
     Found,
     Inquire,
     Joined,
+    More,
     Offer,
     Propose,
     Publish,
@@ -138,7 +139,7 @@ class TopicChannel(ChannelMachine):
             case Repair(first):
                 missed = self.state.history.since(first, _MOST_REPAIRED)
                 return [Send(sender, event) for event in missed]
-            case Tell():
+            case Tell() | More():
                 return []  # meant for a cluster that was here before
             case Carry():
                 return self._carry(sender, message, now)
