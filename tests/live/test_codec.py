@@ -19,7 +19,7 @@ KINDS = [
     messages.Event,
     messages.Repair,
     *(codec.Put, codec.Taken, codec.Expect, codec.NoTopic, codec.Create, codec.Created),
-    *(codec.Expired, codec.Beat, codec.Pulse, codec.Forgotten, codec.Bye),
+    *(codec.Expired, codec.Resume, codec.Beat, codec.Pulse, codec.Forgotten, codec.Bye),
 ]
 st.register_type_strategy(float, st.floats(0.0, allow_infinity=False))
 st.register_type_strategy(int, st.integers(0, MOST))

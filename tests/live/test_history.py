@@ -70,7 +70,7 @@ def test_a_restart_finds_as_much_of_the_past_as_was_kept(tmp_path: Path) -> None
         with Journal(tmp_path) as journal:
             host = open_host(journal, policy)
             assert host.topics[CHANNEL].state.history == known
-            host.take("s", CHANNEL, Repair(2), 1.0)
+            host.take("s", CHANNEL, Repair(2, host.store.kept.epoch), 1.0)
             assert ("s", "service", Expired("t", 2, 7)) in host.out
             if shorten:
                 host.store.shorten()

@@ -25,6 +25,7 @@ from distributary.live.codec import (
     NoTopic,
     Pulse,
     Put,
+    Resume,
 )
 from distributary.live.journal import Journal
 from distributary.live.topic_advice import Adviser
@@ -105,7 +106,10 @@ class World:
 
     def tell(self, name: str, sender: str, message: Any) -> None:
         self.found_dead += isinstance(message, Forgotten)
-        if not isinstance(message, Expect | Expired | NoTopic | Pulse):
+        if isinstance(message, Resume):  # nothing was lost, however often the host crashed
+            resumed = self.subscribers[name].resume(message.topic, message.epoch, message.number)
+            assert not [*resumed]
+        elif not isinstance(message, Expect | Expired | NoTopic | Pulse):
             self.perform(name, self.subscribers[name].on_message(sender, message, self.now))
 
     def perform(self, name: str, actions: list[Any]) -> None:

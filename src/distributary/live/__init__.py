@@ -2,6 +2,7 @@
 
 from distributary.live.errors import (
     ClientClosedError,
+    EventsForgottenError,
     EventsLostError,
     LiveError,
     NotConfirmedError,
@@ -28,6 +29,7 @@ __all__ = [
     "ClientSettings",
     "ClientStatistics",
     "EmbeddedServer",
+    "EventsForgottenError",
     "EventsLostError",
     "LiveError",
     "NatsOptions",

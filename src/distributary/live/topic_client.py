@@ -25,6 +25,7 @@ from distributary.live.codec import (
     NoTopic,
     Taken,
     decode,
+    digest,
     encode,
 )
 from distributary.live.errors import (
@@ -281,7 +282,9 @@ class TopicClient:
                 raise ServerRefusedError(self.options.url, reason)
             if nc.is_connected:
                 machine = self._reader.machine
-                data = encode(self.name, Beat(machine.generation, bool(machine.channels())))
+                channels = machine.channels()
+                beat = Beat(machine.generation, bool(channels), digest(channels))
+                data = encode(self.name, beat)
                 await nc.publish(self._subjects.to(SERVICE), data)
             await asyncio.sleep(self.settings.beat_every)
 

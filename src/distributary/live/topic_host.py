@@ -24,6 +24,8 @@ from distributary.live.codec import (
     NoTopic,
     Pulse,
     Put,
+    Resume,
+    digest,
 )
 from distributary.live.errors import TopicNameError
 from distributary.live.subjects import LONGEST_TOPIC, check_topic
@@ -99,6 +101,8 @@ class TopicHost:
         self.clusters: dict[str, ClusterChannel] = {}
         self.heard: dict[str, float] = {}  # clients, and when last
         self._familiar: set[str] = set()  # those of whom we know where they are
+        self._unchecked: set[str] = set()  # those of whom we know it from before the last start
+        self._epoch = store.kept.epoch
         self._flow_memory = flow_memory
         self._inside: deque[tuple[str, str, Any]] = deque()
 
@@ -112,12 +116,14 @@ class TopicHost:
 
     def start(self, now: float) -> None:
         """Bring all channels back; who is on them has to be heard of again in time."""
+        self._epoch = self.store.begin_epoch(now)
         for channel, state in [*self.store.kept.states.items()]:
             if isinstance(state, TopicState):
                 state.meter.at = now  # nobody counted while we were away
             self.heard |= dict.fromkeys(state.members, now)
             self._begin(channel, state, now)
         self._familiar |= self.heard.keys()
+        self._unchecked |= self.heard.keys()
         self.say_last(now)
 
     def say_last(self, now: float) -> None:
@@ -135,7 +141,9 @@ class TopicHost:
         rng = drawn_by_name(self.seed, channel)
         machine: TopicChannel | ClusterChannel
         if isinstance(state, TopicState):
-            machine = self.topics[channel] = TopicChannel(self.policy, rng, state)
+            machine = self.topics[channel] = TopicChannel(
+                self.policy, rng, state, epoch=self._epoch
+            )
         else:
             machine = ClusterChannel(channel, self.policy, rng, state)
             self.clusters[channel] = machine
@@ -285,8 +293,8 @@ class TopicHost:
         ):
             self.counts.refused += 1  # a cluster would wait for it for ever
             return
-        if isinstance(message, Repair):
-            self._tell_expired(sender, to, message.first)
+        if isinstance(message, Repair) and to in self.topics:
+            message = self._tell_past(sender, self.topics[to], message)
         try:
             self._input(sender, to, message, now)
         except (TypeError, ValueError):
@@ -298,14 +306,17 @@ class TopicHost:
         else:
             self.counts.refused += 1
 
-    def _tell_expired(self, sender: str, to: str, first: int) -> None:
-        machine = self.topics.get(to)
-        if machine is None:
-            return
-        state = machine.state
+    def _tell_past(self, sender: str, machine: TopicChannel, repair: Repair) -> Repair:
+        """Tell what of the past is no more; the request as it can be met."""
+        state, first = machine.state, repair.first
+        if repair.epoch != self._epoch:
+            number = state.changed_since(repair.epoch)
+            self._answer(sender, Resume(state.topic, self._epoch, number))
+            first = min(first, number)
         oldest = state.history.oldest(state.next_number)
         if first < oldest:
             self._answer(sender, Expired(state.topic, first, oldest))
+        return Repair(first, self._epoch)
 
     def _beat(self, client: str, beat: Beat, now: float) -> None:
         dead = self.store.kept.dead
@@ -314,12 +325,19 @@ class TopicHost:
             if beat.joined and client not in dead and not self._channels_of(client):
                 # It was away for so long that even its death is forgotten.
                 self.store.found_dead(client, now, beat.generation)
+        elif beat.joined and client in self._unchecked:
+            self._unchecked.discard(client)
+            if beat.digest and beat.digest != digest(self._channels_of(client)):
+                # We have come back from a state in which it was elsewhere.
+                self.store.found_dead(client, now, beat.generation)
         found = dead.get(client)
         if found is not None and beat.generation <= found.generation:
             self._answer(client, Forgotten(found.generation))
         else:
             policy, identity = self.policy, self.store.kept.identity
-            self._answer(client, Pulse(identity, policy.tells, policy.obeys, policy.refresh))
+            self._answer(
+                client, Pulse(identity, policy.tells, policy.obeys, policy.refresh, self._epoch)
+            )
 
     def _answer(self, client: str, message: Any) -> None:
         self.said[type(message).__name__] += 1

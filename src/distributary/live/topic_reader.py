@@ -16,7 +16,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from distributary.live.codec import AROUND, Expired, NoTopic, Pulse, decode, encode
+from distributary.live.codec import AROUND, Expired, NoTopic, Pulse, Resume, decode, encode
 from distributary.live.errors import EventsLostError, LiveError, UnknownTopicError
 from distributary.live.parts import split
 from distributary.live.subjects import Subjects
@@ -58,6 +58,7 @@ class TopicReader:
         self._subscriptions: dict[str, TopicSubscription] = {}
         self._confirmations: dict[str, asyncio.Future[None]] = {}
         self._service = ""  # its identity
+        self._epoch = 0  # of its last start
         self._replaced = False
 
     # --- for the client ------------------------------------------------------------------------
@@ -142,16 +143,28 @@ class TopicReader:
     async def _take(self, sender: str, message: Any) -> None:
         match message:
             case NoTopic(topic):
-                confirmation = self._confirmations.get(topic)
-                if confirmation is not None and not confirmation.done():
-                    confirmation.set_exception(UnknownTopicError(topic))
+                await self._miss(topic)
             case Expired(topic, _, oldest):
                 await self._hand_over(topic, self.machine.skip(topic, oldest))
+            case Resume(topic, epoch, number):
+                await self._hand_over(topic, self.machine.resume(topic, epoch, number))
             case Event(topic):
                 await self._feed(sender, message)
                 await self._perform(self.machine.chase(topic, time.time()))
             case _:
                 await self._feed(sender, message)
+
+    async def _miss(self, topic: str) -> None:
+        """There is no such topic, or no more: whoever waits for it or reads it is told."""
+        confirmation = self._confirmations.get(topic)
+        if confirmation is not None:
+            if not confirmation.done():
+                confirmation.set_exception(UnknownTopicError(topic))
+            return
+        subscription = self._subscriptions.pop(topic, None)
+        if subscription is not None:
+            subscription.fail(UnknownTopicError(topic))
+            await self._feed(_OUTSIDE, Unwant(topic))
 
     async def _feed(self, sender: str, message: Any) -> None:
         try:
@@ -180,6 +193,9 @@ class TopicReader:
         """Be as the service wants its subscribers; one that does not know us is of no use."""
         self._replaced |= self._service not in ("", pulse.identity) and bool(self._subscriptions)
         self._service = pulse.identity
+        if pulse.epoch != self._epoch:
+            self._epoch = pulse.epoch
+            self.refresh()  # and learn whether all that we have is still there
         self.machine.policy = replace(
             self.machine.policy, tells=pulse.tells, obeys=pulse.obeys, refresh=pulse.refresh
         )

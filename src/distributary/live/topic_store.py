@@ -79,7 +79,13 @@ class _Identity(msgspec.Struct, array_like=True, tag="identity"):
     identity: str
 
 
-_Record = _Patch | _Accepted | _History | _Streams | _Dead | _Thrown | _Identity
+class _Epoch(msgspec.Struct, array_like=True, tag="epoch"):
+    """The service has started, and accepts the events that follow in this epoch."""
+
+    epoch: Count
+
+
+_Record = _Patch | _Accepted | _History | _Streams | _Dead | _Thrown | _Identity | _Epoch
 _decoder = msgspec.msgpack.Decoder(_Record)
 _encoder = msgspec.msgpack.Encoder()
 _NOTHING = _encoder.encode({})
@@ -110,6 +116,7 @@ class Kept:
     states: dict[str, State] = field(default_factory=dict)
     streams: dict[str, dict[str, Stream]] = field(default_factory=dict)  # by channel
     dead: dict[str, Death] = field(default_factory=dict)  # by client, whether it is back or not
+    epoch: int = 0  # the last start of the service
     identity: str = ""  # made with the journal: whoever has another knows nothing of this
 
 
@@ -140,6 +147,16 @@ class TopicStore:
         return self._journal.reports
 
     # --- noting --------------------------------------------------------------------------------
+
+    def begin_epoch(self, now: float) -> int:
+        """The service starts: a number that no start before had, also none that is forgotten.
+
+        A state that is brought back from an older copy does not know of the starts since; the
+        clock does.
+        """
+        self.kept.epoch = max(self.kept.epoch + 1, int(now * 1_000))
+        self._note(_Epoch(self.kept.epoch))
+        return self.kept.epoch
 
     def changed(self, channel: str, state: State, who: str | None = None) -> None:
         """Something happened to a channel: somebody said it, or it was said about them."""
@@ -199,6 +216,7 @@ class TopicStore:
 
     def _snapshot(self) -> Iterator[bytes]:
         yield _encoder.encode(_Identity(self.kept.identity))
+        yield _encoder.encode(_Epoch(self.kept.epoch))
         for channel, state in self.kept.states.items():
             yield from _describe_state(channel, state)
         for channel, streams in self.kept.streams.items():
@@ -234,7 +252,7 @@ class TopicStore:
             case _History(channel, events):
                 state, policy = self._topic(channel), self._policy
                 for event in events:
-                    kept = Event(state.topic, *event)
+                    kept = Event(state.topic, *event, state.epoch_of(event[0]))
                     state.history.append(kept, policy.history, policy.history_bytes)
             case _Streams(channel, streams):
                 held = self.kept.streams.setdefault(channel, {})
@@ -250,6 +268,8 @@ class TopicStore:
                 self.kept.states.pop(channel, None)
             case _Identity(identity):
                 self.kept.identity = identity
+            case _Epoch(epoch):
+                self.kept.epoch = epoch
 
     def _patch(self, patch: _Patch) -> None:
         kind = ClusterState if is_cluster(patch.channel) else TopicState
@@ -279,7 +299,7 @@ class TopicStore:
         """Let a topic's state be as its channel left it after an event."""
         state = self._topic(channel)
         state.meter.rate(at, self._policy.interval, events=1)
-        state.accept(payload, self._policy)
+        state.accept(payload, self._policy, self.kept.epoch)
 
     def _topic(self, channel: str) -> TopicState:
         state = self.kept.states.get(channel)

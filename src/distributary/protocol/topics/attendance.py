@@ -11,19 +11,54 @@ from distributary.protocol.topics.names import is_cluster
 __all__ = ["Attendance", "Attendances", "Wanted"]
 
 
+_MOST_PAUSES = 4  # a word that is not heard is said again after 1, 2 and then always 4 pauses
+
+
+@dataclass(slots=True, kw_only=True)
+class Unheard:
+    """Something that is said again until it is heard."""
+
+    tries: int = 0
+    again_at: float = 0.0
+
+    def is_due(self, now: float, pause: float) -> bool:
+        """Whether to say it once more now; if so, the next time is later."""
+        if now < self.again_at:
+            return False
+        self.tries += 1
+        self.again_at = now + pause * min(2**self.tries, _MOST_PAUSES)
+        return True
+
+
 @dataclass(slots=True)
-class Wanted:
-    """A wanted topic: the number of the next event, and later ones that came early."""
+class Wanted(Unheard):
+    """A wanted topic: the number of the next event, and later ones that came early.
+
+    We have all before it as of `epoch`. Events of the epoch `past` or before it are no more, from
+    the number `since` on: others have their numbers.
+    """
 
     expected: int | None = None
     early: dict[int, Event] = field(default_factory=dict)
+    epoch: int = 0
+    past: int = -1
+    since: int = 0
+    heard_of: int = 0  # the latest epoch that we have asked about
     flow: float = 0.0
-    tries: int = 0  # to be told of the topic
-    again_at: float = 0.0  # when to ask once more
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there are events that we cannot hand over yet."""
+        return bool(self.early) or self.heard_of > self.epoch
+
+    def is_past(self, event: Event) -> bool:
+        """Whether an event is one that the service has lost."""
+        lost = event.epoch <= self.past and event.number >= self.since
+        return lost and event.epoch != self.epoch
 
 
 @dataclass(slots=True)
-class Attendance:
+class Attendance(Unheard):
     """A channel that the subscriber is on, or on its way to or from.
 
     `topics` is for `Attendances` to change.
@@ -37,8 +72,6 @@ class Attendance:
     parting: bool = False  # to be left as soon as it is safe
     carry_version: int = -1
     owes: int | None = None  # the cluster waits for our word on this version
-    tries: int = 0  # to be heard
-    again_at: float = 0.0  # when to say it once more
 
     @property
     def brings(self) -> bool:

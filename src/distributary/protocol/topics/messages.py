@@ -93,18 +93,27 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """The event of that number of a topic; numbers start at 1 and leave none out."""
+    """The event of that number of a topic; numbers start at 1 and leave none out.
+
+    A service that has lost its latest events gives their numbers again, in another epoch: each of
+    its starts is one.
+    """
 
     topic: str
     number: Count
     payload: bytes
+    epoch: Count = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A subscriber asks a topic's channel for every event from a number on that there is."""
+    """A subscriber asks a topic's channel for every event from a number on that there is.
+
+    It has all before, as of that epoch.
+    """
 
     first: Count
+    epoch: Count = 0
 
 
 # --- a subscriber and a channel ------------------------------------------------------------------
@@ -122,6 +131,7 @@ class Offer:
     quote: Quote
     clusters: tuple[Quote, ...]
     next_number: Count
+    epoch: Count = 0
 
 
 @dataclass(frozen=True, slots=True)

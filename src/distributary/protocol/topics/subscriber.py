@@ -44,7 +44,6 @@ __all__ = ["Subscriber"]
 
 _MOST_INVITATIONS = 20
 _MESSAGES_PER_MOVE = 3.0
-_MOST_PAUSES = 4  # a word that is not heard is said again after 1, 2 and then always 4 pauses
 
 
 class Subscriber:
@@ -135,7 +134,7 @@ class Subscriber:
             return self._tell_news(now)
         if name == "refresh":
             asks = [
-                Send(topic_channel(topic), Repair(wanted.expected))
+                self._ask_again(topic, wanted)
                 for topic, wanted in self.wanted.items()
                 if wanted.expected is not None
             ]
@@ -150,8 +149,12 @@ class Subscriber:
         It is, if the event is the next of its topic and none waits behind it, or is not wanted.
         """
         wanted = self.wanted.get(event.topic)
-        if wanted is None or wanted.expected is None or event.number < wanted.expected:
+        if wanted is None or wanted.expected is None:
             return False  # the local filter
+        if event.epoch != wanted.epoch:
+            return None
+        if event.number < wanted.expected:
+            return False
         if event.number > wanted.expected or wanted.early:
             return None
         wanted.expected += 1
@@ -159,13 +162,17 @@ class Subscriber:
 
     def _event(self, event: Event, now: float) -> list[Action]:
         wanted = self.wanted.get(event.topic)
-        if wanted is None or wanted.expected is None or event.number < wanted.expected:
+        if wanted is None or wanted.expected is None:
             return []  # the local filter
+        if event.epoch > wanted.epoch:  # which number it began with must be known first
+            known, wanted.heard_of = wanted.heard_of, max(wanted.heard_of, event.epoch)
+            return [self._ask_again(event.topic, wanted)] if event.epoch > known else []
+        if event.number < wanted.expected or wanted.is_past(event):
+            return []
         if event.number > wanted.expected:
             first = not wanted.early
             wanted.early[event.number] = event
-            ask = Send(topic_channel(event.topic), Repair(wanted.expected))
-            return [ask] if first else []
+            return [self._ask_again(event.topic, wanted)] if first else []
         actions: list[Action] = []
         found: Event | None = event
         while found is not None:
@@ -173,6 +180,10 @@ class Subscriber:
             wanted.expected += 1
             found = wanted.early.pop(wanted.expected, None)
         return actions
+
+    def _ask_again(self, topic: str, wanted: Wanted) -> Action:
+        assert wanted.expected is not None
+        return Send(topic_channel(topic), Repair(wanted.expected, wanted.epoch))
 
     # --- interests ---------------------------------------------------------------------------
 
@@ -189,7 +200,7 @@ class Subscriber:
         self._tolls[topic] = offer.quote.toll
         fresh = wanted.expected is None
         if fresh:
-            wanted.expected = offer.next_number
+            wanted.expected, wanted.epoch = offer.next_number, offer.epoch
             wanted.flow = offer.quote.topics[0].flow
             self.on.touched[topic] = None
         actions: list[Action] = [SetTimer("refresh", now + self.policy.refresh)] if fresh else []
@@ -470,23 +481,15 @@ class Subscriber:
         for topic, wanted in self.wanted.items():
             if wanted.expected is None:
                 waiting = True
-                if self._is_due(wanted, now):
+                if wanted.is_due(now, self.policy.retry):
                     actions.append(Send(topic_channel(topic), Inquire()))
         for name, held in self.on.items():
             if held.leaving or not held.joined:
                 waiting = True
-                if self._is_due(held, now):
+                if held.is_due(now, self.policy.retry):
                     leave = Send(name, Leave(held.version))
                     actions.append(leave if held.leaving else self._join(name))
         return [*actions, *self._later(now)] if waiting else []
-
-    def _is_due(self, unheard: Wanted | Attendance, now: float) -> bool:
-        """Whether to say something again now; if so, the next time is later."""
-        if now < unheard.again_at:
-            return False
-        unheard.tries += 1
-        unheard.again_at = now + self.policy.retry * min(2**unheard.tries, _MOST_PAUSES)
-        return True
 
     def _later(self, now: float) -> list[Action]:
         if self._retry_at is not None:

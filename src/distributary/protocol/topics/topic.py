@@ -51,6 +51,7 @@ from distributary.protocol.topics.policy import Policy
 __all__ = ["FlowMeter", "TopicChannel", "TopicState"]
 
 _MOST_REPAIRED = 200  # events in answer to one request
+_MOST_EPOCHS = 64  # for who was away for longer some lost events are not told
 
 
 @dataclass(slots=True)
@@ -90,6 +91,7 @@ class TopicState(ChannelState):
     clusters: dict[str, _Known] = field(default_factory=dict)
     dropped: dict[str, Departure] = field(default_factory=dict)  # clusters that left
     next_number: int = 1
+    epochs: list[tuple[int, int]] = field(default_factory=list)  # each with its first number
     history: TopicHistory = field(default_factory=TopicHistory)
 
     @classmethod
@@ -97,20 +99,37 @@ class TopicState(ChannelState):
         """A topic with nobody on it, and a first guess of its events per interval."""
         return cls(topic=topic, meter=FlowMeter(flow * memory, memory, 0.0, memory))
 
-    def accept(self, payload: bytes, policy: Policy) -> Event:
+    def accept(self, payload: bytes, policy: Policy, epoch: int) -> Event:
         """Number an event and keep it."""
-        event = Event(self.topic, self.next_number, payload)
+        if epoch and (not self.epochs or self.epochs[-1][0] != epoch):
+            self.epochs = [*self.epochs, (epoch, self.next_number)][-_MOST_EPOCHS:]
+        event = Event(self.topic, self.next_number, payload, epoch)
         self.next_number += 1
         self.history.append(event, policy.history, policy.history_bytes)
         return event
+
+    def epoch_of(self, number: int) -> int:
+        """In which epoch an event was accepted; 0 if that is long ago."""
+        return next((epoch for epoch, first in reversed(self.epochs) if first <= number), 0)
+
+    def changed_since(self, epoch: int) -> int:
+        """The number of the first event that was accepted after an epoch, or will be.
+
+        Whoever has a later one of that epoch, or of one before, has an event that is no more.
+        """
+        later = (first for each, first in self.epochs if each > epoch)
+        return next(later, self.next_number)
 
 
 class TopicChannel(ChannelMachine):
     """The `Machine` of one topic."""
 
-    def __init__(self, policy: Policy, rng: np.random.Generator, state: TopicState) -> None:
+    def __init__(
+        self, policy: Policy, rng: np.random.Generator, state: TopicState, *, epoch: int = 0
+    ) -> None:
         super().__init__(topic_channel(state.topic), policy, rng, state)
         self.state = state
+        self.epoch = epoch
         self._flow = state.meter.rate(state.meter.at, policy.interval)
         self._founded: tuple[Lock, str] | None = None  # for a merge, the last cluster
         self._moving_until = -inf  # subscribers are on their way to a cluster
@@ -134,7 +153,7 @@ class TopicChannel(ChannelMachine):
                 return self._publish(payload, now)
             case Inquire():
                 clusters = tuple(known.quote for known in self.state.clusters.values())
-                offer = Offer(self.quote(), clusters, self.state.next_number)
+                offer = Offer(self.quote(), clusters, self.state.next_number, self.epoch)
                 return [Send(sender, offer)]
             case Repair(first):
                 missed = self.state.history.since(first, _MOST_REPAIRED)
@@ -162,7 +181,7 @@ class TopicChannel(ChannelMachine):
 
     def _publish(self, payload: bytes, now: float) -> list[Action]:
         self._flow = self.state.meter.rate(now, self.policy.interval, events=1)
-        event = self.state.accept(payload, self.policy)
+        event = self.state.accept(payload, self.policy, self.epoch)
         own = [Send(members_of(self.name), event)] if self.size else []
         return [*own, *(Send(cluster, event) for cluster in self.state.clusters)]
 
