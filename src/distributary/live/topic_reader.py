@@ -193,7 +193,7 @@ class TopicReader:
         """Be as the service wants its subscribers; one that does not know us is of no use."""
         self._replaced |= self._service not in ("", pulse.identity) and bool(self._subscriptions)
         self._service = pulse.identity
-        if pulse.epoch != self._epoch:
+        if pulse.epoch != self._epoch and not self._replaced:
             self._epoch = pulse.epoch
             self.refresh()  # and learn whether all that we have is still there
         self.machine.policy = replace(
