@@ -330,14 +330,12 @@ class TopicHost:
             if beat.digest and beat.digest != digest(self._channels_of(client)):
                 # We have come back from a state in which it was elsewhere.
                 self.store.found_dead(client, now, beat.generation)
+        policy, identity = self.policy, self.store.kept.identity
+        pulse = Pulse(identity, policy.tells, policy.obeys, policy.refresh, self._epoch)
+        self._answer(client, pulse)
         found = dead.get(client)
         if found is not None and beat.generation <= found.generation:
             self._answer(client, Forgotten(found.generation))
-        else:
-            policy, identity = self.policy, self.store.kept.identity
-            self._answer(
-                client, Pulse(identity, policy.tells, policy.obeys, policy.refresh, self._epoch)
-            )
 
     def _answer(self, client: str, message: Any) -> None:
         self.said[type(message).__name__] += 1

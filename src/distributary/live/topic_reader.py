@@ -161,6 +161,8 @@ class TopicReader:
             if not confirmation.done():
                 confirmation.set_exception(UnknownTopicError(topic))
             return
+        if self._replaced:
+            return  # there is no topic of ours at all: `chase` says so
         subscription = self._subscriptions.pop(topic, None)
         if subscription is not None:
             subscription.fail(UnknownTopicError(topic))
