@@ -34,6 +34,7 @@ from distributary.protocol.topics.messages import (
     Carried,
     Found,
     Join,
+    News,
     Propose,
     Refuse,
     Tell,
@@ -101,8 +102,7 @@ def _news(policy: Policy) -> Deciding:
     topics = tuple(machine.state.topics)
     told = [
         Tell(
-            TopicFlow(topics[at % CARRIED], 0.1),
-            False,
+            (News(TopicFlow(topics[at % CARRIED], 0.1), False),),
             tuple(topic for topic in topics if rng.random() < 0.7),
             (machine.name,),
         )

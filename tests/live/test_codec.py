@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import msgspec
 import pytest
@@ -12,16 +12,17 @@ from hypothesis import strategies as st
 
 from distributary.live import codec
 from distributary.protocol.topics import messages
+from distributary.protocol.topics.numbers import MOST
 
 KINDS = [
     *messages.OVERHEAD,
     messages.Event,
     messages.Repair,
     *(codec.Put, codec.Taken, codec.Expect, codec.NoTopic, codec.Create, codec.Created),
-    *(codec.Expired, codec.Beat, codec.Pulse, codec.Forgotten, codec.Bye),
+    *(codec.Expired, codec.Resume, codec.Beat, codec.Pulse, codec.Forgotten, codec.Bye),
 ]
-st.register_type_strategy(float, st.floats(allow_nan=False))
-st.register_type_strategy(int, st.integers(-(2**63), 2**63))
+st.register_type_strategy(float, st.floats(0.0, allow_infinity=False))
+st.register_type_strategy(int, st.integers(0, MOST))
 st.register_type_strategy(str, st.text(st.characters(codec="utf-8")))
 
 
@@ -32,12 +33,40 @@ def fields_of(kind: type[Any]) -> dict[str, Any]:
     return {one.name: one.type for one in msgspec.structs.fields(kind)}
 
 
+def without_bounds(hint: Any) -> Any:
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 def test_what_is_encoded_comes_back(kind: type[Any], data: st.DataObject) -> None:
     made = {name: data.draw(st.from_type(hint)) for name, hint in fields_of(kind).items()}
     message = kind(**made)
     assert codec.decode(codec.encode("who", message)) == ("who", message)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(
+    count=st.one_of(st.integers(-(2**63), -1), st.integers(MOST + 1, 2**64 - 1)),
+    flow=st.sampled_from([float("nan"), float("inf"), float("-inf")]),
+)
+def test_a_number_out_of_range_is_refused(kind: type[Any], count: int, flow: float) -> None:
+    """Whatever is kept of a message must be fit to be written, read again and counted on."""
+    plain = {int: 1, float: 1.0, str: "", bytes: b"", bool: True}
+    hints = fields_of(kind)
+    for name, hint in hints.items():
+        bad = {int: count, float: flow}.get(without_bounds(hint))
+        if bad is not None:
+            given = {other: plain.get(without_bounds(hints[other]), ()) for other in hints}
+            with pytest.raises(ValueError, match="Expected"):
+                codec.decode(codec.encode("who", kind(**given | {name: bad})))
+
+
+def test_a_number_out_of_range_in_a_part_of_a_message_is_refused() -> None:
+    for flow in (-1.0, float("nan"), float("inf")):
+        tell = messages.Tell((messages.News(messages.TopicFlow("t", flow), True),), (), ())
+        with pytest.raises(ValueError, match="Expected"):
+            codec.decode(codec.encode("who", tell))
 
 
 @given(st.binary(max_size=64))

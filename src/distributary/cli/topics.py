@@ -48,6 +48,9 @@ def serve(
     history: Annotated[
         int, typer.Option(min=1, help="Events of each topic to keep for who was away.")
     ] = 1_000,
+    history_bytes: Annotated[
+        int, typer.Option(min=0, help="Bytes of each topic to keep at most; its last event stays.")
+    ] = 1 << 24,
     dead_after: Annotated[str, typer.Option(help="Silence that means a client is dead.")] = "10s",
     fsync: Annotated[
         bool, typer.Option("--fsync", help="Confirm events when they are on the disk itself.")
@@ -71,7 +74,12 @@ def serve(
     base = LIVE if policy is PolicyName.OURS else TAMARA
     settings = ServiceSettings(
         server.state,
-        policy=live_policy(base, interval=parse_seconds(interval), history=history),
+        policy=live_policy(
+            base,
+            interval=parse_seconds(interval),
+            history=history,
+            history_bytes=history_bytes,
+        ),
         prefix=server.prefix,
         seed=seed,
         sync=fsync,
@@ -79,6 +87,27 @@ def serve(
         plan_every=parse_seconds(plan_every),
     )
     _run(_serve(server, settings, monitor))
+
+
+def create(
+    server: ServerChoice,
+    topics: Annotated[list[str], typer.Argument(help="Any text.")],
+    timeout: Annotated[str, typer.Option(help="How long to wait for an answer.")] = "30s",
+    as_document: Json = False,
+) -> None:
+    """Make topics; those that are there already stay as they are."""
+
+    async def work() -> list[str]:
+        async with _client(server, parse_seconds(timeout)) as client:
+            return await _create_all(client, topics)
+
+    new = _run(work())
+    if as_document:
+        print_json({"topics": list(dict.fromkeys(topics)), "created": new})
+    else:
+        for topic in dict.fromkeys(topics):
+            said = "created" if topic in new else "there already"
+            results.print(f"{topic}: {said}", markup=False)
 
 
 def publish(
@@ -114,15 +143,21 @@ def subscribe(
     count: Annotated[
         int | None, typer.Option(min=1, help="End after so many events; else with Ctrl-C.")
     ] = None,
+    create: Annotated[bool, typer.Option("--create", help="Make topics if needed.")] = False,
     timeout: Annotated[str, typer.Option(help="How long to wait for an answer.")] = "30s",
     as_document: Annotated[
         bool, typer.Option("--json", help="Print one JSON object a line for each event.")
     ] = False,
 ) -> None:
-    """Print the events of topics as they come, each once and in order."""
+    """Print the events of topics as they come, each once and in order.
+
+    What was published before is not printed: subscribe first, then publish.
+    """
 
     async def work() -> None:
         async with _client(server, parse_seconds(timeout)) as client:
+            if create:
+                await _create_all(client, topics)
             await _print_events(client, dict.fromkeys(topics), count, as_document)
 
     _run(work())
@@ -148,7 +183,7 @@ def status(
         _run(show_once(options, server.prefix, pages, as_document))
 
 
-for _command in (serve, publish, subscribe, status):
+for _command in (serve, create, publish, subscribe, status):
     app.command(_command.__name__)(takes_server(_command))
 
 
@@ -189,6 +224,8 @@ async def _run_service(service: TopicService, said_when_started: str) -> None:
     starting = asyncio.create_task(service.started.wait())
     try:
         await asyncio.wait((running, starting), return_when=asyncio.FIRST_COMPLETED)
+        for report in service.reports:
+            _warn(report)
         if service.started.is_set():
             notes.print(said_when_started, markup=False)
         await running
@@ -240,6 +277,11 @@ async def _client(server: ServerChoice, timeout: float) -> AsyncIterator[TopicCl
     )
     async with TopicClient(server.options(), settings, name="cli") as client:
         yield client
+
+
+async def _create_all(client: TopicClient, topics: Iterable[str]) -> list[str]:
+    """Make topics; which of them are new."""
+    return [topic for topic in dict.fromkeys(topics) if await client.create(topic)]
 
 
 async def _publish_all(client: TopicClient, topic: str, lines: Iterable[bytes]) -> int:

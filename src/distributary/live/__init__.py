@@ -3,6 +3,7 @@
 from distributary.live.embedded import EmbeddedServer, embedded_server
 from distributary.live.errors import (
     ClientClosedError,
+    EventsForgottenError,
     EventsLostError,
     LiveError,
     NotConfirmedError,
@@ -30,6 +31,7 @@ __all__ = [
     "ClientSettings",
     "ClientStatistics",
     "EmbeddedServer",
+    "EventsForgottenError",
     "EventsLostError",
     "LiveError",
     "NatsOptions",

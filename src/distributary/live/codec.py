@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
+from zlib import crc32
 
 import msgspec
 
 from distributary.protocol.topics import messages
 from distributary.protocol.topics.messages import Event
+from distributary.protocol.topics.numbers import Count, Flow
 
 __all__ = [
     "AROUND",
@@ -22,8 +25,10 @@ __all__ = [
     "NoTopic",
     "Pulse",
     "Put",
+    "Resume",
     "Taken",
     "decode",
+    "digest",
     "encode",
 ]
 
@@ -41,23 +46,23 @@ class _Word(msgspec.Struct, frozen=True, array_like=True):
 class Put(_Word, frozen=True):
     """A publisher's event: the `number`-th of a stream of its own to one topic, from 1."""
 
-    stream: int
-    number: int
+    stream: Count
+    number: Count
     payload: bytes
 
 
 class Taken(_Word, frozen=True):
     """The events of a stream up to a number are accepted, and will be delivered."""
 
-    stream: int
-    upto: int
+    stream: Count
+    upto: Count
 
 
 class Expect(_Word, frozen=True):
     """An event of a stream came too early: this one is next."""
 
-    stream: int
-    number: int
+    stream: Count
+    number: Count
 
 
 class NoTopic(_Word, frozen=True):
@@ -69,7 +74,7 @@ class NoTopic(_Word, frozen=True):
 class Create(_Word, frozen=True):
     """Make a topic, with a first guess of its events per interval."""
 
-    flow: float
+    flow: Flow
 
 
 class Created(_Word, frozen=True):
@@ -82,43 +87,58 @@ class Expired(_Word, frozen=True):
     """Asked for events from `first` on: the oldest that is kept is a later one."""
 
     topic: str
-    first: int
-    oldest: int
+    first: Count
+    oldest: Count
+
+
+class Resume(_Word, frozen=True):
+    """Asked for events as of another epoch: since then, `number` was the first that is new.
+
+    Whoever has that one or a later one has events that the service has lost.
+    """
+
+    topic: str
+    epoch: Count
+    number: Count
 
 
 class Beat(_Word, frozen=True):
     """A client is alive; `generation` counts how often it was found dead before.
 
-    `joined` if it takes it that it is on some channel.
+    `joined` if it takes it that it is on some channel; `digest` tells on which.
     """
 
-    generation: int
+    generation: Count
     joined: bool
+    digest: Count = 0
 
 
 class Pulse(_Word, frozen=True):
     """The service is alive and answers a beat; this is how it wants subscribers to be.
 
-    `identity` stays as long as the service knows what it knew.
+    `identity` stays as long as the service knows what it knew, `epoch` until it starts again.
     """
 
     identity: str
     tells: bool
     obeys: bool
-    refresh: float
+    refresh: Flow
+    epoch: Count = 0
 
 
 class Forgotten(_Word, frozen=True):
     """The client was found dead in that generation: it must come to its channels anew."""
 
-    generation: int
+    generation: Count
 
 
 class Bye(_Word, frozen=True):
     """A client goes for good."""
 
 
-_OURS = (Put, Taken, Expect, NoTopic, Create, Created, Expired, Beat, Pulse, Forgotten, Bye)
+_OURS = (
+    *(Put, Taken, Expect, NoTopic, Create, Created, Expired, Resume, Beat, Pulse, Forgotten, Bye),
+)
 _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind for kind in (*_OURS, *messages.OVERHEAD, messages.Repair)
 }
@@ -135,8 +155,9 @@ class _Event(_Word, frozen=True):
     """An `Event` on its way."""
 
     topic: str
-    number: int
+    number: Count
     payload: bytes
+    epoch: Count = 0
 
 
 _envelope = msgspec.msgpack.Decoder(_Envelope)
@@ -145,10 +166,15 @@ _events = msgspec.msgpack.Decoder(_Event)
 _encoder = msgspec.msgpack.Encoder()
 
 
+def digest(channels: Iterable[str]) -> int:
+    """A number that tells some channels from others, in any order; 0 if there are none."""
+    return sum(crc32(name.encode()) + 1 for name in channels)
+
+
 def encode(sender: str, message: Any) -> bytes:
     """A message and who says it."""
     if isinstance(message, Event):
-        event = _Event(message.topic, message.number, message.payload)
+        event = _Event(message.topic, message.number, message.payload, message.epoch)
         return _encoder.encode((_EVENT, sender, event))
     return _encoder.encode((type(message).__name__, sender, message))
 
@@ -165,7 +191,7 @@ def _decode(data: bytes) -> tuple[str, Any]:
     envelope = _envelope.decode(data)
     if envelope.kind == _EVENT:
         event = _events.decode(envelope.message)
-        return envelope.sender, Event(event.topic, event.number, event.payload)
+        return envelope.sender, Event(event.topic, event.number, event.payload, event.epoch)
     decoder = _decoders.get(envelope.kind)
     if decoder is None:
         raise ValueError(f"there is no message {envelope.kind!r}")

@@ -14,6 +14,7 @@
         ├── PayloadTooLargeError  the server would not carry an event
         ├── NotConfirmedError     an event may have been accepted, or not
         ├── EventsLostError       events of a topic can be had no more
+        │   └── EventsForgottenError  the service has lost them, and uses their numbers again
         └── ClientClosedError     the client was closed before
 
 Each message says what happened, with which value, and what to do next.
@@ -29,6 +30,7 @@ from distributary.errors import DistributaryError
 
 __all__ = [
     "ClientClosedError",
+    "EventsForgottenError",
     "EventsLostError",
     "LiveError",
     "NotConfirmedError",
@@ -151,7 +153,10 @@ class UnknownTopicError(LiveError):
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
-        super().__init__(f"there is no topic {topic!r}; create it first")
+        super().__init__(
+            f"there is no topic {topic!r}; create it first: "
+            "`distributary topics create`, or --create"
+        )
 
 
 class PayloadTooLargeError(LiveError):
@@ -189,6 +194,20 @@ class EventsLostError(LiveError):
         super().__init__(
             f"events {first:,} to {last:,} of {topic!r} are lost: we were away for longer than "
             "they are kept; read on for those after, or keep more"
+        )
+
+
+class EventsForgottenError(EventsLostError):
+    """The events `first` to `last` of `topic` came, and the service knows nothing of them any more.
+
+    Those that follow have their numbers.
+    """
+
+    def __init__(self, topic: str, first: int, last: int) -> None:
+        super().__init__(topic, first, last)
+        self.args = (
+            f"the service has lost events {first:,} to {last:,} of {topic!r}, which came here: it "
+            "went back to an older state; those that follow have these numbers again",
         )
 
 

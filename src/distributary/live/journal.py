@@ -1,8 +1,9 @@
 """A file of records that only grows: what was written before a crash is there after it.
 
 Each record has its length and checksums before it. A record that was being written when the
-process died is cut off; damage anywhere else is told, never skipped. Every so often the whole file
-is replaced by a shorter one that says the same.
+process died ends early and is cut off. A whole record with a wrong checksum is damage: the last one
+is set aside in a file beside the journal and reported, any other ends the reading with an error.
+Every so often the whole file is replaced by a shorter one that says the same.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from struct import Struct
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 from zlib import crc32
 
 from distributary.live.errors import StateError
@@ -24,6 +25,8 @@ _OURS = b"distributary journal "
 _MAGIC = _OURS + b"2\n"
 _LENGTH = Struct("<II")  # and the checksum of the record
 _HEAD = Struct("<III")  # and that of both: a damaged length must not pass for a record cut short
+_LONGEST = (1 << 32) - 1  # bytes of a record
+_AT_ONCE = 1 << 20  # bytes to read from the file at a time
 
 
 class Journal:
@@ -37,6 +40,7 @@ class Journal:
         self.path = folder / "journal"
         self.sync = sync
         self.size = 0
+        self.reports: list[str] = []  # what was set aside, and why
         self._file = -1
         self._lock = take_lock(folder / "lock")
 
@@ -59,30 +63,37 @@ class Journal:
         self._file = self._lock = -1
 
     def read(self) -> Iterator[bytes]:
-        """Every whole record from the first on; read all of them before the first append."""
+        """Every whole record from the first on; read all of them before the first append.
+
+        One record at a time is in memory, however long the file is.
+        """
         try:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-            data = self.path.read_bytes()
+            with self.path.open("rb", buffering=_AT_ONCE) as file:
+                yield from self._read(file)
         except OSError as error:
             raise self._fault(error) from error
-        if len(data) < len(_MAGIC) and _MAGIC.startswith(data):
+
+    def _read(self, file: BinaryIO) -> Iterator[bytes]:
+        start = file.read(len(_MAGIC))
+        if len(start) < len(_MAGIC) and _MAGIC.startswith(start):
             self._begin()
             return
-        if not data.startswith(_MAGIC):
-            ours = data.startswith(_OURS)
+        if start != _MAGIC:
+            ours = start.startswith(_OURS)
             raise StateError(
                 str(self.path),
                 "was written by another version" if ours else "is not a journal of ours",
                 "use that version, or start anew" if ours else "name another folder",
             )
-        at = len(_MAGIC)
-        while at < len(data):
-            end = self._end_of(data, at)
-            if end is None:
+        at, size = len(_MAGIC), os.fstat(file.fileno()).st_size
+        while at < size:
+            record = self._next_record(file, at, size)
+            if record is None:
                 os.ftruncate(self._file, at)
                 break
-            yield data[at + _HEAD.size : end]
-            at = end
+            yield record
+            at += _HEAD.size + len(record)
         self.size = at
 
     def append(self, records: Iterable[bytes]) -> None:
@@ -136,18 +147,40 @@ class Journal:
         except OSError as error:
             raise self._fault(error) from error
 
-    def _end_of(self, data: bytes, at: int) -> int | None:
-        """Where the record at a place ends; None if it was never written to its end."""
-        if at + _HEAD.size > len(data):
-            return None
-        length, checksum, own = _HEAD.unpack_from(data, at)
-        start = at + _HEAD.size
-        end = start + length
-        sound = crc32(data[at : at + _LENGTH.size]) == own
-        if sound and end <= len(data) and crc32(data[start:end]) == checksum:
-            return int(end)
-        if (sound and end >= len(data)) or not any(data[at:]):
-            return None  # cut short, or blocks that the disk never got
+    def set_aside(self, data: bytes, reason: str) -> None:
+        """Keep bytes that cannot be used in a file beside the journal, and report why."""
+        aside = self.path.with_name("journal.set-aside")
+        try:
+            file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            try:
+                _write_all(file, data)
+            finally:
+                os.close(file)
+        except OSError as error:
+            raise self._fault(error) from error
+        self.reports.append(
+            f"{self.path}: {reason}; it is left out and kept in {aside.name}, "
+            "and what it changed is lost"
+        )
+
+    def _next_record(self, file: BinaryIO, at: int, size: int) -> bytes | None:
+        """The record at a place; None if the journal is to be cut off there."""
+        head = file.read(_HEAD.size)
+        if len(head) < _HEAD.size:
+            return None  # cut short
+        length, checksum, own = _HEAD.unpack(head)
+        if crc32(head[: _LENGTH.size]) == own:
+            if at + _HEAD.size + length > size:
+                return None  # cut short
+            record = file.read(length)
+            if crc32(record) == checksum:
+                return record
+            if _is_blank(file):
+                reason = f"the last record, {length:,} bytes at byte {at:,}, is damaged"
+                self.set_aside(head + record, reason)
+                return None
+        elif not any(head) and _is_blank(file):
+            return None  # blocks that the disk never got
         raise StateError(
             str(self.path), f"is damaged at byte {at:,}", "bring it back from a copy, or start anew"
         )
@@ -156,7 +189,17 @@ class Journal:
         return StateError.from_os(self.path, error)
 
 
+def _is_blank(file: BinaryIO) -> bool:
+    """Whether nothing but zeros follows, as where blocks did not reach the disk; reads to there."""
+    while found := file.read(_AT_ONCE):
+        if any(found):
+            return False
+    return True
+
+
 def _framed(record: bytes) -> bytes:
+    if len(record) > _LONGEST:
+        raise ValueError(f"a record of {len(record):,} bytes is too long for a journal")
     head = _LENGTH.pack(len(record), crc32(record))
     return _HEAD.pack(len(record), crc32(record), crc32(head)) + record
 

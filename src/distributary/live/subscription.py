@@ -7,7 +7,7 @@ from collections import deque
 from enum import StrEnum
 from typing import Self
 
-from distributary.live.errors import EventsLostError
+from distributary.live.errors import EventsLostError, LiveError
 from distributary.protocol.topics.messages import Event
 
 __all__ = ["TopicSubscription", "WhenFull"]
@@ -24,6 +24,7 @@ class TopicSubscription:
     """Events in order and each once: `async for event in subscription`.
 
     An `EventsLostError` is raised where events can be had no more; reading on goes on after them.
+    One that is an `EventsForgottenError` names events that were read and that the service has lost.
     """
 
     def __init__(self, topic: str, capacity: int, when_full: WhenFull) -> None:
@@ -31,10 +32,11 @@ class TopicSubscription:
         self.dropped = 0
         self._capacity = capacity
         self._when_full = when_full
-        self._events: deque[Event | EventsLostError] = deque()
+        self._events: deque[Event | LiveError] = deque()
         self._readable = asyncio.Event()
         self._room = asyncio.Event()
         self._closed = False
+        self._failed = False
 
     def __aiter__(self) -> Self:
         return self
@@ -48,13 +50,13 @@ class TopicSubscription:
     async def get(self) -> Event | None:
         """The next event; None once we are unsubscribed. Cancelling it loses nothing."""
         while not self._events:
-            if self._closed:
+            if self._closed or self._failed:
                 return None
             self._readable.clear()
             await self._readable.wait()
         event = self._events.popleft()
         self._room.set()
-        if isinstance(event, EventsLostError):
+        if isinstance(event, LiveError):
             raise event
         return event
 
@@ -84,6 +86,12 @@ class TopicSubscription:
         """Whether `put` would not wait."""
         drops = self._when_full is WhenFull.DROP_OLDEST
         return drops or self._closed or len(self._events) < self._capacity
+
+    def fail(self, error: LiveError) -> None:
+        """Nothing will come after what is there: raise the error then."""
+        self._events.append(error)
+        self._failed = True
+        self._readable.set()
 
     def close(self) -> None:
         """No more will come, and what was not read is thrown away."""

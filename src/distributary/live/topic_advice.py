@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import ceil
 
 from distributary.live.topic_host import TopicHost
 from distributary.live.topic_survey import Survey, survey
@@ -45,7 +47,8 @@ class Adviser:
         proposals = await asyncio.to_thread(
             planned, clustering.wants, clustering, found.flows, self.budget, planner
         )
-        return [self._worded(found, proposal) for proposal in proposals]
+        most = policy.most_topics
+        return [self._worded(found, part) for each in proposals for part in _split(each, most)]
 
     def give(self, advice: list[tuple[str, Advise]], now: float) -> None:
         """Tell the channels, if they are still there."""
@@ -63,3 +66,12 @@ class Adviser:
         )
         invited = tuple(found.subscribers[at] for at in proposal.invited)
         return found.topics[leader], Advise(topics=topics, invited=invited)
+
+
+def _split(proposal: Proposal, most: int) -> Iterator[Proposal]:
+    """The same in clusters of so many topics at most."""
+    parts = ceil(len(proposal.topics) / most)
+    for at in range(parts):
+        topics = proposal.topics[at::parts]
+        if len(topics) > 1 or parts == 1:
+            yield replace(proposal, topics=topics)

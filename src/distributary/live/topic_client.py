@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import secrets
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from distributary.live.codec import (
     NoTopic,
     Taken,
     decode,
+    digest,
     encode,
 )
 from distributary.live.errors import (
@@ -46,6 +48,7 @@ from distributary.live.topic_writer import TopicWriter
 __all__ = ["ClientSettings", "ClientStatistics", "TopicClient"]
 
 _TICK = 0.25  # seconds between two looks at what was not answered
+_AT_ONCE = 256  # topics to create or to subscribe to; others wait for their turn
 _LONGEST_NAME = 100  # bytes, in everything that is said
 
 
@@ -101,6 +104,8 @@ class TopicClient:
         self.name = f"client/{name + '/' if name else ''}{secrets.token_hex(8)}"
         self._subjects = Subjects(self.settings.prefix)
         self._stack = AsyncExitStack()
+        self._creating = asyncio.Semaphore(_AT_ONCE)
+        self._subscribing = asyncio.Semaphore(_AT_ONCE)
         self._nc: Client | None = None
 
     async def __aenter__(self) -> Self:
@@ -166,17 +171,24 @@ class TopicClient:
         check_topic(topic)
         if not (isfinite(flow) and flow >= 0):
             raise ValueError(f"a topic cannot have {flow:g} events per interval")
-        nc = self._open()
-        data = encode(self.name, Create(flow))
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.settings.timeout
-        while loop.time() < deadline:
+        self._open()
+        try:
+            async with asyncio.timeout(self.settings.timeout), self._creating:
+                return await self._create(topic, Create(flow))
+        except TimeoutError:
+            raise self._away(self.settings.timeout) from None
+
+    async def _create(self, topic: str, message: Create) -> bool:
+        """Ask until there is an answer, each time with more patience."""
+        subject, data = self._subjects.to(f"topic/{topic}"), encode(self.name, message)
+        for attempt in itertools.count():
+            nc = self._open()
             try:
-                wait = min(1.0, deadline - loop.time())
-                answer = await nc.request(self._subjects.to(f"topic/{topic}"), data, timeout=wait)
+                wait = min(2.0 ** min(attempt, 20), self.settings.timeout)
+                answer = await nc.request(subject, data, timeout=wait)
             except (nats.errors.NoRespondersError, nats.errors.OutboundBufferLimitError):
                 await asyncio.sleep(0.1)
-            except TimeoutError:
+            except nats.errors.TimeoutError:
                 pass
             except nats.errors.ConnectionClosedError:
                 raise ClientClosedError from None
@@ -186,7 +198,7 @@ class TopicClient:
                     return said.new
                 if said is not None:
                     raise TopicNameError(topic, "the service refuses it")
-        raise self._away(self.settings.timeout)
+        raise AssertionError("nobody counts that far")
 
     async def publish(self, topic: str, payload: bytes) -> None:
         """Return once an event is accepted: everybody who is subscribed will get it, once.
@@ -207,7 +219,7 @@ class TopicClient:
         settings = self.settings
         subscription = TopicSubscription(topic, settings.capacity, settings.when_full)
         try:
-            async with asyncio.timeout(settings.timeout):
+            async with asyncio.timeout(settings.timeout), self._subscribing:
                 await self._reader.want(subscription)
         except TimeoutError:
             raise self._away(settings.timeout) from None
@@ -271,7 +283,9 @@ class TopicClient:
                 raise ServerRefusedError(self.options.url, reason)
             if nc.is_connected:
                 machine = self._reader.machine
-                data = encode(self.name, Beat(machine.generation, bool(machine.channels())))
+                channels = machine.channels()
+                beat = Beat(machine.generation, bool(channels), digest(channels))
+                data = encode(self.name, beat)
                 await nc.publish(self._subjects.to(SERVICE), data)
             await asyncio.sleep(self.settings.beat_every)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from math import isfinite
 from typing import Any
 
@@ -23,6 +24,8 @@ from distributary.live.codec import (
     NoTopic,
     Pulse,
     Put,
+    Resume,
+    digest,
 )
 from distributary.live.errors import TopicNameError
 from distributary.live.subjects import LONGEST_TOPIC, check_topic
@@ -47,6 +50,8 @@ from distributary.protocol.topics.messages import (
     Inquire,
     Join,
     Leave,
+    More,
+    Offer,
     Publish,
     Repair,
     Settled,
@@ -58,7 +63,8 @@ __all__ = ["Counts", "TopicHost"]
 
 _MEMBERS = members_of("")
 _TOPICS = topic_channel("")
-_FROM_CLIENTS = (Inquire, Join, Leave, Settled, Tell, Answer, Repair)
+_ROOM_FOR_TOPIC = 4 * (LONGEST_TOPIC + 64)  # bytes: a cluster's topics fill a quarter of a message
+_FROM_CLIENTS = (Inquire, Join, Leave, Settled, Tell, More, Answer, Repair)
 
 
 @dataclass(slots=True)
@@ -95,37 +101,49 @@ class TopicHost:
         self.clusters: dict[str, ClusterChannel] = {}
         self.heard: dict[str, float] = {}  # clients, and when last
         self._familiar: set[str] = set()  # those of whom we know where they are
+        self._unchecked: set[str] = set()  # those of whom we know it from before the last start
+        self._epoch = store.kept.epoch
         self._flow_memory = flow_memory
         self._inside: deque[tuple[str, str, Any]] = deque()
 
     # --- beginning -----------------------------------------------------------------------------
 
+    def fit(self, most_payload: int) -> None:
+        """Send nothing longer than the server carries; before `start`."""
+        self.most_payload = most_payload
+        most = max(2, most_payload // _ROOM_FOR_TOPIC)
+        self.policy = replace(self.policy, most_topics=min(self.policy.most_topics, most))
+
     def start(self, now: float) -> None:
         """Bring all channels back; who is on them has to be heard of again in time."""
+        self._epoch = self.store.begin_epoch(now)
         for channel, state in [*self.store.kept.states.items()]:
             if isinstance(state, TopicState):
                 state.meter.at = now  # nobody counted while we were away
             self.heard |= dict.fromkeys(state.members, now)
             self._begin(channel, state, now)
         self._familiar |= self.heard.keys()
+        self._unchecked |= self.heard.keys()
         self.say_last(now)
 
     def say_last(self, now: float) -> None:
         """Say the last event of each topic again: whoever missed those before finds the gap."""
         for channel, machine in self.topics.items():
-            state = machine.state
-            if state.history:
+            last = machine.state.history.last
+            if last is not None:
                 if machine.size:
-                    self._send(channel, members_of(channel), state.history[-1])
-                for cluster in state.clusters:
-                    self._send(channel, cluster, state.history[-1])
+                    self._send(channel, members_of(channel), last)
+                for cluster in machine.state.clusters:
+                    self._send(channel, cluster, last)
         self._settle(now)
 
     def _begin(self, channel: str, state: State, now: float) -> TopicChannel | ClusterChannel:
         rng = drawn_by_name(self.seed, channel)
         machine: TopicChannel | ClusterChannel
         if isinstance(state, TopicState):
-            machine = self.topics[channel] = TopicChannel(self.policy, rng, state)
+            machine = self.topics[channel] = TopicChannel(
+                self.policy, rng, state, epoch=self._epoch
+            )
         else:
             machine = ClusterChannel(channel, self.policy, rng, state)
             self.clusters[channel] = machine
@@ -270,11 +288,13 @@ class TopicHost:
         if to not in self.topics and not is_cluster(to):
             self._no_topic(sender, to)
             return
-        if isinstance(message, Tell) and topic_channel(message.topic.topic) not in self.topics:
+        if isinstance(message, Tell | More) and any(
+            topic_channel(news.topic.topic) not in self.topics for news in message.news
+        ):
             self.counts.refused += 1  # a cluster would wait for it for ever
             return
-        if isinstance(message, Repair):
-            self._tell_expired(sender, to, message.first)
+        if isinstance(message, Repair) and to in self.topics:
+            message = self._tell_past(sender, self.topics[to], message)
         try:
             self._input(sender, to, message, now)
         except (TypeError, ValueError):
@@ -286,14 +306,17 @@ class TopicHost:
         else:
             self.counts.refused += 1
 
-    def _tell_expired(self, sender: str, to: str, first: int) -> None:
-        machine = self.topics.get(to)
-        if machine is None:
-            return
-        state = machine.state
-        oldest = state.history[0].number if state.history else state.next_number
+    def _tell_past(self, sender: str, machine: TopicChannel, repair: Repair) -> Repair:
+        """Tell what of the past is no more; the request as it can be met."""
+        state, first = machine.state, repair.first
+        if repair.epoch != self._epoch:
+            number = state.changed_since(repair.epoch)
+            self._answer(sender, Resume(state.topic, self._epoch, number))
+            first = min(first, number)
+        oldest = state.history.oldest(state.next_number)
         if first < oldest:
             self._answer(sender, Expired(state.topic, first, oldest))
+        return Repair(first, self._epoch)
 
     def _beat(self, client: str, beat: Beat, now: float) -> None:
         dead = self.store.kept.dead
@@ -302,12 +325,17 @@ class TopicHost:
             if beat.joined and client not in dead and not self._channels_of(client):
                 # It was away for so long that even its death is forgotten.
                 self.store.found_dead(client, now, beat.generation)
+        elif beat.joined and client in self._unchecked:
+            self._unchecked.discard(client)
+            if beat.digest and beat.digest != digest(self._channels_of(client)):
+                # We have come back from a state in which it was elsewhere.
+                self.store.found_dead(client, now, beat.generation)
+        policy, identity = self.policy, self.store.kept.identity
+        pulse = Pulse(identity, policy.tells, policy.obeys, policy.refresh, self._epoch)
+        self._answer(client, pulse)
         found = dead.get(client)
         if found is not None and beat.generation <= found.generation:
             self._answer(client, Forgotten(found.generation))
-        else:
-            policy, identity = self.policy, self.store.kept.identity
-            self._answer(client, Pulse(identity, policy.tells, policy.obeys, policy.refresh))
 
     def _answer(self, client: str, message: Any) -> None:
         self.said[type(message).__name__] += 1
@@ -356,10 +384,19 @@ class TopicHost:
 
     def _send(self, channel: str, to: str, message: Any) -> None:
         self.said[type(message).__name__] += 1
+        if isinstance(message, Offer):
+            message = self._shorten(message)
         if is_cluster(to) or to in self.topics:
             self._inside.append((channel, to, message))
         elif to.startswith(_MEMBERS) or not to.startswith(_TOPICS):
             self.out.append((to, channel, message))
+
+    def _shorten(self, offer: Offer) -> Offer:
+        """Offer as many clusters as one message can carry."""
+        room = self.most_payload // _ROOM_FOR_TOPIC * 2
+        sizes = accumulate(len(quote.topics) for quote in offer.clusters)
+        fitting = sum(size <= room for size in sizes)
+        return replace(offer, clusters=offer.clusters[:fitting])
 
 
 def _is_client(name: str) -> bool:

@@ -21,12 +21,22 @@ def _in_memory(topics: int) -> float:
 NATS_PRICES = OperatingPrices(associate=_in_memory, notify=0.0)
 
 LIVE = replace(
-    OURS, prices=NATS_PRICES, interval=60.0, answer_within=1.0, lock_for=10.0, refresh=60.0
+    OURS,
+    prices=NATS_PRICES,
+    interval=60.0,
+    answer_within=1.0,
+    lock_for=10.0,
+    refresh=60.0,
+    most_topics=256,  # what a cluster carries is listed in messages, and kept by each of its topics
 )
 
 
 def live_policy(
-    base: Policy = LIVE, *, interval: float = LIVE.interval, history: int = LIVE.history
+    base: Policy = LIVE,
+    *,
+    interval: float = LIVE.interval,
+    history: int = LIVE.history,
+    history_bytes: int = LIVE.history_bytes,
 ) -> Policy:
     """A policy with the prices of NATS, for times in which a person can watch it.
 
@@ -38,8 +48,10 @@ def live_policy(
         prices=NATS_PRICES,
         interval=interval,
         history=history,
+        history_bytes=history_bytes,
         survey_every=base.survey_every if base.tells else interval,
         answer_within=LIVE.answer_within,
         lock_for=LIVE.lock_for,
         refresh=LIVE.refresh,
+        most_topics=LIVE.most_topics,
     )

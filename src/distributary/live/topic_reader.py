@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
@@ -15,8 +16,9 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from distributary.live.codec import Expired, NoTopic, Pulse, decode, encode
+from distributary.live.codec import AROUND, Expired, NoTopic, Pulse, Resume, decode, encode
 from distributary.live.errors import EventsLostError, LiveError, UnknownTopicError
+from distributary.live.parts import split
 from distributary.live.subjects import Subjects
 from distributary.live.subscription import TopicSubscription
 from distributary.live.topic_subscriber import LiveSubscriber
@@ -27,6 +29,7 @@ __all__ = ["TopicReader"]
 
 _LINGER = 2.0  # seconds to go on listening to a channel that was left
 _SOON = 0.1
+_BREATH = 100  # things to do before others may
 _OUTSIDE = "application"
 
 
@@ -55,6 +58,7 @@ class TopicReader:
         self._subscriptions: dict[str, TopicSubscription] = {}
         self._confirmations: dict[str, asyncio.Future[None]] = {}
         self._service = ""  # its identity
+        self._epoch = 0  # of its last start
         self._replaced = False
 
     # --- for the client ------------------------------------------------------------------------
@@ -95,7 +99,9 @@ class TopicReader:
 
     async def pump(self) -> None:
         """Work through what comes, until cancelled."""
-        while True:
+        for count in itertools.count(1):
+            if count % _BREATH == 0:
+                await asyncio.sleep(0)  # a queue that is never empty must not keep others waiting
             item = await self._queue.get()
             self._busy = True
             if item is not None:
@@ -137,16 +143,30 @@ class TopicReader:
     async def _take(self, sender: str, message: Any) -> None:
         match message:
             case NoTopic(topic):
-                confirmation = self._confirmations.get(topic)
-                if confirmation is not None and not confirmation.done():
-                    confirmation.set_exception(UnknownTopicError(topic))
+                await self._miss(topic)
             case Expired(topic, _, oldest):
                 await self._hand_over(topic, self.machine.skip(topic, oldest))
+            case Resume(topic, epoch, number):
+                await self._hand_over(topic, self.machine.resume(topic, epoch, number))
             case Event(topic):
                 await self._feed(sender, message)
                 await self._perform(self.machine.chase(topic, time.time()))
             case _:
                 await self._feed(sender, message)
+
+    async def _miss(self, topic: str) -> None:
+        """There is no such topic, or no more: whoever waits for it or reads it is told."""
+        confirmation = self._confirmations.get(topic)
+        if confirmation is not None:
+            if not confirmation.done():
+                confirmation.set_exception(UnknownTopicError(topic))
+            return
+        if self._replaced:
+            return  # there is no topic of ours at all: `chase` says so
+        subscription = self._subscriptions.pop(topic, None)
+        if subscription is not None:
+            subscription.fail(UnknownTopicError(topic))
+            await self._feed(_OUTSIDE, Unwant(topic))
 
     async def _feed(self, sender: str, message: Any) -> None:
         try:
@@ -157,8 +177,10 @@ class TopicReader:
         await self._perform(actions)
         if isinstance(message, Left):
             self._unlisten_later(sender)
-        for topic, confirmation in self._confirmations.items():
-            if not confirmation.done() and self._secured(topic):
+        secured, self.machine.secured = self.machine.secured, set()
+        for topic in secured:
+            confirmation = self._confirmations.get(topic)
+            if confirmation is not None and not confirmation.done() and self._secured(topic):
                 confirmation.set_result(None)
 
     def _secured(self, topic: str) -> bool:
@@ -173,6 +195,9 @@ class TopicReader:
         """Be as the service wants its subscribers; one that does not know us is of no use."""
         self._replaced |= self._service not in ("", pulse.identity) and bool(self._subscriptions)
         self._service = pulse.identity
+        if pulse.epoch != self._epoch and not self._replaced:
+            self._epoch = pulse.epoch
+            self.refresh()  # and learn whether all that we have is still there
         self.machine.policy = replace(
             self.machine.policy, tells=pulse.tells, obeys=pulse.obeys, refresh=pulse.refresh
         )
@@ -180,7 +205,9 @@ class TopicReader:
     # --- actions -------------------------------------------------------------------------------
 
     async def _perform(self, actions: Iterable[Action]) -> None:
-        for action in actions:
+        for count, action in enumerate(actions, start=1):
+            if count % _BREATH == 0:
+                await asyncio.sleep(0)  # beats must go out meanwhile
             match action:
                 case Deliver(_, event, _):
                     await self._hand_over(event.topic, (event,))
@@ -199,8 +226,10 @@ class TopicReader:
                 await subscription.put(event)
 
     async def _say(self, to: str, message: Any) -> None:
+        subject, most = self._subjects.to(to), self._nc.max_payload - AROUND
         try:
-            await self._nc.publish(self._subjects.to(to), encode(self.machine.name, message))
+            for part in split(message, most):
+                await self._nc.publish(subject, encode(self.machine.name, part))
         except (nats.errors.OutboundBufferLimitError, nats.errors.ConnectionClosedError):
             self.dropped += 1  # the machine says it again
 

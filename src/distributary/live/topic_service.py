@@ -96,6 +96,7 @@ class TopicService:
         self.subjects = Subjects(settings.prefix)
         self.traffic = _Traffic()
         self.started = asyncio.Event()
+        self.reports: list[str] = []  # what of its state could not be brought back
         self._journal = journal
         self._lease = Lease(self.subjects)
         self._stopping = asyncio.Event()
@@ -116,6 +117,7 @@ class TopicService:
             )
             policy = self.settings.policy
             store = TopicStore(journal, policy)
+            self.reports = store.reports
             self.host = TopicHost(
                 policy,
                 store,
@@ -140,7 +142,7 @@ class TopicService:
         try:
             await self._lease.listen(nc)
             await self._prove_lease(nc)
-            self.host.most_payload = nc.max_payload - AROUND
+            self.host.fit(nc.max_payload - AROUND)
             self.host.start(time.time())
             await self._let_out(nc)
             await nc.subscribe(self.subjects.service, cb=self._queue.put)

@@ -7,10 +7,9 @@ that changed and the one subscriber that it was about, not the whole state.
 from __future__ import annotations
 
 import secrets
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
@@ -20,14 +19,19 @@ from distributary.protocol.topics import ClusterState, Policy, TopicState, is_cl
 from distributary.protocol.topics.channel import Member
 from distributary.protocol.topics.departures import Departure, depart
 from distributary.protocol.topics.messages import Event
+from distributary.protocol.topics.numbers import Count
 
 __all__ = ["Death", "Kept", "State", "Stream", "TopicStore"]
 
 State = TopicState | ClusterState
+T = TypeVar("T")
 
 _APART = frozenset({"members", "departed", "history"})  # written one by one
 _LEAST = 1 << 24  # bytes of journal that are never worth a shorter one
 _GROWTH = 4
+_PART, _PART_BYTES = 1_000, 1 << 20  # of a state in one record
+# What replaying a record raises if it does not fit: not a fault of ours that should end the start.
+_UNUSABLE = (msgspec.MsgspecError, ValueError, TypeError, ArithmeticError, RecursionError)
 
 
 class _Patch(msgspec.Struct, array_like=True, tag="patch"):
@@ -42,28 +46,28 @@ class _Patch(msgspec.Struct, array_like=True, tag="patch"):
 class _Accepted(msgspec.Struct, array_like=True, tag="accepted"):
     channel: str
     stream: str
-    number: int
+    number: Count
     payload: bytes
     at: float
 
 
 class _History(msgspec.Struct, array_like=True, tag="history"):
     channel: str
-    events: list[tuple[int, bytes]]
+    events: list[tuple[Count, bytes]]
 
 
 class _Streams(msgspec.Struct, array_like=True, tag="streams"):
     """Up to which number streams were accepted, and when last; None: forget it."""
 
     channel: str
-    streams: dict[str, tuple[int, float] | None]
+    streams: dict[str, tuple[Count, float] | None]
 
 
 class _Dead(msgspec.Struct, array_like=True, tag="dead"):
     """A client was found dead in a generation; None: forget it."""
 
     client: str
-    generation: int | None
+    generation: Count | None
     at: float
 
 
@@ -75,10 +79,17 @@ class _Identity(msgspec.Struct, array_like=True, tag="identity"):
     identity: str
 
 
-_Record = _Patch | _Accepted | _History | _Streams | _Dead | _Thrown | _Identity
+class _Epoch(msgspec.Struct, array_like=True, tag="epoch"):
+    """The service has started, and accepts the events that follow in this epoch."""
+
+    epoch: Count
+
+
+_Record = _Patch | _Accepted | _History | _Streams | _Dead | _Thrown | _Identity | _Epoch
 _decoder = msgspec.msgpack.Decoder(_Record)
 _encoder = msgspec.msgpack.Encoder()
 _NOTHING = _encoder.encode({})
+_TAGS = {kind.__struct_config__.tag for kind in get_args(_Record)}
 _HINTS = {kind: get_type_hints(kind) for kind in (TopicState, ClusterState)}
 
 
@@ -105,6 +116,7 @@ class Kept:
     states: dict[str, State] = field(default_factory=dict)
     streams: dict[str, dict[str, Stream]] = field(default_factory=dict)  # by channel
     dead: dict[str, Death] = field(default_factory=dict)  # by client, whether it is back or not
+    epoch: int = 0  # the last start of the service
     identity: str = ""  # made with the journal: whoever has another knows nothing of this
 
 
@@ -120,14 +132,31 @@ class TopicStore:
         self._policy = policy
         self._fields: dict[str, bytes] = {}
         self._noted: list[bytes] = []
-        for data in journal.read():
-            self._replay(data)
+        unusable = [*self._replay(journal.read())]
         self._base = journal.size
         if not self.kept.identity:
             self.kept.identity = secrets.token_hex(8)
             self._note(_Identity(self.kept.identity))
+        if unusable:
+            journal.set_aside(*_describe(unusable))
+            self.shorten()
+
+    @property
+    def reports(self) -> list[str]:
+        """What could not be brought back, and why."""
+        return self._journal.reports
 
     # --- noting --------------------------------------------------------------------------------
+
+    def begin_epoch(self, now: float) -> int:
+        """The service starts: a number that no start before had, also none that is forgotten.
+
+        A state that is brought back from an older copy does not know of the starts since; the
+        clock does.
+        """
+        self.kept.epoch = max(self.kept.epoch + 1, int(now * 1_000))
+        self._note(_Epoch(self.kept.epoch))
+        return self.kept.epoch
 
     def changed(self, channel: str, state: State, who: str | None = None) -> None:
         """Something happened to a channel: somebody said it, or it was said about them."""
@@ -187,31 +216,31 @@ class TopicStore:
 
     def _snapshot(self) -> Iterator[bytes]:
         yield _encoder.encode(_Identity(self.kept.identity))
+        yield _encoder.encode(_Epoch(self.kept.epoch))
         for channel, state in self.kept.states.items():
-            body = msgspec.Raw(_encoder.encode(_rest(state)))
-            members: dict[str, Member | None] = {**state.members}
-            departed: dict[str, Departure | None] = {**state.departed}
-            yield _encoder.encode(_Patch(channel, body, members, departed))
-            if isinstance(state, TopicState):
-                events = [(event.number, event.payload) for event in state.history]
-                yield _encoder.encode(_History(channel, events))
+            yield from _describe_state(channel, state)
         for channel, streams in self.kept.streams.items():
-            found = {name: (stream.upto, stream.at) for name, stream in streams.items()}
-            yield _encoder.encode(_Streams(channel, {**found}))
+            found = [(name, (stream.upto, stream.at)) for name, stream in streams.items()]
+            for part in [*_split(found)] or [[]]:
+                yield _encoder.encode(_Streams(channel, {**dict(part)}))
         for client, death in self.kept.dead.items():
             yield _encoder.encode(_Dead(client, death.generation, death.at))
 
     # --- bringing back -------------------------------------------------------------------------
 
-    def _replay(self, data: bytes) -> None:
-        try:
-            self._apply(_decoder.decode(data))
-        except msgspec.MsgspecError as error:
-            raise StateError(
-                str(self._journal.path),
-                f"has a record that this version does not understand ({error})",
-                "use the version that wrote it, or start anew",
-            ) from error
+    def _replay(self, records: Iterable[bytes]) -> Iterator[tuple[bytes, Exception]]:
+        """Bring all records back; those that cannot be are what comes back, and why."""
+        for data in records:
+            try:
+                self._apply(_decoder.decode(data))
+            except _UNUSABLE as error:
+                if _tag_of(data) not in _TAGS:
+                    raise StateError(
+                        str(self._journal.path),
+                        f"has a record that this version does not understand ({error})",
+                        "use the version that wrote it, or start anew",
+                    ) from error
+                yield data, error
 
     def _apply(self, record: _Record) -> None:
         match record:
@@ -221,8 +250,10 @@ class TopicStore:
                 self._again(channel, payload, at)
                 self.kept.streams.setdefault(channel, {})[stream] = Stream(number, at)
             case _History(channel, events):
-                state = self._topic(channel)
-                state.history = deque(Event(state.topic, *event) for event in events)
+                state, policy = self._topic(channel), self._policy
+                for event in events:
+                    kept = Event(state.topic, *event, state.epoch_of(event[0]))
+                    state.history.append(kept, policy.history, policy.history_bytes)
             case _Streams(channel, streams):
                 held = self.kept.streams.setdefault(channel, {})
                 for name, last in streams.items():
@@ -237,16 +268,22 @@ class TopicStore:
                 self.kept.states.pop(channel, None)
             case _Identity(identity):
                 self.kept.identity = identity
+            case _Epoch(epoch):
+                self.kept.epoch = epoch
 
     def _patch(self, patch: _Patch) -> None:
         kind = ClusterState if is_cluster(patch.channel) else TopicState
+        found: dict[str, Any] = msgspec.msgpack.decode(patch.fields)
+        changes = {  # all of them or none
+            name: msgspec.convert(value, _HINTS[kind][name])
+            for name, value in found.items()
+            if name in _HINTS[kind]
+        }
         state = self.kept.states.get(patch.channel)
         if state is None:
             state = self.kept.states[patch.channel] = kind()
-        found: dict[str, Any] = msgspec.msgpack.decode(patch.fields)
-        for name, value in found.items():
-            if name in _HINTS[kind]:
-                setattr(state, name, msgspec.convert(value, _HINTS[kind][name]))
+        for name, value in changes.items():
+            setattr(state, name, value)
         for member, held in patch.members.items():
             if held is None:
                 state.members.pop(member, None)
@@ -262,20 +299,59 @@ class TopicStore:
         """Let a topic's state be as its channel left it after an event."""
         state = self._topic(channel)
         state.meter.rate(at, self._policy.interval, events=1)
-        state.history.append(Event(state.topic, state.next_number, payload))
-        state.next_number += 1
-        while len(state.history) > self._policy.history:
-            state.history.popleft()
+        state.accept(payload, self._policy, self.kept.epoch)
 
     def _topic(self, channel: str) -> TopicState:
         state = self.kept.states.get(channel)
         if not isinstance(state, TopicState):
-            raise StateError(
-                str(self._journal.path),
-                f"has an event for {channel!r}, which it does not know",
-                "bring it back from a copy, or start anew",
-            )
+            raise TypeError(f"there is no topic of the channel {channel!r}")
         return state
+
+
+def _describe_state(channel: str, state: State) -> Iterator[bytes]:
+    """Records that bring a channel's state back, none of them long."""
+    body = msgspec.Raw(_encoder.encode(_rest(state)))
+    yield _encoder.encode(_Patch(channel, body, {}, {}))
+    nothing = msgspec.Raw(_NOTHING)
+    for members in _split(state.members.items()):
+        yield _encoder.encode(_Patch(channel, nothing, {**dict(members)}, {}))
+    for departed in _split(state.departed.items()):
+        yield _encoder.encode(_Patch(channel, nothing, {}, {**dict(departed)}))
+    if isinstance(state, TopicState):
+        events = ((event.number, event.payload) for event in state.history)
+        for part in _split(events, lambda event: len(event[1])):
+            yield _encoder.encode(_History(channel, part))
+
+
+def _split(items: Iterable[T], size: Callable[[T], int] = lambda item: 0) -> Iterator[list[T]]:
+    """Lists of a thousand or so items, shorter where these are large."""
+    part, total = list[T](), 0
+    for item in items:
+        part.append(item)
+        total += size(item)
+        if len(part) >= _PART or total >= _PART_BYTES:
+            yield part
+            part, total = [], 0
+    if part:
+        yield part
+
+
+def _tag_of(data: bytes) -> object:
+    """Which kind a record says that it is."""
+    try:
+        match msgspec.msgpack.decode(data):
+            case [tag, *_]:
+                return tag
+    except (msgspec.MsgspecError, RecursionError):
+        pass
+    return None
+
+
+def _describe(unusable: list[tuple[bytes, Exception]]) -> tuple[bytes, str]:
+    """The records one after the other, and a reason for setting them aside."""
+    records = "1 record" if len(unusable) == 1 else f"{len(unusable):,} records"
+    first = " ".join(str(unusable[0][1]).split())
+    return b"".join(data for data, _ in unusable), f"{records} cannot be replayed ({first})"
 
 
 def _rest(state: State) -> dict[str, Any]:

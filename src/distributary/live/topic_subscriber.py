@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from distributary.live.codec import Forgotten
-from distributary.live.errors import EventsLostError
-from distributary.protocol.actions import Action, Message, Send, SetTimer
-from distributary.protocol.topics import Policy, Subscriber, topic_channel
-from distributary.protocol.topics.messages import Event, Repair
+from distributary.live.errors import EventsForgottenError, EventsLostError
+from distributary.protocol.actions import Action, Message, SetTimer
+from distributary.protocol.topics import Policy, Subscriber
+from distributary.protocol.topics.messages import Event
 
 __all__ = ["LiveSubscriber"]
 
@@ -36,11 +36,13 @@ class LiveSubscriber(Subscriber):
         """Come to all channels anew, as all have taken us for dead; then ask what we missed."""
         for name, held in [*self.on.items()]:
             if held.leaving:
-                del self.on[name]
+                self.on.remove(name)
                 continue
             self._version += 1
             held.version, held.joined, held.carry_version = self._version, False, -1
-            held.owes = None
+            held.owes, held.tries, held.again_at = None, 0, now
+            self.on.touch(name)
+        self._owing.clear()
         return [*self._again(now), SetTimer("refresh", now + self.policy.retry)]
 
     def chase(self, topic: str, now: float) -> list[Action]:
@@ -49,7 +51,7 @@ class LiveSubscriber(Subscriber):
         One request brings so many events only, and may be lost.
         """
         wanted = self.wanted.get(topic)
-        if wanted is None or wanted.expected is None or not wanted.early:
+        if wanted is None or wanted.expected is None or not wanted.is_behind:
             self._asked.pop(topic, None)
             return []
         if topic not in self._asked:
@@ -59,7 +61,19 @@ class LiveSubscriber(Subscriber):
         if wanted.expected < first + _ONE_ANSWER and now < at + self.policy.retry:
             return []
         self._asked[topic] = (wanted.expected, now)
-        return [Send(topic_channel(topic), Repair(wanted.expected))]
+        return [self._ask_again(topic, wanted)]
+
+    def resume(self, topic: str, epoch: int, number: int) -> Iterator[EventsForgottenError]:
+        """Go on in another epoch of the service: what we have and it has lost."""
+        wanted = self.wanted.get(topic)
+        if wanted is None or wanted.expected is None or epoch == wanted.epoch:
+            return
+        wanted.past, wanted.since, wanted.epoch = wanted.epoch, number, epoch
+        early = wanted.early.items()
+        wanted.early = {n: event for n, event in early if not wanted.is_past(event)}
+        if number < wanted.expected:
+            last, wanted.expected = wanted.expected - 1, number
+            yield EventsForgottenError(topic, number, last)
 
     def behind(self) -> list[str]:
         """The topics with gaps."""

@@ -22,6 +22,7 @@ from distributary.protocol.topics import (
     drawn_by_name,
     topic_channel,
 )
+from distributary.protocol.topics.attendance import Wanted
 from distributary.protocol.topics.choice import cheapest_cover
 from distributary.protocol.topics.messages import (
     Accept,
@@ -38,6 +39,7 @@ from distributary.protocol.topics.messages import (
     Joined,
     Leave,
     Left,
+    News,
     Offer,
     Propose,
     Publish,
@@ -50,7 +52,6 @@ from distributary.protocol.topics.messages import (
     Want,
 )
 from distributary.protocol.topics.policy import coin, sample_size
-from distributary.protocol.topics.subscriber import Wanted
 from distributary.simulation.topics import TopicSystem
 
 A, B = TopicFlow("a", 0.01), TopicFlow("b", 0.02)
@@ -303,7 +304,7 @@ def test_a_topic_taken_up_alone_is_told_when_its_own_channel_has_confirmed() -> 
     actions = machine.on_message("topic/b", Offer(Quote("topic/b", (B,), 1.0), (), 7), 1.0)
     assert sent(actions, name) == []
     actions = machine.on_message("topic/b", Joined(2, 0, (B,), 1.0), 1.0)
-    assert sent(actions, name) == [Tell(B, True, ("a",), (name, "topic/b"))]
+    assert sent(actions, name) == [Tell((News(B, True),), ("a",), (name, "topic/b"))]
     assert machine.on_message("topic/b", Joined(2, 0, (B,), 1.0), 1.0) == []  # told once
     actions = machine.on_message(name, Change(5, (A, B), 1.0), 2.0)
     assert [m for m in sent(actions, name) if isinstance(m, Settled)] == [

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from distributary.protocol.actions import Deliver
 from distributary.protocol.topics import OURS, Subscriber
+from distributary.protocol.topics.attendance import Wanted
 from distributary.protocol.topics.messages import Event
-from distributary.protocol.topics.subscriber import Wanted
 
 events = st.lists(st.tuples(st.sampled_from(["a", "b", "not wanted"]), st.integers(1, 8)))
 

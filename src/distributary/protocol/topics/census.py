@@ -16,6 +16,13 @@ class Views:
     needs: tuple[str, ...] = ()
     channels: tuple[str, ...] = ()
 
+    def with_more(self, needs: Iterable[str], channels: Iterable[str]) -> Views:
+        """These and others, each once."""
+        return Views(
+            tuple(dict.fromkeys([*self.needs, *needs])),
+            tuple(dict.fromkeys([*self.channels, *channels])),
+        )
+
 
 @dataclass(slots=True)
 class Census:

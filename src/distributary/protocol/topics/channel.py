@@ -58,9 +58,14 @@ class Lock:
 
 @dataclass(slots=True)
 class Poll:
-    """A survey under way: about a topic, about a cluster of topics, or about all there is."""
+    """A survey under way: about a topic, about a cluster of topics, or about all there is.
+
+    It asks about what the channel carries at `version`. What was answered before a member knew that
+    version, or before the channel changed again, says nothing about what it carries now.
+    """
 
     number: int
+    version: int
     about: TopicFlow | None = None
     topics: tuple[TopicFlow, ...] | None = None
     answers: dict[str, Views] = field(default_factory=dict)
@@ -202,12 +207,18 @@ class ChannelMachine:
 
     def start(self, now: float) -> list[Action]:
         """What to do when the machine is made, new or from its state."""
-        return self._next_survey(now, float(self._rng.random()))
+        return self._next_survey(now, 0.0, 1.0)
 
-    def _next_survey(self, now: float, share: float = 1.0) -> list[Action]:
-        """About every so often: the first at any time within the period."""
+    def _next_survey(self, now: float, least: float = 0.75, most: float = 1.25) -> list[Action]:
+        """About every so often; the first at any time within the period.
+
+        Never quite as often as others: two that ask at the same time would propose to each other,
+        and refuse each other, for ever.
+        """
         every = self.policy.survey_every
-        return [] if every == float("inf") else [SetTimer("survey", now + every * share)]
+        if every == float("inf"):
+            return []
+        return [SetTimer("survey", now + every * float(self._rng.uniform(least, most)))]
 
     def _ask(
         self,
@@ -221,20 +232,25 @@ class ChannelMachine:
         names = sorted(self._members.members)
         n = sample_size(len(names), self.policy.sample)
         chosen = self._rng.choice(len(names), size=n, replace=False)
-        self._poll = Poll(self._number(), about, topics)
+        self._poll = Poll(self._number(), self._members.version, about, topics)
         return [
             *(Send(names[at], Survey(self._poll.number)) for at in sorted(chosen.tolist())),
             SetTimer("answers", now + self.policy.answer_within),
         ]
 
     def _answer(self, subscriber: str, message: Answer) -> list[Action]:
-        if self._poll is not None and self._poll.number == message.number:
-            self._poll.answers[subscriber] = Views(message.needs, message.channels)
+        poll = self._poll
+        if poll is None or poll.number != message.number or message.carry_version < poll.version:
+            return []
+        before = poll.answers.get(subscriber, Views())
+        poll.answers[subscriber] = before.with_more(message.needs, message.channels)
         return []
 
     def _count(self, now: float) -> list[Action]:
         poll, self._poll = self._poll, None
-        return self.concluded(poll, now) if poll is not None and poll.answers else []
+        if poll is None or not poll.answers or poll.version != self._members.version:
+            return []
+        return self.concluded(poll, now)
 
     # --- locks ---------------------------------------------------------------------------------
 

@@ -16,9 +16,9 @@ __all__ = ["Choice", "best_cluster", "cheapest_cover", "widest_cluster"]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The topics that one is on directly, and what each topic's own channel costs."""
+    """Whether one is on a topic's own channel, and what each topic's own channel costs."""
 
-    direct: Set[str]
+    is_direct: Callable[[str], bool]
     toll: Callable[[str], float]
 
     def replaced(self, quote: Quote, also: str | None = None) -> list[str]:
@@ -26,7 +26,7 @@ class Choice:
         return [
             found.topic
             for found in quote.topics
-            if found.topic in self.direct or found.topic == also
+            if found.topic == also or self.is_direct(found.topic)
         ]
 
     def saving(self, quote: Quote, also: str | None = None) -> float:

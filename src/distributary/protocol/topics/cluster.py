@@ -28,6 +28,8 @@ from distributary.protocol.topics.messages import (
     Event,
     Found,
     Invite,
+    More,
+    News,
     Propose,
     Refuse,
     Settled,
@@ -61,7 +63,7 @@ class ClusterChannel(Carrier):
                 return [Send(members_of(self.name), message)] if known and self.size else []
             case Settled():
                 return self._settled(sender, message, now)
-            case Tell():
+            case Tell() | More():
                 return self._told(sender, message, now)
             case Found(topics, invited):
                 self.state.invited = invited
@@ -96,23 +98,30 @@ class ClusterChannel(Carrier):
 
     # --- a topic in or out ---------------------------------------------------------------------
 
-    def _told(self, sender: str, message: Tell, now: float) -> list[Action]:
+    def _told(self, sender: str, message: Tell | More, now: float) -> list[Action]:
         """One subscription may make a change pay: toss for a survey, or count what is known."""
         member = self.state.members.get(sender)
         if member is None:
             return []
-        self._see(member, Views(message.needs, message.channels))
-        if not self._free():
-            return []
+        before = member.views if isinstance(message, More) else Views()
+        self._see(member, before.with_more(message.needs, message.channels))
+        actions: list[Action] = []
+        for news in message.news:
+            if not self._free():
+                break
+            actions += self._weigh(news, now)
+        return actions
+
+    def _weigh(self, news: News, now: float) -> list[Action]:
         if self.policy.tells:
-            return self._reconsider(self.census, now, message.topic)
-        if message.wanted == (message.topic.topic in self.state.topics):
+            return self._reconsider(self.census, now, news.topic)
+        if news.wanted == (news.topic.topic in self.state.topics):
             return []
         most = most_winning(self.policy.phi, float(self._rng.random()))
-        topic = self._topic(message.topic)
+        topic = self._topic(news.topic)
         if not enough_common(self.policy.prices, self.known(), topic, most):
             return []
-        return self._ask(now, message.topic)
+        return self._ask(now, news.topic)
 
     def concluded(self, poll: Poll, now: float) -> list[Action]:
         """A survey about one topic decides on it; a regular one on everything."""
@@ -136,7 +145,7 @@ class ClusterChannel(Carrier):
         return self._give_up(self._useless(census, [about.topic]), now)
 
     def _try_adding(self, census: Census, now: float, about: TopicFlow) -> list[Action]:
-        if about.topic in self.state.dropping or not self.state.topics:
+        if about.topic in self.state.dropping or not self.state.topics or not self._has_room(1):
             return []
         topic = self._topic(about)
         common = census.on(topic_channel(about.topic), self.size)
@@ -168,6 +177,9 @@ class ClusterChannel(Carrier):
                 found.append(topic)
         return found
 
+    def _has_room(self, topics: int) -> bool:
+        return len(self.state.topics) + topics <= self.policy.most_topics
+
     def _topic(self, about: TopicFlow) -> Channel:
         held = self.state.topics.get(about.topic)
         return Channel(held.size, held.flow) if held else Channel(self.size, about.flow)
@@ -183,6 +195,8 @@ class ClusterChannel(Carrier):
         return self._pruned(self.census, now) if self.policy.tells else self._ask(now)
 
     def _offer(self, other: str, census: Census, now: float) -> list[Action]:
+        if not self._has_room(1):
+            return []
         number, common = self._number(), census.on(other, self.size)
         propose = Propose(number, self.flows(), self.size, common)
         return [*self._hold(other, number, now), Send(other, propose)]
@@ -193,7 +207,8 @@ class ClusterChannel(Carrier):
         if not self._free() or (known and not is_cluster(sender)):
             return [Send(sender, Refuse(message.number))]
         change, messages = self._merge_change(sender, message)
-        if not self.policy.pays(change, messages):
+        fits = self._has_room(len(message.topics) - len(known))
+        if not fits or not self.policy.pays(change, messages):
             return [Send(sender, Refuse(message.number))]
         actions = self._hold(sender, message.number, now)
         accept = Accept(message.number, self.flows(), self.size)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from distributary.protocol.topics.numbers import Cost, Count, Flow
+
 __all__ = [
     "OVERHEAD",
     "Accept",
@@ -27,6 +29,8 @@ __all__ = [
     "Joined",
     "Leave",
     "Left",
+    "More",
+    "News",
     "Offer",
     "Propose",
     "Publish",
@@ -48,7 +52,7 @@ class TopicFlow:
     """A topic and how many events it has in an interval."""
 
     topic: str
-    flow: float
+    flow: Flow
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ class Quote:
 
     channel: str
     topics: tuple[TopicFlow, ...]
-    toll: float
+    toll: Cost
 
 
 # --- an application and its subscriber -----------------------------------------------------------
@@ -89,18 +93,27 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """The event of that number of a topic; numbers start at 1 and leave none out."""
+    """The event of that number of a topic; numbers start at 1 and leave none out.
+
+    A service that has lost its latest events gives their numbers again, in another epoch: each of
+    its starts is one.
+    """
 
     topic: str
-    number: int
+    number: Count
     payload: bytes
+    epoch: Count = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A subscriber asks a topic's channel for every event from a number on that there is."""
+    """A subscriber asks a topic's channel for every event from a number on that there is.
 
-    first: int
+    It has all before, as of that epoch.
+    """
+
+    first: Count
+    epoch: Count = 0
 
 
 # --- a subscriber and a channel ------------------------------------------------------------------
@@ -117,14 +130,15 @@ class Offer:
 
     quote: Quote
     clusters: tuple[Quote, ...]
-    next_number: int
+    next_number: Count
+    epoch: Count = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
     """A subscriber comes, for these of the channel's topics; it is on those other channels."""
 
-    version: int
+    version: Count
     needs: tuple[str, ...] = ()
     channels: tuple[str, ...] = ()
 
@@ -133,33 +147,33 @@ class Join:
 class Joined:
     """The subscriber is on the channel, which carries this as of that version of its own."""
 
-    version: int
-    carry_version: int
+    version: Count
+    carry_version: Count
     topics: tuple[TopicFlow, ...]
-    toll: float
+    toll: Cost
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
     """A subscriber goes."""
 
-    version: int
+    version: Count
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
     """The subscriber is not on the channel, as of that version of the subscriber's."""
 
-    version: int
+    version: Count
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """A cluster tells a member what it carries now, and who took over if that is nothing."""
 
-    carry_version: int
+    carry_version: Count
     topics: tuple[TopicFlow, ...]
-    toll: float
+    toll: Cost
     successor: str | None = None
 
 
@@ -170,7 +184,7 @@ class Settled:
     It says too what it needs of the cluster now, and which channels it is on.
     """
 
-    carry_version: int
+    carry_version: Count
     needs: tuple[str, ...] = ()
     channels: tuple[str, ...] = ()
 
@@ -190,27 +204,49 @@ class Invite:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
-    """A subscriber's news for a cluster: a topic it took up or gave up, what it needs now."""
+class News:
+    """A topic that a subscriber took up, or gave up."""
 
     topic: TopicFlow
     wanted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """A subscriber's news for a cluster, what it needs of it now, and which channels it is on."""
+
+    news: tuple[News, ...]
     needs: tuple[str, ...]
     channels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class More:
+    """Adds to what a subscriber has just said, where that is too long for one message."""
+
+    needs: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()
+    news: tuple[News, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
     """A channel asks a subscriber where else it is and what it needs the channel for."""
 
-    number: int
+    number: Count
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A subscriber's answer: the topics it has from the asking channel only, and its channels."""
+    """A subscriber's answer: the topics it has from the asking channel only, and its channels.
 
-    number: int
+    Several with the same number together are one.
+
+    It knows what the asking channel carried at `carry_version`, and answers for that.
+    """
+
+    number: Count
+    carry_version: Count
     needs: tuple[str, ...]
     channels: tuple[str, ...]
 
@@ -229,26 +265,26 @@ class Gone:
 class Propose:
     """A channel with so many subscribers, so many of them common, offers to merge."""
 
-    number: int
+    number: Count
     topics: tuple[TopicFlow, ...]
-    size: int
-    common: int
+    size: Count
+    common: Count
 
 
 @dataclass(frozen=True, slots=True)
 class Accept:
     """The other channel agrees and has locked itself for this merge."""
 
-    number: int
+    number: Count
     topics: tuple[TopicFlow, ...]
-    size: int
+    size: Count
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
     """One of the two takes no part in this merge, or no more: no gain, or another lock."""
 
-    number: int
+    number: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,9 +302,9 @@ class Found:
 class Carry:
     """A cluster asks a topic's channel to send it the topic, or tells it what else it carries."""
 
-    version: int
+    version: Count
     topics: tuple[TopicFlow, ...]
-    toll: float
+    toll: Cost
     recruit: bool = False
 
 
@@ -276,10 +312,10 @@ class Carry:
 class Carried:
     """A topic's channel sends its events to the cluster."""
 
-    version: int
-    flow: float
-    size: int
-    toll: float
+    version: Count
+    flow: Flow
+    size: Count
+    toll: Cost
     clusters: tuple[str, ...]
 
 
@@ -287,14 +323,14 @@ class Carried:
 class Drop:
     """A cluster needs a topic no more."""
 
-    version: int
+    version: Count
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
     """A topic's channel sends its events to the cluster no more."""
 
-    version: int
+    version: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +348,7 @@ class Advise:
 
 
 OVERHEAD = (
-    *(Inquire, Offer, Join, Joined, Leave, Left, Change, Settled, Suggest, Tell, Survey, Answer),
+    *(Inquire, Offer, Join, Joined, Leave, Left, Change, Settled, Suggest, Tell, More),
+    *(Survey, Answer),
     *(Propose, Accept, Refuse, Found, Carry, Carried, Drop, Dropped, Advise, Invite),
 )

@@ -40,6 +40,8 @@ class Policy:
     lock_for: float = 60.0
     refresh: float = 30.0  # a subscriber asks for events it may have missed
     history: int = 1_000  # events that a topic's channel keeps for repair
+    history_bytes: int = 1 << 24  # of their payloads; the last event is kept at any rate
+    most_topics: int = maxsize  # of one cluster
     remember: float = 600.0  # who left: no message is on its way for longer than that
 
     def pays(self, change: float, messages: float) -> bool:

@@ -5,9 +5,8 @@ Reference: Milo et al. (2007), sections 2 and 3.
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
-from math import exp
+from math import exp, inf
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from distributary.protocol.actions import Action, Message, Send
 from distributary.protocol.topics.census import Census
 from distributary.protocol.topics.channel import ChannelMachine, ChannelState, Lock, Poll
 from distributary.protocol.topics.departures import Departure, depart, last_version
+from distributary.protocol.topics.history import TopicHistory
 from distributary.protocol.topics.messages import (
     Accept,
     Advise,
@@ -27,6 +27,7 @@ from distributary.protocol.topics.messages import (
     Found,
     Inquire,
     Joined,
+    More,
     Offer,
     Propose,
     Publish,
@@ -50,6 +51,7 @@ from distributary.protocol.topics.policy import Policy
 __all__ = ["FlowMeter", "TopicChannel", "TopicState"]
 
 _MOST_REPAIRED = 200  # events in answer to one request
+_MOST_EPOCHS = 64  # for who was away for longer some lost events are not told
 
 
 @dataclass(slots=True)
@@ -89,22 +91,48 @@ class TopicState(ChannelState):
     clusters: dict[str, _Known] = field(default_factory=dict)
     dropped: dict[str, Departure] = field(default_factory=dict)  # clusters that left
     next_number: int = 1
-    history: deque[Event] = field(default_factory=deque)
+    epochs: list[tuple[int, int]] = field(default_factory=list)  # each with its first number
+    history: TopicHistory = field(default_factory=TopicHistory)
 
     @classmethod
     def new(cls, topic: str, flow: float, memory: float = 240.0) -> TopicState:
         """A topic with nobody on it, and a first guess of its events per interval."""
         return cls(topic=topic, meter=FlowMeter(flow * memory, memory, 0.0, memory))
 
+    def accept(self, payload: bytes, policy: Policy, epoch: int) -> Event:
+        """Number an event and keep it."""
+        if epoch and (not self.epochs or self.epochs[-1][0] != epoch):
+            self.epochs = [*self.epochs, (epoch, self.next_number)][-_MOST_EPOCHS:]
+        event = Event(self.topic, self.next_number, payload, epoch)
+        self.next_number += 1
+        self.history.append(event, policy.history, policy.history_bytes)
+        return event
+
+    def epoch_of(self, number: int) -> int:
+        """In which epoch an event was accepted; 0 if that is long ago."""
+        return next((epoch for epoch, first in reversed(self.epochs) if first <= number), 0)
+
+    def changed_since(self, epoch: int) -> int:
+        """The number of the first event that was accepted after an epoch, or will be.
+
+        Whoever has a later one of that epoch, or of one before, has an event that is no more.
+        """
+        later = (first for each, first in self.epochs if each > epoch)
+        return next(later, self.next_number)
+
 
 class TopicChannel(ChannelMachine):
     """The `Machine` of one topic."""
 
-    def __init__(self, policy: Policy, rng: np.random.Generator, state: TopicState) -> None:
+    def __init__(
+        self, policy: Policy, rng: np.random.Generator, state: TopicState, *, epoch: int = 0
+    ) -> None:
         super().__init__(topic_channel(state.topic), policy, rng, state)
         self.state = state
+        self.epoch = epoch
         self._flow = state.meter.rate(state.meter.at, policy.interval)
         self._founded: tuple[Lock, str] | None = None  # for a merge, the last cluster
+        self._moving_until = -inf  # subscribers are on their way to a cluster
 
     def known(self) -> Channel:
         """Direct subscribers and the topic's own events."""
@@ -125,15 +153,15 @@ class TopicChannel(ChannelMachine):
                 return self._publish(payload, now)
             case Inquire():
                 clusters = tuple(known.quote for known in self.state.clusters.values())
-                offer = Offer(self.quote(), clusters, self.state.next_number)
+                offer = Offer(self.quote(), clusters, self.state.next_number, self.epoch)
                 return [Send(sender, offer)]
             case Repair(first):
-                missed = [event for event in self.state.history if event.number >= first]
-                return [Send(sender, event) for event in missed[:_MOST_REPAIRED]]
-            case Tell():
+                missed = self.state.history.since(first, _MOST_REPAIRED)
+                return [Send(sender, event) for event in missed]
+            case Tell() | More():
                 return []  # meant for a cluster that was here before
             case Carry():
-                return self._carry(sender, message)
+                return self._carry(sender, message, now)
             case Drop():
                 return self._drop(sender, message, now)
         return super().on_message(sender, message, now)
@@ -153,17 +181,13 @@ class TopicChannel(ChannelMachine):
 
     def _publish(self, payload: bytes, now: float) -> list[Action]:
         self._flow = self.state.meter.rate(now, self.policy.interval, events=1)
-        event = Event(self.state.topic, self.state.next_number, payload)
-        self.state.next_number += 1
-        self.state.history.append(event)
-        while len(self.state.history) > self.policy.history:
-            self.state.history.popleft()
+        event = self.state.accept(payload, self.policy, self.epoch)
         own = [Send(members_of(self.name), event)] if self.size else []
         return [*own, *(Send(cluster, event) for cluster in self.state.clusters)]
 
     # --- clusters ------------------------------------------------------------------------------
 
-    def _carry(self, cluster: str, message: Carry) -> list[Action]:
+    def _carry(self, cluster: str, message: Carry, now: float) -> list[Action]:
         dropped = last_version(self.state.dropped, cluster)
         if message.version <= dropped:
             return [Send(cluster, Dropped(dropped))]
@@ -178,6 +202,7 @@ class TopicChannel(ChannelMachine):
         actions: list[Action] = [Send(cluster, answer)]
         if message.recruit and known.recruited < message.version:
             known.recruited = message.version
+            self._moving_until = now + self.policy.answer_within
             actions += [Send(name, Suggest(quote)) for name in self.state.members]
             actions += self._release() if self._locked_for(cluster) else []
         return actions
@@ -204,7 +229,7 @@ class TopicChannel(ChannelMachine):
 
     def concluded(self, poll: Poll, now: float) -> list[Action]:
         """Offer a merge to the channel with most common subscribers, or found what was advised."""
-        if self.lock is not None:
+        if self.lock is not None or now < self._moving_until:
             return []
         if poll.topics is not None:
             return self._agreed(poll)
@@ -258,8 +283,8 @@ class TopicChannel(ChannelMachine):
         return [self._found(poll.topics)]
 
     def proposed(self, sender: str, message: Propose, now: float) -> list[Action]:
-        """Agree if a cluster of both pays."""
-        if self.lock is not None or sender in self.state.clusters:
+        """Agree if a cluster of both pays; not while subscribers leave for another."""
+        if self.lock is not None or sender in self.state.clusters or now < self._moving_until:
             return [Send(sender, Refuse(message.number))]
         common = min(message.common, message.size, self.size)
         flow = sum(found.flow for found in message.topics)

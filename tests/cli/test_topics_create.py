@@ -1,0 +1,73 @@
+"""The quick start of topics: create, subscribe, then publish."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+from tests.cli.conftest import CommandLine
+from tests.cli.test_topics import PATIENCE, begin, serve, service
+
+__all__ = ["service"]
+
+STATE = ("--state", "state")
+
+
+def wait_for_subscriptions(cli: CommandLine, count: int) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while cli("topics", "status", "--json", *STATE).document["subscriptions"] < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_topics_are_created_subscribed_to_and_then_published_to(
+    cli: CommandLine, service: subprocess.Popen[bytes]
+) -> None:
+    ran = cli("topics", "create", "weather", "news", "weather", *STATE)
+    assert (ran.status, ran.out) == (0, "weather: created\nnews: created\n")
+    reading = begin(cli.folder, "subscribe", "weather", "news", "--count", "1", "--json", *STATE)
+    wait_for_subscriptions(cli, 2)
+    assert cli("topics", "publish", "weather", "it rains", *STATE).status == 0
+    out, _ = reading.communicate(timeout=PATIENCE)
+    assert json.loads(out) == {"topic": "weather", "number": 1, "payload": "it rains"}
+    ran = cli("topics", "create", "news", "sport", "--json", *STATE)
+    assert ran.document == {"topics": ["news", "sport"], "created": ["sport"]}
+    ran = cli("topics", "create", "x" * 257, *STATE)
+    assert (ran.status, ran.out) == (1, "")
+    assert "no topic can be called" in ran.err
+
+
+def test_subscribing_creates_topics_if_asked_to(
+    cli: CommandLine, service: subprocess.Popen[bytes]
+) -> None:
+    ran = cli("topics", "subscribe", "new", *STATE)
+    assert ran.status == 1
+    assert "there is no topic 'new'; create it first: `distributary topics create`" in ran.err
+    reading = begin(cli.folder, "subscribe", "new", "--create", "--count", "1", *STATE)
+    wait_for_subscriptions(cli, 1)
+    assert cli("topics", "publish", "new", "one", *STATE).status == 0
+    out, _ = reading.communicate(timeout=PATIENCE)
+    assert out == b"new 1: one\n"
+
+
+def test_a_service_says_what_of_its_state_it_could_not_bring_back(cli: CommandLine) -> None:
+    first = serve(cli.folder)
+    assert cli("topics", "publish", "t", "one", "--create", *STATE).status == 0
+    first.terminate()
+    first.communicate(timeout=PATIENCE)
+    journal: Path = cli.folder / "state/journal"
+    whole = bytearray(journal.read_bytes())
+    whole[-1] ^= 1
+    journal.write_bytes(whole)
+    again = begin(cli.folder, "serve", *STATE)
+    try:
+        assert again.stderr is not None
+        said = again.stderr.readline().decode()
+        assert said.startswith("warning: state/journal: the last record")
+        assert "is damaged" in said
+        assert again.stderr.readline().startswith(b"serving topics")
+    finally:
+        again.terminate()
+        again.communicate(timeout=PATIENCE)
