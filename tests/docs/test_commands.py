@@ -18,10 +18,6 @@ from tests.docs.pages import Command, all_commands
 from tests.docs.running import MULTICAST, SPARK, SUBSTITUTIONS, Ran, Runs, Substitution, substitute
 
 # Wait for a change of the code; what is here passes once it is made.
-EXPECTED_TO_FAIL = {
-    r"pipeline stream .*--out live": "a stream needs an absolute --out",
-    r"topics subscribe .*--create": "subscribing does not create topics",
-}
 COMMANDS = all_commands()
 # Each starts Python anew, or Java: by default the first of each runs, the others with the slow.
 COSTLY = MULTICAST
@@ -36,13 +32,7 @@ def cases() -> list[ParameterSet]:
     names: set[str] = set()
     for command in COMMANDS:
         if command.text not in texts:
-            marks = [
-                pytest.mark.xfail(reason=reason, strict=False)
-                for pattern, reason in EXPECTED_TO_FAIL.items()
-                if re.search(pattern, command.text)
-            ]
-            if is_slow(command, command.name not in names):
-                marks.append(pytest.mark.slow)
+            marks = [pytest.mark.slow] if is_slow(command, command.name not in names) else []
             found.append(pytest.param(command, marks=marks, id=str(command)))
         texts.add(command.text)
         names.add(command.name)
