@@ -25,16 +25,11 @@ from benchmarks.delivery_receivers import NETWORK, PAYLOAD, one_group, place, st
 from benchmarks.measure import Section, shown_seconds
 from distributary import planning
 from distributary.cost import plan_loads
-from distributary.live.multicast import Publisher
-from distributary.live.multicast.calibration import (
-    LOOK,
-    Calibration,
-    CalibrationParams,
-    calibrate,
-)
-from distributary.live.multicast.measured import Measured, Settings, measured_receiver
+from distributary.delivery import SenderParams, SenderStatistics
+from distributary.delivery.udp import Publisher
+from distributary.delivery.udp.calibration import LOOK, Calibration, CalibrationParams, calibrate
+from distributary.delivery.udp.measured import Measured, Settings, measured_receiver
 from distributary.model import Demand, Plan
-from distributary.protocol.multicast import SenderParams, SenderStatistics
 from distributary.workloads import TradingFloor, trading_floor
 
 SETUP = 'ip link set lo up multicast on && exec "$@"'

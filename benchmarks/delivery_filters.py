@@ -11,10 +11,10 @@ from typing import Any
 from benchmarks.delivery_peers import nats_receiver, zmq_receiver
 from benchmarks.delivery_receivers import NETWORK, PAYLOAD, one_group, place, stored
 from benchmarks.measure import Section
-from distributary.live.multicast.calibration import introduce
-from distributary.live.multicast.measured import Settings, measured_receiver
-from distributary.live.multicast.sockets import find_interface, open_own_socket
-from distributary.live.multicast.trains import Engine, Train
+from distributary.delivery.udp.calibration import introduce
+from distributary.delivery.udp.measured import Settings, measured_receiver
+from distributary.delivery.udp.sockets import find_interface, open_own_socket
+from distributary.delivery.udp.trains import Engine, Train
 
 FLOWS = 100  # of each session
 FACTORS = (1, 8, 40)

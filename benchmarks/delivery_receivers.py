@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from distributary.delivery.udp import GroupAddresses, NetworkOptions
 from distributary.files import write_plan
-from distributary.live.multicast import GroupAddresses, NetworkOptions
 from distributary.model import Plan
 
 NETWORK = NetworkOptions(GroupAddresses("239.77.0.0", 7_777), interface="lo", ttl=0)

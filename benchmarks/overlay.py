@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchmarks.measure import Section, shown_seconds
-from distributary.protocol.overlay.messages import LostEvents
-from distributary.simulation.overlay import OverlayNetwork
+from distributary.topics.overlay.messages import LostEvents
+from distributary.topics.overlay.simulation import OverlayNetwork
 
 SIZES = (1_000, 2_000, 5_000)
 GROUPS, SUBSCRIBERS = 10, 50

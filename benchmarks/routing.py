@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.measure import Section
+from distributary.content import COVERING_POLICIES
 from distributary.papers.chen.network import (
     CORE,
     CongestionCase,
     CongestionOutcome,
     run_congestion_case,
 )
-from distributary.protocol.content import COVERING_POLICIES
 
 PRUNING = replace(COVERING_POLICIES["pruning"], sweeps=False)
 POLICIES = {

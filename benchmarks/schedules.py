@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-from tests.protocol.content import test_faults, test_schedules
+from tests.content import test_faults, test_schedules
 
 from benchmarks.measure import Section
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.measure import Section
+from distributary.machines.actions import Action, Send
 from distributary.model.topics import Clustering
 from distributary.papers.milo.runs import rounds_of
 from distributary.papers.milo.world import (
@@ -18,8 +19,7 @@ from distributary.papers.milo.world import (
     growth,
     interests,
 )
-from distributary.protocol.actions import Action, Send
-from distributary.protocol.topics import (
+from distributary.topics import (
     OURS,
     TAMARA,
     ClusterChannel,
@@ -30,7 +30,7 @@ from distributary.protocol.topics import (
     drawn_by_name,
     topic_channel,
 )
-from distributary.protocol.topics.messages import (
+from distributary.topics.messages import (
     Carried,
     Found,
     Join,

@@ -20,7 +20,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from benchmarks.measure import Section
-from distributary.live import (
+from distributary.topics.nats import (
     ClientSettings,
     EmbeddedServer,
     NatsOptions,
@@ -28,8 +28,8 @@ from distributary.live import (
     TopicSubscription,
     embedded_server,
 )
-from distributary.live.nats import connected
-from distributary.live.topic_status import ServerStatus, server_status
+from distributary.topics.nats.options import connected
+from distributary.topics.nats.status import ServerStatus, server_status
 
 GROUPS, TOPICS_EACH, READERS_EACH = 4, 10, 6
 ROUNDS = 3
@@ -43,7 +43,7 @@ Publish = Callable[[str, bytes], Awaitable[None]]
 _SERVICE = """
 import asyncio, json, sys
 from pathlib import Path
-from distributary.live import NatsOptions, ServiceSettings, TopicService, live_policy
+from distributary.topics.nats import NatsOptions, ServiceSettings, TopicService, live_policy
 
 async def main():
     told = json.loads(sys.argv[1])

@@ -18,9 +18,10 @@ SOURCE = Path(distributary.__file__).parent
 LAYERS = (
     ("model",),
     ("cost", "matching"),
-    ("planning", "protocol"),
-    ("files", "simulation", "workloads"),
-    ("live", "pipeline"),
+    ("machines", "planning"),
+    ("files", "workloads"),
+    ("content", "delivery", "topics"),
+    ("pipeline",),
     ("export", "papers", "report"),
     ("cli",),
 )
@@ -54,6 +55,47 @@ def test_a_room_knows_only_the_rooms_above_it(room: str) -> None:
     allowed = {name for layer in LAYERS[:depth] for name in layer} | {room}
     for path in sorted((SOURCE / room).rglob("*.py")):
         assert rooms_imported_by(path) <= allowed, path
+
+
+# Machines take events and the time and return actions; shells, in packages named by their
+# transport, do the rest. Journals and stores are where a machine's state is kept.
+MACHINES = ("content", "delivery", "topics", "topics/overlay", "machines/virtual")
+STORAGE = {"topics/journal.py", "topics/store.py"}
+OUTSIDE = {
+    *("asyncio", "concurrent", "multiprocessing", "queue", "selectors", "signal", "socket", "ssl"),
+    *(
+        "subprocess",
+        "threading",
+        "time",
+        "urllib",
+        "http",
+        "os",
+        "io",
+        "pathlib",
+        "shutil",
+        "fcntl",
+    ),
+    *("nats", "prometheus_client", "watchfiles"),
+}
+
+
+def modules_imported_by(path: Path) -> set[str]:
+    """The first names of all modules that a module imports, anywhere in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.split(".")[0])
+        elif isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize("room", MACHINES)
+def test_machines_do_no_input_or_output_and_read_no_clock(room: str) -> None:
+    paths = [p for p in (SOURCE / room).glob("*.py") if f"{room}/{p.name}" not in STORAGE]
+    assert paths
+    for path in paths:
+        assert not modules_imported_by(path) & OUTSIDE, path
 
 
 def test_every_folder_is_a_room_with_a_place_in_the_order() -> None:

@@ -6,8 +6,9 @@
     │   └── BadTablesError      rows of tables that cannot be used         (files.bad_rows)
     ├── PlanError           a plan that does not serve everybody
     ├── InfeasibleError     constraints that no plan holds, or none that was found
-    ├── LiveError           what happens on a live plane               (live.errors)
-    ├── FullError           a sender's queue is full                   (protocol.multicast)
+    ├── LiveError           what happens on a live plane    (topics.errors, delivery.errors)
+    │   └── StateError          the state of a service cannot be read or written
+    ├── FullError           a sender's queue is full                   (delivery)
     ├── OutputError         a place that cannot be written to
     ├── BadRowsError        more of a log cannot be used than the caller allows  (pipeline.ingest)
     ├── CountError          rows of a log do not add up                          (pipeline.ingest)
@@ -21,13 +22,18 @@ stays a plain `ValueError`, raised before any work starts.
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Self
+
 __all__ = [
     "DistributaryError",
     "InfeasibleError",
     "InputError",
+    "LiveError",
     "MissingRateError",
     "OutputError",
     "PlanError",
+    "StateError",
 ]
 
 
@@ -103,3 +109,22 @@ class OutputError(DistributaryError):
         self.path = path
         self.remedy = remedy
         super().__init__(f"{path}: {reason}" + (f"; {remedy}" if remedy else ""))
+
+
+class LiveError(DistributaryError):
+    """The root of what happens on a live plane."""
+
+
+class StateError(LiveError):
+    """The state at `path` cannot be used."""
+
+    def __init__(self, path: str, reason: str, remedy: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"{path}: {reason}; {remedy}")
+
+    @classmethod
+    def from_os(cls, path: Path, error: OSError, *, doing: str = "written") -> Self:
+        """What the operating system says of a place."""
+        said = (error.strerror or str(error)).lower()
+        return cls(str(path), f"cannot be {doing}: {said}", "check the place, or name another")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow.csv
 import pytest
 
-from distributary.protocol.content import COVERING_POLICIES
+from distributary.content import COVERING_POLICIES
 from tests.cli.conftest import CommandLine
 
 LINKS = "a,b,delay\nhub,east,0.002\nhub,west,0.001\nwest,far,0.01\n"

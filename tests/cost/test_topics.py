@@ -25,7 +25,7 @@ from distributary.cost.updates import (
 )
 from distributary.model import FloatArray
 from distributary.model.topics import Clustering
-from distributary.protocol.topics.policy import coin, most_winning
+from distributary.topics.policy import coin, most_winning
 from tests.model.test_topics import steps, try_step
 
 LINEAR = OperatingPrices()

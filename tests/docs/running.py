@@ -18,8 +18,8 @@ from types import FrameType
 import pytest
 
 from distributary.cli import main
+from tests.delivery.udp.namespace import in_namespace, why_no_namespace
 from tests.docs.pages import EXAMPLES, ROOT, Command
-from tests.live.multicast.namespace import in_namespace, why_no_namespace
 
 PATIENCE = 600  # seconds, for what waits for something that never comes
 OURS = [sys.executable, "-m", "distributary"]

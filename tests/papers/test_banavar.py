@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from distributary.content import POLICIES
 from distributary.matching import LinkMatcher
 from distributary.model import Topology
 from distributary.papers import run_figure
@@ -30,7 +31,6 @@ from distributary.papers.banavar.overload import (
 )
 from distributary.papers.banavar.steps import CENTRAL, INDEPENDENT, hops
 from distributary.papers.queue_trace import QueueTrace
-from distributary.protocol import POLICIES
 from distributary.workloads import ContentParams, broker_trees, content_world
 from tests.papers.cases import by_column, quick, verdicts
 

@@ -8,6 +8,9 @@ from functools import cache
 import numpy as np
 import pytest
 
+from distributary.content import COVERING_POLICIES, ContentBroker, Unsubscribe
+from distributary.content.messages import Name, Packed, Subscribed
+from distributary.machines.actions import Work
 from distributary.model import Filter
 from distributary.papers import Figure
 from distributary.papers.chen import fig1, fig7, fig8, fig9, fig10, fig12, runs
@@ -28,10 +31,6 @@ from distributary.papers.chen.runs import ACTIVE, COMPARED, OURS, POLICIES, SELE
 from distributary.papers.chen.telling import INNER
 from distributary.papers.queue_trace import QueueTrace
 from distributary.planning import Step, silent
-from distributary.protocol import Unsubscribe
-from distributary.protocol.actions import Work
-from distributary.protocol.content import COVERING_POLICIES, ContentBroker
-from distributary.protocol.content.messages import Name, Packed, Subscribed
 from distributary.workloads.roaming import RoamingParams, roaming
 from distributary.workloads.workflows import WorkflowsParams, range_filter
 

@@ -21,10 +21,10 @@ from distributary.papers.milo.fig9 import DATA, FOLDER, packages
 from distributary.papers.milo.runs import PRICES, QUICK, run_growth, run_shift
 from distributary.papers.milo.world import MODELS, World, frequencies, growth, interests, shift
 from distributary.planning.topics import Planner
-from distributary.protocol.topics import OURS, TAMARA
-from distributary.simulation.scribe_prices import scribe_prices
-from distributary.simulation.topic_improvement import ImprovedRounds
-from distributary.simulation.topic_rounds import TopicRounds
+from distributary.topics import OURS, TAMARA
+from distributary.topics.improvement import ImprovedRounds
+from distributary.topics.overlay.prices import scribe_prices
+from distributary.topics.rounds import TopicRounds
 
 SMALL = World(users=60, topics=24, natural=4, mean_wanted=13)
 

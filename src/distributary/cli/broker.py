@@ -15,16 +15,8 @@ from rich.table import Table
 
 from distributary.cli.console import print_json, results, shown_progress
 from distributary.cli.options import TABLE, Json, Seed, at_most
-from distributary.errors import InputError
-from distributary.files import read_events, read_filters, write_table
-from distributary.files.brokers import read_homes, read_links
-from distributary.matching import event_schema, event_table
-from distributary.matching.covering import CoverIndex
-from distributary.model import Schema, Topology
-from distributary.model.topology import LONGEST_DELAY_S
-from distributary.planning import Step
-from distributary.protocol.content import COVERING_POLICIES
-from distributary.simulation.rehearsal import (
+from distributary.content import COVERING_POLICIES
+from distributary.content.rehearsal import (
     DEFAULT_PRICES,
     BrokerPrices,
     Ending,
@@ -34,6 +26,14 @@ from distributary.simulation.rehearsal import (
     check_acyclic,
     rehearse,
 )
+from distributary.errors import InputError
+from distributary.files import read_events, read_filters, write_table
+from distributary.files.brokers import read_homes, read_links
+from distributary.matching import event_schema, event_table
+from distributary.matching.covering import CoverIndex
+from distributary.model import Schema, Topology
+from distributary.model.topology import LONGEST_DELAY_S
+from distributary.planning import Step
 
 __all__ = ["app"]
 

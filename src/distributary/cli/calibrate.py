@@ -14,7 +14,7 @@ from distributary.cli.multicast_options import GroupBase, InterfaceName, Port, n
 from distributary.cli.options import Json, parse_seconds
 
 if TYPE_CHECKING:
-    from distributary.live.multicast.calibration import Calibration
+    from distributary.delivery.udp.calibration import Calibration
 
 __all__ = ["calibrate"]
 
@@ -37,12 +37,9 @@ def calibrate(
     as_document: Json = False,
 ) -> None:
     """Measure what receivers spend on a message at either filter: alpha(h) and beta(h)."""
-    from distributary.live.multicast.calibration import FACTORS, CalibrationParams
-    from distributary.live.multicast.calibration import calibrate as measured
-    from distributary.live.multicast.calibration_file import (
-        calibration_document,
-        write_calibration,
-    )
+    from distributary.delivery.udp.calibration import FACTORS, CalibrationParams
+    from distributary.delivery.udp.calibration import calibrate as measured
+    from distributary.delivery.udp.calibration_file import calibration_document, write_calibration
 
     try:
         params = CalibrationParams(

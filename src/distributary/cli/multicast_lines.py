@@ -22,8 +22,8 @@ import msgspec
 from distributary.errors import OutputError
 
 if TYPE_CHECKING:
-    from distributary.live.multicast import Report
-    from distributary.protocol.multicast import Message, Messages
+    from distributary.delivery import Message, Messages
+    from distributary.delivery.udp import Report
 
 __all__ = ["LineWriter", "MessageLines"]
 

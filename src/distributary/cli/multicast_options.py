@@ -16,8 +16,8 @@ from distributary.cli.console import notes
 from distributary.errors import DistributaryError
 
 if TYPE_CHECKING:
-    from distributary.live.multicast import NetworkOptions
-    from distributary.live.multicast.statistics import Snapshot
+    from distributary.delivery.udp import NetworkOptions
+    from distributary.delivery.udp.statistics import Snapshot
 
 __all__ = [
     "GroupBase",
@@ -65,7 +65,7 @@ def network_from(
     group_base: str, port: int, interface: str, ttl: int = 1, largest_packet: int = 9_216
 ) -> NetworkOptions:
     """The network that the options describe."""
-    from distributary.live.multicast import GroupAddresses, NetworkOptions
+    from distributary.delivery.udp import GroupAddresses, NetworkOptions
 
     groups = GroupAddresses(group_base, port)
     return NetworkOptions(groups, interface, ttl, largest_packet=largest_packet)
@@ -73,7 +73,7 @@ def network_from(
 
 def key_from(path: Path | None) -> bytes | None:
     """The key in the file that was named, if one was."""
-    from distributary.live.multicast import read_key
+    from distributary.delivery.udp import read_key
 
     return None if path is None else read_key(path)
 
@@ -83,7 +83,7 @@ def metrics_page(
     snapshot: Callable[[], Snapshot], port: int | None, address: str
 ) -> Iterator[None]:
     """Serve statistics for as long as the block lasts, if a port was named."""
-    from distributary.live.multicast import served_metrics
+    from distributary.delivery.udp import served_metrics
 
     with nullcontext() if port is None else served_metrics(snapshot, port, address) as found:
         if found is not None:

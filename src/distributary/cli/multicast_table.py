@@ -14,7 +14,7 @@ from rich.table import Table
 from distributary.cli.console import notes
 
 if TYPE_CHECKING:
-    from distributary.live.multicast.statistics import Snapshot
+    from distributary.delivery.udp.statistics import Snapshot
 
 __all__ = ["shown_live", "statistics_table"]
 
@@ -61,8 +61,8 @@ def _shown(value: float) -> str:
 @asynccontextmanager
 async def shown_live(snapshot: Callable[[], Snapshot]) -> AsyncIterator[None]:
     """Keep a table on stderr up to date, if that is a terminal."""
-    from distributary.live.multicast import document
-    from distributary.live.tasks import owned_tasks
+    from distributary.delivery.udp import document
+    from distributary.machines.real.tasks import owned_tasks
 
     if not notes.is_terminal:
         yield

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from distributary.live import NatsOptions
+    from distributary.topics.nats import NatsOptions
 
 __all__ = ["ServerChoice", "takes_server"]
 
@@ -70,7 +70,7 @@ class ServerChoice:
 
     def found(self) -> tuple[NatsOptions, str]:
         """The server, and where it shows its own numbers if that is known."""
-        from distributary.live.nats import find_server
+        from distributary.topics.nats.options import find_server
 
         if self.own is not None:
             return self.own, ""
@@ -111,8 +111,8 @@ def _choice(
     cert: Path | None,
     key: Path | None,
 ) -> ServerChoice:
-    from distributary.live import NatsOptions
-    from distributary.live.subjects import Subjects
+    from distributary.topics.nats import NatsOptions
+    from distributary.topics.nats.subjects import Subjects
 
     try:
         Subjects(prefix)

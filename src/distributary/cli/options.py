@@ -102,7 +102,7 @@ def chosen_prices(
         return filtering_prices(alpha, beta)
     if (alpha, beta) != (1.0, 1.0):
         raise typer.BadParameter("--calibration replaces --alpha and --beta")
-    from distributary.live.multicast.calibration_file import read_prices
+    from distributary.delivery.udp.calibration_file import read_prices
 
     return read_prices(calibration, messages_per_packet)
 

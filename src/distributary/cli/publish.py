@@ -31,8 +31,8 @@ from distributary.cli.options import Json, parse_bytes, parse_seconds
 from distributary.errors import InputError
 
 if TYPE_CHECKING:
-    from distributary.live.multicast import Publisher
-    from distributary.live.multicast.records import Record
+    from distributary.delivery.udp import Publisher
+    from distributary.delivery.udp.records import Record
 
 __all__ = ["publish"]
 
@@ -74,8 +74,8 @@ def publish(
     as_document: Json = False,
 ) -> None:
     """Publish messages by a plan, over multicast, and repair what receivers miss."""
-    from distributary.live.multicast import Publisher, document
-    from distributary.protocol.multicast import SenderParams
+    from distributary.delivery import SenderParams
+    from distributary.delivery.udp import Publisher, document
 
     try:
         params = SenderParams(
@@ -131,7 +131,7 @@ def _name_unplanned(unplanned: dict[str, int], messages: int, plan: Path) -> Inp
 
 
 def _chunks(source: str) -> Iterator[list[Record]]:
-    from distributary.live.multicast.records import read_lines, read_records
+    from distributary.delivery.udp.records import read_lines, read_records
 
     if source != "-":
         return read_records(source)
@@ -143,7 +143,7 @@ async def _publish_until(
     publisher: Publisher, chunks: Iterator[list[Record]], rate: float | None, stop: asyncio.Event
 ) -> bool:
     """Publish until the input ends or we are told to stop: whether it was all."""
-    from distributary.live.multicast.records import fed, publish_records
+    from distributary.delivery.udp.records import fed, publish_records
 
     publishing = asyncio.ensure_future(publish_records(publisher, fed(chunks), rate))
     stopping = asyncio.ensure_future(stop.wait())

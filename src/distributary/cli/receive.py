@@ -33,7 +33,7 @@ from distributary.cli.multicast_table import shown_live, statistics_table
 from distributary.errors import OutputError
 
 if TYPE_CHECKING:
-    from distributary.live.multicast import Report
+    from distributary.delivery.udp import Report
 
 __all__ = ["receive"]
 
@@ -71,8 +71,8 @@ def receive(
     ] = False,
 ) -> None:
     """Receive the wanted flows of a plan, each message once and in its flow's order."""
-    from distributary.live.multicast import Receiver, document
-    from distributary.protocol.multicast import ReceiverParams
+    from distributary.delivery import ReceiverParams
+    from distributary.delivery.udp import Receiver, document
 
     if as_document and out is None:
         raise typer.BadParameter("--json needs --out: messages go to stdout")
@@ -129,7 +129,7 @@ def receive(
 
 def _tell_report(report: Report, name: str, plan: Path) -> None:
     """Say in words what somebody has to do something about; the rest is in the lines."""
-    from distributary.protocol.multicast import NeedPlan, Rival, Unserved
+    from distributary.delivery import NeedPlan, Rival, Unserved
 
     match report:
         case Unserved(_, ()):

@@ -19,8 +19,8 @@ from distributary.cli.nats_options import ServerChoice, takes_server
 from distributary.cli.options import Json, Seed, parse_seconds
 
 if TYPE_CHECKING:
-    from distributary.live import ServiceSettings, TopicClient, TopicService
-    from distributary.protocol.topics.messages import Event
+    from distributary.topics.messages import Event
+    from distributary.topics.nats import ServiceSettings, TopicClient, TopicService
 
 __all__ = ["app"]
 
@@ -66,8 +66,8 @@ def serve(
     End it with Ctrl-C (exit 0) or in any other way, and start it again with the same --state: every
     event that it has confirmed is delivered, once and in order.
     """
-    from distributary.live import LIVE, ServiceSettings, live_policy
-    from distributary.protocol.topics import TAMARA
+    from distributary.topics import TAMARA
+    from distributary.topics.nats import LIVE, ServiceSettings, live_policy
 
     if server.state is None:
         raise typer.BadParameter("name a folder for its state", param_hint="'--state'")
@@ -192,8 +192,8 @@ for _command in (serve, create, publish, subscribe, status):
 
 async def _serve(server: ServerChoice, settings: ServiceSettings, monitor: bool) -> None:
     """Serve until Ctrl-C, or until asked to end."""
-    from distributary.live import TopicService, embedded_server
-    from distributary.live.journal import Journal
+    from distributary.topics.journal import Journal
+    from distributary.topics.nats import TopicService, embedded_server
 
     work = asyncio.current_task()
     service: TopicService | None = None
@@ -270,7 +270,7 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 
 @asynccontextmanager
 async def _client(server: ServerChoice, timeout: float) -> AsyncIterator[TopicClient]:
-    from distributary.live import ClientSettings, TopicClient
+    from distributary.topics.nats import ClientSettings, TopicClient
 
     settings = ClientSettings(
         prefix=server.prefix, timeout=timeout, connect_within=min(timeout, 10.0)
@@ -324,7 +324,7 @@ async def _read(lines: Iterable[bytes]) -> AsyncIterator[bytes]:
 async def _print_events(
     client: TopicClient, topics: Iterable[str], count: int | None, as_document: bool
 ) -> None:
-    from distributary.live import EventsLostError
+    from distributary.topics.nats import EventsLostError
 
     printed = 0
 

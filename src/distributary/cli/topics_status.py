@@ -14,8 +14,8 @@ from rich.table import Table
 from distributary.cli.console import print_json, results
 
 if TYPE_CHECKING:
-    from distributary.live import NatsOptions, TopicStatus
-    from distributary.live.topic_status import ServerStatus
+    from distributary.topics.nats import NatsOptions, TopicStatus
+    from distributary.topics.nats.status import ServerStatus
 
 __all__ = ["show_once", "watch_status"]
 
@@ -24,7 +24,7 @@ _SHOWN = 20  # clusters
 
 async def show_once(options: NatsOptions, prefix: str, monitor: str, as_document: bool) -> None:
     """Ask once, and print."""
-    from distributary.live.nats import connected
+    from distributary.topics.nats.options import connected
 
     async with connected(options, name="distributary topics status") as nc:
         service, server = await _ask(nc, prefix, monitor)
@@ -38,7 +38,7 @@ async def watch_status(
     options: NatsOptions, prefix: str, monitor: str, every: float, as_document: bool
 ) -> None:
     """Ask again and again, and keep the table up to date, or print one JSON object a line."""
-    from distributary.live.nats import connected
+    from distributary.topics.nats.options import connected
 
     async with connected(options, name="distributary topics status") as nc:
         service, server = await _ask(nc, prefix, monitor)
@@ -55,8 +55,8 @@ async def watch_status(
 
 
 async def _ask(nc: Any, prefix: str, monitor: str) -> tuple[TopicStatus, ServerStatus | None]:
-    from distributary.live.subjects import Subjects
-    from distributary.live.topic_status import fetch_status, server_status
+    from distributary.topics.nats.status import fetch_status, server_status
+    from distributary.topics.nats.subjects import Subjects
 
     service = await fetch_status(nc, Subjects(prefix))
     return service, await server_status(monitor) if monitor else None

@@ -14,22 +14,19 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from distributary.content import (
+    POLICIES,
+    Broker,
+    ContentEvent,
+    Forward,
+    ForwardingPolicy,
+    PublishEvent,
+)
+from distributary.machines import Action, Deliver, Send, Work
 from distributary.matching import SearchTree, TreeOptions
 from distributary.matching.axes import Axes, CodeArray
 from distributary.matching.trits import Annotation, as_words
 from distributary.model import Filter, Key, Topology
-from distributary.protocol import (
-    POLICIES,
-    Action,
-    Broker,
-    ContentEvent,
-    Deliver,
-    Forward,
-    ForwardingPolicy,
-    PublishEvent,
-    Send,
-    Work,
-)
 from distributary.workloads import ContentWorld, broker_trees, region_of
 
 __all__ = [

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from distributary.content import Broker, ContentEvent, PublishEvent
+from distributary.machines.virtual import Simulation, VirtualNetwork, price_work
 from distributary.model import Topology
 from distributary.papers.banavar.brokers import Pool, visits
-from distributary.protocol import Broker, ContentEvent, PublishEvent
-from distributary.simulation import Simulation, VirtualNetwork, price_work
 from distributary.workloads import poisson_times
 
 __all__ = [

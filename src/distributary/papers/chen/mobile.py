@@ -18,13 +18,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from distributary.content import (
+    Advertise,
+    ContentBroker,
+    Covering,
+    PublishUnder,
+    Subscribe,
+    Unsubscribe,
+)
+from distributary.content.events import ContentEvent
+from distributary.machines.virtual import Simulation, VirtualNetwork
 from distributary.model import Box, Filter, FloatArray
 from distributary.papers.chen.pricing import SECONDS_PER_BOX, add_broker
 from distributary.papers.queue_trace import QueueTrace
-from distributary.protocol import Subscribe, Unsubscribe
-from distributary.protocol.content import Advertise, ContentBroker, Covering, PublishUnder
-from distributary.protocol.messages import ContentEvent
-from distributary.simulation import Simulation, VirtualNetwork
 from distributary.workloads.roaming import Roaming, RoamingParams, roaming, tier_of
 from distributary.workloads.workflows import WorkflowsParams
 

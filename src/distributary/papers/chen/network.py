@@ -17,19 +17,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from distributary.model import FloatArray
-from distributary.papers.chen.pricing import SECONDS_PER_BOX, add_broker
-from distributary.papers.queue_trace import QueueTrace
-from distributary.protocol import Subscribe, Unsubscribe
-from distributary.protocol.content import (
+from distributary.content import (
     Advertise,
     ContentBroker,
     Covering,
     Publication,
     PublishUnder,
+    Subscribe,
+    Unsubscribe,
 )
-from distributary.protocol.messages import ContentEvent
-from distributary.simulation import Simulation, VirtualNetwork
+from distributary.content.events import ContentEvent
+from distributary.machines.virtual import Simulation, VirtualNetwork
+from distributary.model import FloatArray
+from distributary.papers.chen.pricing import SECONDS_PER_BOX, add_broker
+from distributary.papers.queue_trace import QueueTrace
 from distributary.workloads.workflows import (
     Workflows,
     WorkflowsParams,

@@ -6,8 +6,8 @@ the table too, once for each box of its own: a union of 30 boxes costs as much a
 
 from __future__ import annotations
 
-from distributary.protocol.content import ContentBroker
-from distributary.simulation import Simulation, price_work
+from distributary.content import ContentBroker
+from distributary.machines.virtual import Simulation, price_work
 
 __all__ = ["SECONDS_PER_BOX", "SECONDS_PER_MESSAGE", "add_broker"]
 

@@ -10,11 +10,11 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TypeVar
 
+from distributary.content import COVERING_POLICIES, Covering
 from distributary.papers.chen.mobile import MobileCase, MobileOutcome, run_mobile_case
 from distributary.papers.chen.network import CongestionCase, CongestionOutcome, run_congestion_case
 from distributary.papers.processes import run_apart
 from distributary.planning import Progress, Step
-from distributary.protocol.content import COVERING_POLICIES, Covering
 from distributary.workloads.roaming import RoamingParams
 from distributary.workloads.workflows import WorkflowsParams
 

@@ -21,7 +21,7 @@ from distributary.papers.milo.runs import (
 from distributary.papers.milo.world import DAYS, INTERVALS_PER_DAY
 from distributary.papers.wording import NOTHING, join_words, percent, table
 from distributary.planning import Progress, silent
-from distributary.simulation.topic_rounds import Moment
+from distributary.topics.rounds import Moment
 
 __all__ = ["Panel", "Panels", "fig5", "fig6", "fig7", "fig8", "panel_chart", "panel_rows"]
 

@@ -25,10 +25,10 @@ from distributary.papers.milo.world import (
 from distributary.papers.processes import run_apart
 from distributary.planning import Progress, Step
 from distributary.planning.topics import Planner
-from distributary.protocol.topics import OURS, TAMARA
-from distributary.simulation.scribe_prices import scribe_prices
-from distributary.simulation.topic_improvement import ImprovedRounds
-from distributary.simulation.topic_rounds import Moment, Requests, TopicRounds
+from distributary.topics import OURS, TAMARA
+from distributary.topics.improvement import ImprovedRounds
+from distributary.topics.overlay.prices import scribe_prices
+from distributary.topics.rounds import Moment, Requests, TopicRounds
 
 __all__ = [
     "FULL",

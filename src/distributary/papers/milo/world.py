@@ -12,7 +12,7 @@ import numpy as np
 
 from distributary.model import FloatArray
 from distributary.model.topics import BoolArray
-from distributary.simulation.topic_rounds import Requests
+from distributary.topics.rounds import Requests
 
 __all__ = [
     "DAYS",

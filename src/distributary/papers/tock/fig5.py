@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from distributary.live.multicast.calibration import Calibration, CalibrationParams
-from distributary.live.multicast.isolated import isolated_calibration
+from distributary.delivery.udp.calibration import Calibration, CalibrationParams
+from distributary.delivery.udp.isolated import isolated_calibration
 from distributary.papers.drawing import COLOURS, Sheet, draw_chart
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
 from distributary.papers.wording import NOTHING, table

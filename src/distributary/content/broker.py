@@ -1,0 +1,400 @@
+"""A content broker: routes publications from advertisers to subscribers.
+
+Advertisements go to all brokers, subscriptions towards the advertisements they intersect, and
+publications back along the subscriptions they match. The overlay has no cycles; links are reliable
+and ordered. Each publication therefore reaches a broker at most once, and every client whose
+subscription had reached all brokers on the way when it was published. This holds while
+subscriptions come and go: the replacement of a subscription reaches the next broker before the
+subscription is retracted there.
+
+References: Carzaniga et al. (2001) for the routing, Chen et al. (2011) for selective pruning.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import partial
+
+from distributary.content.events import Subscribe, Unsubscribe
+from distributary.content.history import History, Seen
+from distributary.content.messages import (
+    EVERYWHERE,
+    Advertise,
+    Advertised,
+    Detach,
+    Echo,
+    Name,
+    Packed,
+    Probe,
+    Prune,
+    Publication,
+    PublishUnder,
+    RequestRefused,
+    Statement,
+    Subscribed,
+    Unadvertise,
+    Unadvertised,
+    Unsubscribed,
+)
+from distributary.content.outlink import OutLink
+from distributary.content.pacing import Pace
+from distributary.content.policies import Covering
+from distributary.content.resync import Known
+from distributary.content.tables import AdvertisementTable, Entry, SubscriptionTable
+from distributary.machines.actions import Action, Deliver, Message, Save, Send, SetTimer, Work
+from distributary.model import Filter, Schema
+
+__all__ = ["ContentBroker"]
+
+
+class ContentBroker:
+    """The state of one broker: a `Machine`.
+
+    Names and publications that originate here are numbered from `first_number`. A broker that
+    restarts after a crash needs a number above all that it has used before.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        neighbours: Iterable[str],
+        schema: Schema,
+        policy: Covering,
+        *,
+        first_number: int = 0,
+    ) -> None:
+        self.name = name
+        self.policy = policy
+        self.advertisements = AdvertisementTable(schema)
+        self.subscriptions = SubscriptionTable(schema)
+        self.links = {each: OutLink(schema, policy, self._new_name) for each in neighbours}
+        self.retraction_blocked: set[str] = set()  # links on which nothing may be retracted yet
+        self._number = first_number
+        self._paces = {each: Pace(policy.pacing) for each in self.links}
+        self._history = History(policy.prunes) if policy.prunes else None
+        self._own: dict[tuple[str, str, int], Name] = {}  # by client, kind and number
+        self._published = first_number
+        self._former: defaultdict[str, set[Name]] = defaultdict(set)  # stale advertisements
+
+    def on_message(self, sender: str, message: Message, now: float) -> list[Action]:
+        """Handle a message of a client or a neighbour."""
+        match message:
+            case Publication():
+                return self.route(sender, message)
+            case PublishUnder(client):
+                found = self.accept(message, now)
+                return self.route(client, found) if isinstance(found, Publication) else [found]
+            case Subscribed() | Unsubscribed() | Advertised() | Unadvertised():
+                return self._apply(sender, (message,), now)
+            case Packed(statements):
+                return self._apply(sender, statements, now)
+            case Subscribe() | Unsubscribe() | Advertise() | Unadvertise():
+                if message.client in self.links:
+                    reason = f"{message.client!r} is a broker's name; choose another"
+                    return [Deliver(message.client, RequestRefused(message.number, reason), now)]
+                return self._serve(message, now)
+            case Detach():
+                return self._serve(message, now)
+            case Probe(number):
+                return [Send(sender, Echo(number))]
+            case Echo(number):
+                timer = self._paces[sender].on_echo(number, now)
+                return [SetTimer(_timer(sender), timer)] if timer is not None else []
+        raise TypeError(f"a content broker cannot handle {message!r}")
+
+    def on_timer(self, name: str, now: float) -> list[Action]:
+        """The rest of a link is over."""
+        neighbour = name.removeprefix(_timer(""))
+        self._paces[neighbour].end_rest()
+        return self._continue_deferred_work(neighbour, now)
+
+    # --- clients ---------------------------------------------------------------------------------
+
+    def _serve(
+        self, message: Subscribe | Unsubscribe | Advertise | Unadvertise | Detach, now: float
+    ) -> list[Action]:
+        """Turn a client's request into statements, replacing its request with that number."""
+        statements: list[Statement] = []
+        ended: list[tuple[str, str, int]] = []
+        if isinstance(message, Detach):
+            ended = [key for key in self._own if key[0] == message.client]
+        else:
+            kind = "subscription" if isinstance(message, Subscribe | Unsubscribe) else "promise"
+            key = message.client, kind, message.number
+            ended = [key] if key in self._own else []
+        names = [self._own.pop(key) for key in ended]
+        saves: list[Action] = [Save(("own", *key), None) for key in ended]
+        if isinstance(message, Subscribe | Advertise):
+            name = self._own[key] = self._new_name()
+            saves.append(Save(("own", *key), (name, message.filter)))
+            statements = [_statement(kind, name, message.filter)]
+        statements += [
+            Unsubscribed(name) if name in self.subscriptions else Unadvertised(name)
+            for name in names
+        ]
+        return [*saves, *self._apply(message.client, statements, now)]
+
+    def accept(self, message: PublishUnder, now: float) -> Publication | Deliver:
+        """Number an event that a client publishes, or refuse it with a reason."""
+        name = self._own.get((message.client, "promise", message.number))
+        if name is None:
+            reason = f"{message.client!r} has no advertisement {message.number}: advertise first"
+            return Deliver(message.client, RequestRefused(message.number, reason), now)
+        if not self.advertisements.filter_of(name).matches(message.event.keys):
+            reason = f"the event does not match advertisement {message.number} of its publisher"
+            return Deliver(message.client, RequestRefused(message.number, reason), now)
+        self._published += 1
+        return Publication(message.event, name, self._published)
+
+    def _new_name(self) -> Name:
+        self._number += 1
+        return Name(self.name, self._number)
+
+    # --- statements ------------------------------------------------------------------------------
+
+    def _apply(self, hop: str, statements: Sequence[Statement], now: float) -> list[Action]:
+        """Apply statements to the tables and forward their consequences on each link."""
+        actions: list[Action] = []
+        for statement in statements:
+            actions.append(Work("statement", 1))
+            actions.append(Work("compare", _boxes(statement) * self.subscriptions.boxes))
+            match statement:
+                case Subscribed(name, filter, triggered):
+                    actions += [Work("triggered", 1)] if triggered else []
+                    actions += self._subscribe(Entry(name, filter, hop))
+                case Unsubscribed(name, prune):
+                    actions += self._unsubscribe(name, hop, prune)
+                case Advertised(name, filter):
+                    actions += self._advertise(Entry(name, filter, hop))
+                case Unadvertised(name):
+                    actions += self._unadvertise(name, hop)
+        for neighbour in self.links:
+            actions += self._start_deferred_work(neighbour, now)
+        return actions
+
+    def _subscribe(self, entry: Entry) -> list[Action]:
+        if entry.name in self.subscriptions:
+            return []
+        self.subscriptions.add(entry)
+        actions: list[Action] = []
+        for neighbour, link in self.links.items():
+            if neighbour != entry.hop and self.advertisements.meets(neighbour, entry.filter):
+                actions += self._send(neighbour, link.need(entry.name, entry.filter))
+        return actions
+
+    def _unsubscribe(self, name: Name, hop: str, prune: Prune | None) -> list[Action]:
+        """Remove a subscription; only the neighbour or client that sent it can do so."""
+        entry = self.subscriptions.get(name)
+        if entry is None or entry.hop != hop:
+            return []
+        self.subscriptions.remove(name)
+        if self._history is not None and hop not in self.links:
+            prune = self._history.prune(name, self._intersecting_advertisements(entry))
+        actions: list[Action] = []
+        for neighbour, link in self.links.items():
+            if name in link.needed:
+                actions += self._send(neighbour, self._end(link, neighbour, name, prune))
+        return actions
+
+    def _end(
+        self, link: OutLink, neighbour: str, name: Name, prune: Prune | None
+    ) -> list[Statement]:
+        """Algorithm 1 of the paper for one neighbour to which the subscription was sent."""
+        if neighbour in self.retraction_blocked:
+            link.preserve(name)
+            return []
+        if prune is EVERYWHERE or self.policy.prunes is None:
+            return link.drop(name)
+        further = tuple(
+            (advertisement, hops - 1)
+            for advertisement, hops in prune
+            if hops > 0 and self.advertisements.hops.get(advertisement) == neighbour
+        )
+        if further:
+            return link.drop(name, further)
+        link.preserve(name)
+        return []
+
+    def _intersecting_advertisements(self, entry: Entry) -> dict[Name, str]:
+        """The advertisements that intersect a subscription, with the neighbour each came from."""
+        return {
+            name: neighbour
+            for neighbour, link in self.links.items()
+            if entry.name in link.needed
+            for name in self.advertisements.intersecting(neighbour, entry.filter)
+        }
+
+    def _advertise(self, entry: Entry) -> list[Action]:
+        """Flood an advertisement, and send the subscriptions that it intersects towards it."""
+        if entry.name in self.advertisements:
+            return []
+        self.advertisements.add(entry)
+        actions: list[Action] = []
+        for neighbour in self.links:
+            if neighbour != entry.hop:
+                actions += self._send(neighbour, [Advertised(entry.name, entry.filter)])
+        if entry.hop in self.links:
+            actions += self._send(entry.hop, self._pull_subscriptions(entry.hop, entry.filter))
+        return actions
+
+    def _pull_subscriptions(self, neighbour: str, advertised: Filter) -> list[Statement]:
+        link = self.links[neighbour]
+        return [
+            statement
+            for name, filter, hop in self.subscriptions.intersecting(advertised)
+            if hop != neighbour and name not in link.needed
+            for statement in link.need(name, filter)
+        ]
+
+    def _unadvertise(self, name: Name, hop: str) -> list[Action]:
+        if self.advertisements.hops.get(name) != hop:
+            return []
+        self.advertisements.remove(name)
+        actions: list[Action] = []
+        for neighbour in self.links:
+            if neighbour != hop:
+                actions += self._send(neighbour, [Unadvertised(name)])
+        return actions + self._drop_unmatched(hop)
+
+    def _drop_unmatched(self, hop: str) -> list[Action]:
+        """Drop subscriptions that no event from a neighbour can match any more."""
+        if hop not in self.links or hop in self.retraction_blocked:
+            return []
+        still = partial(self.advertisements.meets, hop)
+        return self._send(hop, self.links[hop].drop_unmatched(still))
+
+    # --- deferred work ---------------------------------------------------------------------------
+
+    def _start_deferred_work(self, neighbour: str, now: float) -> list[Action]:
+        """Start deferred work on a free link: merging at once, sweeping after a pause."""
+        pace = self._paces[neighbour]
+        if (
+            not self.links[neighbour].loose
+            or not pace.is_free
+            or neighbour in self.retraction_blocked
+        ):
+            return []
+        if self.policy.merges:
+            return self._continue_deferred_work(neighbour, now)
+        if not self.policy.sweeps:
+            return []
+        return [SetTimer(_timer(neighbour), pace.rest(self.policy.pacing.pause, now))]
+
+    def _continue_deferred_work(self, neighbour: str, now: float) -> list[Action]:
+        """Do one step of the deferred work on a link, followed by a probe."""
+        statements = self.links[neighbour].step()
+        if not statements:
+            return []
+        probe = Probe(self._paces[neighbour].start_probe(now))
+        return [*self._send(neighbour, statements), Send(neighbour, probe)]
+
+    # --- after a crash ---------------------------------------------------------------------------
+
+    def restore(self, saved: Mapping[Hashable, object], now: float) -> list[Action]:
+        """Restore the clients' statements under their old names."""
+        actions: list[Action] = []
+        for key, value in saved.items():
+            match key, value:
+                case ("own", str(client), str(kind), int(number)), (Name() as name, Filter() as of):
+                    self._own[client, kind, number] = name
+                    actions += self._apply(client, [_statement(kind, name, of)], now)
+        return actions
+
+    def known_from(self, neighbour: str) -> Known:
+        """The statements received from a neighbour and not retracted."""
+        return Known(
+            {entry.name: entry.filter for entry in self.advertisements.of(neighbour)},
+            {entry.name: entry.filter for entry in self.subscriptions.of(neighbour)},
+        )
+
+    def known_to(self, neighbour: str) -> Known:
+        """The statements sent to a neighbour and not retracted."""
+        advertised = self.advertisements.apart_from(neighbour)
+        return Known(
+            {entry.name: entry.filter for entry in advertised}, self.links[neighbour].sent_filters()
+        )
+
+    def adopt(self, neighbour: str, extra: Known, now: float) -> list[Action]:
+        """Take over statements that a neighbour still holds from a previous incarnation."""
+        self._former[neighbour] |= extra.advertisements.keys()
+        self.links[neighbour].adopt(extra.subscriptions)
+        return [] if neighbour in self.retraction_blocked else self.allow_retraction(neighbour, now)
+
+    def allow_retraction(self, neighbour: str, now: float) -> list[Action]:
+        """Allow retraction on a link, once everything that could need its statements is known."""
+        self.retraction_blocked.discard(neighbour)
+        gone = [
+            Unadvertised(name)
+            for name in sorted(self._former.pop(neighbour, ()))
+            if self.advertisements.hops.get(name, neighbour) == neighbour
+        ]
+        return [
+            *self._send(neighbour, gone),
+            *self._drop_unmatched(neighbour),
+            *self._start_deferred_work(neighbour, now),
+        ]
+
+    def restart_deferred_work(self, neighbour: str, now: float) -> list[Action]:
+        """Restart deferred work on a link after a reset, which has lost the outstanding probe."""
+        self._paces[neighbour].forget()
+        return self._start_deferred_work(neighbour, now)
+
+    def wants(self, neighbour: str, publication: Publication) -> bool:
+        """Whether a subscription behind a neighbour matches the publication."""
+        found = self.subscriptions.match(publication.event.keys, but=None)
+        return any(entry.hop == neighbour for entry in found)
+
+    # --- publications ----------------------------------------------------------------------------
+
+    def route(self, hop: str, publication: Publication) -> list[Action]:
+        """Forward a publication along matching subscriptions, and deliver it to clients."""
+        event = publication.event
+        found = self.subscriptions.match(event.keys, but=hop if hop in self.links else None)
+        hops = Counter(entry.hop for entry in found)
+        actions: list[Action] = [Work("publication", 1), Work("match", self.subscriptions.boxes)]
+        if not found and hop in self.links:
+            actions.append(Work("unwanted", 1))
+        distance = 0.0 if len(found) > 1 else publication.distance + 1
+        for to, n in hops.items():
+            if to in self.links:
+                count = publication.count + len(found) - n
+                actions.append(
+                    Send(
+                        to,
+                        Publication(
+                            event, publication.advertisement, publication.number, distance, count
+                        ),
+                    )
+                )
+            else:
+                actions.append(Deliver(to, publication, event.published))
+        if self._history is not None:
+            count = publication.count + len(found) - 1
+            seen = Seen(publication.advertisement, distance, count)
+            for entry in found:
+                if entry.hop not in self.links:
+                    self._history.note(entry.name, seen)
+        return actions
+
+    # --- sending ---------------------------------------------------------------------------------
+
+    def _send(self, neighbour: str, statements: Sequence[Statement]) -> list[Action]:
+        if not statements:
+            return []
+        if self.policy.packs and len(statements) > 1:
+            return [Send(neighbour, Packed(tuple(statements)))]
+        return [Send(neighbour, statement) for statement in statements]
+
+
+def _statement(kind: str, name: Name, filter: Filter) -> Statement:
+    return Subscribed(name, filter) if kind == "subscription" else Advertised(name, filter)
+
+
+def _boxes(statement: Statement) -> int:
+    """The boxes that a statement compares with the table; 1 if it has no filter to compare."""
+    return len(statement.filter.boxes) if isinstance(statement, Subscribed) else 1
+
+
+def _timer(neighbour: str) -> str:
+    return f"pace {neighbour}"

@@ -1,0 +1,73 @@
+"""The recent publications of each subscription of a broker's own clients.
+
+They determine how far an unsubscription travels: up to the critical broker, beyond which enough of
+what the subscription lets through is wanted by others anyway.
+
+Reference: Chen et al. (2011), sections III-B and IV.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from math import ceil, inf
+from typing import NamedTuple
+
+from distributary.content.messages import Name, Prune
+from distributary.content.policies import Pruning
+
+__all__ = ["History", "Seen", "prune_distance"]
+
+
+class Seen(NamedTuple):
+    """A publication's advertisement, and the values of its header on arrival."""
+
+    advertisement: Name
+    distance: float
+    others: int
+
+
+class History:
+    """A sliding window of the publications that matched each subscription."""
+
+    def __init__(self, pruning: Pruning) -> None:
+        self._pruning = pruning
+        self._seen: dict[Name, deque[Seen]] = {}
+
+    def note(self, subscription: Name, seen: Seen) -> None:
+        """Record a publication that matched a subscription."""
+        window = self._seen.get(subscription)
+        if window is None:
+            window = self._seen[subscription] = deque(maxlen=self._pruning.window)
+        window.append(seen)
+
+    def prune(self, subscription: Name, links: Mapping[Name, str]) -> Prune | None:
+        """How far the unsubscription travels towards each advertisement; None for all the way.
+
+        `links` maps each advertisement that the subscription intersects to the link it came from.
+        Publications of all advertisements behind a link are pooled: with few publications of each
+        advertisement, a threshold of 0.9 would mean all or nothing. A link without history is
+        unsubscribed all the way, so that its branch does not stay forever.
+        """
+        seen = self._seen.pop(subscription, ())
+        if not seen or max(each.others for each in seen) <= self._pruning.few:
+            return None
+        by_link: dict[str, list[float]] = {}
+        for each in seen:
+            if each.advertisement in links:
+                by_link.setdefault(links[each.advertisement], []).append(each.distance)
+        distances = {
+            link: prune_distance(found, self._pruning.threshold) for link, found in by_link.items()
+        }
+        return tuple((name, distances.get(link, inf)) for name, link in links.items())
+
+
+def prune_distance(distances: Sequence[float], threshold: float) -> float:
+    """The smallest d such that at least a share `threshold` of the distances is at most d.
+
+    The brokers within d hops of the subscriber's remove the subscription, those beyond keep it.
+    Infinite if too few publications were wanted by others.
+    """
+    if not distances:
+        return inf
+    return sorted(distances)[ceil(threshold * len(distances) - 1e-9) - 1]

@@ -1,0 +1,119 @@
+"""The routing tables of a content broker: each statement, and where it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from distributary.content.messages import Name
+from distributary.matching import Matcher
+from distributary.matching.covering import CoverIndex
+from distributary.model import Filter, Key, Schema, intersects
+
+__all__ = ["AdvertisementTable", "Entry", "SubscriptionTable"]
+
+
+class Entry(NamedTuple):
+    """A statement, and the neighbour or client that it came from."""
+
+    name: Name
+    filter: Filter
+    hop: str
+
+
+class SubscriptionTable:
+    """All subscriptions known to a broker, indexed for matching."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.boxes = 0
+        self._entries: dict[Name, Entry] = {}
+        self._matcher = Matcher(schema)
+        self._numbers: dict[Name, int] = {}
+        self._by_number: dict[int, Entry] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries.values())
+
+    def __contains__(self, name: Name) -> bool:
+        return name in self._entries
+
+    def get(self, name: Name) -> Entry | None:
+        """The entry with that name, or None."""
+        return self._entries.get(name)
+
+    def add(self, entry: Entry) -> None:
+        """Add a subscription."""
+        number = self._matcher.add(entry.filter)
+        self._entries[entry.name] = self._by_number[number] = entry
+        self._numbers[entry.name] = number
+        self.boxes += len(entry.filter.boxes)
+
+    def remove(self, name: Name) -> None:
+        """Remove a subscription."""
+        entry = self._entries.pop(name)
+        number = self._numbers.pop(name)
+        self._matcher.remove(number)
+        del self._by_number[number]
+        self.boxes -= len(entry.filter.boxes)
+
+    def match(self, keys: Sequence[Key | None], but: str | None) -> list[Entry]:
+        """The subscriptions that an event matches, except those from `but`."""
+        by_number = self._by_number
+        found = (by_number[number] for number in self._matcher.match_keys(keys).tolist())
+        return [entry for entry in found if entry.hop != but]
+
+    def intersecting(self, filter: Filter) -> list[Entry]:
+        """The subscriptions that some event of the filter matches."""
+        return [entry for entry in self if intersects(entry.filter, filter)]
+
+    def of(self, hop: str) -> list[Entry]:
+        """The subscriptions of one neighbour or client."""
+        return [entry for entry in self if entry.hop == hop]
+
+
+class AdvertisementTable:
+    """All advertisements known to a broker, by where they came from."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.hops: dict[Name, str] = {}
+        self._schema = schema
+        self._behind: dict[str, CoverIndex[Name]] = {}
+
+    def __contains__(self, name: Name) -> bool:
+        return name in self.hops
+
+    def add(self, entry: Entry) -> None:
+        """Add an advertisement."""
+        self.hops[entry.name] = entry.hop
+        if entry.hop not in self._behind:
+            self._behind[entry.hop] = CoverIndex(self._schema)
+        self._behind[entry.hop].add(entry.filter, entry.name)
+
+    def remove(self, name: Name) -> Entry:
+        """Remove an advertisement and return it."""
+        hop = self.hops.pop(name)
+        return Entry(name, self._behind[hop].remove(name), hop)
+
+    def filter_of(self, name: Name) -> Filter:
+        """The filter of an advertisement."""
+        return self._behind[self.hops[name]][name]
+
+    def meets(self, hop: str, filter: Filter) -> bool:
+        """Whether an event from there may match the filter."""
+        return hop in self._behind and self._behind[hop].meets(filter)
+
+    def intersecting(self, hop: str, filter: Filter) -> list[Name]:
+        """The advertisements from there that intersect the filter."""
+        return self._behind[hop].meeting(filter) if hop in self._behind else []
+
+    def of(self, hop: str) -> list[Entry]:
+        """The advertisements of one neighbour or client."""
+        index = self._behind.get(hop, ())
+        return [Entry(name, self._behind[hop][name], hop) for name in index]
+
+    def apart_from(self, hop: str) -> list[Entry]:
+        """The advertisements that came from anywhere else."""
+        return [entry for other in self._behind if other != hop for entry in self.of(other)]

@@ -1,0 +1,127 @@
+"""The plain twins of the receiver's filters: the same functions, slow and obvious."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from distributary.delivery import _wire_kernels as kernels
+from distributary.delivery._wire_kernels import State, Tables
+from distributary.delivery.wire import (
+    CONTROL_SESSION,
+    HEADER_SIZE,
+    MESSAGE_HEADER,
+    Header,
+    Kind,
+    WireError,
+    decode_header,
+)
+from distributary.model import IntArray
+
+__all__ = ["keep_sessions", "take_packets", "walk"]
+
+_LARGEST = 1 << 63
+
+Entry = tuple[int, int, int, int]  # flow, sequence, and the payload's place in the packet
+
+
+def keep_sessions(
+    packets: Sequence[bytes], tables: Tables, counts: IntArray
+) -> list[tuple[int, int, int]]:
+    """(packet, row of the tables or -1, stream or CONTROL) of what passes the first filter."""
+    kept = []
+    for at, packet in enumerate(packets):
+        if len(packet) < HEADER_SIZE:
+            counts[kernels.MALFORMED] += 1
+            continue
+        version = int.from_bytes(packet[8:12], "little")
+        session = int.from_bytes(packet[12:16], "little")
+        if session == CONTROL_SESSION:
+            kept.append((at, -1, kernels.CONTROL))
+            continue
+        streams = [
+            (row, int(tables.stream_of[row, session]))
+            for row, known in enumerate(tables.versions.tolist())
+            if known == version and session < tables.stream_of.shape[1]
+        ]
+        wanted = [(row, stream) for row, stream in streams if stream >= 0]
+        if wanted:
+            kept.append((at, *wanted[-1]))
+        else:
+            counts[kernels.UNWANTED_PACKETS] += 1
+    return kept
+
+
+def walk(
+    packet: bytes, header: Header, tag: int, tables: Tables, row: int, stream: int
+) -> list[Entry]:
+    """The wanted messages of a packet; `WireError` if they do not fill it exactly."""
+    at, end = HEADER_SIZE, len(packet) - tag
+    flow_of, flow_stream = tables.flow_of[row], tables.flow_stream[row]
+    found: list[Entry] = []
+    for _ in range(header.items):
+        if end - at < MESSAGE_HEADER.size:
+            raise WireError("a message header beyond the packet's end")
+        number, size, sequence = MESSAGE_HEADER.unpack_from(packet, at)
+        start, at = at + MESSAGE_HEADER.size, at + MESSAGE_HEADER.size + size
+        if at > end:
+            raise WireError("a message beyond the packet's end")
+        if number < len(flow_of) and flow_of[number] >= 0 and flow_stream[number] == stream:
+            if not 0 < sequence < _LARGEST:
+                raise WireError("a sequence number is out of range")
+            found.append((int(flow_of[number]), sequence, start, at))
+    if at != end or header.sequence == 0 or header.items == 0:
+        raise WireError("messages do not fill the packet")
+    return found
+
+
+def take_packets(
+    packets: Sequence[bytes],
+    kept: Sequence[tuple[int, int, int]],
+    tag: int,
+    incarnation: int,
+    tables: Tables,
+    state: State,
+    counts: IntArray,
+) -> tuple[int, list[tuple[int, Entry]], list[Entry], list[tuple[int, int, int]]]:
+    """What comes in order, up to the first packet that needs thought.
+
+    Its place among the kept ones; messages delivered, each with its packet; messages that wait in
+    the packet that needs thought; and runs of messages missed, as (flow, first, last).
+    """
+    delivered: list[tuple[int, Entry]] = []
+    missed: list[tuple[int, int, int]] = []
+    for i, (at, row, stream) in enumerate(kept):
+        packet = packets[at]
+        try:
+            header = decode_header(packet, tag)
+            if stream == kernels.CONTROL:
+                return i, delivered, [], missed
+            if header.incarnation != incarnation:
+                counts[kernels.STALE] += 1
+                continue
+            if header.kind > Kind.REPAIR:
+                return i, delivered, [], missed
+            found = walk(packet, header, tag, tables, row, stream)
+        except WireError:
+            counts[kernels.MALFORMED] += 1
+            continue
+        last = int(state.last[stream])
+        if not state.smooth[stream] or header.sequence > last + 1:
+            return i, delivered, found, missed
+        if header.sequence <= last:
+            counts[kernels.DUPLICATE] += 1
+            continue
+        state.last[stream] = header.sequence
+        counts[kernels.UNWANTED_MESSAGES] += header.items - len(found)
+        for flow, sequence, start, end in found:
+            expected = int(state.next_of[flow])
+            if sequence < expected:
+                counts[kernels.DUPLICATE] += 1
+                continue
+            if sequence > expected > 0:
+                missed.append((flow, expected, sequence - 1))
+                counts[kernels.MISSED] += sequence - expected
+            state.next_of[flow] = sequence + 1
+            counts[kernels.TAKEN] += 1
+            delivered.append((at, (flow, sequence, start, end)))
+    return len(kept), delivered, [], missed

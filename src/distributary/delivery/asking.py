@@ -1,0 +1,120 @@
+"""What a receiver asks its sender for, and how often at most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from distributary.delivery.authentication import Authenticator
+from distributary.delivery.incoming import Incoming
+from distributary.delivery.pacing import TokenBucket
+from distributary.delivery.receiver_params import ReceiverParams
+from distributary.delivery.routes import SENDER
+from distributary.delivery.wire import (
+    CONTROL_SESSION,
+    HEADER_SIZE,
+    MOST_RANGES,
+    Kind,
+    encode_ask,
+    encode_header,
+    encode_ranges,
+)
+from distributary.machines.actions import Send
+
+__all__ = ["Asking"]
+
+_NEVER = float("inf")
+
+
+class Asking:
+    """Questions for the plan, and NAKs; all NAKs of a receiver share one token bucket."""
+
+    def __init__(self, name: str, params: ReceiverParams, authenticator: Authenticator) -> None:
+        self._name = name
+        self._params = params
+        self._authenticator = authenticator
+        self._bucket = TokenBucket(params.naks, params.nak_burst)
+        self._ask_at = _NEVER
+        self._wait = params.ask_every
+        self.sender = SENDER  # where the sender is reached
+        self.naks = 0
+
+    def begin(self, now: float) -> None:
+        """Ask for the plan from now on, less and less often."""
+        self._wait = self._params.ask_every
+        self._ask_at = now
+
+    def stop(self) -> None:
+        """The plan is known, and all that comes by unicast is heard."""
+        self._ask_at = _NEVER
+
+    def next_at(self, streams: Iterable[Incoming]) -> float:
+        """When there is something to ask for."""
+        at = self._ask_at
+        for stream in streams:
+            at = min(at, stream.gaps.next_at(), stream.poll_at)
+        return at
+
+    def questions(self, now: float) -> list[Send]:
+        """The question for the plan, if it is time."""
+        if now < self._ask_at:
+            return []
+        self._ask_at = now + self._wait
+        self._wait = min(2 * self._wait, self._params.ask_longest)
+        return [self.question(self.sender, 0, 0)]
+
+    def question(self, to: str, nonce: int, incarnation: int) -> Send:
+        """A question for the plan, or with a number, for that number to be said back."""
+        body = encode_ask(self._name)
+        return self._send(to, Kind.ASK, body, 0, 0, CONTROL_SESSION, incarnation, nonce)
+
+    def naks_for(self, stream: Incoming, incarnation: int, now: float) -> list[Send]:
+        """NAKs for what is missing of a stream and due, as far as there are tokens."""
+        sent = []
+        while due := stream.gaps.due(now, MOST_RANGES):
+            ready = self._bucket.ready_at(now)
+            if ready > now:
+                for found in stream.gaps.due(now, len(stream.gaps.ranges)):
+                    found.at = ready
+                break
+            stream.gaps.ask(due, now)
+            ranges = [(found.first, found.last) for found in due]
+            sent.append(self._nak(stream, incarnation, ranges, now))
+        return sent
+
+    def poll(self, stream: Incoming, incarnation: int, now: float) -> list[Send]:
+        """A NAK for nothing, which has the sender say how far the session has come."""
+        ready = self._bucket.ready_at(now)
+        if ready > now:
+            stream.poll_at = ready
+            return []
+        wait = min(self._params.repair_wait * 2**stream.polls, self._params.longest_wait)
+        stream.polls += 1
+        stream.poll_at = now + wait
+        return [self._nak(stream, incarnation, [], now)]
+
+    def _nak(
+        self, stream: Incoming, incarnation: int, ranges: list[tuple[int, int]], now: float
+    ) -> Send:
+        self._bucket.take(1, now)
+        self.naks += 1
+        body = encode_ranges(ranges)
+        version, session = stream.version, stream.session
+        return self._send(
+            self.sender, Kind.NAK, body, len(ranges), version, session, incarnation, 0
+        )
+
+    def _send(
+        self,
+        to: str,
+        kind: Kind,
+        body: bytes,
+        count: int,
+        version: int,
+        session: int,
+        incarnation: int,
+        sequence: int,
+    ) -> Send:
+        length = HEADER_SIZE + len(body) + self._authenticator.size
+        header = encode_header(kind, length, count, version, session, incarnation, sequence)
+        packet = header + body
+        return Send(to, packet + self._authenticator.tag(packet))

@@ -1,0 +1,86 @@
+"""The sender's side of sessions: what each has sent, and the sessions of one plan version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from distributary.delivery.packing import Packer
+from distributary.delivery.routes import fingerprint_of, group_name
+from distributary.delivery.window import Window
+from distributary.model import Plan
+
+__all__ = ["Outgoing", "Version"]
+
+
+@dataclass(slots=True, eq=False)
+class Outgoing:
+    """One session of one plan version, or what one receiver gets by unicast."""
+
+    version: int
+    session: int
+    to: str  # a group's name, or a receiver's
+    unicast: bool
+    packer: Packer
+    window: Window
+    sealed: int = 0  # the last packet filled
+    sent: int = 0  # the last packet sent
+    ended: bool = False  # nothing comes after `sealed`
+    heartbeat_at: float = 0.0
+    heartbeat_wait: float = 0.0
+    looked_at_at: float = float("inf")  # when the sender looks whether a heartbeat is due
+    beaten_at: float = float("-inf")
+
+    @property
+    def over(self) -> bool:
+        """Whether the last packet there will be was sent."""
+        return self.ended and self.sent == self.sealed
+
+
+@dataclass(slots=True, eq=False)
+class Version:
+    """A plan in use: its sessions, and the way of each flow."""
+
+    number: int
+    plan: Plan
+    fingerprint: int
+    streams: dict[int, Outgoing]
+    numbers: dict[str, int]
+    unicast: frozenset[str]  # receivers that get something alone
+    gone_at: float = float("inf")  # when repairs by this version end
+    _routes: dict[int, tuple[Outgoing, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, number: int, plan: Plan, room: int, most: int, window: tuple[int, int]) -> Version:
+        """All sessions of a plan, with nothing sent yet."""
+        streams = {
+            session: Outgoing(
+                number, session, group_name(group), False, Packer(room, most), Window(*window)
+            )
+            for session, group in enumerate(plan.session_group.tolist())
+        }
+        for receiver in np.unique(plan.unicast_receiver).tolist():
+            session = plan.n_sessions + receiver
+            name = plan.receivers[receiver]
+            streams[session] = Outgoing(
+                number, session, name, True, Packer(room, most), Window(*window)
+            )
+        numbers = {name: at for at, name in enumerate(plan.flows)}
+        alone = frozenset(stream.to for stream in streams.values() if stream.unicast)
+        return cls(number, plan, fingerprint_of(plan), streams, numbers, alone)
+
+    def route(self, flow: int) -> tuple[Outgoing, ...]:
+        """Where messages of a flow go: its sessions, or those who get it by unicast."""
+        known = self._routes.get(flow)
+        if known is None:
+            known = self._routes[flow] = tuple(self._find(flow))
+        return known
+
+    def _find(self, flow: int) -> Iterator[Outgoing]:
+        begin, end = np.searchsorted(self.plan.placement_flow, [flow, flow + 1])
+        for session in self.plan.placement_session[begin:end].tolist():
+            yield self.streams[session]
+        for receiver in self.plan.unicast_receiver[self.plan.unicast_flow == flow].tolist():
+            yield self.streams[self.plan.n_sessions + receiver]

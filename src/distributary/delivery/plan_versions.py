@@ -1,0 +1,96 @@
+"""Which plan versions a receiver follows, of which incarnation."""
+
+from __future__ import annotations
+
+from distributary.delivery.actions import NeedPlan, Restarted
+from distributary.delivery.asking import Asking
+from distributary.delivery.incoming import Following
+from distributary.delivery.reassembly import Reassembly
+from distributary.delivery.receiver_params import ReceiverParams
+from distributary.delivery.subscriptions import MOST_VERSIONS, Progress, Subscriptions
+from distributary.delivery.wire import Announcement
+
+__all__ = ["PlanVersions"]
+
+_NEVER = float("inf")
+_MOST_PROGRESS = 4  # incarnations that the progress is remembered of
+
+
+class PlanVersions:
+    """Follows the versions that are announced, and lets go of those that are over."""
+
+    def __init__(
+        self, subs: Subscriptions, reassembly: Reassembly, asking: Asking, params: ReceiverParams
+    ) -> None:
+        self._subs = subs
+        self._reassembly = reassembly
+        self._asking = asking
+        self._params = params
+        self._present = False  # whether it was there when the sender's plan began
+        self._progress: dict[int, Progress] = {}  # of incarnations that were followed before
+
+    def begin_anew(self, incarnation: int, announced: Announcement, *, restarted: bool) -> None:
+        """Another incarnation: give up what is missing of the last one, and forget it."""
+        old, reassembly = self._reassembly.incarnation, self._reassembly
+        progress = self._subs.progress()
+        for following in list(self._subs.followings.values()):
+            reassembly.abandon(following, "restart", end_matters=False)
+            self._subs.forget(following.version)
+        if restarted:
+            reassembly.actions.append(Restarted(old, incarnation))
+            self._progress[old] = self._subs.progress()._replace(last=progress.last)
+            if len(self._progress) > _MOST_PROGRESS:
+                del self._progress[next(iter(self._progress))]
+        # A receiver that followed another incarnation, or was there before this one began, starts
+        # with message 1 of each flow. Others begin with whatever message of a flow comes first.
+        self._present = self._present or announced.current == 0
+        known = self._progress.pop(incarnation, Progress({}, {}))
+        self._subs.begin_anew(1 if self._present else 0, known)
+        reassembly.incarnation = incarnation
+
+    def adopt(self, announced: Announcement, now: float) -> None:
+        """Follow the plans announced, and let go of those that are gone."""
+        for version, following in list(self._subs.followings.items()):
+            if version in (announced.current, announced.following):
+                continue
+            called_off = version > announced.previous
+            if called_off or version < announced.floor:
+                self._reassembly.abandon(following, "change", end_matters=not called_off)
+                self._subs.forget(version)
+            else:
+                self._drain(following, now)
+        self._follow(announced.current, announced.current_fingerprint, announced, now)
+        self._follow(announced.following, announced.following_fingerprint, announced, now)
+        self._reassembly.open_versions()
+
+    def _follow(self, version: int, fingerprint: int, announced: Announcement, now: float) -> None:
+        if not version or version in self._subs.followings:
+            return
+        plan = self._subs.known(fingerprint)
+        if plan is None:
+            need = NeedPlan(version, fingerprint, announced.where)
+            self._reassembly.actions.append(need)
+            return
+        if not self._reassembly.close_versions_after(version):
+            return  # its flows have come by a later one already
+        self._keep_few()
+        begins = version == announced.following
+        from_start = begins or self._present or self._params.history
+        self._subs.follow(version, plan, from_start=from_start)
+        self._present = True
+        if self._subs.silent:
+            self._asking.begin(now)
+
+    def _keep_few(self) -> None:
+        """Make room in the tables for another version."""
+        while len(self._subs.followings) >= MOST_VERSIONS:
+            oldest = next(iter(self._subs.followings.values()))
+            self._reassembly.abandon(oldest, "change")
+            self._subs.forget(oldest.version)
+
+    def _drain(self, following: Following, now: float) -> None:
+        """The sender has moved on: find out where the sessions of this version end."""
+        for stream in following.streams.values():
+            if stream.end is None and stream.poll_at == _NEVER:
+                stream.poll_at = now + self._params.repair_wait
+                self._subs.troubled[stream] = None

@@ -1,0 +1,270 @@
+"""Order out of packets that come late, twice or never: what the filters leave to think about."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from distributary.delivery import _wire_kernels as kernels
+from distributary.delivery._wire_kernels import ByteArray, Found
+from distributary.delivery.actions import Gap, Messages, Missing, MulticastAction, Reason
+from distributary.delivery.incoming import Entry, Following, Incoming
+from distributary.delivery.receiver_params import ReceiverParams
+from distributary.delivery.subscriptions import Subscriptions
+from distributary.delivery.wire import Header, Heartbeat, Kind
+from distributary.model import IntArray
+
+__all__ = ["Reassembly"]
+
+
+class Reassembly:
+    """Takes packets of streams in, and puts what comes of it into `actions`."""
+
+    def __init__(self, subs: Subscriptions, params: ReceiverParams, counts: IntArray) -> None:
+        self._subs = subs
+        self._params = params
+        self._counts = counts
+        self._held_bytes = 0
+        self._held_packets = 0
+        self.incarnation = 0
+        self.gaps = 0
+        self.gap_packets = 0
+        self.actions: list[MulticastAction] = []
+
+    # --- packets ----------------------------------------------------------------------------------
+
+    def take_data(
+        self, stream: Incoming, header: Header, packet: bytes, entries: list[Entry], now: float
+    ) -> None:
+        """Take in a packet that did not just come in order; places are in the packet."""
+        sequence, state, place = header.sequence, self._subs.state, stream.place
+        if not stream.started:
+            if header.kind == Kind.REPAIR and not self._params.history:
+                return  # it is for others: what came before the first new packet was not asked for
+            self._start(stream, 0 if self._params.history else sequence - 1)
+        last = int(state.last[place])
+        if sequence > last:
+            if sequence > last + 1:
+                stream.gaps.add(last + 1, sequence - 1, now)
+                self._subs.troubled[stream] = None
+            state.last[place] = sequence
+        elif not stream.gaps.remove(sequence):
+            self._counts[kernels.DUPLICATE] += 1
+            return
+        self._counts[kernels.UNWANTED_MESSAGES] += header.items - len(entries)
+        buffer = np.frombuffer(packet, np.uint8)
+        if self._may_commit(stream) and sequence < self._frontier(stream):
+            self._commit(buffer, entries)
+        else:
+            self._deliver_early(stream, sequence, buffer, entries)
+        self.settle(stream)
+        self._make_room(stream)
+
+    def take_heartbeat(
+        self, stream: Incoming, header: Header, found: Heartbeat, now: float
+    ) -> None:
+        """Hear how far a stream has come, what of it is gone, and whether it has ended."""
+        if not stream.started:
+            self._start(stream, found.first - 1 if self._params.history else header.sequence)
+        last = int(self._subs.state.last[stream.place])
+        if header.sequence > last:
+            stream.gaps.add(last + 1, header.sequence, now)
+            self._subs.troubled[stream] = None
+            self._subs.state.last[stream.place] = header.sequence
+        self._give_up(stream, stream.gaps.give_up(found.first), "window")
+        stream.polls = 0
+        if found.ended:
+            stream.end = header.sequence
+            stream.poll_at = float("inf")
+        self.settle(stream)
+
+    def give_up_hopeless(self, stream: Incoming, now: float) -> None:
+        """Give up what was asked for too often."""
+        gone = stream.gaps.give_up_hopeless(now)
+        if gone:
+            self._give_up(stream, gone, "unanswered")
+            self.settle(stream)
+
+    def give_up_end(self, stream: Incoming) -> None:
+        """Nobody says where a stream of a plan that is over ends: let it end here."""
+        last = int(self._subs.state.last[stream.place])
+        stream.poll_at = float("inf")
+        if stream.started:
+            self._report_gap(stream, last + 1, None, "unanswered")
+        stream.end = last
+        self.settle(stream)
+
+    # --- streams ----------------------------------------------------------------------------------
+
+    def settle(self, stream: Incoming) -> None:
+        """Deliver what need not wait any more, and end the stream if all of it is here."""
+        if self._subs.followings[stream.version].open:
+            self._commit_held(stream, self._frontier(stream))
+        over = stream.end is not None and self._frontier(stream) > stream.end
+        if over and not stream.holds:
+            self._subs.end(stream)
+            self.open_versions()
+            return
+        if not stream.gaps and stream.poll_at == float("inf"):
+            self._subs.troubled.pop(stream, None)
+        self._subs.state.smooth[stream.place] = self._may_commit(stream) and not (
+            stream.gaps or stream.holds
+        )
+
+    def open_versions(self) -> None:
+        """Let a version begin as soon as those before it have no stream left."""
+        for following in list(self._subs.followings.values()):
+            if not following.open:
+                following.open = True
+                for stream in list(following.streams.values()):
+                    self.settle(stream)
+            if following.streams:
+                return
+
+    def close_versions_after(self, version: int) -> bool:
+        """Let later versions wait again for one whose plan is known only now; not if they began."""
+        later = [found for number, found in self._subs.followings.items() if number > version]
+        places = [place for following in later for place in following.streams]
+        if self._subs.state.last[places].any():
+            return False
+        self._subs.state.smooth[places] = False
+        for following in later:
+            following.open = False
+        return True
+
+    def abandon(self, following: Following, reason: Reason, *, end_matters: bool = True) -> None:
+        """Give up all streams of a version as they stand; it is the oldest one."""
+        for stream in list(following.streams.values()):
+            last = int(self._subs.state.last[stream.place])
+            self._give_up(stream, stream.gaps.give_up(last + 1), reason)
+            if stream.started and stream.end is None and end_matters:
+                self._report_gap(stream, last + 1, None, reason)
+            following.open = True
+            self._commit_held(stream, last + 1)
+            self._subs.end(stream)
+
+    def _start(self, stream: Incoming, last: int) -> None:
+        stream.started = True
+        self._subs.state.last[stream.place] = last
+
+    def _may_commit(self, stream: Incoming) -> bool:
+        return stream.started and self._subs.followings[stream.version].open
+
+    def _frontier(self, stream: Incoming) -> int:
+        """The sequence number below which everything came or is given up."""
+        if stream.gaps:
+            return stream.gaps.ranges[0].first
+        return int(self._subs.state.last[stream.place]) + 1
+
+    def _make_room(self, stream: Incoming) -> None:
+        """Give up what others wait for, where more waits than may."""
+        params = self._params
+        while len(stream.gaps.ranges) > params.missing_ranges:
+            self._give_up_first(stream)
+        while self._held_packets > params.held_packets or self._held_bytes > params.held_bytes:
+            fullest = max(self._subs.streams(), key=lambda found: found.holds)
+            if self._subs.followings[fullest.version].open:
+                self._give_up_first(fullest)
+            else:
+                self.abandon(next(iter(self._subs.followings.values())), "room")
+                self.open_versions()
+
+    def _give_up_first(self, stream: Incoming) -> None:
+        first = stream.gaps.ranges[0]
+        self._give_up(stream, stream.gaps.give_up(first.last + 1), "room")
+        self.settle(stream)
+
+    # --- messages ---------------------------------------------------------------------------------
+
+    def deliver_found(self, buffer: ByteArray, found: Found, begin: int, end: int) -> None:
+        """Deliver what the compiled filters took in."""
+        if end > begin:
+            self.actions.append(
+                Messages(
+                    self.incarnation,
+                    self._subs.names,
+                    buffer,
+                    found.flow[begin:end],
+                    found.sequence[begin:end],
+                    found.start[begin:end],
+                    found.end[begin:end],
+                )
+            )
+
+    def deliver(self, buffer: ByteArray, entries: list[Entry]) -> None:
+        """Deliver messages at those places of some bytes."""
+        if entries:
+            flow, sequence, start, end = zip(*entries, strict=True)
+            self.actions.append(
+                Messages(
+                    self.incarnation,
+                    self._subs.names,
+                    buffer,
+                    np.array(flow, np.int32),
+                    np.array(sequence, np.int64),
+                    np.array(start, np.int64),
+                    np.array(end, np.int64),
+                )
+            )
+
+    def report_missed(self, runs: list[tuple[int, int, int]]) -> None:
+        """Tell of messages that were found missing: flow, first, last."""
+        for flow, first, last in runs:
+            self.actions.append(Missing(self.incarnation, self._subs.names[flow], first, last))
+
+    def _commit(self, buffer: ByteArray, entries: list[Entry]) -> None:
+        """Deliver a packet's messages, before which nothing can come any more."""
+        next_of, new = self._subs.state.next_of, []
+        for entry in entries:
+            flow, sequence = entry[:2]
+            expected = int(next_of[flow])
+            if sequence < expected:
+                self._counts[kernels.DUPLICATE] += 1
+                continue
+            if sequence > expected > 0:
+                self._counts[kernels.MISSED] += sequence - expected
+                self.report_missed([(flow, expected, sequence - 1)])
+            next_of[flow] = sequence + 1
+            new.append(entry)
+        self._counts[kernels.TAKEN] += len(new)
+        self.deliver(buffer, new)
+
+    def _deliver_early(
+        self, stream: Incoming, sequence: int, buffer: ByteArray, entries: list[Entry]
+    ) -> None:
+        """Deliver messages that are next in their flow whatever is missing; hold the others."""
+        next_of = self._subs.state.next_of
+        new: list[Entry] = []
+        rest: list[Entry] = []
+        for entry in entries:
+            flow, number = entry[:2]
+            expected = int(next_of[flow])
+            if number == expected:
+                next_of[flow] = number + 1
+                new.append(entry)
+            elif number > expected:
+                rest.append(entry)
+            else:
+                self._counts[kernels.DUPLICATE] += 1
+        self._counts[kernels.TAKEN] += len(new)
+        self.deliver(buffer, new)
+        if rest:
+            stream.hold(sequence, buffer, rest)
+            self._held_packets += 1
+            self._held_bytes += len(buffer)
+
+    def _commit_held(self, stream: Incoming, below: int) -> None:
+        for buffer, entries in stream.release(below):
+            self._held_packets -= 1
+            self._held_bytes -= len(buffer)
+            self._commit(buffer, entries)
+
+    def _give_up(self, stream: Incoming, gone: list[tuple[int, int]], reason: Reason) -> None:
+        for first, last in gone:
+            self._report_gap(stream, first, last, reason)
+
+    def _report_gap(self, stream: Incoming, first: int, last: int | None, reason: Reason) -> None:
+        self.gaps += 1
+        self.gap_packets += 0 if last is None else last - first + 1
+        self.actions.append(
+            Gap(self.incarnation, stream.version, stream.session, first, last, reason)
+        )

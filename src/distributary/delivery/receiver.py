@@ -1,0 +1,478 @@
+"""The receiver: packets in, messages of wanted flows out, each once and in its flow's order.
+
+Packets pass two filters (`_wire_kernels.py`): by session, then by flow. What comes in order is
+taken in there. The rest is thought about in `reassembly.py`: a packet after a gap has its messages
+delivered if they are next in their flow, else they wait until the gap is closed or given up. A gap
+given up is reported at once as a range of packets, and as a range of messages of a flow as soon as
+the flow's next message shows it.
+
+A plan's versions have sessions of their own, and a version is opened when all sessions of the one
+before have ended. Until then its messages wait, unless they are next in their flow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from distributary.delivery import _wire_kernels as kernels
+from distributary.delivery import _wire_reference as reference
+from distributary.delivery._wire_kernels import ByteArray
+from distributary.delivery.actions import MulticastAction, Rival, Unserved
+from distributary.delivery.asking import Asking
+from distributary.delivery.authentication import Authenticator
+from distributary.delivery.filters import Filters
+from distributary.delivery.incoming import Entry, Incoming
+from distributary.delivery.plan_versions import PlanVersions
+from distributary.delivery.reassembly import Reassembly
+from distributary.delivery.receiver_params import ReceiverParams
+from distributary.delivery.senders import Claim, Senders
+from distributary.delivery.subscriptions import Subscriptions
+from distributary.delivery.wire import (
+    HEADER_SIZE,
+    KIND_AT,
+    Announcement,
+    Header,
+    Kind,
+    WireError,
+    decode_announcement,
+    decode_header,
+    decode_heartbeat,
+    decode_ranges,
+)
+from distributary.machines.actions import SetTimer
+from distributary.model import IntArray, Plan
+
+__all__ = ["Receiver", "ReceiverStatistics"]
+
+WAKE = "wake"
+_NEVER = float("inf")
+_MOST_REPEATED = 3  # announcements in a row that had come before: there may be something wrong
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverStatistics:
+    """What a receiver did so far."""
+
+    messages: int  # wanted, and delivered
+    packets: int  # that came, of any kind
+    unwanted_packets: int  # dropped by the first filter
+    unwanted_messages: int  # dropped by the second
+    duplicates: int  # packets, or messages of a packet, that had come before
+    malformed: int
+    unauthenticated: int
+    stale: int  # packets of another incarnation
+    strangers: int  # packets that came from elsewhere, or by a way that they must not
+    naks: int
+    gaps: int  # ranges of packets given up
+    gap_packets: int  # in those whose end is known
+    missing_messages: int  # found missing
+    held_packets: int  # that wait now
+    missing_ranges: int  # that it tries to have repaired now
+
+
+class Receiver:
+    """The state of a receiver. Call `start` once; `on_packet` and `on_packets` do the same."""
+
+    def __init__(
+        self,
+        name: str,
+        wanted: Iterable[str] | None,
+        *,
+        rng: np.random.Generator,
+        params: ReceiverParams | None = None,
+        key: bytes | None = None,
+        incarnation: int = 0,
+    ) -> None:
+        """`wanted` None is all that each plan brings to the receiver of that name.
+
+        Packets of senders before `incarnation`, the last one known, are refused as replayed."""
+        self.name = name
+        flows = None if wanted is None else tuple(sorted(set(wanted)))
+        self.params = params = ReceiverParams() if params is None else params
+        self._authenticator = Authenticator(key)
+        self._subs = Subscriptions(name, flows, params, rng)
+        self._asking = Asking(name, params, self._authenticator)
+        self._senders = Senders(self._asking, params, rng)
+        self._counts = np.zeros(kernels.COUNTS, np.int64)
+        self._filters = Filters(self._subs, self._authenticator, self._counts)
+        self._reassembly = Reassembly(self._subs, params, self._counts)
+        self._reassembly.incarnation = incarnation
+        self._versions = PlanVersions(self._subs, self._reassembly, self._asking, params)
+        self._announced: Announcement | None = None
+        self._announcements = 0
+        self._repeated = 0  # announcements in a row that had come before, by their number
+        self._strangers = 0
+        self._packets = 0
+        self._wake_at = _NEVER
+        self._changes_seen = 0
+        self._unserved: tuple[str, ...] = ()  # as last reported
+
+    # --- what the caller does ---------------------------------------------------------------------
+
+    @property
+    def incarnation(self) -> int:
+        """The sender's, as far as it is known."""
+        return self._reassembly.incarnation
+
+    @property
+    def statistics(self) -> ReceiverStatistics:
+        """What it did so far."""
+        counts = self._counts.tolist()
+        streams = list(self._subs.streams())
+        return ReceiverStatistics(
+            messages=counts[kernels.TAKEN],
+            packets=self._packets,
+            unwanted_packets=counts[kernels.UNWANTED_PACKETS],
+            unwanted_messages=counts[kernels.UNWANTED_MESSAGES],
+            duplicates=counts[kernels.DUPLICATE],
+            malformed=counts[kernels.MALFORMED],
+            unauthenticated=self._filters.unauthenticated,
+            stale=counts[kernels.STALE],
+            strangers=self._strangers,
+            naks=self._asking.naks,
+            gaps=self._reassembly.gaps,
+            gap_packets=self._reassembly.gap_packets,
+            missing_messages=counts[kernels.MISSED],
+            held_packets=sum(stream.holds for stream in streams),
+            missing_ranges=sum(len(stream.gaps.ranges) for stream in streams),
+        )
+
+    @property
+    def versions(self) -> tuple[int, ...]:
+        """The plan versions that it follows."""
+        return tuple(self._subs.followings)
+
+    @property
+    def flows(self) -> tuple[str, ...]:
+        """The flows it wants, of the newest plan it follows."""
+        return self._subs.wanted
+
+    @property
+    def unserved(self) -> tuple[str, ...]:
+        """Wanted flows that the newest plan does not bring."""
+        return self._subs.unserved
+
+    def prepare(self) -> None:
+        """Have the filters compiled, or loaded, before packets come that would wait for it."""
+        self._filters.prepare()
+
+    def start(self, now: float) -> list[MulticastAction]:
+        """Join the control group, and ask for the plan."""
+        self._reassembly.actions += self._subs.changed_groups()
+        self._asking.begin(now)
+        self._reassembly.actions += self._asking.questions(now)
+        return self._finish()
+
+    def learn_plan(self, plan: Plan, now: float) -> list[MulticastAction]:
+        """Hear of a plan, before or after the sender announces it."""
+        self._subs.remember(plan)
+        if self._announced is not None:
+            self._versions.adopt(self._announced, now)
+        self._report_unserved()
+        return self._finish()
+
+    def knows(self, fingerprint: int) -> bool:
+        """Whether the plan of that fingerprint is at hand."""
+        return self._subs.known(fingerprint) is not None
+
+    def want(self, wanted: Iterable[str]) -> list[MulticastAction]:
+        """Want these flows from now on: those that are new come by the next plan version."""
+        self._subs.want(tuple(sorted(set(wanted))))
+        self._report_unserved()
+        return self._finish()
+
+    def on_message(self, sender: str, message: bytes, now: float) -> list[MulticastAction]:
+        """Take in a packet that came from there."""
+        return self.on_packet(message, now, sender)
+
+    def on_packet(
+        self, packet: bytes, now: float, source: str | None = None
+    ) -> list[MulticastAction]:
+        """Take in one packet, by the plain filters."""
+        self._packets += 1
+        subs = self._subs
+        kept = reference.keep_sessions([packet], subs.tables, self._counts)
+        if kept and self._filters.accepts(packet):
+            at, found, waiting, missed = reference.take_packets(
+                [packet],
+                kept,
+                self._authenticator.size,
+                self.incarnation,
+                subs.tables,
+                subs.state,
+                self._counts,
+            )
+            self._reassembly.report_missed(missed)
+            buffer = np.frombuffer(packet, np.uint8)
+            self._reassembly.deliver(buffer, [entry for _, entry in found])
+            if at == 0:
+                self._think(packet, kept[0][2], waiting, now, source)
+        return self._finish()
+
+    def on_packets(
+        self,
+        buffer: ByteArray,
+        offsets: IntArray,
+        lengths: IntArray,
+        now: float,
+        sources: Sequence[str] | None = None,
+        *,
+        control: bool = True,
+    ) -> list[MulticastAction]:
+        """Take in packets at those places of a buffer, in order, by the compiled filters.
+
+        Announcements and answers are heeded with `control` only: where packets come from the
+        control group or from the sender's own address. `Messages` that come of it are places in
+        that buffer, and good until the next call.
+        """
+        self._packets += len(offsets)
+        at = 0
+        while at < len(offsets):
+            at = self._take_some(buffer, offsets, lengths, at, now, sources, control)
+            if at < len(offsets):
+                self._filters.renew()
+        return self._finish()
+
+    def on_stranger(self, packet: bytes, source: str, now: float) -> list[MulticastAction]:
+        """Take in a packet that somebody else than the sender sent here alone.
+
+        Only the answer to a question of ours counts: it may be of a sender that is not followed.
+        """
+        self._packets += 1
+        tag = self._authenticator.size
+        if packet[KIND_AT : KIND_AT + 1] != bytes([Kind.ANSWER]):
+            self._strangers += 1
+        elif self._filters.accepts(packet):
+            try:
+                self._take_answer(decode_header(packet, tag), now, source)
+            except WireError:
+                self._counts[kernels.MALFORMED] += 1
+        return self._finish()
+
+    def is_sender(self, address: str) -> bool:
+        """Whether the sender that is followed is at that address."""
+        return self._senders.is_followed(address)
+
+    def on_timer(self, name: str, now: float) -> list[MulticastAction]:
+        """The one timer there is has run out."""
+        if name != WAKE:
+            raise ValueError(f"there is no timer {name!r}")
+        actions = self._reassembly.actions
+        self._wake_at = _NEVER
+        if self._announced is not None and not self._subs.silent:
+            self._asking.stop()
+        actions += self._asking.questions(now)
+        for rival in self._senders.undecided():
+            self._weigh(rival, now)
+        for stream in list(self._subs.troubled):
+            if stream not in self._subs.troubled:
+                continue  # ended with another one
+            self._reassembly.give_up_hopeless(stream, now)
+            if stream in self._subs.troubled:
+                actions += self._asking.naks_for(stream, self.incarnation, now)
+                self._poll(stream, now)
+        return self._finish()
+
+    # --- filters ----------------------------------------------------------------------------------
+
+    def _take_some(
+        self,
+        buffer: ByteArray,
+        offsets: IntArray,
+        lengths: IntArray,
+        begin: int,
+        now: float,
+        sources: Sequence[str] | None,
+        control: bool,
+    ) -> int:
+        """Take in packets from `begin` on, for as long as the tables stay: where to go on."""
+        filters, subs, reassembly = self._filters, self._subs, self._reassembly
+        changes = subs.changes
+        sieved = filters.keep(buffer, offsets, lengths, begin)
+        kept, streams, found = sieved.kept, sieved.streams, filters.found
+        at = used = 0
+        while at < len(kept):
+            start = used
+            at, used, end, n_missed = filters.take(
+                buffer, offsets, lengths, sieved, at, used, self.incarnation
+            )
+            if n_missed:
+                reassembly.report_missed(found.missed[:n_missed].tolist())
+            reassembly.deliver_found(buffer, found, start, used)
+            if at < len(kept):
+                packet = int(kept[at])
+                offset = int(offsets[packet])
+                copied = buffer[offset : offset + int(lengths[packet])].tobytes()
+                source = None if sources is None else sources[packet]
+                if streams[at] == kernels.CONTROL and not control:
+                    self._strangers += 1
+                else:
+                    entries = filters.entries(used, end, offset)
+                    self._think(copied, int(streams[at]), entries, now, source)
+                at += 1
+                if subs.changes != changes:
+                    filters.uncount(sieved, packet + 1)
+                    return packet + 1
+        return len(offsets)
+
+    # --- packets that need thought ----------------------------------------------------------------
+
+    def _think(
+        self, packet: bytes, place: int, entries: list[Entry], now: float, source: str | None
+    ) -> None:
+        header = decode_header(packet)
+        body = packet[HEADER_SIZE : len(packet) - self._authenticator.size]
+        try:
+            if place == kernels.CONTROL:
+                self._take_control(header, body, now, source)
+            elif header.kind <= Kind.REPAIR:
+                self._heard(place)
+                self._reassembly.take_data(self._subs.stream(place), header, packet, entries, now)
+            else:
+                self._take_word(place, header, body, now)
+        except WireError:
+            self._counts[kernels.MALFORMED] += 1
+
+    def _take_word(self, place: int, header: Header, body: bytes, now: float) -> None:
+        """A heartbeat or a confirmation."""
+        stream = self._subs.stream(place)
+        if header.kind == Kind.HEARTBEAT:
+            found = decode_heartbeat(body)
+            if found.first > header.sequence + 1:
+                raise WireError("a window that begins after its end")
+            self._heard(place)
+            self._reassembly.take_heartbeat(stream, header, found, now)
+        elif header.kind == Kind.CONFIRM:
+            for first, last in decode_ranges(body, header.items):
+                stream.gaps.confirmed(first, last, now)
+        else:
+            raise WireError("not for a receiver")
+
+    def _heard(self, place: int) -> None:
+        self._subs.silent.pop(self._subs.stream(place), None)
+
+    # --- plans ------------------------------------------------------------------------------------
+
+    def _take_control(self, header: Header, body: bytes, now: float, source: str | None) -> None:
+        if header.kind == Kind.PLAN:
+            self._take_plan(header, decode_announcement(body), now, source)
+        elif header.kind == Kind.ANSWER:
+            self._take_answer(header, now, source)
+        else:
+            raise WireError("not for a receiver")
+
+    def _take_plan(
+        self, header: Header, announced: Announcement, now: float, source: str | None
+    ) -> None:
+        """Follow an announcement of the sender, or see whether another is the sender by now."""
+        senders = self._senders
+        if header.incarnation < self.incarnation:
+            self._counts[kernels.STALE] += 1
+        elif senders.followed is None:
+            self._follow_sender(senders.hear(header, announced, source, now), now)
+            return
+        elif header.incarnation == self.incarnation:
+            if source is None or senders.is_followed(source):
+                self._hear_sender(senders.followed, header, announced, now)
+            else:
+                self._strangers += 1
+            return
+        self._weigh(senders.hear(header, announced, source, now), now)
+
+    def _hear_sender(
+        self, followed: Claim, header: Header, announced: Announcement, now: float
+    ) -> None:
+        """Take in an announcement of the sender that is followed."""
+        if header.sequence <= self._announcements:
+            self._counts[kernels.DUPLICATE] += 1
+            self._repeated += 1
+            if self._repeated >= _MOST_REPEATED:  # a forged one may have gone before
+                self._reassembly.actions += self._senders.ask(followed, now)
+            return
+        self._announcements, self._repeated = header.sequence, 0
+        followed.heard_at = now
+        self._announced = announced
+        self._versions.adopt(announced, now)
+        if not self._subs.silent:
+            self._asking.stop()
+        if not followed.proven:
+            self._reassembly.actions += self._senders.ask(followed, now)
+
+    def _take_answer(self, header: Header, now: float, source: str | None) -> None:
+        """A sender has proved that it is alive."""
+        claim = self._senders.take_answer(header, source, now)
+        if claim is None:
+            self._strangers += 1
+        elif claim is not self._senders.followed:
+            self._weigh(claim, now)
+        elif self._repeated >= _MOST_REPEATED:
+            self._announcements = self._repeated = 0
+
+    def _weigh(self, rival: Claim, now: float) -> None:
+        """Follow a rival if it has proof enough; else ask it, and the sender that is followed."""
+        senders, followed = self._senders, self._senders.followed
+        unknown = rival.address is None and rival.incarnation > self.incarnation
+        if unknown or senders.replaces(rival, now):
+            self._follow_sender(rival, now)
+            return
+        actions = self._reassembly.actions
+        actions += senders.ask(rival, now)
+        if rival.proven and followed is not None:
+            actions += senders.ask(followed, now)
+            if not rival.reported:
+                rival.reported = True
+                actions.append(Rival(followed.incarnation, rival.incarnation, rival.address or ""))
+
+    def _follow_sender(self, claim: Claim, now: float) -> None:
+        """Believe another sender, or the first one."""
+        if claim.incarnation != self.incarnation:
+            restarted = self._senders.followed is not None
+            self._versions.begin_anew(claim.incarnation, claim.announced, restarted=restarted)
+        self._senders.follow(claim)
+        self._announcements, self._announced = claim.sequence, claim.announced
+        self._repeated = 0
+        self._versions.adopt(claim.announced, now)
+        if not self._subs.silent:
+            self._asking.stop()
+        if not claim.proven:
+            self._reassembly.actions += self._senders.ask(claim, now)
+
+    # --- the timer --------------------------------------------------------------------------------
+
+    def _poll(self, stream: Incoming, now: float) -> None:
+        if stream.poll_at > now:
+            return
+        if stream.polls < self.params.tries:
+            self._reassembly.actions += self._asking.poll(stream, self.incarnation, now)
+        else:
+            self._reassembly.give_up_end(stream)
+
+    def _report_unserved(self) -> None:
+        """Tell which wanted flows do not come, where that has changed."""
+        unserved = self._subs.unserved
+        if unserved is not self._unserved and unserved != self._unserved:
+            version = max(self._subs.followings, default=0)
+            self._reassembly.actions.append(Unserved(version, unserved))
+        self._unserved = unserved
+
+    def _finish(self) -> list[MulticastAction]:
+        """What is to be done, with the groups and the timer as they should be by now."""
+        reassembly, subs = self._reassembly, self._subs
+        for version, following in list(subs.followings.items()):
+            done = self._announced is not None and version < self._announced.current
+            if done and not following.streams:
+                subs.forget(version)
+        if subs.changes != self._changes_seen:
+            self._changes_seen = subs.changes
+            reassembly.actions += subs.changed_groups()
+            if self._subs.followings:
+                self._report_unserved()
+        at = min(self._asking.next_at(subs.troubled), self._senders.next_at())
+        if at != self._wake_at:
+            self._wake_at = at
+            reassembly.actions.append(SetTimer(WAKE, None if at == _NEVER else at))
+        actions, reassembly.actions = reassembly.actions, []
+        return actions

@@ -1,0 +1,97 @@
+"""Repairs that were asked for: which packets, for whom how many, and at which pace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+
+from distributary.delivery.askers import Askers
+from distributary.delivery.authentication import Authenticator
+from distributary.delivery.outgoing import Outgoing
+from distributary.delivery.pacing import TokenBucket
+from distributary.delivery.sender_params import SenderParams
+from distributary.delivery.wire import KIND_AT, MOST_RANGES, Kind
+
+__all__ = ["Repairs"]
+
+
+class Repairs:
+    """A queue of packets to be sent again, each once; they have a share of the rate only."""
+
+    def __init__(self, params: SenderParams, authenticator: Authenticator) -> None:
+        self._params = params
+        self._authenticator = authenticator
+        self._askers = Askers(params.asker_rate)
+        self._queue: dict[tuple[Outgoing, int], None] = {}
+        share = params.repair_share
+        self._pace = TokenBucket(params.rate * share, params.burst * share)
+        self.curbed = 0  # NAKs that were cut short
+
+    def __bool__(self) -> bool:
+        return bool(self._queue)
+
+    def queue(
+        self,
+        asker: str,
+        stream: Outgoing,
+        ranges: list[tuple[int, int]],
+        *,
+        sent: int,
+        kept: int,
+        now: float,
+    ) -> list[int]:
+        """Queue the packets of these ranges, as far as the asker may: which they are.
+
+        `sent` and `kept` are what `Askers.allow` is to know.
+        """
+        left = allowed = self._askers.allow(asker, sent, kept, now)
+        asked: list[int] = []
+        curbed = False
+        for first, last in ranges:
+            begin, end = max(first, stream.window.first), min(last, stream.sent) + 1
+            looked_up = range(begin, min(end, begin + left))
+            for sequence in looked_up:
+                if not stream.window.rests(sequence, now, self._params.hold_off):
+                    self._queue[stream, sequence] = None
+                    asked.append(sequence)
+            left -= len(looked_up)
+            curbed |= end - begin > len(looked_up)
+        self._askers.spend(asker, allowed - left)
+        self.curbed += curbed
+        return asked
+
+    def waiting(self, stream: Outgoing, asked: list[int]) -> list[tuple[int, int]]:
+        """Which of these packets have to wait, as ranges, no more than fit into a packet."""
+        return _runs(found for found in asked if (stream, found) in self._queue)[:MOST_RANGES]
+
+    def ready_at(self, now: float) -> float:
+        """When the next one may be sent, as far as the repairs' share goes."""
+        return self._pace.ready_at(now)
+
+    def take(self, now: float) -> tuple[Outgoing, bytes] | None:
+        """The next one, to be sent now; None if its packet is gone."""
+        stream, sequence = next(iter(self._queue))
+        del self._queue[stream, sequence]
+        packet = stream.window.get(sequence)
+        if packet is None:
+            return None
+        repair = bytearray(packet[: len(packet) - self._authenticator.size])
+        repair[KIND_AT] = Kind.REPAIR
+        repair += self._authenticator.tag(repair)
+        stream.window.repaired(sequence, now)
+        self._pace.take(len(repair), now)
+        return stream, bytes(repair)
+
+    def drop(self, streams: set[Outgoing]) -> None:
+        """Sessions that are gone are not repaired."""
+        self._queue = {found: None for found in self._queue if found[0] not in streams}
+
+
+def _runs(sequences: Iterable[int]) -> list[tuple[int, int]]:
+    """Sequence numbers as ranges, first and last."""
+    ordered = sorted(set(sequences))
+    runs = []
+    for _, run in groupby(enumerate(ordered), lambda found: found[1] - found[0]):
+        numbers = [number for _, number in run]
+        runs.append((numbers[0], numbers[-1]))
+    return runs

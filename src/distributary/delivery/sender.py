@@ -1,0 +1,497 @@
+"""The sender: messages into packets, packets to groups, repairs to whoever asks.
+
+It starts as it changes plans: it announces the plan, waits for the grace time so that receivers
+can join, and only then sends by it. An offered message waits in its session's packet until that is
+full or old, then in the queue until the pacing lets it go. Repairs go before new packets, but have
+a share of the rate only. A receiver that asks for more than it should costs others no order and no
+message: what it asks for is sent to all at most once in the hold-off time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from distributary.delivery.authentication import Authenticator
+from distributary.delivery.heartbeats import Heartbeats
+from distributary.delivery.outgoing import Outgoing, Version
+from distributary.delivery.pacing import TokenBucket
+from distributary.delivery.packing import largest_message
+from distributary.delivery.repairs import Repairs
+from distributary.delivery.routes import CONTROL_GROUP
+from distributary.delivery.sender_params import SenderParams
+from distributary.delivery.wire import (
+    CONTROL_SESSION,
+    HEADER_SIZE,
+    Announcement,
+    Header,
+    Kind,
+    WireError,
+    decode_ask,
+    decode_header,
+    decode_ranges,
+    encode_announcement,
+    encode_header,
+    encode_heartbeat,
+    encode_ranges,
+)
+from distributary.errors import DistributaryError
+from distributary.machines.actions import Send, SetTimer
+from distributary.model import Plan
+
+__all__ = ["FullError", "Sender", "SenderAction", "SenderStatistics"]
+
+SenderAction = Send | SetTimer
+WAKE = "wake"
+_NEVER = float("inf")
+_MOST_NAMES = 10_000  # of flows outside the plan that are told apart
+
+
+class FullError(DistributaryError):
+    """The sender's queue is full: the message was not taken. Offer it again after a timer ran."""
+
+
+@dataclass(frozen=True, slots=True)
+class SenderStatistics:
+    """What a sender did so far: packets, unless it says messages or bytes."""
+
+    messages: int = 0
+    unplanned_messages: int = 0  # of flows that the plan has nowhere
+    packets: int = 0
+    packet_bytes: int = 0
+    repairs: int = 0
+    heartbeats: int = 0
+    announcements: int = 0
+    naks: int = 0
+    curbed_naks: int = 0  # of askers that had asked for more than their share: cut short
+    confirms: int = 0
+    malformed: int = 0
+    unauthenticated: int = 0
+    refused: int = 0  # messages offered while full
+    outranked: int = 0  # questions of receivers that follow a later incarnation
+
+
+class Sender:
+    """The state of a sender. Call `start` once; `incarnation` must grow from start to start."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        incarnation: int,
+        *,
+        params: SenderParams | None = None,
+        key: bytes | None = None,
+        where: str = "",
+        addresses: Mapping[str, str] | None = None,
+    ) -> None:
+        """`addresses` are receivers' own, for unicast, and stay; others are learnt when they ask.
+
+        Until then what is for them goes to their name, for the caller to resolve or to drop.
+        """
+        if not 0 < incarnation < 1 << 63:
+            raise ValueError(f"an incarnation is a number from 1 on, not {incarnation}")
+        self.params = params = SenderParams() if params is None else params
+        self.incarnation = incarnation
+        self._authenticator = Authenticator(key)
+        self._where = where
+        self._given = frozenset(addresses or ())
+        self._addresses = dict(addresses or {})
+        self._counts = dict.fromkeys(SenderStatistics.__slots__, 0)
+        del self._counts["curbed_naks"]  # the repairs count these
+        self._next_of: dict[str, int] = {}
+        self._unplanned: Counter[str] = Counter()
+        self._versions: dict[int, Version] = {}
+        self._current = self._make_version(1, plan)
+        self._following: Version | None = None
+        self._previous = 0  # the version before the current one
+        self._opens_at = _NEVER  # when the first version begins
+        self._moved_at = -_NEVER  # when a version began last
+        self._moves_at = _NEVER  # when the following version takes over
+        self._ageing: deque[tuple[float, Outgoing]] = deque()
+        self._queue: deque[tuple[Outgoing, int, bytes]] = deque()
+        self._repairs = Repairs(params, self._authenticator)
+        self._heartbeats = Heartbeats(params.heartbeat_min, params.heartbeat_max)
+        self._pace = TokenBucket(params.rate, params.burst)
+        self._announce_at = _NEVER
+        self._announced_at = float("-inf")
+        self._announcements = 0
+        self._wake_at: float | None = None
+
+    # --- what the caller does ---------------------------------------------------------------------
+
+    @property
+    def statistics(self) -> SenderStatistics:
+        """What it did so far."""
+        return replace(SenderStatistics(), **self._counts, curbed_naks=self._repairs.curbed)
+
+    @property
+    def unplanned(self) -> dict[str, int]:
+        """How many messages were dropped of each flow that the plan has nowhere.
+
+        Only so many flows are told apart; `unplanned_messages` of the statistics counts all.
+        """
+        return dict(self._unplanned)
+
+    @property
+    def version(self) -> int:
+        """The plan version that messages are sent by."""
+        return self._current.number
+
+    @property
+    def changing(self) -> bool:
+        """Whether a plan is announced that does not hold yet."""
+        return self._following is not None or self._opens_at < _NEVER
+
+    @property
+    def waiting(self) -> int:
+        """How many packets wait for the pacing."""
+        return len(self._queue)
+
+    def start(self, now: float) -> list[SenderAction]:
+        """Announce the plan; what is offered is sent when the grace time is over."""
+        self._opens_at = now + self.params.grace
+        self._announce_at = now
+        return self._go_on(now)
+
+    def offer(self, flow: str, payload: bytes, now: float) -> list[SenderAction]:
+        """Take a message of a flow in, or raise `FullError`."""
+        number = self._current.numbers.get(flow)
+        if number is None:
+            self._count_unplanned(flow)
+            return []
+        if len(payload) > self.largest_message:
+            raise ValueError(
+                f"a message of {len(payload)} bytes does not fit into a packet: at most "
+                f"{self.largest_message}"
+            )
+        if len(self._queue) >= self.params.queue_packets:
+            self._counts["refused"] += 1
+            raise FullError(
+                f"{len(self._queue)} packets wait to be sent; offer the message again later"
+            )
+        sequence = self._next_of.get(flow, 1)
+        self._next_of[flow] = sequence + 1
+        self._counts["messages"] += 1
+        changed = False
+        for stream in self._current.route(number):
+            changed |= self._pack(stream, number, sequence, payload, now)
+        return self._go_on(now) if changed else []
+
+    @property
+    def largest_message(self) -> int:
+        """The longest payload that can be offered."""
+        return largest_message(self.params.packet_size - self._authenticator.size)
+
+    def flush(self, now: float) -> list[SenderAction]:
+        """Let packets go that are not full yet."""
+        for stream in self._current.streams.values():
+            self._seal(stream)
+        return self._go_on(now)
+
+    def change_plan(self, plan: Plan, now: float) -> list[SenderAction]:
+        """Announce another plan, which takes over after the grace time; the last call wins."""
+        number = 1 + max(self._versions)
+        if self._following is not None:
+            del self._versions[self._following.number]
+        self._following = self._make_version(number, plan)
+        opened = now if self._opens_at == _NEVER else self._opens_at
+        self._moves_at = opened + self.params.grace
+        self._announce_at = now
+        return self._go_on(now)
+
+    def on_message(self, sender: str, message: bytes, now: float) -> list[SenderAction]:
+        """Take a packet of a receiver in; `sender` is where an answer would reach it."""
+        tag = self._authenticator.size
+        if not self._authenticator.accepts(message):
+            self._counts["unauthenticated"] += 1
+            return []
+        try:
+            header = decode_header(message, tag)
+            return self._take(sender, header, message[HEADER_SIZE : len(message) - tag], now)
+        except WireError:
+            self._counts["malformed"] += 1
+            return []
+
+    def on_timer(self, name: str, now: float) -> list[SenderAction]:
+        """The one timer there is has run out."""
+        if name != WAKE:
+            raise ValueError(f"there is no timer {name!r}")
+        self._wake_at = None
+        return self._go_on(now)
+
+    def _take(self, sender: str, header: Header, body: bytes, now: float) -> list[SenderAction]:
+        if header.kind == Kind.ASK:
+            return self._take_question(header, decode_ask(body), sender, now)
+        if header.kind == Kind.NAK:
+            return self._take_nak(sender, header, decode_ranges(body, header.items), now)
+        raise WireError("not for a sender")
+
+    def _count_unplanned(self, flow: str) -> None:
+        self._counts["unplanned_messages"] += 1
+        if flow in self._unplanned or len(self._unplanned) < _MOST_NAMES:
+            self._unplanned[flow] += 1
+
+    # --- packing ----------------------------------------------------------------------------------
+
+    def _make_version(self, number: int, plan: Plan) -> Version:
+        params = self.params
+        room = params.packet_size - HEADER_SIZE - self._authenticator.size
+        window = params.window_packets, params.window_bytes
+        version = Version.of(number, plan, room, params.messages_per_packet, window)
+        self._versions[number] = version
+        return version
+
+    def _pack(
+        self, stream: Outgoing, number: int, sequence: int, payload: bytes, now: float
+    ) -> bool:
+        """Add a message to its session's packet: whether there is something to see to."""
+        packer, changed = stream.packer, False
+        if not packer.fits(len(payload)):
+            self._seal(stream)
+            changed = True
+        packer.add(number, sequence, payload, now)
+        if packer.count == 1:
+            self._ageing.append((now + self.params.max_age, stream))
+            changed = True
+        if packer.full:
+            self._seal(stream)
+            changed = True
+        return changed
+
+    def _seal(self, stream: Outgoing) -> None:
+        """Close the session's packet and queue it."""
+        if not stream.packer.count:
+            return
+        count, body = stream.packer.empty()
+        stream.sealed += 1
+        packet = self._packet(Kind.DATA, body, count=count, stream=stream, sequence=stream.sealed)
+        self._queue.append((stream, stream.sealed, packet))
+
+    def _packet(
+        self,
+        kind: Kind,
+        body: bytes,
+        *,
+        count: int = 0,
+        stream: Outgoing | None = None,
+        sequence: int = 0,
+    ) -> bytes:
+        version, session = (
+            (0, CONTROL_SESSION)
+            if stream is None
+            else (
+                stream.version,
+                stream.session,
+            )
+        )
+        length = HEADER_SIZE + len(body) + self._authenticator.size
+        packet = (
+            encode_header(kind, length, count, version, session, self.incarnation, sequence) + body
+        )
+        return packet + self._authenticator.tag(packet)
+
+    # --- what is due ------------------------------------------------------------------------------
+
+    def _go_on(self, now: float) -> list[SenderAction]:
+        """Do all that is due, and set the timer for what comes next."""
+        actions: list[SenderAction] = []
+        if now >= self._opens_at:
+            self._opens_at = _NEVER
+            self._begin(self._current, now)
+        if self._following is not None and now >= self._moves_at:
+            self._move(now)
+        self._seal_aged(now)
+        self._send_repairs(now, actions)
+        self._send_queued(now, actions)
+        self._send_heartbeats(now, actions)
+        self._drop_gone(now)
+        self._announce(now, actions)
+        at = self._due_at(now)
+        if at != self._wake_at:
+            self._wake_at = at
+            actions.append(SetTimer(WAKE, at))
+        return actions
+
+    def _due_at(self, now: float) -> float | None:
+        at = min(self._opens_at, self._moves_at, self._announce_at, self._heartbeats.next_at())
+        while self._ageing and not self._ageing[0][1].packer.count:
+            self._ageing.popleft()
+        if self._ageing:
+            at = min(at, self._ageing[0][0])
+        if self._queue and self._opens_at == _NEVER:
+            at = min(at, self._pace.ready_at(now))
+        if self._repairs:
+            at = min(at, max(self._pace.ready_at(now), self._repairs.ready_at(now)))
+        for version in self._versions.values():
+            at = min(at, version.gone_at)
+        return None if at == _NEVER else at
+
+    def _seal_aged(self, now: float) -> None:
+        while self._ageing and self._ageing[0][0] <= now:
+            _, stream = self._ageing.popleft()
+            # A packet begun since has an entry of its own further back.
+            if stream.packer.count and stream.packer.since + self.params.max_age <= now:
+                self._seal(stream)
+
+    def _send(self, stream: Outgoing, packet: bytes, actions: list[SenderAction]) -> None:
+        to = self._addresses.get(stream.to, stream.to) if stream.unicast else stream.to
+        actions.append(Send(to, packet))
+
+    def _send_queued(self, now: float, actions: list[SenderAction]) -> None:
+        if self._opens_at < _NEVER:
+            return
+        while self._queue and self._pace.ready_at(now) <= now:
+            stream, sequence, packet = self._queue.popleft()
+            stream.sent = sequence
+            stream.window.add(sequence, packet)
+            self._pace.take(len(packet), now)
+            self._send(stream, packet, actions)
+            self._counts["packets"] += 1
+            self._counts["packet_bytes"] += len(packet)
+            if stream.over:
+                self._versions[stream.version].gone_at = now + self.params.linger
+            self._heartbeats.put_off(stream, now)
+
+    # --- heartbeats -------------------------------------------------------------------------------
+
+    def _send_heartbeats(self, now: float, actions: list[SenderAction]) -> None:
+        for stream in self._heartbeats.due(now):
+            self._beat(stream, now, actions)
+
+    def _beat(self, stream: Outgoing, now: float, actions: list[SenderAction]) -> None:
+        stream.beaten_at = now
+        body = encode_heartbeat(stream.window.first, stream.over)
+        packet = self._packet(Kind.HEARTBEAT, body, stream=stream, sequence=stream.sent)
+        self._send(stream, packet, actions)
+        self._counts["heartbeats"] += 1
+
+    # --- repairs ----------------------------------------------------------------------------------
+
+    def _take_nak(
+        self, asker: str, header: Header, ranges: list[tuple[int, int]], now: float
+    ) -> list[SenderAction]:
+        version = self._versions.get(header.version)
+        stream = version.streams.get(header.session) if version else None
+        if stream is None or header.incarnation != self.incarnation:
+            return []  # announcements say what is left
+        self._counts["naks"] += 1
+        sent = self._counts["packets"]
+        streams = sum(len(version.streams) for version in self._versions.values())
+        kept = min(sent, streams * self.params.window_packets)
+        asked = self._repairs.queue(asker, stream, ranges, sent=sent, kept=kept, now=now)
+        actions: list[SenderAction] = []
+        beyond = any(first < stream.window.first for first, _ in ranges)
+        if (beyond or not ranges) and now >= stream.beaten_at + self.params.hold_off:
+            self._beat(stream, now, actions)
+        actions += self._go_on(now)
+        self._confirm(stream, asked, actions)
+        return actions
+
+    def _confirm(self, stream: Outgoing, asked: list[int], actions: list[SenderAction]) -> None:
+        """Tell all that repairs which have to wait are on their way."""
+        ranges = self._repairs.waiting(stream, asked)
+        if ranges:
+            packet = self._packet(
+                Kind.CONFIRM, encode_ranges(ranges), count=len(ranges), stream=stream
+            )
+            self._send(stream, packet, actions)
+            self._counts["confirms"] += 1
+
+    def _send_repairs(self, now: float, actions: list[SenderAction]) -> None:
+        repairs = self._repairs
+        while repairs and max(self._pace.ready_at(now), repairs.ready_at(now)) <= now:
+            found = repairs.take(now)
+            if found is not None:
+                stream, packet = found
+                self._pace.take(len(packet), now)
+                self._send(stream, packet, actions)
+                self._counts["repairs"] += 1
+
+    # --- plans ------------------------------------------------------------------------------------
+
+    def _take_question(
+        self, header: Header, name: str, address: str, now: float
+    ) -> list[SenderAction]:
+        """Announce the plan, or with a number, say it back; and learn where the receiver is."""
+        self._counts["outranked"] += header.incarnation > self.incarnation
+        if name not in self._given and self._is_unicast(name):
+            self._addresses[name] = address
+        if header.sequence:
+            return [Send(address, self._packet(Kind.ANSWER, b"", sequence=header.sequence))]
+        self._announce_at = min(
+            self._announce_at, max(now, self._announced_at + self.params.hold_off)
+        )
+        return self._go_on(now)
+
+    def _is_unicast(self, name: str) -> bool:
+        """Whether a plan in use sends to a receiver of that name alone."""
+        return any(name in version.unicast for version in self._versions.values())
+
+    def _announce(self, now: float, actions: list[SenderAction]) -> None:
+        if now < self._announce_at:
+            return
+        self._announcements += 1
+        packet = self._packet(
+            Kind.PLAN, encode_announcement(self._announcement()), sequence=self._announcements
+        )
+        actions.append(Send(CONTROL_GROUP, packet))
+        self._counts["announcements"] += 1
+        self._announced_at = now
+        soon = self.changing or now < self._moved_at + self.params.grace
+        self._announce_at = now + (
+            self.params.announce_soon if soon else self.params.announce_every
+        )
+
+    def _announcement(self) -> Announcement:
+        floor = min(self._versions)
+        if self._opens_at < _NEVER:  # the first version is still to come; a change of it waits
+            first = self._current
+            return Announcement(0, 0, first.number, floor, 0, first.fingerprint, self._where)
+        current, following = self._current, self._following
+        return Announcement(
+            self._previous,
+            current.number,
+            0 if following is None else following.number,
+            floor,
+            current.fingerprint,
+            0 if following is None else following.fingerprint,
+            self._where,
+        )
+
+    def _begin(self, version: Version, now: float) -> None:
+        for stream in version.streams.values():
+            self._heartbeats.put_off(stream, now)
+        self._announce_at = self._moved_at = now
+
+    def _move(self, now: float) -> None:
+        """End all sessions of the plan that holds, and go on by the next one."""
+        assert self._following is not None
+        old = self._current
+        for stream in old.streams.values():
+            self._seal(stream)
+            stream.ended = True
+            self._heartbeats.put_off(stream, now)
+        old.gone_at = now + self.params.linger
+        self._previous = old.number
+        self._current, self._following, self._moves_at = self._following, None, _NEVER
+        self._begin(self._current, now)
+
+    def _drop_gone(self, now: float) -> None:
+        """Forget plans whose sessions were over long enough ago."""
+        for number, version in list(self._versions.items()):
+            if version.gone_at > now:
+                continue
+            if not all(stream.over for stream in version.streams.values()):
+                version.gone_at = now + self.params.linger
+                continue
+            del self._versions[number]
+            streams = set(version.streams.values())
+            self._heartbeats.drop(streams)
+            self._repairs.drop(streams)
+            self._addresses = {
+                name: address
+                for name, address in self._addresses.items()
+                if name in self._given or self._is_unicast(name)
+            }
+            self._announce_at = now

@@ -1,0 +1,141 @@
+"""Which sender a receiver believes, of all that say they are it.
+
+A sender is an incarnation at an address. The first that is heard is followed at once; any other is
+a rival, and is asked first: it has to say back a number that nobody can know who does not hear us.
+That is proof that it is alive, which a forged or a recorded packet is not. A rival with proof is
+followed instead of
+
+- a sender that has given no proof,
+- an earlier incarnation: the sender was started again,
+- any sender that answers no more: a clock may have stepped back between two starts, and a receiver
+  that was fooled finds its way back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from distributary.delivery.asking import Asking
+from distributary.delivery.receiver_params import ReceiverParams
+from distributary.delivery.wire import Announcement, Header
+from distributary.machines.actions import Send
+
+__all__ = ["Claim", "Senders"]
+
+_NEVER = float("-inf")
+_MOST_RIVALS = 16
+_MOST_ADDRESSES = 4  # of one sender
+
+
+@dataclass(slots=True, eq=False)
+class Claim:
+    """An incarnation that says it is the sender, with what it announced last."""
+
+    incarnation: int
+    address: str | None  # where its announcements come from; None where that is not known
+    nonce: int  # what it has to say back
+    sequence: int
+    announced: Announcement
+    heard_at: float
+    asked_at: float = _NEVER
+    asked_since: float = _NEVER  # when the first question was asked that is not answered
+    proven: bool = False
+    reported: bool = False
+    addresses: set[str] = field(default_factory=set)  # all that it answers from
+
+
+class Senders:
+    """The sender that is followed, and its rivals."""
+
+    def __init__(self, asking: Asking, params: ReceiverParams, rng: np.random.Generator) -> None:
+        self._asking = asking
+        self._params = params
+        self._rng = rng.spawn(1)[0]
+        self._rivals: dict[tuple[int, str | None], Claim] = {}
+        self.followed: Claim | None = None
+
+    def hear(
+        self, header: Header, announced: Announcement, address: str | None, now: float
+    ) -> Claim:
+        """Take in an announcement of a sender that is not followed."""
+        key = header.incarnation, address
+        claim = self._rivals.get(key)
+        if claim is None:
+            claim = Claim(*key, self._draw(), header.sequence, announced, now)
+            if len(self._rivals) >= _MOST_RIVALS:
+                self._forget_one()
+            self._rivals[key] = claim
+        elif header.sequence > claim.sequence:
+            claim.sequence, claim.announced, claim.heard_at = header.sequence, announced, now
+        return claim
+
+    def follow(self, claim: Claim) -> None:
+        """Believe this one from now on."""
+        self._rivals.pop((claim.incarnation, claim.address), None)
+        if claim.address is not None:
+            claim.addresses.add(claim.address)
+            self._asking.sender = claim.address
+        self.followed = claim
+
+    def is_followed(self, address: str) -> bool:
+        """Whether the sender that is followed is at that address."""
+        return self.followed is not None and address in self.followed.addresses
+
+    def ask(self, claim: Claim, now: float) -> list[Send]:
+        """Ask a sender to prove that it is alive, if it is time to."""
+        if claim.address is None or now < claim.asked_at + self._params.prove_every:
+            return []
+        if claim.asked_since <= claim.heard_at:
+            claim.asked_since = now
+            claim.nonce = self._draw()
+        claim.asked_at = now
+        incarnation = 0 if self.followed is None else self.followed.incarnation
+        return [self._asking.question(claim.address, claim.nonce, incarnation)]
+
+    def take_answer(self, header: Header, address: str | None, now: float) -> Claim | None:
+        """Who it is that has proved to be alive, if this is an answer to a question of ours."""
+        for claim in (self.followed, *self._rivals.values()):
+            if claim is None or claim.asked_at == _NEVER:
+                continue
+            if (header.incarnation, header.sequence) == (claim.incarnation, claim.nonce):
+                claim.proven, claim.heard_at = True, now
+                if address is not None and len(claim.addresses) < _MOST_ADDRESSES:
+                    claim.addresses.add(address)
+                return claim
+        return None
+
+    def replaces(self, rival: Claim, now: float) -> bool:
+        """Whether a rival is to be followed instead."""
+        followed = self.followed
+        return rival.proven and (
+            followed is None
+            or not followed.proven
+            or rival.incarnation > followed.incarnation
+            or (
+                followed.heard_at < followed.asked_since <= now - self._params.gone_after
+                and rival.heard_at > now - self._params.gone_after / 2
+            )
+        )
+
+    def undecided(self) -> Iterator[Claim]:
+        """Rivals with proof, while the sender that is followed is asked and does not answer."""
+        followed = self.followed
+        if followed is not None and followed.heard_at < followed.asked_since:
+            yield from [rival for rival in self._rivals.values() if rival.proven]
+
+    def next_at(self) -> float:
+        """When to see again whether a rival is to be followed."""
+        if self.followed is None or next(self.undecided(), None) is None:
+            return float("inf")
+        return self.followed.asked_at + self._params.prove_every
+
+    def _draw(self) -> int:
+        return int(self._rng.integers(1, 1 << 63))
+
+    def _forget_one(self) -> None:
+        """Forget the oldest rival without proof, or the oldest."""
+        doubtful = (key for key, claim in self._rivals.items() if not claim.proven)
+        del self._rivals[next(doubtful, next(iter(self._rivals)))]

@@ -1,0 +1,228 @@
+"""Multicast machines in virtual time: groups, and a network that loses, doubles and damages.
+
+Nodes take packets, and from outside (`Simulation.post`) what a caller would do: `Offer` and
+`Change` for a sender, `Learn` for a receiver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from distributary.delivery import (
+    FullError,
+    Join,
+    Leave,
+    Messages,
+    MulticastAction,
+    NeedPlan,
+    Receiver,
+    Report,
+    Sender,
+)
+from distributary.machines import Action, Deliver, Send, SetTimer
+from distributary.machines.virtual.network import Link, VirtualNetwork
+from distributary.model import Plan
+
+__all__ = ["Change", "Faults", "Learn", "MulticastNetwork", "Offer", "ReceiverNode", "SenderNode"]
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Have a sender send a message."""
+
+    flow: str
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Have a sender change to a plan."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Learn:
+    """Let a receiver know of a plan."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """What goes wrong between two nodes, as probabilities for each packet.
+
+    Bursts are Gilbert's: a good time turns bad with `burst`, and a bad one good with `relief`; in
+    bad times everything is lost. What is `damaged` has some of its bytes flipped.
+    """
+
+    burst: float = 0.0
+    relief: float = 1.0
+    doubled: float = 0.0
+    damaged: float = 0.0
+
+
+class MulticastNetwork(VirtualNetwork):
+    """A network with groups: what is sent to one goes to each member, and is lost one by one."""
+
+    def __init__(self, link: Link, faults: Faults, rng: np.random.Generator) -> None:
+        super().__init__({}, rng, default=link)
+        self.faults = faults
+        self._members: dict[str, dict[str, None]] = {}
+        self._bad: set[tuple[str, str]] = set()
+
+    def join(self, node: str, group: str) -> None:
+        """Let a node receive what is sent to a group."""
+        self._members.setdefault(group, {})[node] = None
+
+    def leave(self, node: str, group: str) -> None:
+        """Let a node receive no more of it."""
+        self._members.get(group, {}).pop(node, None)
+
+    def leave_all(self, node: str) -> None:
+        """As a node does that crashes."""
+        for members in self._members.values():
+            members.pop(node, None)
+
+    def arrivals(self, sender: str, to: str, now: float) -> Iterator[tuple[str, float | None]]:
+        """Who gets a packet, and when: all members where `to` is a group."""
+        members = self._members.get(to)
+        if members is None and to.startswith("group "):
+            return
+        for member in [to] if members is None else list(members):
+            if self._in_burst(sender, member):
+                yield member, None
+                continue
+            yield from super().arrivals(sender, member, now)
+            if self.faults.doubled and self._rng.random() < self.faults.doubled:
+                yield from super().arrivals(sender, member, now)
+
+    def damage(self, packet: bytes) -> bytes:
+        """A packet as it arrives: now and then with some bytes flipped."""
+        if not self.faults.damaged or self._rng.random() >= self.faults.damaged:
+            return packet
+        bytes_of = np.frombuffer(packet, np.uint8).copy()
+        at = self._rng.integers(len(bytes_of), size=int(self._rng.integers(1, 4)))
+        bytes_of[at] ^= self._rng.integers(1, 256, size=len(at)).astype(np.uint8)
+        return bytes_of[: len(bytes_of) - int(self._rng.integers(0, 2))].tobytes()
+
+    def _in_burst(self, sender: str, member: str) -> bool:
+        if not self.faults.burst:
+            return False
+        way = sender, member
+        if way in self._bad:
+            if self._rng.random() < self.faults.relief:
+                self._bad.discard(way)
+        elif self._rng.random() < self.faults.burst:
+            self._bad.add(way)
+        return way in self._bad
+
+
+@dataclass(slots=True)
+class SenderNode:
+    """A sender as a node; offers that it refuses are tried again a little later."""
+
+    machine: Sender
+    network: MulticastNetwork
+    retry: float = 0.005
+    taken: list[tuple[str, bytes]] = field(default_factory=list)
+    refused: list[Offer] = field(default_factory=list)
+
+    def on_message(self, sender: str, message: Any, now: float) -> list[Action]:
+        """Take in a packet, or what a caller wants."""
+        match message:
+            case Offer():
+                self.refused.append(message)
+                return self._offer(now)
+            case Change(plan):
+                return [*self.machine.change_plan(plan, now)]
+            case "start":
+                return [*self.machine.start(now)]
+        return [*self.machine.on_message(sender, self.network.damage(message), now)]
+
+    def on_timer(self, name: str, now: float) -> list[Action]:
+        """A timer of the machine, or the time to offer again what it refused."""
+        if name == "retry":
+            return self._offer(now)
+        return [*self.machine.on_timer(name, now)]
+
+    def _offer(self, now: float) -> list[Action]:
+        actions: list[Action] = []
+        while self.refused:
+            found = self.refused[0]
+            try:
+                actions += self.machine.offer(found.flow, found.payload, now)
+            except FullError:
+                actions.append(SetTimer("retry", now + self.retry))
+                break
+            self.taken.append((found.flow, found.payload))
+            self.refused.pop(0)
+        return actions
+
+
+@dataclass(slots=True)
+class ReceiverNode:
+    """A receiver as a node: what it reports is in `notes`, with the time.
+
+    With a `batch` time, packets are gathered for so long and taken in all at once, as a socket that
+    hands over many would have it; without one each is taken in as it comes.
+    """
+
+    machine: Receiver
+    network: MulticastNetwork
+    batch: float = 0.0
+    find_plan: Callable[[NeedPlan], Plan | None] = lambda need: None
+    notes: list[tuple[float, Report]] = field(default_factory=list)
+    gathered: list[tuple[str, bytes]] = field(default_factory=list)
+
+    def on_message(self, sender: str, message: Any, now: float) -> list[Action]:
+        """Take in a packet, or what a caller wants."""
+        match message:
+            case Learn(plan):
+                return self._perform(self.machine.learn_plan(plan, now), now)
+            case "start":
+                return self._perform(self.machine.start(now), now)
+        packet = self.network.damage(message)
+        if not self.batch:
+            return self._perform(self.machine.on_message(sender, packet, now), now)
+        self.gathered.append((sender, packet))
+        return [SetTimer("batch", now + self.batch)] if len(self.gathered) == 1 else []
+
+    def on_timer(self, name: str, now: float) -> list[Action]:
+        """A timer of the machine, or the time to take in what was gathered."""
+        if name != "batch":
+            return self._perform(self.machine.on_timer(name, now), now)
+        sources = [source for source, _ in self.gathered]
+        lengths = np.array([len(packet) for _, packet in self.gathered], np.int64)
+        buffer = np.frombuffer(b"".join(packet for _, packet in self.gathered), np.uint8)
+        self.gathered.clear()
+        offsets = np.cumsum(lengths) - lengths
+        return self._perform(self.machine.on_packets(buffer, offsets, lengths, now, sources), now)
+
+    def _perform(self, actions: list[MulticastAction], now: float) -> list[Action]:
+        """Do what concerns the groups and the reports; the rest is for the simulation."""
+        left: list[Action] = []
+        needs: list[NeedPlan] = []
+        for action in actions:
+            match action:
+                case Join(group):
+                    self.network.join(self.machine.name, group)
+                case Leave(group):
+                    self.network.leave(self.machine.name, group)
+                case Messages():
+                    client = str(action.incarnation)
+                    left += [Deliver(client, message, now) for message in action]
+                case Send() | SetTimer():
+                    left.append(action)
+                case _:
+                    self.notes.append((now, action))
+                    needs += [action] if isinstance(action, NeedPlan) else []
+        for need in needs:
+            plan = self.find_plan(need)
+            if plan is not None:
+                left += self._perform(self.machine.learn_plan(plan, now), now)
+        return left

@@ -1,0 +1,35 @@
+"""Delivery over real multicast: publishers and receivers by a plan, on UDP sockets."""
+
+from distributary.delivery import Report, wanted_flows
+from distributary.delivery.addresses import DEFAULT_BASE, DEFAULT_PORT, GroupAddresses
+from distributary.delivery.errors import KeyFileError, NetworkError
+from distributary.delivery.udp.faults import Loss
+from distributary.delivery.udp.keys import read_key
+from distributary.delivery.udp.network import NetworkOptions
+from distributary.delivery.udp.publisher import Publisher
+from distributary.delivery.udp.statistics import (
+    PublisherStatistics,
+    SubscriberStatistics,
+    document,
+    served_metrics,
+)
+from distributary.delivery.udp.subscriber import Receiver
+
+__all__ = [
+    "DEFAULT_BASE",
+    "DEFAULT_PORT",
+    "GroupAddresses",
+    "KeyFileError",
+    "Loss",
+    "NetworkError",
+    "NetworkOptions",
+    "Publisher",
+    "PublisherStatistics",
+    "Receiver",
+    "Report",
+    "SubscriberStatistics",
+    "document",
+    "read_key",
+    "served_metrics",
+    "wanted_flows",
+]

@@ -1,0 +1,398 @@
+"""What the two filters of a receiver cost on this machine: alpha(h) and beta(h), as Tock does it.
+
+Two sessions share one group and the receiver wants one of them. With message rates t1 (wanted) and
+t2 its CPU use is (t1 + t2) alpha(h) + t1 beta(h) (eq. 9 of the paper); rates are varied, and alpha
+and beta fitted by least squares for each h, then alpha0 + alpha1/h and beta0 + beta1/h.
+
+Two readings of ours. The fit has a constant too: waking up costs the same whatever comes, and is
+nobody's message. And of the wanted session's flows only one in `FLOWS` is wanted, so that beta is
+the price of the filter and not of using messages, which no plan can save.
+
+Reference: Y. Tock, N. Naaman, A. Harpaz, G. Gershinsky, "Hierarchical Clustering of Message Flows
+in a Multicast Data Dissemination System" (2005), section 5.2 and Fig. 5.
+"""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import numpy as np
+
+from distributary.cost import FilteringPrices
+from distributary.delivery import CONTROL_GROUP, group_name
+from distributary.delivery.errors import NetworkError
+from distributary.delivery.udp.datagrams import Address
+from distributary.delivery.udp.endpoints import address_of, told_address
+from distributary.delivery.udp.measured import Measured, Settings, measured_receiver
+from distributary.delivery.udp.network import NetworkOptions
+from distributary.delivery.udp.sockets import find_interface, open_own_socket
+from distributary.delivery.udp.trains import Engine, Train, announcement
+from distributary.files import write_plan
+from distributary.model import FloatArray, Plan
+
+__all__ = [
+    "FACTORS",
+    "LOOK",
+    "Calibration",
+    "CalibrationParams",
+    "Line",
+    "Point",
+    "Price",
+    "calibrate",
+    "fit_line",
+    "fit_price",
+    "introduce",
+    "two_sessions",
+    "typical",
+]
+
+FACTORS = (1, 2, 4, 8, 16, 40)
+FLOWS = 16  # of each session
+TICK = 0.002  # seconds from one burst to the next
+LOOK = 0.005  # seconds from one look of the receiver to the next
+# Shares of the full rate that the wanted and the unwanted session have.
+_MIXES = ((1.0, 0.0), (0.0, 1.0), (0.5, 0.5), (0.5, 0.0), (0.0, 0.5), (0.25, 0.25))
+_GOOD_FIT = 0.8  # R2
+_TRIES = 4  # each at half the rate of the one before
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationParams:
+    """What is measured, and for how long."""
+
+    factors: tuple[int, ...] = FACTORS  # h
+    message_bytes: int = 200
+    seconds: float = 0.5  # for each mix of rates
+    packets: float = 120e3  # a second, at most
+    bytes: float = 400e6  # a second, at most
+    unicast: bool = False  # to the receiver's own address, where there is no multicast
+    rounds: int = 1
+    gather: float = LOOK  # seconds from one look of the receiver to the next
+    joined: bool = False  # send packets of one size together, as `Publisher` does in bursts
+
+    def __post_init__(self) -> None:
+        if not self.factors or min(self.factors) < 1 or len(set(self.factors)) < 2:
+            raise ValueError("it takes at least two numbers of messages per packet, from 1 on")
+        if max(self.factors) * (16 + self.message_bytes) + 32 > 65_507:
+            raise ValueError("so many messages of that size do not fit into a packet")
+        positive = (
+            self.seconds,
+            self.packets,
+            self.bytes,
+            self.message_bytes,
+            self.rounds,
+            self.gather,
+        )
+        if not min(positive) > 0:
+            raise ValueError("times, rates and sizes are above 0")
+
+    def rate(self, h: int) -> float:
+        """The full rate in messages a second at h messages per packet."""
+        return min(self.packets * h, self.bytes / (self.message_bytes + 16 + 32 / h))
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One measurement: rates of messages, wanted session and other, and CPU seconds a second."""
+
+    h: int
+    wanted_rate: float
+    other_rate: float
+    cpu: float
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """The prices at h messages per packet, in CPU seconds a message; `r2` of their fit."""
+
+    h: int
+    alpha: float
+    beta: float
+    idle: float  # CPU seconds a second, whatever comes
+    r2: float
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """constant + per_packet/h."""
+
+    constant: float
+    per_packet: float
+    r2: float
+
+    def at(self, h: float) -> float:
+        """The price at h messages per packet."""
+        return self.constant + self.per_packet / h
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The prices of this machine, in CPU seconds a message."""
+
+    params: CalibrationParams
+    points: tuple[Point, ...]
+    prices: tuple[Price, ...]
+    alpha: Line
+    beta: Line
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the measurements are far from any prices: the machine had too much else to do.
+
+        beta's line is left out: its price hardly depends on h, so there is little to fit.
+        """
+        return min(self.alpha.r2, *(price.r2 for price in self.prices)) < _GOOD_FIT
+
+    def at(self, messages_per_packet: float) -> FilteringPrices:
+        """What a plan is priced with at h messages per packet."""
+        return FilteringPrices.for_packets(
+            messages_per_packet,
+            alpha0=self.alpha.constant,
+            alpha1=self.alpha.per_packet,
+            beta0=self.beta.constant,
+            beta1=self.beta.per_packet,
+        )
+
+
+def calibrate(
+    network: NetworkOptions,
+    params: CalibrationParams | None = None,
+    *,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Calibration:
+    """Measure alpha(h) and beta(h) of a receiver on this machine; takes some seconds for each h."""
+    params = CalibrationParams() if params is None else params
+    points = _measure_all(network, params, progress)
+    prices = tuple(
+        fit_price(typical([p for p in points if p.h == h], len(_MIXES)), h) for h in params.factors
+    )
+    factors = [price.h for price in prices]
+    return Calibration(
+        params,
+        tuple(points),
+        prices,
+        fit_line(factors, [price.alpha for price in prices]),
+        fit_line(factors, [price.beta for price in prices]),
+    )
+
+
+# --- fitting -------------------------------------------------------------------------------------
+
+
+def typical(points: Sequence[Point], mixes: int) -> list[Point]:
+    """Of rounds of so many mixes, one after the other, each mix's point with the median CPU.
+
+    What else a machine does makes single measurements far too high, so a mean would not do.
+    """
+    found = []
+    for mix in range(mixes):
+        same = sorted(points[mix::mixes], key=lambda point: point.cpu)
+        found.append(same[(len(same) - 1) // 2])
+    return found
+
+
+def fit_price(points: Sequence[Point], h: int) -> Price:
+    """alpha, beta and the constant by least squares; a price below 0 is noise, and taken as 0."""
+    wanted = np.array([point.wanted_rate for point in points])
+    other = np.array([point.other_rate for point in points])
+    cpu = np.array([point.cpu for point in points])
+    # In units of the largest rate: else the constant's column is lost beside the others.
+    scale = float(max(wanted.max(), other.max()))
+    columns = np.column_stack(((wanted + other) / scale, wanted / scale, np.ones(len(cpu))))
+    found = _least_squares(columns, cpu)
+    alpha, beta, idle = found.tolist()
+    return Price(h, alpha / scale, beta / scale, idle, _r2(columns @ found, cpu))
+
+
+def fit_line(factors: Sequence[int], prices: Sequence[float]) -> Line:
+    """constant + per_packet/h by least squares, neither below 0."""
+    columns = np.column_stack((np.ones(len(factors)), 1 / np.array(factors, np.float64)))
+    known = np.array(prices, np.float64)
+    found = _least_squares(columns, known)
+    return Line(float(found[0]), float(found[1]), _r2(columns @ found, known))
+
+
+def _least_squares(columns: FloatArray, known: FloatArray) -> FloatArray:
+    """Least squares with nothing below 0: a column that would be is left out, the worst first."""
+    used = list(range(columns.shape[1]))
+    while True:
+        found = np.zeros(columns.shape[1])
+        found[used] = np.linalg.lstsq(columns[:, used], known, rcond=None)[0]
+        if found.min() >= 0 or len(used) == 1:
+            return np.maximum(found, 0)
+        used.remove(int(found.argmin()))
+
+
+def _r2(fitted: FloatArray, known: FloatArray) -> float:
+    spread = float(((known - known.mean()) ** 2).sum())
+    return 1 - float(((known - fitted) ** 2).sum()) / spread if spread else 1.0
+
+
+# --- measuring -----------------------------------------------------------------------------------
+
+
+def _measure_all(
+    network: NetworkOptions, params: CalibrationParams, progress: Callable[[int, int], None]
+) -> list[Point]:
+    """All mixes at each h; at a lower rate where the receiver cannot keep up."""
+    tasks = [(h, params.rate(h)) for h in params.factors * params.rounds]
+    points: list[Point] = []
+    done = tries = 0
+    while done < len(tasks):
+        progress(done, len(tasks))
+        for found in _measure_some(network, params, tasks[done:]):
+            points += found
+            done += 1
+            tries = 0
+            progress(done, len(tasks))
+        if done < len(tasks):  # that one lost packets
+            h, rate = tasks[done]
+            tries += 1
+            if tries == _TRIES:
+                raise NetworkError(
+                    network.groups.base,
+                    f"packets are lost even at {rate:,.0f} messages a second",
+                    "calibrate while the machine has less to do, or raise net.core.rmem_max",
+                )
+            tasks[done] = h, rate / 2
+    return points
+
+
+def two_sessions(flows: int = FLOWS) -> Plan:
+    """Two sessions of so many flows in one group; receiver `r` subscribes to the first."""
+    return Plan(
+        ("r",),
+        tuple(f"{session}-{flow:04}" for session in "ab" for flow in range(flows)),
+        np.arange(2 * flows, dtype=np.int32),
+        np.repeat(np.array([0, 1], np.int32), flows),
+        np.zeros(2, np.int32),
+        np.zeros(1, np.int32),
+        np.zeros(1, np.int32),
+    )
+
+
+def _measure_some(
+    network: NetworkOptions, params: CalibrationParams, tasks: Sequence[tuple[int, float]]
+) -> Iterator[list[Point]]:
+    """The points of each h and rate, with one receiver, until packets are lost."""
+    plan, incarnation = two_sessions(), time.time_ns()
+    with tempfile.TemporaryDirectory(prefix="distributary-calibrate-") as folder:
+        write_plan(plan, {}, f"{folder}/plan")
+        with open_own_socket(network, find_interface(network)) as own, ExitStack() as stack:
+            settings = Settings(
+                f"{folder}/plan",
+                "r",
+                (plan.flows[0],),
+                base=network.groups.base,
+                port=network.groups.port,
+                interface=network.interface,
+                gather=params.gather,
+                largest_packet=max(9_216, 32 + max(params.factors) * (16 + params.message_bytes)),
+                sender=_address_here(own) if params.unicast else "",
+            )
+            receiver = stack.enter_context(measured_receiver(settings))
+            to = introduce(plan, incarnation, receiver, network, own, unicast=params.unicast)
+            engine = Engine(own, joined=params.joined)
+            trains: list[Train] = []
+            for h, rate in tasks:
+                trains = _trains(h, params.message_bytes, incarnation, trains)
+                points = _measure(engine, trains, rate, params.seconds, receiver, to)
+                if points is None:
+                    return
+                yield points
+
+
+def _address_here(own: socket.socket) -> str:
+    """Where packets of a socket come from, to a receiver on this machine."""
+    host, *rest = own.getsockname()
+    anywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+    return told_address((anywhere.get(host, host), *rest))
+
+
+def _trains(h: int, message_bytes: int, incarnation: int, before: list[Train]) -> list[Train]:
+    """One for each session, going on where those before it ended."""
+    return [
+        Train(
+            session,
+            range(session * FLOWS, (session + 1) * FLOWS),
+            incarnation,
+            messages_per_packet=h,
+            message_bytes=message_bytes,
+            packets_before=before[session].packets if before else 0,
+            messages_before=before[session].messages if before else 0,
+        )
+        for session in (0, 1)
+    ]
+
+
+def _measure(
+    engine: Engine,
+    trains: Sequence[Train],
+    rate: float,
+    seconds: float,
+    receiver: Measured,
+    to: Address,
+) -> list[Point] | None:
+    """Each mix's rates and CPU, or None if packets were lost."""
+    points = []
+    for mix in ((0.1, 0.1), *_MIXES):  # the first is to warm up
+        rates = [share * rate for share in mix]
+        point = _run_mix(engine, trains, rates, seconds, receiver, to)
+        if point is None:
+            return None
+        points.append(point)
+    return points[1:]
+
+
+def introduce(
+    plan: Plan,
+    incarnation: int,
+    receiver: Measured,
+    network: NetworkOptions,
+    own: socket.socket,
+    *,
+    unicast: bool = False,
+) -> Address:
+    """Have a measured receiver follow the plan: where to send packets of its first group."""
+    alone = address_of(receiver.address)
+    assert alone is not None
+    control = alone if unicast else (network.groups.of(CONTROL_GROUP), network.groups.port)
+    for sequence in range(1, 500):
+        own.sendto(announcement(plan, incarnation, sequence), control)
+        if receiver.report()["plan_version"]:
+            return alone if unicast else (network.groups.of(group_name(0)), network.groups.port)
+        time.sleep(0.01)
+    raise NetworkError(
+        network.groups.base, "nothing that is sent there arrives", "name another interface"
+    )
+
+
+def _run_mix(
+    engine: Engine,
+    trains: Sequence[Train],
+    rates: Sequence[float],
+    seconds: float,
+    receiver: Measured,
+    to: Address,
+) -> Point | None:
+    h = trains[0].messages_per_packet
+    before, sent = receiver.report(), [train.packets for train in trains]
+    began = time.monotonic()
+    while (passed := time.monotonic() - began) < seconds:
+        for train, rate, base in zip(trains, rates, sent, strict=True):
+            engine.send(train, int(passed * rate / h) - (train.packets - base), to)
+        time.sleep(TICK)
+    took = time.monotonic() - began
+    packets = sum(train.packets - base for train, base in zip(trains, sent, strict=True))
+    after = receiver.await_count("packets", before["packets"] + packets, 1.0)
+    if after["packets"] < before["packets"] + packets or after["overrun"]:
+        return None
+    wanted, other = (
+        (train.packets - base) * h / took for train, base in zip(trains, sent, strict=True)
+    )
+    return Point(h, wanted, other, (after["cpu_seconds"] - before["cpu_seconds"]) / took)

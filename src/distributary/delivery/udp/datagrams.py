@@ -1,0 +1,172 @@
+"""Many datagrams at a time, in and out: by recvmmsg and sendmmsg, or plainly one by one.
+
+Both ways do the same. What is read lies in one buffer, as the receiver's filters want it; a reader
+uses its buffer again with the next read.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from distributary.delivery._wire_kernels import ByteArray
+from distributary.model import IntArray
+
+__all__ = [
+    "Address",
+    "Batch",
+    "PlainReader",
+    "PlainWriter",
+    "Reader",
+    "Writer",
+    "has_mmsg",
+    "keep_datagrams",
+    "prepare_for_reader",
+    "reader_of",
+    "slot_size",
+    "writer_of",
+]
+
+# A full send buffer is no failure: what is not sent is lost like anything else, and repaired.
+_FULL = (errno.EAGAIN, errno.ENOBUFS)
+Address = tuple[str, int] | tuple[str, int, int, int]
+
+
+class Batch(NamedTuple):
+    """Datagrams in a buffer: where each is, how long, and a way to tell where it came from."""
+
+    buffer: ByteArray
+    offsets: IntArray
+    lengths: IntArray
+    source_of: Callable[[int], Address]
+    truncated: int  # that were too long, and are not here
+    more: bool  # whether others may wait: all that was asked for came
+    size: int  # bytes of all that came
+    one_source: Callable[[], bool] = lambda: False  # whether all surely came from one address
+
+
+class Reader(Protocol):
+    """Reads what a socket has."""
+
+    def read(self, source: socket.socket) -> Batch | None:
+        """Up to a batch of datagrams, or None if there is none."""
+
+
+class Writer(Protocol):
+    """Sends many datagrams."""
+
+    def write(self, through: socket.socket, packets: Sequence[tuple[Address, bytes]]) -> int:
+        """How many were not sent for want of room; raises OSError if the network refuses one."""
+
+
+def keep_datagrams(batch: Batch, kept: IntArray) -> Batch:
+    """Some datagrams of a batch."""
+    source_of = batch.source_of
+    return batch._replace(
+        offsets=batch.offsets[kept],
+        lengths=batch.lengths[kept],
+        source_of=lambda at: source_of(int(kept[at])),
+    )
+
+
+def has_mmsg() -> bool:
+    """Whether this system can read and send many datagrams at a time."""
+    return sys.platform == "linux"
+
+
+def reader_of(packets: int, largest: int, *, plain: bool = False) -> Reader:
+    """The faster reader that there is here, or the plain one."""
+    if plain or not has_mmsg():
+        return PlainReader(packets, largest)
+    from distributary.delivery.udp.mmsg import MmsgReader
+
+    return MmsgReader(packets, largest)
+
+
+def prepare_for_reader(source: socket.socket, *, plain: bool = False) -> None:
+    """Set a socket up for the reader that `reader_of` gives."""
+    if not plain and has_mmsg():
+        from distributary.delivery.udp.mmsg import coalesce
+
+        coalesce(source)
+
+
+def writer_of(packets: int, *, plain: bool = False) -> Writer:
+    """The faster writer that there is here, or the plain one."""
+    if plain or not has_mmsg():
+        return PlainWriter()
+    from distributary.delivery.udp.mmsg import MmsgWriter
+
+    return MmsgWriter(packets)
+
+
+def slot_size(largest: int) -> int:
+    """The room for a packet: a byte more shows what is too long.
+
+    It is an odd number of cache lines, so that the headers of packets do not all compete for the
+    same few places of the processor's cache.
+    """
+    lines = -(-(largest + 1) // 64)
+    return 64 * (lines | 1)
+
+
+class PlainReader:
+    """One system call for each datagram."""
+
+    def __init__(self, packets: int, largest: int) -> None:
+        self._largest = largest
+        self._slot = slot_size(largest)
+        self._buffer = np.zeros(packets * self._slot, np.uint8)
+        view = self._buffer.data
+        self._slots = [view[at * self._slot :][: self._slot] for at in range(packets)]
+        self._sources: list[Address] = []
+
+    def read(self, source: socket.socket) -> Batch | None:
+        """Up to a batch of datagrams, or None if there is none."""
+        lengths: list[int] = []
+        offsets: list[int] = []
+        self._sources = sources = []
+        truncated = 0
+        for at, slot in enumerate(self._slots):
+            try:
+                length, address = source.recvfrom_into(slot)
+            except (BlockingIOError, InterruptedError):
+                break
+            if length > self._largest:
+                truncated += 1
+                continue
+            offsets.append(at * self._slot)
+            lengths.append(length)
+            sources.append(address)
+        if not lengths and not truncated:
+            return None
+        return Batch(
+            self._buffer,
+            np.array(offsets, np.int64),
+            np.array(lengths, np.int64),
+            sources.__getitem__,
+            truncated,
+            len(lengths) + truncated == len(self._slots),
+            sum(lengths),
+        )
+
+
+class PlainWriter:
+    """One system call for each datagram."""
+
+    def write(self, through: socket.socket, packets: Iterable[tuple[Address, bytes]]) -> int:
+        """How many were not sent for want of room; raises OSError if the network refuses one."""
+        unsent = 0
+        for address, packet in packets:
+            try:
+                through.sendto(packet, address)
+            except OSError as error:
+                if error.errno not in _FULL:
+                    raise
+                unsent += 1
+        return unsent

@@ -1,0 +1,71 @@
+"""Calibration that no network sees: in a network namespace of its own, or else without multicast.
+
+`python -m distributary.delivery.udp.isolated PARAMS` is what runs in the namespace.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from typing import Any
+
+from distributary.delivery.addresses import GroupAddresses
+from distributary.delivery.udp.calibration import (
+    Calibration,
+    CalibrationParams,
+    Line,
+    Point,
+    Price,
+    calibrate,
+)
+from distributary.delivery.udp.calibration_file import calibration_document
+from distributary.delivery.udp.network import NetworkOptions
+
+__all__ = ["isolated_calibration"]
+
+_NAMESPACE = (
+    "unshare", "-rn", "sh", "-c",
+    'ip link set lo up multicast on && ip route add 224.0.0.0/4 dev lo && exec "$@"', "sh",
+)  # fmt: skip
+_NETWORK = NetworkOptions(GroupAddresses("239.192.77.0", 7_704), interface="lo", ttl=0)
+
+
+def isolated_calibration(params: CalibrationParams) -> Calibration:
+    """Calibrate by multicast in a namespace; `params.unicast` says if none could be made.
+
+    Then packets go to the receiver's own address on the loopback instead.
+    """
+    if not _can_isolate():
+        return calibrate(_NETWORK, replace(params, unicast=True))
+    command = [*_NAMESPACE, sys.executable, "-m", __name__, json.dumps(asdict(params))]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return _from_document(json.loads(done.stdout))
+
+
+def _can_isolate() -> bool:
+    if sys.platform != "linux" or not shutil.which("unshare") or not shutil.which("ip"):
+        return False
+    tried = subprocess.run([*_NAMESPACE, "true"], capture_output=True, check=False)
+    return tried.returncode == 0
+
+
+def _from_document(told: dict[str, Any]) -> Calibration:
+    return Calibration(
+        _params(told["params"]),
+        tuple(Point(**point) for point in told["points"]),
+        tuple(Price(**price) for price in told["prices"]),
+        Line(told["alpha0"], told["alpha1"], told["alpha_r2"]),
+        Line(told["beta0"], told["beta1"], told["beta_r2"]),
+    )
+
+
+def _params(told: dict[str, Any]) -> CalibrationParams:
+    return CalibrationParams(**{**told, "factors": tuple(told["factors"])})
+
+
+if __name__ == "__main__":
+    found = calibrate(_NETWORK, _params(json.loads(sys.argv[1])))
+    print(json.dumps(calibration_document(found)))

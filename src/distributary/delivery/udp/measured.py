@@ -1,0 +1,196 @@
+"""A receiver in a process of its own, so that its CPU time can be told from all other.
+
+`python -m distributary.delivery.udp.measured SETTINGS`, with settings as JSON, says `ready` when
+it listens, then answers each line on its input with what it has done so far, and ends when the
+input does. `Measured` is the other side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from distributary.delivery import Messages, ReceiverParams
+from distributary.delivery.addresses import GroupAddresses
+from distributary.delivery.udp.faults import Loss
+from distributary.delivery.udp.network import NetworkOptions
+from distributary.delivery.udp.statistics import document
+from distributary.delivery.udp.subscriber import Receiver
+from distributary.model import FloatArray
+
+__all__ = ["Measured", "Settings", "measured_receiver"]
+
+Use = Literal["count", "read", "check"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a measured receiver does. It counts messages, reads each, or checks all of them.
+
+    To be checked, a payload begins with the time it was published at, in nanoseconds of the
+    monotonic clock, and numbers are to follow one another in each flow.
+    """
+
+    plan: str
+    name: str
+    flows: tuple[str, ...] | None = None
+    base: str = GroupAddresses().base
+    port: int = GroupAddresses().port
+    interface: str = ""
+    largest_packet: int = 9_216
+    batch: int = 64
+    gather: float | None = None
+    sender: str = ""  # where packets may come from alone
+    loss: float = 0.0
+    seed: int = 0
+    use: Use = "count"
+    params: dict[str, float] = field(default_factory=dict)
+
+
+class Measured:
+    """A receiver that runs elsewhere on this machine."""
+
+    def __init__(self, process: subprocess.Popen[str], address: str) -> None:
+        self._process = process
+        self.address = address  # its own, for what goes to it alone
+
+    def report(self) -> dict[str, Any]:
+        """What it has done so far; `cpu_seconds` is the time of its process."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("report\n")
+        self._process.stdin.flush()
+        return _line_of(self._process)
+
+    def await_messages(self, messages: int, patience: float = 60.0) -> dict[str, Any]:
+        """Wait until it has delivered so many messages."""
+        return self.await_count("messages", messages, patience)
+
+    def await_count(self, name: str, least: int, patience: float = 60.0) -> dict[str, Any]:
+        """Wait until one of its counts has come so far; it is asked every 10 ms."""
+        until = time.monotonic() + patience
+        while (told := self.report())[name] < least and time.monotonic() < until:
+            time.sleep(0.01)
+        return told
+
+
+@contextmanager
+def measured_receiver(settings: Settings) -> Iterator[Measured]:
+    """A receiver in another process, listening; it ends with the block."""
+    command = [sys.executable, "-m", __name__, json.dumps(asdict(settings))]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    )
+    try:
+        yield Measured(process, _line_of(process)["address"])
+    finally:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.close()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+
+
+def _line_of(process: subprocess.Popen[str]) -> dict[str, Any]:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        raise RuntimeError(f"the measured receiver ended with {process.wait(10)}")
+    told: dict[str, Any] = json.loads(line)
+    return told
+
+
+# --- the process ---------------------------------------------------------------------------------
+
+
+class _Consumer:
+    """What is done with messages: little, so that the filters are what costs."""
+
+    def __init__(self, use: Use) -> None:
+        self.take = {"count": self._count, "read": self._read, "check": self._check}[use]
+        self.bytes = self.wrong = self.reports = 0
+        self._next: dict[int, int] = {}
+        self._waits: list[FloatArray] = []
+
+    def _count(self, messages: Messages) -> None:
+        pass
+
+    def _read(self, messages: Messages) -> None:
+        view = messages.buffer.data
+        places = zip(messages.start.tolist(), messages.end.tolist(), strict=True)
+        payloads = [view[start:end].tobytes() for start, end in places]
+        self.bytes += sum(map(len, payloads))
+
+    def _check(self, messages: Messages) -> None:
+        now = time.monotonic_ns()
+        stamps = messages.buffer[messages.start[:, None] + np.arange(8)].view("<i8")[:, 0]
+        self._waits.append((now - stamps) / 1e9)
+        pairs = zip(messages.flow.tolist(), messages.sequence.tolist(), strict=True)
+        for flow, sequence in pairs:
+            self.wrong += sequence != self._next.get(flow, 1)
+            self._next[flow] = sequence + 1
+
+    def document(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"wrong": self.wrong, "reports": self.reports}
+        if self._waits:
+            found = np.concatenate(self._waits)
+            told["latency"] = np.quantile(found, [0.5, 0.99, 1.0]).tolist()
+        return told
+
+    def report(self, report: object) -> None:
+        self.reports += 1
+
+
+async def _serve(settings: Settings) -> None:
+    consumer = _Consumer(settings.use)
+    network = NetworkOptions(
+        GroupAddresses(settings.base, settings.port),
+        settings.interface,
+        largest_packet=settings.largest_packet,
+        batch=settings.batch,
+    )
+    receiver = Receiver(
+        settings.plan,
+        settings.flows,
+        name=settings.name,
+        network=network,
+        params=ReceiverParams(**settings.params),  # type: ignore[arg-type]
+        sender=settings.sender,
+        seed=settings.seed,
+        gather=settings.gather,
+        loss=Loss(settings.loss, settings.seed),
+        on_messages=consumer.take,
+        on_report=consumer.report,
+    )
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def answer() -> None:
+        if not os.read(0, 4_096):
+            ended.set()
+            return
+        told = {**document(receiver.statistics), **consumer.document()}
+        print(json.dumps(told), flush=True)
+
+    async with receiver:
+        loop.add_reader(0, answer)
+        print(json.dumps({"ready": True, "address": receiver.address}), flush=True)
+        await ended.wait()
+        loop.remove_reader(0)
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(Settings(**json.loads(sys.argv[1]))))

@@ -1,0 +1,33 @@
+"""The settings that sender and receivers share: addresses, the interface, and how far to go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from distributary.delivery.addresses import GroupAddresses
+
+__all__ = ["NetworkOptions"]
+
+JUMBO = 9_216
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkOptions:
+    """`interface` is the name or an address of one; without it the system chooses."""
+
+    groups: GroupAddresses = field(default_factory=GroupAddresses)
+    interface: str = ""
+    ttl: int = 1  # how many routers away, and one more: 1 stays on the link
+    own_port: int = 0  # where answers come to; 0 lets the system choose
+    socket_buffer: int = 8 << 20  # bytes asked for; the system may allow less
+    largest_packet: int = JUMBO  # bytes; a receiver drops what is longer
+    batch: int = 64  # packets, or pieces of several, that are taken in at a time
+    plain: bool = False  # one packet for each system call, as where there is no recvmmsg
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.ttl <= 255:
+            raise ValueError(f"a TTL is a number from 0 to 255, not {self.ttl}")
+        if not 0 <= self.own_port < 65_536:
+            raise ValueError(f"a port is a number up to 65535, not {self.own_port}")
+        if min(self.socket_buffer, self.largest_packet, self.batch) < 1:
+            raise ValueError("buffers, packets and batches are not empty")

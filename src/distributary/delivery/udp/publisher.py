@@ -1,0 +1,258 @@
+"""The sender in real time: `async with Publisher(plan, ...) as publisher: await publisher.publish`.
+
+A thin shell: it hands packets, time and messages to `protocol.multicast.Sender`, and does what that
+says. Packets and timers come as callbacks of the event loop; the task that watches the plan folder
+belongs to the block.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Self
+
+from distributary.delivery import FullError, Sender, SenderParams, fingerprint_of
+from distributary.delivery.sender import SenderAction
+from distributary.delivery.udp.datagrams import reader_of
+from distributary.delivery.udp.endpoints import Outlet, Wake, told_address
+from distributary.delivery.udp.network import NetworkOptions
+from distributary.delivery.udp.plan_watch import PlanWatch, load_plan
+from distributary.delivery.udp.sockets import find_interface, open_own_socket
+from distributary.delivery.udp.statistics import PublisherStatistics
+from distributary.errors import DistributaryError
+from distributary.machines.actions import Send, SetTimer
+from distributary.machines.real.tasks import owned_tasks
+from distributary.model import Plan
+
+__all__ = ["Publisher"]
+
+_TURN = 64  # messages after which others get their turn
+_READS = 8  # batches of questions that are taken in at a time
+
+
+class Publisher:
+    """Sends messages of flows by a plan, and repairs what receivers miss.
+
+    `plan` is one, or the folder of one, which is then watched: a new plan there is changed to under
+    traffic. `addresses` are receivers' own, as `udp://HOST:PORT`, for flows that go by unicast, and
+    stay; those of others are learnt when they ask. When the block ends, what is left is sent, and
+    repairs go on until nobody has asked for `stay` seconds.
+    """
+
+    def __init__(
+        self,
+        plan: Plan | str | os.PathLike[str],
+        network: NetworkOptions | None = None,
+        *,
+        params: SenderParams | None = None,
+        key: bytes | None = None,
+        addresses: Mapping[str, str] | None = None,
+        incarnation: int | None = None,
+        stay: float = 0.5,
+        watch_every: float = 0.5,
+        on_fault: Callable[[DistributaryError], None] = lambda error: None,
+    ) -> None:
+        """`on_fault` hears of plans in the folder that cannot be used; the one before stays."""
+        self._network = NetworkOptions() if network is None else network
+        self._folder = None if isinstance(plan, Plan) else plan
+        loaded = load_plan(plan)
+        self._network.groups.check_room(loaded)
+        self._fingerprint = fingerprint_of(loaded)
+        self._stay = stay
+        self._watch_every = watch_every
+        self._on_fault = on_fault
+        self._machine = Sender(
+            loaded,
+            time.time_ns() if incarnation is None else incarnation,
+            params=params,
+            key=key,
+            where="" if self._folder is None else os.path.basename(os.fspath(self._folder)),
+            addresses=addresses,
+        )
+        self._reader = reader_of(
+            self._network.batch, self._network.largest_packet, plain=self._network.plain
+        )
+        self._stack = AsyncExitStack()
+        self._failure: BaseException | None = None
+        self._asked_at = 0.0
+        self._since_turn = 0
+        self._own: socket.socket
+        self._outlet: Outlet
+        self._wake: Wake
+        self._ran: asyncio.Event  # the timer ran, or something failed
+
+    # --- what the caller does ---------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        """Open the socket and announce the plan; messages are sent after the grace time."""
+        interface = find_interface(self._network)
+        self._own = open_own_socket(self._network, interface)
+        self._stack.callback(self._own.close)
+        self._outlet = Outlet(self._network, interface, self._own)
+        self._wake = Wake(self._on_timer)
+        self._ran = asyncio.Event()
+        self._stack.callback(self._wake.stop)
+        try:
+            self._perform(self._machine.start(time.monotonic()))
+            loop = asyncio.get_running_loop()
+            loop.add_reader(self._own, self._on_readable)
+            self._stack.callback(loop.remove_reader, self._own)
+            if self._folder is not None:
+                start = await self._stack.enter_async_context(owned_tasks())
+                start(self._follow_folder(PlanWatch(self._folder, self._watch_every, self._fault)))
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        """Send what is left and stay for repairs, unless something went wrong; then close."""
+        try:
+            if error is None:
+                await self.drain()
+                await self._until_nobody_asks()
+        except BaseException as failed:
+            await self._stack.__aexit__(type(failed), failed, failed.__traceback__)
+            raise
+        return await self._stack.__aexit__(kind, error, trace)
+
+    async def publish(self, flow: str, payload: bytes) -> None:
+        """Have a message sent; waits while the queue is full. Cancelled, it may not be taken.
+
+        A message of a flow that the plan has nowhere is dropped; `unplanned` counts them by flow.
+        """
+        while True:
+            self._check()
+            try:
+                actions = self._machine.offer(flow, payload, time.monotonic())
+                break
+            except FullError:
+                self._ran.clear()
+                await self._ran.wait()
+        if actions:
+            self._perform(actions)
+        self._since_turn += 1
+        if self._since_turn >= _TURN:
+            self._since_turn = 0
+            await asyncio.sleep(0)
+
+    def change_plan(self, plan: Plan) -> None:
+        """Announce another plan, which takes over after the grace time."""
+        self._network.groups.check_room(plan)
+        fingerprint = fingerprint_of(plan)
+        if fingerprint != self._fingerprint:
+            self._fingerprint = fingerprint
+            self._perform(self._machine.change_plan(plan, time.monotonic()))
+
+    async def drain(self) -> None:
+        """Wait until all that was published is on its way. Cancelled, it stays in the queue."""
+        self._perform(self._machine.flush(time.monotonic()))
+        while self._machine.waiting:
+            self._check()
+            self._ran.clear()
+            await self._ran.wait()
+        self._check()
+
+    @property
+    def changing(self) -> bool:
+        """Whether a plan is announced that does not hold yet."""
+        return self._machine.changing
+
+    @property
+    def unplanned(self) -> dict[str, int]:
+        """How many messages were dropped of each flow that the plan has nowhere."""
+        return self._machine.unplanned
+
+    @property
+    def largest_message(self) -> int:
+        """The longest payload that fits into a packet."""
+        return self._machine.largest_message
+
+    @property
+    def address(self) -> str:
+        """Where receivers can reach it."""
+        return told_address(self._own.getsockname())
+
+    @property
+    def statistics(self) -> PublisherStatistics:
+        """What it did so far."""
+        return PublisherStatistics(
+            self._machine.statistics,
+            self._machine.version,
+            self._machine.waiting,
+            self._outlet.unsent,
+            time.process_time(),
+        )
+
+    # --- the edge ---------------------------------------------------------------------------------
+
+    def _perform(self, actions: Sequence[SenderAction]) -> None:
+        sends: list[Send] = []
+        for action in actions:
+            if isinstance(action, Send):
+                sends.append(action)
+            elif isinstance(action, SetTimer):
+                self._wake.set(action.at)
+        if sends:
+            self._outlet.send(sends)
+
+    def _on_readable(self) -> None:
+        try:
+            for _ in range(_READS):
+                batch = self._reader.read(self._own)
+                if batch is None:
+                    return
+                view = batch.buffer.data
+                places = zip(batch.offsets.tolist(), batch.lengths.tolist(), strict=True)
+                now = self._asked_at = time.monotonic()
+                for at, (offset, length) in enumerate(places):
+                    source = told_address(batch.source_of(at))
+                    packet = bytes(view[offset : offset + length])
+                    self._perform(self._machine.on_message(source, packet, now))
+                if not batch.more:
+                    return
+        except Exception as error:  # a callback has no caller: the next one to call hears of it
+            self._fail(error)
+
+    def _on_timer(self) -> None:
+        try:
+            self._perform(self._machine.on_timer("wake", time.monotonic()))
+        except Exception as error:
+            self._fail(error)
+        self._ran.set()
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = self._failure or error
+        self._ran.set()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _fault(self, error: DistributaryError) -> None:
+        self._on_fault(error)
+
+    async def _follow_folder(self, watch: PlanWatch) -> None:
+        async for plan in watch.plans():
+            try:
+                self.change_plan(plan)
+            except DistributaryError as error:
+                self._fault(error)
+
+    async def _until_nobody_asks(self) -> None:
+        """Stay for repairs: for a while after the last question, and not forever."""
+        self._asked_at = began = time.monotonic()
+        last = began + 20 * self._stay
+        while (left := min(self._asked_at + self._stay, last) - time.monotonic()) > 0:
+            self._check()
+            await asyncio.sleep(left)

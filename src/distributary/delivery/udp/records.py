@@ -1,0 +1,221 @@
+"""Messages to publish, out of files or a stream: flow, payload, and when.
+
+By extension: Parquet; JSON lines; anything else is lines, each a flow, a tab and the payload, or a
+JSON object. Columns are `flow`, `payload` (text or binary) and, optional, `ts`: a timestamp or
+seconds, by which messages are paced as they were.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import os
+import threading
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from distributary.delivery.udp.publisher import Publisher
+from distributary.errors import DistributaryError, InputError
+
+__all__ = ["Record", "fed", "publish_records", "read_lines", "read_records"]
+
+_CHUNK = 1 << 16
+_ROWS = 4_096
+_QUEUED = 4  # chunks that are read ahead: then the reading waits
+_JSON = (".jsonl", ".json", ".ndjson")
+_AHEAD = 0.001  # seconds that are not worth a sleep
+
+
+class Record(NamedTuple):
+    """A message to publish; `ts` in seconds, from anywhere."""
+
+    flow: str
+    payload: bytes
+    ts: float | None = None
+
+
+class _Line(msgspec.Struct):
+    flow: str
+    payload: str | None = None
+    payload_base64: str | None = None
+    ts: float | str | None = None
+
+
+def read_records(path: str | os.PathLike[str]) -> Iterator[list[Record]]:
+    """The records of a file, some at a time; what cannot be used is an `InputError`."""
+    path = Path(path)
+    try:
+        if path.suffix == ".parquet":
+            yield from _read_parquet(path)
+        else:
+            with path.open("rb", buffering=0) as file:
+                yield from read_lines(file, str(path), only_json=path.suffix in _JSON)
+    except OSError as error:
+        raise InputError(
+            error.strerror or str(error), path=str(path), remedy="check the path"
+        ) from None
+
+
+def read_lines(
+    file: io.RawIOBase, name: str = "the input", *, only_json: bool = False
+) -> Iterator[list[Record]]:
+    """The records of lines, as many at a time as there are to be had without waiting.
+
+    The file has no buffer of its own, which would wait until it is full.
+    """
+    row, rest = 0, b""
+    while chunk := file.read(_CHUNK):
+        *lines, rest = (rest + chunk).split(b"\n")
+        found = [_from_line(line, name, row + at, only_json) for at, line in enumerate(lines, 1)]
+        row += len(lines)
+        yield [record for record in found if record is not None]
+    last = _from_line(rest, name, row + 1, only_json)
+    if last is not None:
+        yield [last]
+
+
+def _from_line(line: bytes, name: str, row: int, only_json: bool) -> Record | None:
+    line = line.rstrip(b"\r")
+    if not line.strip():
+        return None
+    if only_json or line.lstrip().startswith(b"{"):
+        return _from_json(line, name, row)
+    flow, tab, payload = line.partition(b"\t")
+    try:
+        told = flow.decode()
+    except UnicodeDecodeError:
+        tab = b""
+    if not tab or not flow:
+        raise InputError(
+            "a line is a flow, a tab and the payload, or a JSON object",
+            path=name,
+            row=row,
+            value=line[:80],
+            remedy="check the line",
+        )
+    return Record(told, payload)
+
+
+def _from_json(line: bytes, name: str, row: int) -> Record:
+    try:
+        told = msgspec.json.decode(line, type=_Line)
+        return Record(told.flow, _payload(told), _seconds(told.ts))
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            f"is no message ({error})",
+            path=name,
+            row=row,
+            remedy='a line is such as {"flow": "IBM", "payload": "101.5"}',
+        ) from None
+
+
+def _payload(told: _Line) -> bytes:
+    """The one payload that a line has: an empty message is written as an empty text."""
+    if (told.payload is None) == (told.payload_base64 is None):
+        raise ValueError("it has to have either `payload` or `payload_base64`")
+    if told.payload is not None:
+        return told.payload.encode()
+    return base64.b64decode(told.payload_base64 or "", validate=True)
+
+
+def _seconds(ts: object) -> float | None:
+    if ts is None or isinstance(ts, (int, float)):
+        return None if ts is None else float(ts)
+    if isinstance(ts, datetime):
+        return (ts if ts.tzinfo else ts.replace(tzinfo=UTC)).timestamp()
+    moment = datetime.fromisoformat(str(ts))
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _read_parquet(path: Path) -> Iterator[list[Record]]:
+    try:
+        with pq.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            for column in ("flow", "payload"):
+                if column not in names:
+                    raise InputError(
+                        f"has no column {column!r}",
+                        path=str(path),
+                        remedy="it needs flow and payload, and may have ts",
+                    )
+            wanted = [name for name in ("flow", "payload", "ts") if name in names]
+            for batch in file.iter_batches(_ROWS, columns=wanted):
+                yield _from_batch(batch, path)
+    except pa.ArrowInvalid as error:
+        raise InputError(
+            f"is no Parquet file ({error})", path=str(path), remedy="check the file"
+        ) from None
+
+
+def _from_batch(batch: Any, path: Path) -> list[Record]:
+    flows = batch.column("flow").cast(pa.string()).to_pylist()
+    payloads = batch.column("payload").cast(pa.binary()).to_pylist()
+    if None in flows or None in payloads:
+        raise InputError("has an empty flow or payload", path=str(path), remedy="fill it")
+    times = batch.column("ts").to_pylist() if "ts" in batch.schema.names else [None] * len(flows)
+    rows = zip(flows, payloads, times, strict=True)
+    return [Record(flow, payload, _seconds(ts)) for flow, payload, ts in rows]
+
+
+async def fed(chunks: Iterable[list[Record]]) -> AsyncIterator[list[Record]]:
+    """Chunks that a thread waits for; nobody waits for the thread, which may hang in a read."""
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[list[Record] | Exception | None] = asyncio.Queue()
+    room = threading.Semaphore(_QUEUED)  # bounds the queue: then the reading waits
+
+    def put(item: list[Record] | Exception | None) -> None:
+        room.acquire()
+        loop.call_soon_threadsafe(queue.put_nowait, item)
+
+    def feed() -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            try:
+                for chunk in chunks:
+                    put(chunk)
+                put(None)
+            except (DistributaryError, OSError) as error:  # it is for the one who reads the chunks
+                put(error)
+
+    threading.Thread(target=feed, daemon=True).start()
+    while (item := await queue.get()) is not None:
+        room.release()
+        if isinstance(item, Exception):
+            raise item
+        yield item
+
+
+async def publish_records(
+    publisher: Publisher, chunks: AsyncIterator[list[Record]], rate: float | None = None
+) -> int:
+    """Publish all records at a rate, else paced by their `ts` where they have one: how many."""
+    loop = asyncio.get_running_loop()
+    began, first, done = 0.0, None, 0
+    async for chunk in chunks:
+        for record in chunk:
+            if len(record.payload) > publisher.largest_message:
+                raise InputError(
+                    f"message {done + 1:,} has {len(record.payload):,} bytes, and a packet room "
+                    f"for {publisher.largest_message:,}",
+                    value=record.flow,
+                    remedy="make packets larger, or split the message",
+                )
+            if not done:
+                began, first = loop.time(), record.ts
+            due = began
+            if rate is not None:
+                due += done / rate
+            elif record.ts is not None and first is not None:
+                due += record.ts - first
+            if (wait := due - loop.time()) > _AHEAD:
+                await asyncio.sleep(wait)
+            await publisher.publish(record.flow, record.payload)
+            done += 1
+    return done

@@ -1,0 +1,103 @@
+"""What both ends did so far, as frozen snapshots, and as a page for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from distributary.delivery import ReceiverStatistics, SenderStatistics
+from distributary.delivery.errors import NetworkError
+
+__all__ = ["PublisherStatistics", "SubscriberStatistics", "document", "served_metrics"]
+
+_GAUGES = frozenset(
+    {"held_packets", "missing_ranges", "waiting", "plan_version", "joined_groups", "unserved_flows"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherStatistics:
+    """What a publisher did: the machine's counts, and those of its edge."""
+
+    machine: SenderStatistics
+    plan_version: int
+    waiting: int  # packets that wait for the pacing
+    unsent: int  # packets that found no room, or had no address
+    cpu_seconds: float  # of the whole process
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberStatistics:
+    """What a receiver did: the machine's counts, and those of its edge."""
+
+    machine: ReceiverStatistics
+    plan_version: int
+    joined_groups: int
+    waiting: int  # messages that wait to be read
+    truncated: int  # packets longer than the largest allowed
+    overrun: int  # packets that the system dropped, because they were not read in time
+    lost_on_purpose: int
+    unsent: int
+    unserved_flows: int  # wanted, but in no plan that is followed
+    cpu_seconds: float  # of the whole process
+
+
+Snapshot = PublisherStatistics | SubscriberStatistics
+
+
+def document(snapshot: Snapshot) -> dict[str, Any]:
+    """A snapshot as one flat JSON object."""
+    told = asdict(snapshot)
+    return {**told.pop("machine"), **told}
+
+
+@contextmanager
+def served_metrics(
+    snapshot: Callable[[], Snapshot], port: int, address: str = "127.0.0.1"
+) -> Iterator[int]:
+    """Serve snapshots to Prometheus at /metrics; the port, which the system chooses if it is 0.
+
+    A thread of its own answers, with what the snapshot says at that time.
+    """
+    registry = CollectorRegistry()
+    registry.register(_Snapshots(snapshot))
+    try:
+        server, thread = start_http_server(port, address, registry)
+    except OSError as error:
+        raise NetworkError(
+            f"{address} port {port}",
+            f"statistics cannot be served there ({error.strerror or error})",
+            "choose another port",
+        ) from None
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Snapshots(Collector):
+    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
+        self._snapshot = snapshot
+
+    def collect(self) -> Iterator[Metric]:
+        """Each number of a snapshot as a metric."""
+        found = self._snapshot()
+        end = "publisher" if isinstance(found, PublisherStatistics) else "receiver"
+        told = {field.name: getattr(found.machine, field.name) for field in fields(found.machine)}
+        told |= {
+            field.name: getattr(found, field.name)
+            for field in fields(found)
+            if field.name != "machine"
+        }
+        for name, value in told.items():
+            family = GaugeMetricFamily if name in _GAUGES else CounterMetricFamily
+            says = name.replace("_", " ")
+            yield family(f"distributary_{end}_{name}", says, value=value)

@@ -1,0 +1,480 @@
+"""The receiver in real time: `async for message in Receiver(plan, interest, name=...)`.
+
+A thin shell around `protocol.multicast.Receiver`: it reads batches of packets, hands them over, and
+does what the machine says. Messages wait in a bounded queue. When that is full the sockets are not
+read until half of it is gone: nobody else is slowed down, the system drops what it has no room for,
+and repair brings it or a gap is reported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from distributary.delivery import (
+    Join,
+    Leave,
+    Message,
+    Messages,
+    MulticastAction,
+    NeedPlan,
+    ReceiverParams,
+    Report,
+)
+from distributary.delivery import Receiver as Machine
+from distributary.delivery.udp.datagrams import Address, Batch, keep_datagrams, reader_of
+from distributary.delivery.udp.endpoints import Outlet, Wake, told_address
+from distributary.delivery.udp.faults import Loss
+from distributary.delivery.udp.interest import flows_of, read_flows
+from distributary.delivery.udp.memberships import Memberships
+from distributary.delivery.udp.network import NetworkOptions
+from distributary.delivery.udp.plan_watch import PlanWatch, load_plan
+from distributary.delivery.udp.sockets import find_interface, open_own_socket, packets_overrun
+from distributary.delivery.udp.statistics import SubscriberStatistics
+from distributary.errors import DistributaryError
+from distributary.machines.actions import Send, SetTimer
+from distributary.machines.real.tasks import owned_tasks
+from distributary.model import Interest, Plan
+
+__all__ = ["Receiver"]
+
+_READS = 8  # batches of one socket before others have their turn
+_MANY = 16  # packets at one look: so many are load
+_GATHER = 0.001  # seconds from one look to the next then
+_BESIDE = 1_024  # bytes, about, that the system keeps beside each packet
+_MOST_NEEDS = 16  # plans that are looked for at a time
+_TURN = 256  # messages after which others get their turn
+_log = logging.getLogger(__name__)
+
+
+class Receiver:
+    """Receives wanted flows by a plan: every message once, in its flow's order, or a report.
+
+    `plan` is one, or the folder of one, which is then watched. `interest` is the flows wanted, or
+    an `Interest` that has them under `name`, or the `Path` of such a table, which is read again
+    with each new plan in the folder, or None for all that each plan brings to `name`.
+    Reports (gaps, missing messages, a sender that began anew, wanted flows that do not come, a plan
+    that is not here) go to `on_report`; without one they are logged as warnings.
+    With `on_messages` messages go there at once, many at a time, and are not to be read by
+    iterating: its buffer is used again, so nothing of it may be kept.
+    """
+
+    def __init__(
+        self,
+        plan: Plan | str | os.PathLike[str],
+        interest: Interest | Iterable[str] | os.PathLike[str] | None = None,
+        *,
+        name: str,
+        network: NetworkOptions | None = None,
+        params: ReceiverParams | None = None,
+        key: bytes | None = None,
+        sender: str = "",
+        incarnation: int = 0,
+        seed: int | None = None,
+        queue_messages: int = 65_536,
+        gather: float | None = None,
+        loss: Loss | None = None,
+        watch_every: float = 1.0,
+        on_messages: Callable[[Messages], None] | None = None,
+        on_report: Callable[[Report], None] | None = None,
+        on_fault: Callable[[DistributaryError], None] = lambda error: None,
+    ) -> None:
+        """`sender` (`udp://HOST:PORT`) may be asked before it is heard, and may send to us alone.
+
+        Where many packets come at one look the next is a millisecond later, as it costs much less
+        to take them in together. With `gather` it is so many seconds later after every look that
+        brought any, and with 0 at once.
+        """
+        self._network = NetworkOptions() if network is None else network
+        self._folder = None if isinstance(plan, Plan) else plan
+        loaded = load_plan(plan)
+        self._network.groups.check_room(loaded)
+        self._interest = interest if isinstance(interest, os.PathLike) else None
+        if isinstance(interest, os.PathLike):
+            flows: tuple[str, ...] | None = read_flows(interest, name)
+        else:
+            flows = None if interest is None else flows_of(interest, name)
+        self._machine = Machine(
+            name,
+            flows,
+            rng=np.random.default_rng(seed),
+            params=params,
+            key=key,
+            incarnation=incarnation,
+        )
+        self._machine.prepare()
+        self._first_actions = self._machine.learn_plan(loaded, time.monotonic())
+        self._needs: dict[int, NeedPlan] = {}  # plans to look for, by fingerprint
+        self._reported_needs: set[int] = set()
+        self._sender = sender
+        self._most = queue_messages
+        self._least = _MANY if gather is None else 1
+        self._gather = _GATHER if gather is None else gather
+        self._loss = Loss(0) if loss is None else loss
+        self._watch_every = watch_every
+        self._on_messages = self._enqueue if on_messages is None else on_messages
+        self._on_report = _warn if on_report is None else on_report
+        self._on_fault = on_fault
+        self._reader = reader_of(
+            self._network.batch, self._network.largest_packet, plain=self._network.plain
+        )
+        self._queue: deque[Message] = deque()
+        self._truncated = self._since_turn = self._room = 0
+        self._failure: BaseException | None = None
+        self._open = self._paused = self._timer_ran = False
+        self._stack = AsyncExitStack()
+        self._watch: PlanWatch | None = None
+        self._own: socket.socket
+        self._memberships: Memberships
+        self._outlet: Outlet
+        self._wake: Wake
+        self._came: asyncio.Event
+        self._loop: asyncio.AbstractEventLoop
+
+    # --- what the caller does ---------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        """Open sockets, join the control group, and ask for the plan."""
+        self._loop = asyncio.get_running_loop()
+        self._came = asyncio.Event()
+        interface = find_interface(self._network)
+        self._own = open_own_socket(self._network, interface)
+        self._stack.callback(self._own.close)
+        self._room = self._own.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        self._outlet = Outlet(self._network, interface, self._own, self._sender)
+        self._memberships = Memberships(
+            self._network, interface, self._read_from, self._loop.remove_reader
+        )
+        self._stack.callback(self._close)
+        self._wake = Wake(self._on_timer)
+        self._open = True
+        try:
+            if self._folder is not None:
+                self._watch = PlanWatch(self._folder, self._watch_every, self._on_fault)
+                start = await self._stack.enter_async_context(owned_tasks())
+                start(self._follow_folder(self._watch))
+            self._read_from(self._own)
+            self._perform(self._first_actions)
+            self._perform(self._machine.start(time.monotonic()))
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        """Leave all groups and close."""
+        return await self._stack.__aexit__(kind, error, trace)
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        """Messages without end; opened and closed here where no `async with` did."""
+        return self._messages()
+
+    async def receive(self) -> Message:
+        """The next message. Cancelled, it takes none."""
+        while not self._queue:
+            self._check()
+            self._came.clear()
+            await self._came.wait()
+        message = self._queue.popleft()
+        if self._paused and 2 * len(self._queue) <= self._most:
+            self.resume()
+        self._since_turn += 1
+        if self._since_turn >= _TURN:
+            self._since_turn = 0
+            try:
+                await asyncio.sleep(0)
+            except asyncio.CancelledError:
+                self._queue.appendleft(message)
+                raise
+        return message
+
+    async def wait(self) -> None:
+        """Go on until cancelled, or until something fails; for those with `on_messages`."""
+        while True:
+            self._check()
+            self._came.clear()
+            await self._came.wait()
+
+    def pause(self) -> None:
+        """Read the sockets no more, for want of room for messages; nothing is given up meanwhile.
+
+        The system keeps what it has room for and drops the rest.
+        """
+        self._paused = True
+        for source in (self._own, *self._memberships.sockets):
+            self._loop.remove_reader(source)
+
+    def resume(self) -> None:
+        """Go on after a `pause`."""
+        if not self._open:
+            return
+        self._paused = False
+        for source in (self._own, *self._memberships.sockets):
+            self._read_from(source)
+        if self._timer_ran:
+            self._timer_ran = False
+            self._on_timer()
+
+    def learn_plan(self, plan: Plan) -> None:
+        """Hear of a plan, before or after the sender announces it."""
+        self._network.groups.check_room(plan)
+        self._perform(self._machine.learn_plan(plan, time.monotonic()))
+
+    @property
+    def name(self) -> str:
+        """The receiver's name in plans."""
+        return self._machine.name
+
+    @property
+    def address(self) -> str:
+        """Where it can be reached alone."""
+        return told_address(self._own.getsockname())
+
+    @property
+    def flows(self) -> tuple[str, ...]:
+        """The flows it wants."""
+        return self._machine.flows
+
+    @property
+    def unserved(self) -> tuple[str, ...]:
+        """Wanted flows that the plan does not bring."""
+        return self._machine.unserved
+
+    @property
+    def incarnation(self) -> int:
+        """The sender's; to be kept where recorded packets could be replayed after a restart."""
+        return self._machine.incarnation
+
+    @property
+    def statistics(self) -> SubscriberStatistics:
+        """What it did so far."""
+        sockets = [self._own, *self._memberships.sockets]
+        return SubscriberStatistics(
+            machine=self._machine.statistics,
+            plan_version=max(self._machine.versions, default=0),
+            joined_groups=self._memberships.count,
+            waiting=len(self._queue),
+            truncated=self._truncated,
+            overrun=sum(packets_overrun(each) for each in sockets if each.fileno() >= 0),
+            lost_on_purpose=self._loss.lost,
+            unsent=self._outlet.unsent,
+            unserved_flows=len(self._machine.unserved),
+            cpu_seconds=time.process_time(),
+        )
+
+    async def _messages(self) -> AsyncIterator[Message]:
+        if self._open:
+            while True:
+                yield await self.receive()
+        async with self:
+            while True:
+                yield await self.receive()
+
+    # --- the edge ---------------------------------------------------------------------------------
+
+    def _perform(self, actions: Sequence[MulticastAction]) -> None:
+        """Do what the machine says, strictly in order."""
+        for action in actions:
+            match action:
+                case Messages():
+                    self._on_messages(action)
+                case Send():
+                    self._outlet.send([action])
+                case SetTimer(_, at):
+                    self._wake.set(at)
+                case Join(group):
+                    self._memberships.join(group)
+                case Leave(group):
+                    self._memberships.leave(group)
+                case NeedPlan():
+                    self._look_for(action)
+                case _:
+                    self._on_report(action)
+
+    def _enqueue(self, messages: Messages) -> None:
+        self._queue.extend(messages)
+        self._came.set()
+        if len(self._queue) >= self._most and not self._paused:
+            self.pause()
+
+    def _on_readable(self, source: socket.socket) -> None:
+        try:
+            if self._waits_after(self._read(source)):
+                self._loop.remove_reader(source)
+                self._loop.call_later(self._gather, self._look_again, source)
+        except Exception as error:  # a callback has no caller: the next one to call hears of it
+            self._fail(error)
+
+    def _look_again(self, source: socket.socket) -> None:
+        if source.fileno() < 0 or self._paused:
+            return
+        try:
+            if self._waits_after(self._read(source)):
+                self._loop.call_later(self._gather, self._look_again, source)
+            else:
+                self._read_from(source)
+        except Exception as error:
+            self._fail(error)
+
+    def _waits_after(self, look: Look) -> bool:
+        """Whether to let packets gather, while there is room for more than as many again."""
+        if look.packets < self._least or not self._gather or self._paused:
+            return False
+        return 4 * (look.bytes + _BESIDE * look.packets) <= self._room
+
+    def _read(self, source: socket.socket) -> Look:
+        """Take in what a socket has, in a few batches."""
+        packets = size = 0
+        for _ in range(_READS):
+            batch = None if self._paused else self._reader.read(source)
+            if batch is None:
+                break
+            self._take(batch, source)
+            packets, size = packets + len(batch.offsets), size + batch.size
+            if not batch.more:
+                break
+        return Look(packets, size)
+
+    def _take(self, batch: Batch, source: socket.socket) -> None:
+        self._truncated += batch.truncated
+        batch = self._loss.thin(batch)
+        now = time.monotonic()
+        alone = source is self._own
+        if alone:
+            batch = self._take_strangers(batch, now)
+        control = alone or self._memberships.is_control(source)
+        self._perform(
+            self._machine.on_packets(
+                batch.buffer, batch.offsets, batch.lengths, now, _Sources(batch), control=control
+            )
+        )
+
+    def _take_strangers(self, batch: Batch, now: float) -> Batch:
+        """Take in what others than the sender sent here alone: what is left is the sender's."""
+        n = len(batch.offsets)
+        if not n or (batch.one_source() and self._is_sender(batch.source_of(0))):
+            return batch
+        known = np.array([self._is_sender(batch.source_of(at)) for at in range(n)], np.bool_)
+        for at in np.flatnonzero(~known).tolist():
+            offset, length = int(batch.offsets[at]), int(batch.lengths[at])
+            packet = batch.buffer[offset : offset + length].tobytes()
+            source = told_address(batch.source_of(at))
+            self._perform(self._machine.on_stranger(packet, source, now))
+        return keep_datagrams(batch, np.flatnonzero(known))
+
+    def _is_sender(self, address: Address) -> bool:
+        told = told_address(address)
+        return self._machine.is_sender(told) or told == self._sender
+
+    def _on_timer(self) -> None:
+        if self._paused:  # what it would ask for, or give up, may have come: see when it goes on
+            self._timer_ran = True
+            return
+        try:
+            # What is about to be asked for may have come already, and wait to be read.
+            for source in (*self._memberships.sockets, self._own):
+                self._read(source)
+            self._perform(self._machine.on_timer("wake", time.monotonic()))
+        except Exception as error:
+            self._fail(error)
+
+    def _read_from(self, source: socket.socket) -> None:
+        if source.fileno() >= 0 and not self._paused:
+            self._loop.add_reader(source, self._on_readable, source)
+
+    def _close(self) -> None:
+        self._open = False
+        self._wake.stop()
+        for source in (self._own, *self._memberships.sockets):
+            self._loop.remove_reader(source)
+        self._memberships.close()
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = self._failure or error
+        self._came.set()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    # --- plans ------------------------------------------------------------------------------------
+
+    def _look_for(self, need: NeedPlan) -> None:
+        """See whether the folder has a plan; that it does not is reported, once."""
+        if len(self._needs) < _MOST_NEEDS:
+            self._needs[need.fingerprint] = need
+        if self._watch is not None:
+            self._watch.look_now()
+        else:
+            self._report_needs()
+
+    def _report_needs(self) -> None:
+        """Report plans of the sender that are still not known here."""
+        needs, self._needs = self._needs, {}
+        unknown = {found for found in needs if not self._machine.knows(found)}
+        for fingerprint in unknown - self._reported_needs:
+            self._on_report(needs[fingerprint])
+        if needs:
+            self._reported_needs = unknown
+
+    async def _follow_folder(self, watch: PlanWatch) -> None:
+        while True:
+            await watch.wait()
+            try:
+                plan = await watch.look()
+                if plan is not None:
+                    await self._read_interest()
+                    self.learn_plan(plan)
+            except DistributaryError as error:
+                self._on_fault(error)
+            self._report_needs()
+
+    async def _read_interest(self) -> None:
+        """Want what the table of interest has by now; the new plan was made from it."""
+        if self._interest is None:
+            return
+        try:
+            wanted = await asyncio.to_thread(read_flows, self._interest, self.name)
+        except DistributaryError as error:
+            self._on_fault(error)
+        else:
+            self._perform(self._machine.want(wanted))
+
+
+class Look(NamedTuple):
+    """What one look at a socket brought."""
+
+    packets: int
+    bytes: int
+
+
+class _Sources(Sequence[str]):
+    """Where packets came from, worked out for the few that it matters for."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+
+    def __len__(self) -> int:
+        return len(self._batch.offsets)
+
+    def __getitem__(self, at: int) -> str:  # type: ignore[override]
+        return told_address(self._batch.source_of(at))
+
+
+def _warn(report: Report) -> None:
+    _log.warning("%s", report)

@@ -1,0 +1,118 @@
+"""Packets made in advance, for measuring receivers: far cheaper to send than a sender's own."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+
+import numpy as np
+
+from distributary.delivery import fingerprint_of
+from distributary.delivery._wire_kernels import ByteArray
+from distributary.delivery.udp.datagrams import Address, has_mmsg
+from distributary.delivery.wire import (
+    CONTROL_SESSION,
+    HEADER_SIZE,
+    MESSAGE_HEADER_SIZE,
+    Announcement,
+    Kind,
+    encode_announcement,
+    encode_header,
+)
+from distributary.model import Plan
+
+__all__ = ["Engine", "Train", "announcement"]
+
+_SENT_AT_ONCE = 512
+
+
+def announcement(plan: Plan, incarnation: int, sequence: int) -> bytes:
+    """A packet that says that a plan holds, as version 1."""
+    body = encode_announcement(Announcement(0, 1, 0, 1, fingerprint_of(plan), 0, ""))
+    length = HEADER_SIZE + len(body)
+    return encode_header(Kind.PLAN, length, 0, 0, CONTROL_SESSION, incarnation, sequence) + body
+
+
+class Train:
+    """The packets of one session, one after the other; its flows take turns.
+
+    All that changes from packet to packet is numbers, which are put into a block of packets at
+    once. `packets_before` and `messages_before` continue where another train of the session ended.
+    """
+
+    def __init__(
+        self,
+        session: int,
+        flows: Sequence[int],
+        incarnation: int,
+        *,
+        messages_per_packet: int,
+        message_bytes: int,
+        packets_before: int = 0,
+        messages_before: int = 0,
+    ) -> None:
+        h = messages_per_packet
+        length = HEADER_SIZE + h * (MESSAGE_HEADER_SIZE + message_bytes)
+        message = [
+            ("flow", "<u4"), ("length", "<u4"), ("number", "<u8"), ("payload", f"V{message_bytes}"),
+        ]  # fmt: skip
+        layout = np.dtype([("header", "V24"), ("sequence", "<u8"), ("messages", message, (h,))])
+        self._rows = np.zeros((_SENT_AT_ONCE, length), np.uint8)
+        header = encode_header(Kind.DATA, length, h, 1, session, incarnation, 0)
+        self._rows[:, :HEADER_SIZE] = np.frombuffer(header, np.uint8)
+        self._fields = self._rows.view(layout)[:, 0]
+        self._fields["messages"]["length"] = message_bytes
+        self._flows = np.array(flows, np.uint32)
+        self.messages_per_packet = h
+        self.packets = packets_before
+        self.messages = messages_before
+
+    def take(self, n: int) -> ByteArray:
+        """The next packets, as rows, at most a block of them; they are gone with the next call."""
+        n, h = min(n, _SENT_AT_ONCE), self.messages_per_packet
+        fields = self._fields[:n]
+        number = self.messages + np.arange(n * h).reshape(n, h)
+        fields["sequence"] = self.packets + 1 + np.arange(n)
+        fields["messages"]["flow"] = self._flows[number % len(self._flows)]
+        fields["messages"]["number"] = number // len(self._flows) + 1
+        self.packets += n
+        self.messages += n * h
+        return self._rows[:n]
+
+
+class Engine:
+    """Sends trains by a socket; `joined`: as packets that go through the system together."""
+
+    def __init__(self, through: socket.socket, *, joined: bool = True) -> None:
+        self._through = through
+        self._writer = None
+        if has_mmsg():
+            from distributary.delivery.udp.mmsg import MmsgWriter
+
+            self._writer = MmsgWriter(_SENT_AT_ONCE, joins=joined)
+
+    def send(self, train: Train, packets: int, to: Address) -> None:
+        """Send the next packets of a train, waiting where the system has no room for them."""
+        while packets > 0:
+            rows = train.take(packets)
+            packets -= len(rows)
+            sent = 0
+            while sent < len(rows):
+                sent += self._send_some(rows[sent:], to)
+                if sent < len(rows):
+                    _wait_for_room(self._through)
+
+    def _send_some(self, rows: ByteArray, to: Address) -> int:
+        if self._writer is not None:
+            return self._writer.write_rows(self._through, to, rows)
+        try:
+            self._through.sendto(rows[0].tobytes(), to)
+        except BlockingIOError:
+            return 0
+        return 1
+
+
+def _wait_for_room(through: socket.socket) -> None:
+    import select
+
+    select.select([], [through], [], 1.0)

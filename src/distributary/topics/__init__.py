@@ -1,0 +1,35 @@
+"""Dynamic topic clusters: a machine for each topic, each cluster and each subscriber.
+
+Reference: T. Milo, T. Zur, E. Verbin, "Boosting Topic-Based Publish-Subscribe Systems with Dynamic
+Clustering" (2007).
+"""
+
+from distributary.topics.carriage import ClusterState
+from distributary.topics.cluster import ClusterChannel
+from distributary.topics.names import (
+    cluster_channel,
+    is_cluster,
+    members_of,
+    topic_channel,
+    topic_of,
+)
+from distributary.topics.policy import OURS, TAMARA, Policy, drawn_by_name
+from distributary.topics.subscriber import Subscriber
+from distributary.topics.topic import TopicChannel, TopicState
+
+__all__ = [
+    "OURS",
+    "TAMARA",
+    "ClusterChannel",
+    "ClusterState",
+    "Policy",
+    "Subscriber",
+    "TopicChannel",
+    "TopicState",
+    "cluster_channel",
+    "drawn_by_name",
+    "is_cluster",
+    "members_of",
+    "topic_channel",
+    "topic_of",
+]

@@ -1,0 +1,269 @@
+"""What the channels of topics and of clusters have in common: subscribers, surveys and locks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from distributary.cost.updates import Channel, toll
+from distributary.machines.actions import Action, Message, Send, SetTimer
+from distributary.topics.census import Census, Views
+from distributary.topics.departures import Departure, depart, last_version
+from distributary.topics.messages import (
+    Accept,
+    Advise,
+    Answer,
+    Gone,
+    Join,
+    Leave,
+    Left,
+    Propose,
+    Quote,
+    Refuse,
+    Survey,
+    TopicFlow,
+)
+from distributary.topics.policy import Policy, sample_size
+
+__all__ = ["ChannelMachine", "ChannelState", "Lock", "Member", "Poll"]
+
+
+@dataclass(slots=True)
+class Member:
+    """One subscriber as its channel knows it."""
+
+    version: int  # of its last word
+    settled: int = 0  # what it relies on is still carried at this version
+    views: Views = field(default_factory=Views)
+
+
+@dataclass(slots=True)
+class ChannelState:
+    """What a channel must find again after a restart."""
+
+    members: dict[str, Member] = field(default_factory=dict)
+    departed: dict[str, Departure] = field(default_factory=dict)  # the first that left first
+    counter: int = 0  # numbers surveys, proposals and clusters
+    version: int = 0  # of what it carries
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """While it holds, the channel takes part in this merge and in no other."""
+
+    partner: str
+    number: int
+
+
+@dataclass(slots=True)
+class Poll:
+    """A survey under way: about a topic, about a cluster of topics, or about all there is.
+
+    It asks about what the channel carries at `version`. What was answered before a member knew that
+    version, or before the channel changed again, says nothing about what it carries now.
+    """
+
+    number: int
+    version: int
+    about: TopicFlow | None = None
+    topics: tuple[TopicFlow, ...] | None = None
+    answers: dict[str, Views] = field(default_factory=dict)
+
+
+class ChannelMachine:
+    """The half of a channel's `Machine` that does not depend on its kind.
+
+    `state` is all that lasts: whoever runs the machine keeps a copy of it before it performs the
+    actions, and makes the machine anew from the last copy. Surveys and locks may be lost.
+    """
+
+    def __init__(
+        self, name: str, policy: Policy, rng: np.random.Generator, state: ChannelState
+    ) -> None:
+        self.name = name
+        self.policy = policy
+        self.lock: Lock | None = None
+        self.census = Census.of(member.views for member in state.members.values())
+        self._rng = rng
+        self._members = state
+        self._poll: Poll | None = None
+
+    # --- for the kinds of channels -----------------------------------------------------------
+
+    def known(self) -> Channel:
+        """The channel's own numbers."""
+        raise NotImplementedError
+
+    def flows(self) -> tuple[TopicFlow, ...]:
+        """What it carries."""
+        raise NotImplementedError
+
+    def concluded(self, poll: Poll, now: float) -> list[Action]:
+        """A survey has ended."""
+        raise NotImplementedError
+
+    def joined(self, subscriber: str, version: int) -> Action:
+        """The word of welcome."""
+        raise NotImplementedError
+
+    def left(self, subscriber: str, now: float) -> list[Action]:
+        """A subscriber is gone."""
+        return []
+
+    def proposed(self, sender: str, message: Propose, now: float) -> list[Action]:
+        """Another channel offers to merge."""
+        raise NotImplementedError
+
+    def accepted(self, sender: str, message: Accept, now: float) -> list[Action]:
+        """It agrees to what was offered."""
+        raise NotImplementedError
+
+    def advised(self, message: Advise, now: float) -> list[Action]:
+        """A planner knows something better."""
+        raise NotImplementedError
+
+    # --- inputs --------------------------------------------------------------------------------
+
+    def on_message(self, sender: str, message: Message, now: float) -> list[Action]:
+        """Take in what is said to channels of any kind."""
+        match message:
+            case Join():
+                return self._join(sender, message)
+            case Leave():
+                return self._leave(sender, message, now)
+            case Gone():
+                return self._gone(message, now)
+            case Answer():
+                return self._answer(sender, message)
+            case Propose():
+                return self.proposed(sender, message, now)
+            case Accept():
+                return self.accepted(sender, message, now)
+            case Refuse(number):
+                return self._release() if self.lock == Lock(sender, number) else []
+            case Advise():
+                return self.advised(message, now)
+        raise TypeError(f"{self.name} does not understand {message!r}")
+
+    # --- subscribers ---------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """How many are on this channel."""
+        return len(self._members.members)
+
+    def toll(self) -> float:
+        """What one more subscriber would cost."""
+        return toll(self.policy.prices, self.known())
+
+    def quote(self) -> Quote:
+        """The channel as it offers itself."""
+        return Quote(self.name, self.flows(), self.toll())
+
+    def _join(self, subscriber: str, message: Join) -> list[Action]:
+        held = self._members.members.get(subscriber)
+        last = self._last_version(subscriber)
+        if message.version < last or (held is None and message.version == last):
+            return []  # a later word was heard before
+        if held is None:
+            held = self._members.members[subscriber] = Member(message.version)
+            held.settled = self._members.version
+            self.census.add(held.views)
+            self._members.departed.pop(subscriber, None)
+        held.version = message.version
+        self._see(held, Views(message.needs, message.channels))
+        return [self.joined(subscriber, message.version)]
+
+    def _leave(self, subscriber: str, message: Leave, now: float) -> list[Action]:
+        if message.version < self._last_version(subscriber):
+            return []
+        left = Send(subscriber, Left(message.version))
+        return [left, *self._forget(subscriber, message.version, now)]
+
+    def _gone(self, message: Gone, now: float) -> list[Action]:
+        held = self._members.members.get(message.subscriber)
+        return self._forget(message.subscriber, held.version, now) if held else []
+
+    def _forget(self, subscriber: str, version: int, now: float) -> list[Action]:
+        held = self._members.members.pop(subscriber, None)
+        last = Departure(version, now)
+        depart(self._members.departed, subscriber, last, self.policy.remember)
+        if held is None:
+            return []
+        self.census.remove(held.views)
+        return self.left(subscriber, now)
+
+    def _last_version(self, subscriber: str) -> int:
+        held = self._members.members.get(subscriber)
+        return held.version if held else last_version(self._members.departed, subscriber)
+
+    def _see(self, member: Member, views: Views) -> None:
+        self.census.remove(member.views)
+        member.views = views
+        self.census.add(views)
+
+    # --- surveys -------------------------------------------------------------------------------
+
+    def start(self, now: float) -> list[Action]:
+        """What to do when the machine is made, new or from its state."""
+        return self._next_survey(now, 0.0, 1.0)
+
+    def _next_survey(self, now: float, least: float = 0.75, most: float = 1.25) -> list[Action]:
+        """About every so often; the first at any time within the period.
+
+        Never quite as often as others: two that ask at the same time would propose to each other,
+        and refuse each other, for ever.
+        """
+        every = self.policy.survey_every
+        if every == float("inf"):
+            return []
+        return [SetTimer("survey", now + every * float(self._rng.uniform(least, most)))]
+
+    def _ask(
+        self,
+        now: float,
+        about: TopicFlow | None = None,
+        topics: tuple[TopicFlow, ...] | None = None,
+    ) -> list[Action]:
+        """Survey as many subscribers as a sample needs; a survey under way goes first."""
+        if self._poll is not None or not self.size:
+            return []
+        names = sorted(self._members.members)
+        n = sample_size(len(names), self.policy.sample)
+        chosen = self._rng.choice(len(names), size=n, replace=False)
+        self._poll = Poll(self._number(), self._members.version, about, topics)
+        return [
+            *(Send(names[at], Survey(self._poll.number)) for at in sorted(chosen.tolist())),
+            SetTimer("answers", now + self.policy.answer_within),
+        ]
+
+    def _answer(self, subscriber: str, message: Answer) -> list[Action]:
+        poll = self._poll
+        if poll is None or poll.number != message.number or message.carry_version < poll.version:
+            return []
+        before = poll.answers.get(subscriber, Views())
+        poll.answers[subscriber] = before.with_more(message.needs, message.channels)
+        return []
+
+    def _count(self, now: float) -> list[Action]:
+        poll, self._poll = self._poll, None
+        if poll is None or not poll.answers or poll.version != self._members.version:
+            return []
+        return self.concluded(poll, now)
+
+    # --- locks ---------------------------------------------------------------------------------
+
+    def _hold(self, partner: str, number: int, now: float) -> list[Action]:
+        self.lock = Lock(partner, number)
+        return [SetTimer("lock", now + self.policy.lock_for)]
+
+    def _release(self) -> list[Action]:
+        if self.lock is None:
+            return []
+        self.lock = None
+        return [SetTimer("lock", None)]
+
+    def _number(self) -> int:
+        self._members.counter += 1
+        return self._members.counter

@@ -1,0 +1,53 @@
+"""Real time: the machines of the protocols on real networks."""
+
+from distributary.topics.errors import (
+    ClientClosedError,
+    EventsForgottenError,
+    EventsLostError,
+    NotConfirmedError,
+    PayloadTooLargeError,
+    ServerAwayError,
+    ServerRefusedError,
+    ServerStartError,
+    ServiceAwayError,
+    ServiceReplacedError,
+    ServiceRunningError,
+    TopicNameError,
+    UnknownTopicError,
+)
+from distributary.topics.nats.client import ClientSettings, ClientStatistics, TopicClient
+from distributary.topics.nats.embedded import EmbeddedServer, embedded_server
+from distributary.topics.nats.options import NatsOptions
+from distributary.topics.nats.policy import LIVE, live_policy
+from distributary.topics.nats.service import ServiceSettings, TopicService
+from distributary.topics.nats.subscription import TopicSubscription, WhenFull
+from distributary.topics.status import TopicStatus
+
+__all__ = [
+    "LIVE",
+    "ClientClosedError",
+    "ClientSettings",
+    "ClientStatistics",
+    "EmbeddedServer",
+    "EventsForgottenError",
+    "EventsLostError",
+    "NatsOptions",
+    "NotConfirmedError",
+    "PayloadTooLargeError",
+    "ServerAwayError",
+    "ServerRefusedError",
+    "ServerStartError",
+    "ServiceAwayError",
+    "ServiceReplacedError",
+    "ServiceRunningError",
+    "ServiceSettings",
+    "TopicClient",
+    "TopicNameError",
+    "TopicService",
+    "TopicStatus",
+    "TopicSubscription",
+    "UnknownTopicError",
+    "WhenFull",
+    "embedded_server",
+    "live_policy",
+]

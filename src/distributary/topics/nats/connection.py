@@ -1,0 +1,106 @@
+"""nats-py's client, made to outlive whatever a peer or a stranger sends.
+
+In nats-py 2.16 a message whose subject is not UTF-8, or whose headers are malformed, ends the task
+that reads the connection, and nothing notices: the client says it is connected and hears nothing
+more. So does an answer to a ping that nobody waits for any longer, and whatever answers a
+reconnection without speaking NATS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlparse
+
+import nats.errors
+from nats.aio.client import Client, Srv
+
+from distributary.topics.nats.server_file import ServerRecord
+
+__all__ = ["Connection", "MalformedMessageError"]
+
+_LOOK_EVERY = 0.5  # seconds
+
+
+class MalformedMessageError(nats.errors.Error):
+    """A message that the client library could not take apart; it is dropped."""
+
+
+class Connection(Client):
+    """A client that drops malformed messages, and reconnects when one of its own tasks has died.
+
+    With `look_up`, each attempt to connect asks it where the server is and what it is called, and
+    nothing is said to a server with another name: no token, no event.
+    """
+
+    def __init__(self, look_up: Callable[[], ServerRecord | None] | None = None) -> None:
+        super().__init__()
+        self._look_up = look_up
+        self._server_name = ""
+        self._refusal: Exception | None = None
+
+    def drop_unsent(self) -> None:
+        """Forget what the last connection did not take, so that the next one does not send it."""
+        self._pending = []
+        self._pending_data_size = 0
+
+    def give_up(self, error: Exception) -> None:
+        """Close for good, soon, because of an error that will not pass."""
+        self._refusal = error
+
+    async def close(self) -> None:
+        """Close for good; one that never came about, its address being none, is closed already."""
+        if self._flush_queue is not None:
+            await super().close()
+
+    async def watch(self) -> None:
+        """Reconnect whenever a task of the connection has ended by itself; until closed."""
+        while not self.is_closed:
+            await asyncio.sleep(_LOOK_EVERY)
+            if self._refusal is not None:
+                await self.close()
+                self._err = self._refusal
+            elif self.is_connected:
+                if _has_ended(self._reading_task) or _has_ended(self._flusher_task):
+                    await self.force_reconnect()
+            elif not self.is_closed and _has_ended(self._reconnection_task):
+                self._status = Client.RECONNECTING
+                self._reconnection_task = asyncio.create_task(self._attempt_reconnect())
+
+    async def _connect_to_server(self, s: Srv) -> None:
+        found = self._look_up() if self._look_up else None
+        if found is not None:
+            s.uri = urlparse(found.url)
+            self.options["token"] = found.token
+            self._server_name = found.name
+        if self._transport is not None:  # of an attempt that failed, and left it open
+            self._transport.close()  # type: ignore[no-untyped-call]
+        await super()._connect_to_server(s)
+
+    async def _process_connect_init(self) -> None:
+        try:
+            await super()._process_connect_init()
+        except (OSError, nats.errors.Error, TimeoutError):
+            raise
+        except Exception as error:  # what answers there need not be a NATS server
+            self._server_info = {}
+            raise nats.errors.Error(f"what answers is no NATS server: {error}") from error
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        """Comes before anything of ours is sent."""
+        if self._server_name and info.get("server_name") != self._server_name:
+            raise nats.errors.Error("another server has taken its port")
+        await super()._process_info(info, initial_connection)
+
+    async def _process_msg(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
+    ) -> None:
+        try:
+            await super()._process_msg(sid, subject, reply, data, headers)
+        except Exception as error:
+            await self._error_cb(MalformedMessageError(f"nats: {error}"))
+
+
+def _has_ended(task: asyncio.Task[Any] | None) -> bool:
+    return task is not None and task.done()

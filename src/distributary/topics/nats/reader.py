@@ -1,0 +1,300 @@
+"""The subscribing half of a client: runs the subscriber's machine on a connection."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from distributary.errors import LiveError
+from distributary.machines.actions import Action, Deliver, Send, SetTimer
+from distributary.topics.codec import AROUND, Expired, NoTopic, Pulse, Resume, decode, encode
+from distributary.topics.errors import EventsLostError, UnknownTopicError
+from distributary.topics.messages import Event, Join, Left, Unwant, Want
+from distributary.topics.nats.subjects import Subjects
+from distributary.topics.nats.subscriber import LiveSubscriber
+from distributary.topics.nats.subscription import TopicSubscription
+from distributary.topics.parts import split
+
+__all__ = ["TopicReader"]
+
+_LINGER = 2.0  # seconds to go on listening to a channel that was left
+_SOON = 0.1
+_BREATH = 100  # things to do before others may
+_OUTSIDE = "application"
+
+
+class TopicReader:
+    """Keeps a subscriber on the channels that bring what it wants, and hands events over.
+
+    Everything comes through one queue. Channels' events wait when it is full; what else comes is
+    dropped then, since it is said again. An event that nothing is before, in the queue or in its
+    topic, is handed over at once: most are such.
+    """
+
+    def __init__(
+        self, nc: Client, subjects: Subjects, subscriber: LiveSubscriber, *, queue: int
+    ) -> None:
+        self.machine = subscriber
+        self.delivered = 0
+        self.dropped = 0
+        self._nc = nc
+        self._subjects = subjects
+        self._queue: asyncio.Queue[tuple[str, Any] | None] = asyncio.Queue(queue)
+        self._busy = False  # with something of the queue
+        self._due: deque[Callable[[], Awaitable[None]]] = deque()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._data: dict[str, Subscription] = {}  # by channel
+        self._coming: set[str] = set()
+        self._subscriptions: dict[str, TopicSubscription] = {}
+        self._confirmations: dict[str, asyncio.Future[None]] = {}
+        self._service = ""  # its identity
+        self._epoch = 0  # of its last start
+        self._replaced = False
+
+    # --- for the client ------------------------------------------------------------------------
+
+    async def want(self, subscription: TopicSubscription) -> None:
+        """Return once every event from now on will come; whoever cancels it unwants the topic."""
+        topic = subscription.topic
+        if topic in self._subscriptions:
+            raise ValueError(f"topic {topic!r} is subscribed to already")
+        self._subscriptions[topic] = subscription
+        confirmed = asyncio.get_running_loop().create_future()
+        self._confirmations[topic] = confirmed
+        try:
+            await self._feed(_OUTSIDE, Want(topic))
+            await confirmed
+        except BaseException:
+            await self.unwant(topic)
+            raise
+        finally:
+            self._confirmations.pop(topic, None)
+
+    async def unwant(self, topic: str) -> None:
+        """Hand nothing more over; channels that are not needed any more are left."""
+        subscription = self._subscriptions.pop(topic, None)
+        if subscription is not None:
+            subscription.close()
+            await self._feed(_OUTSIDE, Unwant(topic))
+
+    def heard(self, sender: str, message: Any) -> None:
+        """Take in what was said to this client alone."""
+        if isinstance(message, Pulse):
+            self._adopt(message)
+            return
+        try:
+            self._queue.put_nowait((sender, message))
+        except asyncio.QueueFull:
+            self.dropped += 1
+
+    async def pump(self) -> None:
+        """Work through what comes, until cancelled."""
+        for count in itertools.count(1):
+            if count % _BREATH == 0:
+                await asyncio.sleep(0)  # a queue that is never empty must not keep others waiting
+            item = await self._queue.get()
+            self._busy = True
+            if item is not None:
+                await self._take(*item)
+            while self._due:
+                await self._due.popleft()()
+            self._busy = False
+
+    def refresh(self) -> None:
+        """Ask for all that may have been missed, soon; often is no more than once."""
+        self._later("refresh", _SOON, partial(self._ring, "refresh"))
+
+    async def chase(self) -> None:
+        """Ask again for what is missing and due."""
+        if self._replaced:
+            raise LiveError(
+                "the channel service has lost its state, or another one is in its place: it knows "
+                "none of our subscriptions; start it with the folder it had, or open a new client"
+            )
+        for topic in self.machine.behind():
+            await self._perform(self.machine.chase(topic, time.time()))
+
+    def close(self) -> None:
+        """Stop all timers and end all subscriptions."""
+        for timer in self._timers.values():
+            timer.cancel()
+        for subscription in self._subscriptions.values():
+            subscription.close()
+        for confirmation in self._confirmations.values():
+            confirmation.cancel()
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """The channels that are listened to."""
+        return tuple(self._data)
+
+    # --- inputs --------------------------------------------------------------------------------
+
+    async def _take(self, sender: str, message: Any) -> None:
+        match message:
+            case NoTopic(topic):
+                await self._miss(topic)
+            case Expired(topic, _, oldest):
+                await self._hand_over(topic, self.machine.skip(topic, oldest))
+            case Resume(topic, epoch, number):
+                await self._hand_over(topic, self.machine.resume(topic, epoch, number))
+            case Event(topic):
+                await self._feed(sender, message)
+                await self._perform(self.machine.chase(topic, time.time()))
+            case _:
+                await self._feed(sender, message)
+
+    async def _miss(self, topic: str) -> None:
+        """There is no such topic, or no more: whoever waits for it or reads it is told."""
+        confirmation = self._confirmations.get(topic)
+        if confirmation is not None:
+            if not confirmation.done():
+                confirmation.set_exception(UnknownTopicError(topic))
+            return
+        if self._replaced:
+            return  # there is no topic of ours at all: `chase` says so
+        subscription = self._subscriptions.pop(topic, None)
+        if subscription is not None:
+            subscription.fail(UnknownTopicError(topic))
+            await self._feed(_OUTSIDE, Unwant(topic))
+
+    async def _feed(self, sender: str, message: Any) -> None:
+        try:
+            actions = self.machine.on_message(sender, message, time.time())
+        except (TypeError, ValueError):
+            self.dropped += 1  # nothing that a subscriber understands
+            return
+        await self._perform(actions)
+        if isinstance(message, Left):
+            self._unlisten_later(sender)
+        secured, self.machine.secured = self.machine.secured, set()
+        for topic in secured:
+            confirmation = self._confirmations.get(topic)
+            if confirmation is not None and not confirmation.done() and self._secured(topic):
+                confirmation.set_result(None)
+
+    def _secured(self, topic: str) -> bool:
+        """Whether a topic comes, and it is known from which event on."""
+        wanted = self.machine.wanted.get(topic)
+        return wanted is not None and wanted.expected is not None and self.machine.covered(topic)
+
+    async def _ring(self, name: str) -> None:
+        await self._perform(self.machine.on_timer(name, time.time()))
+
+    def _adopt(self, pulse: Pulse) -> None:
+        """Be as the service wants its subscribers; one that does not know us is of no use."""
+        self._replaced |= self._service not in ("", pulse.identity) and bool(self._subscriptions)
+        self._service = pulse.identity
+        if pulse.epoch != self._epoch and not self._replaced:
+            self._epoch = pulse.epoch
+            self.refresh()  # and learn whether all that we have is still there
+        self.machine.policy = replace(
+            self.machine.policy, tells=pulse.tells, obeys=pulse.obeys, refresh=pulse.refresh
+        )
+
+    # --- actions -------------------------------------------------------------------------------
+
+    async def _perform(self, actions: Iterable[Action]) -> None:
+        for count, action in enumerate(actions, start=1):
+            if count % _BREATH == 0:
+                await asyncio.sleep(0)  # beats must go out meanwhile
+            match action:
+                case Deliver(_, event, _):
+                    await self._hand_over(event.topic, (event,))
+                case Send(to, message):
+                    if isinstance(message, Join):
+                        await self._listen(to)
+                    await self._say(to, message)
+                case SetTimer(name, at):
+                    self._set_timer(name, at)
+
+    async def _hand_over(self, topic: str, events: Iterable[Event | EventsLostError]) -> None:
+        subscription = self._subscriptions.get(topic)
+        for event in events:
+            if subscription is not None:
+                self.delivered += 1
+                await subscription.put(event)
+
+    async def _say(self, to: str, message: Any) -> None:
+        subject, most = self._subjects.to(to), self._nc.max_payload - AROUND
+        try:
+            for part in split(message, most):
+                await self._nc.publish(subject, encode(self.machine.name, part))
+        except (nats.errors.OutboundBufferLimitError, nats.errors.ConnectionClosedError):
+            self.dropped += 1  # the machine says it again
+
+    async def _listen(self, channel: str) -> None:
+        if channel in self._data or channel in self._coming or self._nc.is_closed:
+            return
+        self._coming.add(channel)
+        try:
+            subject = self._subjects.on(channel)
+            self._data[channel] = await self._nc.subscribe(subject, cb=self._on_event)
+        finally:
+            self._coming.discard(channel)
+
+    async def _on_event(self, message: Msg) -> None:
+        try:
+            said = decode(message.data)
+        except ValueError:
+            self.dropped += 1
+            return
+        if not (isinstance(said[1], Event) and self._taken_at_once(said[1])):
+            await self._queue.put(said)
+
+    def _taken_at_once(self, event: Event) -> bool:
+        """Hand an event over, or drop it, if nothing is before it and nothing else follows."""
+        if self._busy or not self._queue.empty():
+            return False
+        subscription = self._subscriptions.get(event.topic)
+        if subscription is not None and not subscription.has_room:
+            return False
+        wanted = self.machine.takes(event)
+        if wanted and subscription is not None:
+            self.delivered += 1
+            subscription.put_now(event)
+        return wanted is not None
+
+    def _unlisten_later(self, channel: str) -> None:
+        if channel not in self.machine.on:
+            self._later(f"unlisten {channel}", _LINGER, partial(self._unlisten, channel))
+
+    async def _unlisten(self, channel: str) -> None:
+        if channel not in self.machine.on and channel in self._data and not self._nc.is_closed:
+            await self._data.pop(channel).unsubscribe()
+
+    # --- time ----------------------------------------------------------------------------------
+
+    def _set_timer(self, name: str, at: float | None) -> None:
+        if at is not None:
+            self._later(name, at - time.time(), partial(self._ring, name))
+        elif name in self._timers:
+            self._timers.pop(name).cancel()
+
+    def _later(self, name: str, delay: float, what: Callable[[], Awaitable[None]]) -> None:
+        running = self._timers.pop(name, None)
+        if running is not None:
+            running.cancel()
+        self._timers[name] = asyncio.get_running_loop().call_later(
+            max(0.0, delay), self._ripe, name, what
+        )
+
+    def _ripe(self, name: str, what: Callable[[], Awaitable[None]]) -> None:
+        self._timers.pop(name, None)
+        self._do(what)
+
+    def _do(self, what: Callable[[], Awaitable[None]]) -> None:
+        self._due.append(what)
+        if self._queue.empty():
+            self._queue.put_nowait(None)

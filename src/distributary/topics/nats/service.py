@@ -1,0 +1,332 @@
+"""The channel service: all channels of topics and clusters, on a NATS server.
+
+It can be stopped, killed and started again at any moment: what it has confirmed it knows again.
+Whatever comes in is taken in batches. What a batch changed is written first; only then is anything
+sent that follows from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from distributary.errors import LiveError
+from distributary.machines.real.tasks import owned_tasks
+from distributary.topics import Policy, members_of
+from distributary.topics.advice import Adviser
+from distributary.topics.codec import AROUND, SERVICE, Taken, decode, encode
+from distributary.topics.errors import ServerAwayError
+from distributary.topics.host import TopicHost
+from distributary.topics.journal import Journal
+from distributary.topics.messages import Event
+from distributary.topics.nats.connection import MalformedMessageError
+from distributary.topics.nats.lease import Lease
+from distributary.topics.nats.options import NatsOptions, connected
+from distributary.topics.nats.policy import LIVE
+from distributary.topics.nats.subjects import Subjects
+from distributary.topics.status import TopicStatus, status_of
+from distributary.topics.store import TopicStore
+from distributary.topics.survey import survey
+
+__all__ = ["ServiceSettings", "TopicService"]
+
+_MEMBERS = members_of("")
+_CLOSED = "the connection is closed for good"
+_BATCH = 512  # messages that share one write
+_HOUSEKEEPING = 0.5  # seconds between two looks at who is alive and what is finished
+_SOON = 0.05  # seconds
+_LAST_FLUSH = 1  # seconds for the last words at the end
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """How a service works; times in seconds.
+
+    `folder` is its own, with all it must know again. `queue` bounds what waits to be taken in; when
+    it is full the connection's own buffer fills, and what does not fit is dropped: clients say
+    it again.
+    """
+
+    folder: Path
+    policy: Policy = LIVE
+    prefix: str = "distributary"
+    seed: int = 0
+    sync: bool = False  # outlive a loss of power too, not only the process
+    dead_after: float = 10.0  # a client that is silent for so long is dead
+    forget_after: float = 86_400.0  # a publisher that is silent for so long does not come back
+    plan_every: float = 60.0  # ask for proposals of new clusters
+    budget: int = 20_000  # subscriptions that proposals may move each time
+    flow_memory: float = 10.0  # intervals that count for how busy a topic is
+    queue: int = 10_000
+
+
+@dataclass(slots=True)
+class _Traffic:
+    """What went through the connection."""
+
+    received: int = 0
+    sent: int = 0
+    unsent: int = 0  # the server was away and the buffer full: repaired later
+    dropped: int = 0  # by the connection, because we were too slow: said again by clients
+    batches: int = 0
+    since: float = field(default_factory=time.time)
+
+
+class TopicService:
+    """Hosts channels until it is told to stop.
+
+    `run` may be cancelled at any time: what was confirmed is kept. A `journal` of the settings'
+    folder may be given that is open already, and is not closed then.
+    """
+
+    def __init__(
+        self, options: NatsOptions, settings: ServiceSettings, *, journal: Journal | None = None
+    ) -> None:
+        self.options = options
+        self.settings = settings
+        self.subjects = Subjects(settings.prefix)
+        self.traffic = _Traffic()
+        self.started = asyncio.Event()
+        self.reports: list[str] = []  # what of its state could not be brought back
+        self._journal = journal
+        self._lease = Lease(self.subjects)
+        self._stopping = asyncio.Event()
+        self._queue: asyncio.Queue[Msg | None] = asyncio.Queue(settings.queue)
+        self._due: deque[Callable[[float], object]] = deque()
+        self._timers: dict[tuple[str, str], asyncio.TimerHandle] = {}
+
+    def stop(self) -> None:
+        """Finish what was begun, and end."""
+        self._stopping.set()
+        self._wake()
+
+    async def run(self) -> None:
+        """Serve until `stop`, or until the server does not let us in any more."""
+        async with AsyncExitStack() as stack:
+            journal = self._journal or stack.enter_context(
+                Journal(self.settings.folder, sync=self.settings.sync)
+            )
+            policy = self.settings.policy
+            store = TopicStore(journal, policy)
+            self.reports = store.reports
+            self.host = TopicHost(
+                policy,
+                store,
+                seed=self.settings.seed,
+                flow_memory=self.settings.flow_memory,
+            )
+            self.adviser = Adviser(self.host, self.settings.budget)
+            nc = await stack.enter_async_context(
+                connected(
+                    self.options,
+                    name="distributary topics",
+                    echo=False,
+                    on_reconnect=self._on_reconnect,
+                    on_disconnect=self._on_disconnect,
+                    on_error=self._on_error,
+                )
+            )
+            stack.callback(self._cancel_timers)
+            await self._serve(nc)
+
+    async def _serve(self, nc: Client) -> None:
+        try:
+            await self._lease.listen(nc)
+            await self._prove_lease(nc)
+            self.host.fit(nc.max_payload - AROUND)
+            self.host.start(time.time())
+            await self._let_out(nc)
+            await nc.subscribe(self.subjects.service, cb=self._queue.put)
+            await nc.subscribe(self.subjects.status, cb=self._queue.put)
+            await nc.flush()
+        except nats.errors.Error as error:
+            raise ServerAwayError(self.options.url, str(error)) from error
+        self.started.set()
+        async with owned_tasks() as start:
+            start(self._keep_house(nc))
+            await self._pump(nc)
+        if nc.is_connected:
+            with suppress(nats.errors.Error):
+                await nc.flush(timeout=_LAST_FLUSH)
+
+    async def _prove_lease(self, nc: Client) -> None:
+        """Return once no other service answers under our prefix, or we are told to stop."""
+        while not (self._lease.held or self._stopping.is_set()):
+            self._check_open(nc)
+            if nc.is_connected:
+                await self._lease.prove(nc)
+            else:
+                await asyncio.sleep(_SOON)
+
+    def _check_open(self, nc: Client) -> None:
+        if nc.is_closed:
+            raise ServerAwayError(self.options.url, str(nc.last_error or _CLOSED))
+
+    # --- in and out ----------------------------------------------------------------------------
+
+    async def _pump(self, nc: Client) -> None:
+        while not self._stopping.is_set():
+            self._check_open(nc)
+            batch = [await self._queue.get()]
+            while len(batch) < _BATCH and not self._queue.empty():
+                batch.append(self._queue.get_nowait())
+            if not self._lease.held:
+                await self._prove_lease(nc)
+                if not self._lease.held:
+                    return  # told to stop; what came now is said again to the next service
+                self.host.excuse(time.time())
+            now = time.time()
+            answers = []
+            for message in batch:
+                if message is not None:
+                    answers += self._take(message, now)
+            while self._due:
+                self._due.popleft()(now)
+            await self._let_out(nc)
+            for reply, data in answers:
+                await self._publish(nc, reply, data)
+            self.traffic.batches += 1
+
+    def _take(self, message: Msg, now: float) -> list[tuple[str, bytes]]:
+        self.traffic.received += 1
+        if message.subject == self.subjects.status:
+            return [(message.reply, self.status().encoded())] if message.reply else []
+        try:
+            sender, said = decode(message.data)
+            to = self.subjects.channel(message.subject)
+        except ValueError:  # msgspec's are ValueErrors, too
+            self.host.counts.refused += 1
+            return []
+        answer = self.host.take(sender, to, said, now)
+        return [(message.reply, encode(SERVICE, answer))] if message.reply and answer else []
+
+    async def _let_out(self, nc: Client) -> None:
+        """Write what changed, then send what follows from it."""
+        host = self.host
+        host.store.commit()
+        timers, host.timers = host.timers, []
+        for channel, name, at in timers:
+            self._set_timer(channel, name, at)
+        out, host.out = host.out, []
+        taken, host.taken = host.taken, {}
+        last: Any = None
+        data = b""
+        for to, sender, message in out:
+            if message is not last:  # one event goes to several channels
+                data = encode("" if isinstance(message, Event) else sender, message)
+                last = message
+            await self._publish(nc, self._subject(to), data)
+        for (client, stream), upto in taken.items():
+            data = encode(SERVICE, Taken(stream, upto))
+            await self._publish(nc, self.subjects.client(client), data)
+
+    def _subject(self, to: str) -> str:
+        channel = to.removeprefix(_MEMBERS)
+        return self.subjects.client(to) if channel == to else self.subjects.on(channel)
+
+    async def _publish(self, nc: Client, subject: str, data: bytes) -> None:
+        if not self._lease.held:  # lost since the batch was begun: others may serve by now
+            self.traffic.unsent += 1
+            return
+        try:
+            await nc.publish(subject, data)
+        except nats.errors.ConnectionClosedError:
+            self._check_open(nc)
+        except nats.errors.Error:  # no room, too large, or no subject that can be answered to
+            self.traffic.unsent += 1
+        else:
+            self.traffic.sent += 1
+
+    async def _on_disconnect(self) -> None:
+        self._lease.lose()
+
+    async def _on_reconnect(self) -> None:
+        self._do(self.host.say_last)
+
+    async def _on_error(self, error: Exception) -> None:
+        if isinstance(error, nats.errors.SlowConsumerError):
+            self.traffic.dropped += 1
+        elif isinstance(error, MalformedMessageError):
+            self.host.counts.refused += 1
+
+    # --- time ----------------------------------------------------------------------------------
+
+    def _set_timer(self, channel: str, name: str, at: float | None) -> None:
+        key = (channel, name)
+        running = self._timers.pop(key, None)
+        if running is not None:
+            running.cancel()
+        if at is not None:
+            delay = max(0.0, at - time.time())
+            call = asyncio.get_running_loop().call_later(delay, self._ring, key)
+            self._timers[key] = call
+
+    def _ring(self, key: tuple[str, str]) -> None:
+        self._timers.pop(key, None)
+        self._do(partial(self.host.due, *key))
+
+    def _do(self, what: Callable[[float], object]) -> None:
+        """Let something be done between two batches."""
+        self._due.append(what)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._queue.empty():
+            self._queue.put_nowait(None)
+
+    def _cancel_timers(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+
+    async def _keep_house(self, nc: Client) -> None:
+        settings = self.settings
+        planned, looked = time.monotonic(), time.time()
+        while True:
+            await asyncio.sleep(_HOUSEKEEPING)
+            asleep = time.time() - looked - _HOUSEKEEPING > settings.dead_after / 2
+            looked = time.time()
+            if not self._lease.held:
+                self._wake()
+                continue
+            await self._lease.announce(nc)
+            if asleep:
+                self._do(self.host.excuse)
+            else:
+                self._do(lambda now: self.host.bury(now, settings.dead_after))
+            self._do(lambda now: self.host.sweep(now, settings.forget_after))
+            # Where members do not tell, nobody knows what they need: channels ask by themselves.
+            if settings.policy.tells and time.monotonic() - planned >= settings.plan_every:
+                self._do(self.adviser.remind)
+                found = survey(self.host, time.time())
+                advice = await asyncio.to_thread(self.adviser.propose, found)
+                self._do(partial(self.adviser.give, advice))
+                planned = time.monotonic()
+
+    # --- looking -------------------------------------------------------------------------------
+
+    def status(self) -> TopicStatus:
+        """How things are now."""
+        if not self.started.is_set():
+            raise LiveError("the channel service has not started; wait for it")
+        traffic = self.traffic
+        return status_of(
+            self.host,
+            time.time(),
+            uptime=time.time() - traffic.since,
+            received=traffic.received,
+            sent=traffic.sent,
+            unsent=traffic.unsent,
+            dropped=traffic.dropped,
+            batches=traffic.batches,
+        )

@@ -1,0 +1,132 @@
+"""The publishing half of a client: events are said again until the service has confirmed them."""
+
+from __future__ import annotations
+
+import time
+
+import nats.errors
+from nats.aio.client import Client
+
+from distributary.topics import topic_channel
+from distributary.topics.codec import AROUND, Expect, NoTopic, Put, Taken, encode
+from distributary.topics.errors import (
+    ClientClosedError,
+    NotConfirmedError,
+    PayloadTooLargeError,
+    UnknownTopicError,
+)
+from distributary.topics.names import check_topic
+from distributary.topics.nats.outbox import Outbox
+from distributary.topics.nats.subjects import Subjects
+
+__all__ = ["TopicWriter"]
+
+
+class TopicWriter:
+    """Publishes to any number of topics, in order on each; times in seconds."""
+
+    def __init__(
+        self,
+        nc: Client,
+        subjects: Subjects,
+        name: str,
+        *,
+        timeout: float,
+        window: int,
+        repeat_after: float,
+    ) -> None:
+        self._nc = nc
+        self._subjects = subjects
+        self._name = name
+        self._timeout = timeout
+        self._window = window
+        self._repeat_after = repeat_after
+        self._outboxes: dict[str, Outbox] = {}  # by topic
+        self._streams: dict[int, Outbox] = {}  # by stream
+        self._count = 0
+        self.published = 0
+        self.repeated = 0
+
+    async def publish(self, topic: str, payload: bytes) -> None:
+        """Return once the service has confirmed that everybody will get the event."""
+        check_topic(topic)
+        if not isinstance(payload, bytes):
+            raise TypeError(f"an event is bytes, not {type(payload).__name__}; encode it first")
+        most = self._nc.max_payload - AROUND
+        if len(payload) > most:
+            raise PayloadTooLargeError(topic, len(payload), most)
+        outbox = self._outbox(topic)
+        await outbox.room()
+        while outbox.failed:  # while we waited
+            outbox = self._outbox(topic)
+            await outbox.room()
+        put, confirmed = outbox.add(payload, time.monotonic())
+        await self._say(topic, [put])
+        await confirmed
+        self.published += 1
+
+    def heard(self, message: Taken | Expect | NoTopic) -> list[tuple[str, list[Put]]]:
+        """Take an answer in; what to say again."""
+        now = time.monotonic()
+        if isinstance(message, NoTopic):
+            outbox = self._outboxes.get(message.topic)
+            if outbox is not None:
+                self._end(outbox, UnknownTopicError(message.topic))
+            return []
+        outbox = self._streams.get(message.stream)
+        if outbox is None:
+            return []
+        if isinstance(message, Taken):
+            outbox.taken(message.upto, now)
+            return []
+        if not outbox.expects(message.number):
+            self._end(outbox, NotConfirmedError(outbox.topic, self._timeout))
+            return []
+        if now - outbox.heard_at < self._repeat_after / 10:
+            return []  # it was all said again just now
+        return [(outbox.topic, outbox.again(now))]
+
+    async def repeat(self, *, all_of_it: bool = False) -> None:
+        """Say again what was not confirmed for some time, and give up what is too old."""
+        now = time.monotonic()
+        for outbox in [*self._outboxes.values()]:
+            since = outbox.waiting_since()
+            if since is None:
+                continue
+            if now - since > self._timeout:
+                self._end(outbox, NotConfirmedError(outbox.topic, self._timeout))
+            elif self._nc.is_connected and (
+                all_of_it or now - outbox.heard_at > self._repeat_after
+            ):
+                await self.say_again(outbox.topic, outbox.again(now))
+
+    async def say_again(self, topic: str, puts: list[Put]) -> None:
+        """Repeat events."""
+        self.repeated += len(puts)
+        await self._say(topic, puts)
+
+    def close(self) -> None:
+        """Whoever still waits is told that nobody will answer."""
+        for outbox in [*self._outboxes.values()]:
+            self._end(outbox, ClientClosedError())
+
+    def _outbox(self, topic: str) -> Outbox:
+        if topic not in self._outboxes:
+            self._count += 1
+            outbox = Outbox(topic, self._count, self._window)
+            self._outboxes[topic] = self._streams[outbox.stream] = outbox
+        return self._outboxes[topic]
+
+    def _end(self, outbox: Outbox, error: Exception) -> None:
+        del self._outboxes[outbox.topic], self._streams[outbox.stream]
+        outbox.fail(error)
+
+    async def _say(self, topic: str, puts: list[Put]) -> None:
+        subject = self._subjects.to(topic_channel(topic))
+        for put in puts:
+            try:
+                await self._nc.publish(subject, encode(self._name, put))
+            except nats.errors.OutboundBufferLimitError:
+                return  # the server is away: all is said again when it is back
+            except nats.errors.ConnectionClosedError:
+                raise ClientClosedError from None

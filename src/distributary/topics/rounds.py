@@ -1,0 +1,494 @@
+"""Tamara at the paper's scale: thousands of subscribers over months, decision by decision.
+
+The decisions and their estimates are those of the machines in `protocol.topics`. What happens
+between decisions is not simulated: a survey is a random draw, a move is instantaneous, and the
+messages that the machines would send are only counted.
+
+Reference: Milo et al. (2007), sections 3 to 5.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+import numpy as np
+
+from distributary.cost.topics import CostLedger, unclustered_cost
+from distributary.cost.updates import (
+    Channel,
+    absorbing,
+    adding,
+    destroying,
+    enough_common,
+    merging,
+    pairing,
+    removing,
+    toll,
+)
+from distributary.model import FloatArray, IntArray
+from distributary.model.topics import BoolArray, Clustering
+from distributary.topics import Policy
+from distributary.topics.policy import most_winning, sample_size
+
+__all__ = ["Moment", "Requests", "TopicRounds"]
+
+TOPIC, CLUSTER = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Who wants or stops wanting which topic when, in order; times in maintenance intervals."""
+
+    time: FloatArray
+    subscriber: IntArray
+    topic: IntArray
+    wanted: BoolArray
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Costs at a time in messages per interval; overhead is the mean since the last moment."""
+
+    time: float
+    scribe: float
+    maintenance: float
+    dissemination: float
+    overhead: float
+    clusters: int
+
+    @property
+    def cost(self) -> float:
+        """OC."""
+        return self.maintenance + self.dissemination
+
+
+@dataclass(slots=True)
+class TopicRounds:
+    """A clustering that changes by subscriptions and surveys, with its cost.
+
+    `survey_every` is in intervals. `messages` counts overhead messages by purpose; `updates` counts
+    the updates of channels, and under "raised" how often an update increased OC against its
+    estimate.
+    """
+
+    clustering: Clustering
+    frequency: FloatArray
+    policy: Policy
+    rng: np.random.Generator
+    survey_every: float = 240.0
+    now: float = 0.0
+    messages: Counter[str] = field(default_factory=Counter)
+    updates: Counter[str] = field(default_factory=Counter)
+    ledger: CostLedger = field(init=False)
+    topic_toll: FloatArray = field(init=False)
+    cluster_toll: FloatArray = field(init=False)
+    _due: list[tuple[float, int, int, int]] = field(init=False, default_factory=list)
+    _scheduled: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        self.ledger = CostLedger(self.clustering, self.frequency, self.policy.prices)
+        self.topic_toll = np.zeros(self.clustering.n_topics)
+        for topic in range(self.clustering.n_topics):
+            self.on_topic_change(topic)
+            self._schedule(TOPIC, topic, first=True)
+        self.cluster_toll = np.full(len(self.clustering.alive), np.inf)
+        for cluster in self.clustering.clusters:
+            self.on_cluster_change(int(cluster))
+            self._schedule(CLUSTER, int(cluster), first=True)
+        self.clustering.watch(self)
+
+    # --- running -------------------------------------------------------------------------------
+
+    def run(self, requests: Requests, duration: float, moments: int) -> list[Moment]:
+        """Run all requests and surveys, and sample the costs `moments` times."""
+        found = [self._moment(0.0, 0)]
+        at, n = 0, len(requests.time)
+        for time in np.linspace(0.0, duration, moments + 1)[1:]:
+            before, spent = self.now, self.messages.total()
+            while True:
+                request = requests.time[at] if at < n else np.inf
+                survey = self._due[0][0] if self._due else np.inf
+                if min(request, survey) > time:
+                    break
+                self.now = float(min(request, survey))
+                if request <= survey:
+                    self._request(requests, at)
+                    at += 1
+                else:
+                    self._run_next()
+            self.now = float(time)
+            spent = self.messages.total() - spent
+            found.append(self._moment(spent, float(time) - before))
+        return found
+
+    def _request(self, requests: Requests, at: int) -> None:
+        subscriber, topic = int(requests.subscriber[at]), int(requests.topic[at])
+        if requests.wanted[at]:
+            self.want(subscriber, topic)
+        else:
+            self.unwant(subscriber, topic)
+
+    def _run_next(self) -> None:
+        _, _, kind, number = heappop(self._due)
+        self.on_due(kind, number)
+
+    def on_due(self, kind: int, number: int) -> None:
+        """Survey a channel."""
+        if kind == TOPIC:
+            self.survey_topic(number)
+            self._schedule(kind, number)
+        elif self.clustering.alive[number]:
+            self.survey_cluster(number)
+            if self.clustering.alive[number]:
+                self._schedule(kind, number)
+
+    def _schedule(self, kind: int, number: int, *, first: bool = False) -> None:
+        if self.policy.survey_every == float("inf"):
+            return
+        self._schedule_in(self.survey_every * (self.rng.random() if first else 1.0), kind, number)
+
+    def _schedule_in(self, wait: float, kind: int, number: int) -> None:
+        self._scheduled += 1
+        heappush(self._due, (self.now + wait, self._scheduled, kind, number))
+
+    def _moment(self, spent: float, passed: float) -> Moment:
+        audience = self.clustering.wants.sum(axis=0)
+        scribe = sum(unclustered_cost(audience, self.frequency, self.policy.prices))
+        return Moment(
+            self.now,
+            scribe,
+            self.ledger.maintenance,
+            self.ledger.dissemination,
+            spent / passed if passed else 0.0,
+            len(self.clustering.clusters),
+        )
+
+    def on_topic_change(self, topic: int) -> None:
+        """Update the price of one more subscriber on the topic's own channel."""
+        self.topic_toll[topic] = toll(self.policy.prices, self.topic(topic))
+
+    def on_cluster_change(self, cluster: int) -> None:
+        """Update the price of one more member of a cluster; infinite if it no longer exists."""
+        if cluster >= len(self.cluster_toll):
+            more = len(self.clustering.alive) - len(self.cluster_toll)
+            self.cluster_toll = np.pad(self.cluster_toll, (0, more), constant_values=np.inf)
+        alive = self.clustering.alive[cluster]
+        self.cluster_toll[cluster] = (
+            toll(self.policy.prices, self.cluster(cluster)) if alive else np.inf
+        )
+
+    def topic(self, topic: int) -> Channel:
+        """The data of a topic's own channel."""
+        return Channel(int(self.clustering.topic_size[topic]), float(self.frequency[topic]))
+
+    def cluster(self, cluster: int) -> Channel:
+        """The data of a cluster's channel."""
+        return Channel(
+            int(self.clustering.cluster_size[cluster]),
+            self.ledger.flow(cluster),
+            int(self.clustering.carries[cluster].sum()),
+        )
+
+    # --- subscribers (section 4) ---------------------------------------------------------------
+
+    def want(self, subscriber: int, topic: int) -> None:
+        """SUBSCRIBE of the paper."""
+        state = self.clustering
+        self.messages["subscribe"] += 2  # a request and its answer
+        if state.copies[subscriber, topic]:
+            state.want(subscriber, topic)
+            return
+        chosen = self.choose_cluster(subscriber, topic)
+        if chosen is None:
+            state.follow(subscriber, topic)
+            self.messages["subscribe"] += 2
+            state.want(subscriber, topic)
+            self._report(subscriber, topic)
+            return
+        state.join(subscriber, chosen)
+        state.want(subscriber, topic)
+        self.messages["subscribe"] += 2
+        self.leave_covered_topics(np.array([subscriber]), chosen)
+
+    def choose_cluster(self, subscriber: int, topic: int) -> int | None:
+        """The cluster with the topic that replaces most direct subscriptions, if it pays."""
+        state = self.clustering
+        offered = state.clusters_with(topic)
+        if not len(offered):
+            return None
+        direct = state.direct[subscriber].copy()
+        direct[topic] = True
+        replaced = state.carries[offered] & direct
+        widest = int(np.argmax(replaced.sum(axis=1)))
+        cluster = int(offered[widest])
+        saved = float(self.topic_toll[replaced[widest]].sum())
+        return cluster if saved > toll(self.policy.prices, self.cluster(cluster)) else None
+
+    def unwant(self, subscriber: int, topic: int) -> None:
+        """UNSUBSCRIBE of the paper."""
+        state = self.clustering
+        state.unwant(subscriber, topic)
+        if state.direct[subscriber, topic]:
+            state.unfollow(subscriber, topic)
+            self.messages["subscribe"] += 2
+        sources = np.flatnonzero(state.member[subscriber] & state.carries[:, topic])
+        for cluster in sources:
+            self.leave_if_cheaper(subscriber, int(cluster))
+        kept = sources[state.member[subscriber, sources]]
+        if len(kept):
+            self._report_to(self._most_filtered(subscriber, kept), topic)
+
+    def leave_if_cheaper(self, subscriber: int, cluster: int) -> bool:
+        """Leave a cluster if the topics still needed from it cost less on their own channels."""
+        state = self.clustering
+        needs = state.wants[subscriber] & (state.copies[subscriber] == 1) & state.carries[cluster]
+        alone = float(self.topic_toll[needs].sum())
+        if alone >= toll(self.policy.prices, self.cluster(cluster), joining=False):
+            return False
+        for topic in np.flatnonzero(needs):
+            state.follow(subscriber, int(topic))
+        state.leave(subscriber, cluster)
+        self.messages["move"] += 2 + 2 * int(needs.sum())
+        self._end_if_empty(cluster)
+        return True
+
+    def leave_covered_topics(self, who: IntArray, cluster: int) -> None:
+        """Leave the own channels of the topics that a cluster brings."""
+        state = self.clustering
+        for topic in state.topics_of(cluster):
+            rows = who[state.direct[who, topic]]
+            if len(rows):
+                state.unfollow(rows, int(topic))
+                self.messages["move"] += 2 * len(rows)
+
+    def _most_filtered(self, subscriber: int, clusters: IntArray) -> int:
+        state = self.clustering
+        filtered = (state.carries[clusters] & ~state.wants[subscriber]).sum(axis=1)
+        return int(clusters[np.argmax(filtered)])
+
+    def _report(self, subscriber: int, topic: int) -> None:
+        mine = np.flatnonzero(self.clustering.member[subscriber])
+        if len(mine):
+            self._report_to(self._most_filtered(subscriber, mine), topic)
+
+    def _report_to(self, cluster: int, topic: int) -> None:
+        """Report a changed subscription to a cluster, which tosses the coin of section 3.1."""
+        self.messages["tell"] += 1
+        known, own = self.cluster(cluster), self.topic(topic)
+        most = most_winning(self.policy.phi, self.rng.random())
+        if not enough_common(self.policy.prices, known, own, most):
+            return
+        sample = self._sample(np.flatnonzero(self.clustering.member[:, cluster]))
+        if self.clustering.carries[cluster, topic]:
+            self._try_removing(cluster, [topic], sample)
+        else:
+            self._try_adding(cluster, topic, sample)
+
+    # --- surveys (section 3) -------------------------------------------------------------------
+
+    def _sample(self, members: IntArray) -> IntArray:
+        n = sample_size(len(members), self.policy.sample)
+        self.messages["survey"] += 2 * n
+        return members if n == len(members) else self.rng.choice(members, n, replace=False)
+
+    def _try_adding(self, cluster: int, topic: int, sample: IntArray) -> None:
+        known, own = self.cluster(cluster), self.topic(topic)
+        share = known.size / max(len(sample), 1)
+        common = min(round(share * int(self.clustering.direct[sample, topic].sum())), own.size)
+        change = adding(self.policy.prices, known, own, common)
+        if self.policy.pays(change, 2.0 * known.size + 2.0 * common):
+            self.add(cluster, topic)
+
+    def _try_removing(self, cluster: int, topics: list[int], sample: IntArray) -> None:
+        known = self.cluster(cluster)
+        for topic, needed in zip(
+            topics, self._count_dependent(cluster, topics, sample), strict=True
+        ):
+            change = removing(self.policy.prices, known, self.topic(topic), needed)
+            if self.policy.pays(change, 2.0 * known.size + 2.0 * needed):
+                self.drop(cluster, topic)
+                known = self.cluster(cluster)
+
+    def _count_dependent(self, cluster: int, topics: list[int], sample: IntArray) -> list[int]:
+        """Estimate from a sample how many members get each topic from this cluster alone."""
+        state = self.clustering
+        share = int(state.cluster_size[cluster]) / max(len(sample), 1)
+        if len(topics) == 1:  # the usual case, which needs no gathering of rows
+            alone = state.wants[sample, topics[0]] & (state.copies[sample, topics[0]] == 1)
+            return [round(share * int(np.count_nonzero(alone)))]
+        counts = (state.wants[sample] & (state.copies[sample] == 1)).sum(axis=0)[topics]
+        return [round(share * count) for count in counts.tolist()]
+
+    def survey_topic(self, topic: int) -> None:
+        """Survey a topic's subscribers and merge with the channel that most of them share."""
+        state = self.clustering
+        sample = self._sample(np.flatnonzero(state.direct[:, topic]))
+        if not len(sample):
+            return
+        kind, other, common = self._nearest(
+            sample, int(state.topic_size[topic]), np.array([topic]), state.clusters_with(topic)
+        )
+        if not common:
+            return
+        self.messages["merge"] += 2
+        if kind == TOPIC:
+            common = min(common, int(state.topic_size[other]))
+            change = pairing(self.policy.prices, self.topic(topic), self.topic(other), common)
+            if self.policy.pays(change, 4.0 * float(state.topic_size[[topic, other]].sum())):
+                self.pair(topic, other)
+        else:
+            self._try_absorbing(other, topic, common)
+
+    def survey_cluster(self, cluster: int) -> None:
+        """Reconsider a cluster and its topics, then merge it with its nearest channel."""
+        state = self.clustering
+        sample = self._sample(np.flatnonzero(state.member[:, cluster]))
+        if not len(sample):
+            return
+        if self.policy.prunes:
+            if self._try_destroying(cluster, sample):
+                return
+            self._try_removing(cluster, state.topics_of(cluster).tolist(), sample)
+            if not state.alive[cluster]:
+                return
+        size = int(state.cluster_size[cluster])
+        carried, own = state.topics_of(cluster), np.array([cluster])
+        kind, other, common = self._nearest(sample, size, carried, own)
+        if not common:
+            return
+        self.messages["merge"] += 2
+        if kind == TOPIC:
+            self._try_absorbing(cluster, other, common)
+        else:
+            self._try_merging(cluster, other, common)
+
+    def _nearest(
+        self, sample: IntArray, size: int, not_topics: IntArray, not_clusters: IntArray
+    ) -> tuple[int, int, int]:
+        """The channel with most of the sampled subscribers, and the estimate for all of them."""
+        on_topics = self.clustering.direct[sample].sum(axis=0)
+        on_clusters = self.clustering.member[sample].sum(axis=0)
+        on_topics[not_topics], on_clusters[not_clusters] = 0, 0
+        topic, cluster = int(np.argmax(on_topics)), int(np.argmax(on_clusters))
+        kind = TOPIC if on_topics[topic] >= on_clusters[cluster] else CLUSTER
+        count = on_topics[topic] if kind == TOPIC else on_clusters[cluster]
+        return kind, topic if kind == TOPIC else cluster, round(count * size / len(sample))
+
+    def _try_absorbing(self, cluster: int, topic: int, common: int) -> None:
+        known, own = self.cluster(cluster), self.topic(topic)
+        common = min(common, known.size, own.size)
+        change = absorbing(self.policy.prices, known, own, common)
+        if self.policy.pays(change, 2.0 * known.size + 5.0 * own.size):
+            self.absorb(cluster, topic)
+
+    def _try_merging(self, one: int, other: int, common: int) -> None:
+        state = self.clustering
+        both = state.carries[one] & state.carries[other]
+        shared = Channel(0, float(self.frequency[both].sum()), int(both.sum()))
+        first, second = self.cluster(one), self.cluster(other)
+        common = min(common, first.size, second.size)
+        change = merging(self.policy.prices, first, second, common, shared)
+        if self.policy.pays(change, 2.0 * second.size + 6.0 * first.size):
+            self.merge(one, other)
+
+    def _try_destroying(self, cluster: int, sample: IntArray) -> bool:
+        state, known = self.clustering, self.cluster(cluster)
+        topics = state.topics_of(cluster).tolist()
+        needed = self._count_dependent(cluster, topics, sample)
+        needs = [(self.topic(t), n) for t, n in zip(topics, needed, strict=True)]
+        change = destroying(self.policy.prices, known, needs)
+        if not self.policy.pays(change, 2.0 * known.size + 2.0 * sum(needed)):
+            return False
+        self.destroy(cluster)
+        return True
+
+    # --- updates -------------------------------------------------------------------------------
+
+    def add(self, cluster: int, topic: int) -> None:
+        """Add a topic to a cluster; members leave the topic's own channel."""
+        before = self.ledger.cost
+        self.clustering.add(cluster, topic)
+        self._announce(cluster)
+        self.leave_covered_topics(np.flatnonzero(self.clustering.member[:, cluster]), cluster)
+        self._record_update("add", before)
+
+    def drop(self, cluster: int, topic: int) -> None:
+        """Drop a topic from a cluster; members who need it first join the topic's own channel."""
+        state, before = self.clustering, self.ledger.cost
+        needing = state.member[:, cluster] & state.wants[:, topic] & (state.copies[:, topic] == 1)
+        state.follow(np.flatnonzero(needing), topic)
+        state.drop(cluster, topic)
+        self.messages["move"] += 2 * int(needing.sum())
+        self._announce(cluster)
+        if not state.carries[cluster].any():
+            state.leave(np.flatnonzero(state.member[:, cluster]), cluster)
+        self._end_if_empty(cluster)
+        self._record_update("remove", before)
+
+    def pair(self, one: int, other: int) -> None:
+        """Form a cluster of two topics and move all their subscribers to it."""
+        state, before = self.clustering, self.ledger.cost
+        who = np.flatnonzero(state.direct[:, one] | state.direct[:, other])
+        self.messages["merge"] += 6
+        self.messages["move"] += int(state.topic_size[[one, other]].sum()) + 2 * len(who)
+        cluster = state.form([one, other])
+        state.join(who, cluster)
+        self.leave_covered_topics(who, cluster)
+        self._schedule(CLUSTER, cluster, first=True)
+        self._record_update("pair", before)
+
+    def absorb(self, cluster: int, topic: int) -> None:
+        """Add a topic to a cluster and move all subscribers of its own channel there."""
+        state, before = self.clustering, self.ledger.cost
+        who = np.flatnonzero(state.direct[:, topic])
+        state.add(cluster, topic)
+        self._announce(cluster)
+        self.messages["move"] += 3 * len(who)
+        state.join(who, cluster)
+        self.leave_covered_topics(np.flatnonzero(state.member[:, cluster]), cluster)
+        self._record_update("absorb", before)
+
+    def merge(self, one: int, other: int) -> None:
+        """Merge a cluster with all its members into another."""
+        state, before = self.clustering, self.ledger.cost
+        for topic in np.flatnonzero(state.carries[one] & ~state.carries[other]):
+            state.add(other, int(topic))
+        self._announce(other)
+        self._announce(one)
+        who = np.flatnonzero(state.member[:, one])
+        state.join(who, other)
+        state.leave(who, one)
+        state.dissolve(one)
+        self.messages["move"] += 4 * len(who)
+        self.leave_covered_topics(np.flatnonzero(state.member[:, other]), other)
+        self._record_update("merge", before)
+
+    def destroy(self, cluster: int) -> None:
+        """Dissolve a cluster; its members join the own channels of what they need."""
+        state, before = self.clustering, self.ledger.cost
+        self._announce(cluster)
+        members = np.flatnonzero(state.member[:, cluster])
+        needed = state.dependencies(cluster)
+        for column, topic in enumerate(state.topics_of(cluster)):
+            state.follow(members[needed[:, column]], int(topic))
+        self.messages["move"] += 2 * int(needed.sum()) + 2 * len(members)
+        state.leave(members, cluster)
+        state.dissolve(cluster)
+        self._record_update("destroy", before)
+
+    def _announce(self, cluster: int) -> None:
+        """Count the messages that announce what a cluster carries, and their confirmations."""
+        known = self.cluster(cluster)
+        self.messages["announce"] += 2 * (known.size + known.topics + 1)
+
+    def _end_if_empty(self, cluster: int) -> None:
+        state = self.clustering
+        if state.alive[cluster] and not state.cluster_size[cluster]:
+            self.messages["announce"] += 2 * int(state.carries[cluster].sum())
+            state.dissolve(cluster)
+
+    def _record_update(self, what: str, before: float) -> None:
+        self.updates[what] += 1
+        self.updates["raised"] += self.ledger.cost > before + 1e-9

@@ -1,0 +1,54 @@
+"""Who is on which channel of a service and who wants what, as its channels know it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from distributary.model import FloatArray
+from distributary.model.topics import Clustering
+from distributary.topics.host import TopicHost
+
+__all__ = ["Survey", "survey"]
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A clustering, the names of its subscribers and topics' channels, and events per interval.
+
+    A member of a cluster wants what it said it needs of it: what it last told, which may be a
+    moment old.
+    """
+
+    clustering: Clustering
+    flows: FloatArray
+    topics: tuple[str, ...]
+    subscribers: tuple[str, ...]
+
+
+def survey(host: TopicHost, now: float) -> Survey:
+    """Look at all channels."""
+    topics = tuple(host.topics)
+    clusters = [each for each in host.clusters.values() if not each.finished]
+    everybody = [each.state.members for each in host.topics.values()]
+    everybody += [each.state.members for each in clusters]
+    names = sorted(set().union(*everybody))
+    row = {name: at for at, name in enumerate(names)}
+    column = {machine.state.topic: at for at, machine in enumerate(host.topics.values())}
+    found = Clustering(len(names), len(topics))
+    for at, machine in enumerate(host.topics.values()):
+        members = [row[name] for name in machine.state.members]
+        found.follow(members, at)
+        found.want(members, at)
+    for cluster in clusters:
+        state = cluster.state
+        carried = {*state.topics, *state.dropping} & column.keys()
+        number = found.form([column[topic] for topic in carried])
+        found.join([row[member] for member in state.members], number)
+        for member, attendance in state.members.items():
+            for topic in attendance.views.needs:
+                if topic in carried:
+                    found.want(row[member], column[topic])
+    flows = np.array([host.flow(channel, now) for channel in topics], float)
+    return Survey(found, flows, topics, tuple(names))

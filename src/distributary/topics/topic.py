@@ -1,0 +1,310 @@
+"""The channel of a topic: numbers its events, and knows the clusters that carry them too.
+
+Reference: Milo et al. (2007), sections 2 and 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import exp, inf
+
+import numpy as np
+
+from distributary.cost.updates import Channel, absorbing, forming, pairing, toll
+from distributary.machines.actions import Action, Message, Send
+from distributary.topics.census import Census
+from distributary.topics.channel import ChannelMachine, ChannelState, Lock, Poll
+from distributary.topics.departures import Departure, depart, last_version
+from distributary.topics.history import TopicHistory
+from distributary.topics.messages import (
+    Accept,
+    Advise,
+    Carried,
+    Carry,
+    Drop,
+    Dropped,
+    Event,
+    Found,
+    Inquire,
+    Joined,
+    More,
+    Offer,
+    Propose,
+    Publish,
+    Quote,
+    Refuse,
+    Repair,
+    Suggest,
+    Tell,
+    TopicFlow,
+)
+from distributary.topics.names import (
+    cluster_channel,
+    founding_of,
+    is_cluster,
+    members_of,
+    topic_channel,
+    topic_of,
+)
+from distributary.topics.policy import Policy
+
+__all__ = ["FlowMeter", "TopicChannel", "TopicState"]
+
+_MOST_REPAIRED = 200  # events in answer to one request
+_MOST_EPOCHS = 64  # for who was away for longer some lost events are not told
+
+
+@dataclass(slots=True)
+class FlowMeter:
+    """Events per interval, the latest counting most: a mean over about `memory` intervals."""
+
+    count: float = 0.0
+    weight: float = 1.0
+    at: float = 0.0
+    memory: float = 240.0
+
+    def rate(self, now: float, interval: float, *, events: int = 0) -> float:
+        """The mean by now, with so many events more."""
+        passed = max(0.0, (now - self.at) / interval)
+        keep = exp(-passed / self.memory)
+        self.count = self.count * keep + events
+        self.weight = self.weight * keep + passed
+        self.at = max(self.at, now)
+        return self.count / max(self.weight, 1e-9)
+
+
+@dataclass(slots=True)
+class _Known:
+    """A cluster as it last presented itself."""
+
+    version: int
+    quote: Quote
+    recruited: int = -1
+
+
+@dataclass(slots=True)
+class TopicState(ChannelState):
+    """What the channel of a topic must find again after a restart."""
+
+    topic: str = ""
+    meter: FlowMeter = field(default_factory=FlowMeter)
+    clusters: dict[str, _Known] = field(default_factory=dict)
+    dropped: dict[str, Departure] = field(default_factory=dict)  # clusters that left
+    next_number: int = 1
+    epochs: list[tuple[int, int]] = field(default_factory=list)  # each with its first number
+    history: TopicHistory = field(default_factory=TopicHistory)
+
+    @classmethod
+    def new(cls, topic: str, flow: float, memory: float = 240.0) -> TopicState:
+        """A topic with nobody on it, and a first guess of its events per interval."""
+        return cls(topic=topic, meter=FlowMeter(flow * memory, memory, 0.0, memory))
+
+    def accept(self, payload: bytes, policy: Policy, epoch: int) -> Event:
+        """Number an event and keep it."""
+        if epoch and (not self.epochs or self.epochs[-1][0] != epoch):
+            self.epochs = [*self.epochs, (epoch, self.next_number)][-_MOST_EPOCHS:]
+        event = Event(self.topic, self.next_number, payload, epoch)
+        self.next_number += 1
+        self.history.append(event, policy.history, policy.history_bytes)
+        return event
+
+    def epoch_of(self, number: int) -> int:
+        """In which epoch an event was accepted; 0 if that is long ago."""
+        return next((epoch for epoch, first in reversed(self.epochs) if first <= number), 0)
+
+    def changed_since(self, epoch: int) -> int:
+        """The number of the first event that was accepted after an epoch, or will be.
+
+        Whoever has a later one of that epoch, or of one before, has an event that is no more.
+        """
+        later = (first for each, first in self.epochs if each > epoch)
+        return next(later, self.next_number)
+
+
+class TopicChannel(ChannelMachine):
+    """The `Machine` of one topic."""
+
+    def __init__(
+        self, policy: Policy, rng: np.random.Generator, state: TopicState, *, epoch: int = 0
+    ) -> None:
+        super().__init__(topic_channel(state.topic), policy, rng, state)
+        self.state = state
+        self.epoch = epoch
+        self._flow = state.meter.rate(state.meter.at, policy.interval)
+        self._founded: tuple[Lock, str] | None = None  # for a merge, the last cluster
+        self._moving_until = -inf  # subscribers are on their way to a cluster
+
+    def known(self) -> Channel:
+        """Direct subscribers and the topic's own events."""
+        return Channel(self.size, self._flow)
+
+    def flows(self) -> tuple[TopicFlow, ...]:
+        """The topic alone."""
+        return (TopicFlow(self.state.topic, self._flow),)
+
+    def joined(self, subscriber: str, version: int) -> Action:
+        """Its own topic it carries always: of version 0."""
+        return Send(subscriber, Joined(version, 0, self.flows(), self.toll()))
+
+    def on_message(self, sender: str, message: Message, now: float) -> list[Action]:
+        """Take in what publishers, subscribers and clusters say."""
+        match message:
+            case Publish(payload):
+                return self._publish(payload, now)
+            case Inquire():
+                clusters = tuple(known.quote for known in self.state.clusters.values())
+                offer = Offer(self.quote(), clusters, self.state.next_number, self.epoch)
+                return [Send(sender, offer)]
+            case Repair(first):
+                missed = self.state.history.since(first, _MOST_REPAIRED)
+                return [Send(sender, event) for event in missed]
+            case Tell() | More():
+                return []  # meant for a cluster that was here before
+            case Carry():
+                return self._carry(sender, message, now)
+            case Drop():
+                return self._drop(sender, message, now)
+        return super().on_message(sender, message, now)
+
+    def on_timer(self, name: str, now: float) -> list[Action]:
+        """Survey, count the answers, or give a lock up."""
+        self._flow = self.state.meter.rate(now, self.policy.interval)
+        match name:
+            case "survey":
+                return [*self._next_survey(now), *(self._ask(now) if self.lock is None else ())]
+            case "answers":
+                return self._count(now)
+            case "lock":
+                self.lock = None
+                return []
+        raise ValueError(f"there is no timer {name!r}")
+
+    def _publish(self, payload: bytes, now: float) -> list[Action]:
+        self._flow = self.state.meter.rate(now, self.policy.interval, events=1)
+        event = self.state.accept(payload, self.policy, self.epoch)
+        own = [Send(members_of(self.name), event)] if self.size else []
+        return [*own, *(Send(cluster, event) for cluster in self.state.clusters)]
+
+    # --- clusters ------------------------------------------------------------------------------
+
+    def _carry(self, cluster: str, message: Carry, now: float) -> list[Action]:
+        dropped = last_version(self.state.dropped, cluster)
+        if message.version <= dropped:
+            return [Send(cluster, Dropped(dropped))]
+        known = self.state.clusters.get(cluster)
+        quote = Quote(cluster, message.topics, message.toll)
+        if known is None:
+            known = self.state.clusters[cluster] = _Known(message.version, quote)
+        elif message.version >= known.version:
+            known.version, known.quote = message.version, quote
+        others = tuple(name for name in self.state.clusters if name != cluster)
+        answer = Carried(message.version, self._flow, self.size, self.toll(), others)
+        actions: list[Action] = [Send(cluster, answer)]
+        if message.recruit and known.recruited < message.version:
+            known.recruited = message.version
+            self._moving_until = now + self.policy.answer_within
+            actions += [Send(name, Suggest(quote)) for name in self.state.members]
+            actions += self._release() if self._locked_for(cluster) else []
+        return actions
+
+    def _locked_for(self, cluster: str) -> bool:
+        """Whether the merge that we are locked for has made this cluster, and not an older one."""
+        if self.lock is None:
+            return False
+        if cluster == self.lock.partner or self._founded == (self.lock, cluster):
+            return True
+        number, founder = founding_of(cluster)  # whoever proposed founds it after that
+        return topic_channel(founder) == self.lock.partner and number > self.lock.number
+
+    def _drop(self, cluster: str, message: Drop, now: float) -> list[Action]:
+        known = self.state.clusters.get(cluster)
+        if known is None or message.version >= known.version:
+            self.state.clusters.pop(cluster, None)
+            version = max(message.version, last_version(self.state.dropped, cluster))
+            last = Departure(version, now)
+            depart(self.state.dropped, cluster, last, self.policy.remember)
+        return [Send(cluster, Dropped(message.version))]
+
+    # --- merging -------------------------------------------------------------------------------
+
+    def concluded(self, poll: Poll, now: float) -> list[Action]:
+        """Offer a merge to the channel with most common subscribers, or found what was advised."""
+        if self.lock is not None or now < self._moving_until:
+            return []
+        if poll.topics is not None:
+            return self._agreed(poll)
+        census = Census.of(poll.answers.values())
+        own = {self.name, *self.state.clusters}
+        other = census.nearest(name for name in census.channels if name not in own)
+        if other is None:
+            return []
+        number, common = self._number(), census.on(other, self.size)
+        return [
+            *self._hold(other, number, now),
+            Send(other, Propose(number, self.flows(), self.size, common)),
+        ]
+
+    def advised(self, message: Advise, now: float) -> list[Action]:
+        """Found a cluster for those who are named, or ask the topic's own subscribers first."""
+        if self.lock is not None or not message.topics:
+            return []
+        if not message.invited:
+            return self._ask(now, topics=message.topics)
+        return [self._found(message.topics, message.invited)]
+
+    def _found(self, topics: tuple[TopicFlow, ...], invited: tuple[str, ...] = ()) -> Action:
+        name = cluster_channel(self._number(), self.state.topic)
+        return Send(name, Found(tuple(found.topic for found in topics), invited))
+
+    def _agreed(self, poll: Poll) -> list[Action]:
+        """Found the cluster if the topic's own subscribers alone save enough by it.
+
+        Those who are on many of the topics would leave them for the one cluster; whoever is on
+        other topics only saves on top of that.
+        """
+        assert poll.topics is not None
+        prices = self.policy.prices
+        flow = sum(found.flow for found in poll.topics)
+        whole = Channel(self.size, flow, len(poll.topics))
+        tolls = {
+            topic_channel(found.topic): toll(prices, Channel(self.size, found.flow))
+            for found in poll.topics
+        }
+        saved = [
+            sum(tolls.get(channel, 0.0) for channel in views.channels)
+            for views in poll.answers.values()
+        ]
+        joining = [each for each in saved if each > toll(prices, whole)]
+        share = self.size / len(saved)
+        cluster = Channel(round(share * len(joining)), flow, len(poll.topics))
+        change = forming(prices, cluster, share * sum(joining))
+        if not self.policy.pays(change, 6.0 * cluster.size + self.size):
+            return []
+        return [self._found(poll.topics)]
+
+    def proposed(self, sender: str, message: Propose, now: float) -> list[Action]:
+        """Agree if a cluster of both pays; not while subscribers leave for another."""
+        if self.lock is not None or sender in self.state.clusters or now < self._moving_until:
+            return [Send(sender, Refuse(message.number))]
+        common = min(message.common, message.size, self.size)
+        flow = sum(found.flow for found in message.topics)
+        prices = self.policy.prices
+        if is_cluster(sender):
+            other = Channel(message.size, flow, len(message.topics))
+            change = absorbing(prices, other, self.known(), common)
+        else:
+            change = pairing(prices, Channel(message.size, flow), self.known(), common)
+        if not self.policy.pays(change, 4.0 * (message.size + self.size)):
+            return [Send(sender, Refuse(message.number))]
+        accept = Accept(message.number, self.flows(), self.size)
+        return [*self._hold(sender, message.number, now), Send(sender, accept)]
+
+    def accepted(self, sender: str, message: Accept, now: float) -> list[Action]:
+        """Found the cluster that was agreed on."""
+        if self.lock != Lock(sender, message.number):
+            return [Send(sender, Refuse(message.number))]
+        if is_cluster(sender):
+            return []  # it carries the topic soon, and says so
+        cluster = cluster_channel(self._number(), self.state.topic)
+        self._founded = (self.lock, cluster)
+        return [Send(cluster, Found((self.state.topic, topic_of(sender))))]

@@ -1,0 +1,119 @@
+"""Durable content brokers on a bad network, whose nodes crash and come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from distributary.content.connections import Timing
+from distributary.content.durable import DurableBroker, Snapshot, StartBroker
+from distributary.machines.virtual import Link, Simulation, VirtualNetwork
+from distributary.model import Topology
+from tests.content.worlds import SCHEMA, Watched, World
+
+TIMING = Timing(resend=0.4, longest=2.0, answer=0.02)
+
+
+class Doubling(VirtualNetwork):
+    """A network that now and then delivers a message twice."""
+
+    def __init__(
+        self, links: Mapping[tuple[str, str], Link], rng: np.random.Generator, share: float
+    ) -> None:
+        super().__init__(links, rng)
+        self._share = share
+
+    def arrivals(self, sender: str, to: str, now: float) -> Iterator[tuple[str, float | None]]:
+        for receiver, time in super().arrivals(sender, to, now):
+            yield receiver, time
+            if time is not None and self._rng.random() < self._share:
+                yield receiver, time + float(self._rng.uniform(0, 1))
+
+
+@dataclass
+class BadWorld(World):
+    """A world in which brokers are durable, for they have to be."""
+
+    loss: float = 0.0
+    reorders: bool = False
+    snapshots: dict[str, Snapshot] = field(default_factory=dict)
+    lives: dict[str, int] = field(default_factory=dict)
+    down: set[str] = field(default_factory=set)
+    cuts: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.topology = Topology(self.delays)
+        links = {
+            pair: Link(delay, jitter=delay, loss=self.loss, reorders=self.reorders)
+            for (a, b), delay in self.delays.items()
+            for pair in ((a, b), (b, a))
+        }
+        share = 0.1 if self.reorders else 0.0
+        self.simulation = Simulation(Doubling(links, self.rng, share))
+        self.machines: dict[str, DurableBroker] = {}
+        self.brokers = {}
+        self._events = 0
+        for name in self.topology.brokers:
+            self.start(name)
+
+    def start(self, name: str) -> None:
+        """A broker begins a life with what it saved, and perhaps an old snapshot."""
+        self.lives[name] = self.lives.get(name, 0) + 1
+        machine = self.machines[name] = DurableBroker(
+            name,
+            self.topology.neighbours(name),
+            SCHEMA,
+            self.policy,
+            incarnation=self.lives[name],
+            saved=self.simulation.saved[name],
+            snapshot=self.snapshots.get(name),
+            timing=TIMING,
+        )
+        self.brokers[name] = machine.core
+        self.down.discard(name)
+        self.simulation.add(name, Watched(machine, self.watch))
+        self.simulation.post(self.simulation.clock.now, name, StartBroker(), sender=name)
+
+    def crash(self, name: str) -> None:
+        """A broker loses all but what it saved."""
+        self.simulation.crash(name)
+        self.down.add(name)
+        self.watch.crashes = True
+
+    def snap(self, name: str) -> None:
+        """Take a snapshot that a later life begins with."""
+        self.snapshots[name] = self.machines[name].snapshot()
+
+    def cut(self, name: str) -> None:
+        """Part a broker and all behind it from the rest."""
+        self.simulation.network.cut(name, [name])
+        self.cuts.add(name)
+
+    def heal(self, name: str) -> None:
+        self.simulation.network.heal(name)
+        self.cuts.discard(name)
+
+    def settle(self) -> bool:
+        """Note it if nothing is under way anywhere."""
+        if self.down or self.cuts or not all(each.idle for each in self.machines.values()):
+            return False
+        self.watch.quiet(self.simulation.clock.now)
+        return True
+
+    def mend(self, most: float = 3_000.0) -> None:
+        """Let all come back, and go on until nothing is under way and nothing can wait."""
+        for name in sorted(self.cuts):
+            self.heal(name)
+        for name in sorted(self.down):
+            self.start(name)
+        end = self.simulation.clock.now + most
+        while self.simulation.clock.now < end:
+            self.run(5.0)
+            loose = any(
+                link.loose for each in self.brokers.values() for link in each.links.values()
+            )
+            if self.settle() and not loose:
+                return
+        raise AssertionError("the network does not come to rest")

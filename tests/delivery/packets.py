@@ -1,0 +1,217 @@
+"""Packets for tests of the parser: valid ones, broken ones by the million, and both filters."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from distributary.delivery import _wire_kernels as kernels
+from distributary.delivery import _wire_reference as reference
+from distributary.delivery._wire_kernels import Found, State, Tables
+
+INCARNATION = 7
+VERSION = 3
+SESSIONS, FLOWS = 6, 12
+WIDTH = 192  # bytes for each generated packet, and something between them
+
+Entry = tuple[int, int, int, int, int]  # packet, flow, sequence, start and end in the packet
+
+
+@dataclass
+class Outcome:
+    """What came of a batch; equal for the compiled filters and their plain twins."""
+
+    delivered: list[Entry] = field(default_factory=list)
+    thought: list[tuple[int, list[Entry]]] = field(default_factory=list)
+    missed: list[tuple[int, int, int]] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    last: list[int] = field(default_factory=list)
+    next_of: list[int] = field(default_factory=list)
+
+
+def some_tables(rng: np.random.Generator) -> Tables:
+    """Two versions in use; about half of the sessions and of the flows are wanted."""
+    stream_of = np.full((4, SESSIONS), -1, np.int32)
+    flow_of = np.full((4, FLOWS), -1, np.int32)
+    flow_stream = np.full((4, FLOWS), -1, np.int32)
+    for row in (0, 2):
+        sessions = np.flatnonzero(rng.random(SESSIONS) < 0.6)
+        stream_of[row, sessions] = row * SESSIONS + sessions
+        flows = np.flatnonzero(rng.random(FLOWS) < 0.6)
+        flow_of[row, flows] = flows
+        flow_stream[row] = row * SESSIONS + rng.integers(0, SESSIONS, FLOWS)
+    return Tables(np.array([VERSION, -1, VERSION + 1, -1]), stream_of, flow_of, flow_stream)
+
+
+def some_state(rng: np.random.Generator) -> State:
+    return State(
+        rng.integers(0, 4, 3 * SESSIONS),
+        rng.random(3 * SESSIONS) < 0.8,
+        rng.integers(0, 4, FLOWS),
+    )
+
+
+def valid_packet(rng: np.random.Generator, tables: Tables, tag: int = 0) -> bytes:
+    """A packet as a sender makes it, of a session and of flows that are mostly wanted."""
+    row = int(rng.choice([0, 2]))
+    session = int(rng.integers(0, SESSIONS))
+    kind = int(rng.choice([1, 1, 1, 1, 2, 3, 5]))
+    body, count = b"", 0
+    if kind <= 2:
+        count = int(rng.integers(1, 5))
+        for _ in range(count):
+            size = int(rng.integers(0, 13))
+            head = struct.pack("<IIQ", rng.integers(0, FLOWS + 1), size, rng.integers(1, 6))
+            body += head + rng.bytes(size)
+    elif kind == 3:
+        body = struct.pack("<QQ", rng.integers(1, 3), rng.integers(0, 2))
+    if rng.random() < 0.05:
+        session, kind = 0xFFFFFFFF, 6
+    length = 32 + len(body) + tag
+    version = int(tables.versions[row])
+    head = struct.pack("<HBBHHII", 0xD157, 1, kind, length, count, version, session)
+    return head + struct.pack("<QQ", INCARNATION, rng.integers(1, 6)) + body + b"t" * tag
+
+
+@dataclass
+class Batch:
+    """Packets in one buffer, apart from each other."""
+
+    buffer: np.ndarray
+    offsets: np.ndarray
+    lengths: np.ndarray
+
+    def packets(self) -> list[bytes]:
+        places = zip(self.offsets.tolist(), self.lengths.tolist(), strict=True)
+        return [self.buffer[at : at + length].tobytes() for at, length in places]
+
+
+def templates(rng: np.random.Generator, tables: Tables, n: int, tag: int = 0) -> Batch:
+    """Valid packets, one to a row of WIDTH bytes; what is behind each is noise."""
+    rows = rng.integers(0, 256, (n, WIDTH), dtype=np.uint8)
+    lengths = np.empty(n, np.int64)
+    for at in range(n):
+        packet = valid_packet(rng, tables, tag)
+        rows[at, : len(packet)] = np.frombuffer(packet, np.uint8)
+        lengths[at] = len(packet)
+    return Batch(rows.ravel(), np.arange(n) * WIDTH, lengths)
+
+
+def broken(pattern: Batch, rng: np.random.Generator, n: int) -> Batch:
+    """Packets drawn from a pattern, each damaged in some way or in none.
+
+    Bytes flipped anywhere or in the fields that lengths are read from, extreme numbers in those
+    fields, ends cut off or stretched (the header saying so or not), and plain noise.
+    """
+    chosen = rng.integers(0, len(pattern.offsets), n)
+    rows = pattern.buffer.reshape(-1, WIDTH)[chosen].copy()
+    lengths = pattern.lengths[chosen].copy()
+    ways = rng.integers(0, 8, n)
+    at = np.arange(n)
+    for _ in range(3):
+        hit = (ways == 1) & (rng.random(n) < 0.6)
+        rows[at[hit], rng.integers(0, WIDTH, n)[hit]] ^= rng.integers(1, 256, n, np.uint8)[hit]
+    fields = np.array([4, 5, 6, 7, 8, 12, 24, 32, 36, 37, 38, 39, 40, 47])
+    extremes = np.array([0, 1, 2, 127, 128, 254, 255], np.uint8)
+    for _ in range(3):
+        hit = ways == 2
+        rows[at[hit], rng.choice(fields, n)[hit]] = rng.choice(extremes, n)[hit]
+    cut = (ways == 3) | (ways == 4)
+    lengths[cut] = rng.integers(0, WIDTH - 8, n)[cut]
+    honest = ways == 4  # the header agrees with the new length
+    rows[honest, 4] = lengths[honest]
+    rows[honest, 5] = 0
+    noise = ways == 5
+    rows[noise] = rng.integers(0, 256, (int(noise.sum()), WIDTH), dtype=np.uint8)
+    dressed = noise & (rng.random(n) < 0.8)  # noise under a good header
+    rows[dressed, :4] = np.frombuffer(struct.pack("<HBB", 0xD157, 1, 1), np.uint8)
+    rows[dressed, 4] = lengths[dressed]
+    rows[dressed, 5] = 0
+    rows[dressed, 7] = 0
+    rows[dressed, 8:24] = pattern.buffer[8:24]
+    return Batch(rows.ravel(), at * WIDTH, lengths)
+
+
+def run_compiled(
+    batch: Batch, tables: Tables, state: State, tag: int = 0, counts: np.ndarray | None = None
+) -> Outcome:
+    n = len(batch.offsets)
+    counts = np.zeros(kernels.COUNTS, np.int64) if counts is None else counts
+    kept, rows, streams = (np.empty(n, np.int64) for _ in range(3))
+    fate = np.zeros(n, np.uint8)
+    passed, _ = kernels.keep_sessions(
+        batch.buffer,
+        batch.offsets,
+        batch.lengths,
+        0,
+        tables.versions,
+        tables.stream_of,
+        kept,
+        rows,
+        streams,
+        fate,
+        counts,
+    )
+    most = int(np.maximum(batch.lengths, 0).sum()) // 16 + 1
+    found = Found(
+        *(np.empty(most, np.int64 if at != 1 else np.int32) for at in range(5)),
+        np.empty((most, 3), np.int64),
+    )
+    outcome, at, used = Outcome(), 0, 0
+    while at < passed:
+        begin = used
+        at, used, end, missed = kernels.take_packets(
+            batch.buffer,
+            batch.offsets,
+            batch.lengths,
+            kept,
+            rows,
+            streams,
+            (at, passed),
+            tag,
+            INCARNATION,
+            tables.flow_of,
+            tables.flow_stream,
+            state,
+            found,
+            used,
+            counts,
+        )
+        outcome.missed += [tuple(row) for row in found.missed[:missed].tolist()]
+        outcome.delivered += _listed(batch, found, begin, used)
+        if at < passed:
+            outcome.thought.append((int(kept[at]), _listed(batch, found, used, end)))
+            at += 1
+    outcome.counts = counts.tolist()
+    outcome.last, outcome.next_of = state.last.tolist(), state.next_of.tolist()
+    return outcome
+
+
+def _listed(batch: Batch, found: Found, begin: int, end: int) -> list[Entry]:
+    packet = found.packet[begin:end]
+    offset = batch.offsets[packet]
+    columns = (packet, found.flow[begin:end], found.sequence[begin:end])
+    starts, ends = found.start[begin:end] - offset, found.end[begin:end] - offset
+    return list(zip(*(c.tolist() for c in (*columns, starts, ends)), strict=True))
+
+
+def run_plain(packets: list[bytes], tables: Tables, state: State, tag: int = 0) -> Outcome:
+    counts = np.zeros(kernels.COUNTS, np.int64)
+    kept = reference.keep_sessions(packets, tables, counts)
+    outcome = Outcome()
+    while kept:
+        at, delivered, waiting, missed = reference.take_packets(
+            packets, kept, tag, INCARNATION, tables, state, counts
+        )
+        outcome.missed += missed
+        outcome.delivered += [(packet, *entry) for packet, entry in delivered]
+        if at == len(kept):
+            break
+        packet = kept[at][0]
+        outcome.thought.append((packet, [(packet, *entry) for entry in waiting]))
+        kept = kept[at + 1 :]
+    outcome.counts = counts.tolist()
+    outcome.last, outcome.next_of = state.last.tolist(), state.next_of.tolist()
+    return outcome

@@ -1,0 +1,32 @@
+"""Every wanted message once and in order, or reported missing with a reason, come what may."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.delivery.schedules import run_schedule
+
+
+@pytest.mark.parametrize("first", range(0, 120, 20))
+def test_schedules(first: int) -> None:
+    for seed in range(first, first + 20):
+        run_schedule(seed)
+
+
+def test_schedules_reach_what_they_are_for() -> None:
+    """A schedule in which nothing happens proves nothing: all kinds of trouble occur."""
+    total: Counter[str] = Counter()
+    for seed in range(120, 150):
+        total += run_schedule(seed)
+    for what in ("delivered", "benign", "late", "missing", "changes", "restarts"):
+        assert total[what] > 0, what
+    assert {"gap window", "gap unanswered", "gap restart", "gap room"} <= set(total)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1_000, 4_000, 250))
+def test_thousands_of_schedules(first: int) -> None:
+    for seed in range(first, first + 250):
+        run_schedule(seed)

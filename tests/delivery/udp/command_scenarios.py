@@ -1,0 +1,183 @@
+"""What happens in the namespace when the commands are run, as processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from distributary.delivery.udp import Publisher, Receiver
+from distributary.files import write_plan
+from tests.delivery.machines import simple_plan
+from tests.delivery.udp.scenarios import KEY, LOOPBACK, QUICK, publish_all, read_page
+
+COMMAND = (sys.executable, "-m", "tests.delivery.udp.commands")
+
+
+async def _start(*words: str, **options: Any) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *COMMAND, *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, **options
+    )
+
+
+async def _until_joined(group: str) -> None:
+    """Wait until somebody in this namespace has joined a group."""
+    wanted = "".join(f"{int(part):02X}" for part in reversed(group.split(".")))
+    while wanted not in Path("/proc/net/igmp").read_text():
+        await asyncio.sleep(0.02)
+
+
+async def commands_deliver_and_end_with_ctrl_c(folder: str) -> None:
+    plan = simple_plan([0, 0, 1], [0, 1])
+    where = Path(folder)
+    write_plan(plan, {}, where / "plan")
+    key = where / "key"
+    key.touch(0o600)
+    key.write_bytes(KEY)
+    shared = ("--plan", str(where / "plan"), "--interface", "lo", "--key-file", str(key))
+    listening = await _start(
+        "receive", *shared, "--as", "r", "--flow", "f0", "--flow", "f2", "--out",
+        str(where / "got.jsonl"), "--json", "--metrics", "0",
+    )  # fmt: skip
+    await _until_joined("239.192.77.0")
+    rows = [{"flow": f"f{at % 3}", "payload": f"message {at}"} for at in range(999)]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    sending = await _start(
+        "publish", *shared, "--json", "--rate", "5000", stdin=asyncio.subprocess.PIPE
+    )
+    told, faults = await sending.communicate(lines.encode())
+    assert sending.returncode == 0, faults
+    assert json.loads(told)["messages"] == 999
+    while len((where / "got.jsonl").read_bytes().splitlines()) < 666:
+        await asyncio.sleep(0.02)
+    listening.send_signal(2)
+    told, faults = await listening.communicate()
+    assert listening.returncode == 0, faults
+    assert json.loads(told)["messages"] == 666
+    assert b"Traceback" not in faults
+    got = [json.loads(line) for line in (where / "got.jsonl").read_text().splitlines()]
+    for flow in ("f0", "f2"):
+        wanted = [row["payload"] for row in rows if row["flow"] == flow]
+        assert [row["payload"] for row in got if row["flow"] == flow] == wanted
+
+
+async def ctrl_c_ends_a_publisher(folder: str) -> None:
+    write_plan(simple_plan([0], [0]), {}, Path(folder) / "plan")
+    sending = await _start(
+        "publish", "--plan", str(Path(folder) / "plan"), "--interface", "lo", "--json",
+        stdin=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert sending.stdin is not None
+    sending.stdin.write(b"f0\tone\nf0\ttwo\n")
+    async with Receiver(Path(folder) / "plan", name="r", network=LOOPBACK) as receiver:
+        for payload in (b"one", b"two"):
+            assert (await receiver.receive()).payload == payload
+        sending.send_signal(2)
+        told, faults = await sending.communicate()
+    assert sending.returncode == 130, (sending.returncode, faults)
+    assert json.loads(told)["interrupted"] is True
+    assert b"Traceback" not in faults
+
+
+async def a_stdout_that_nobody_reads(folder: str) -> None:
+    """A receiver goes on taking messages in, and repairing, while what it prints is not read."""
+    plan = simple_plan([0, 0], [0])
+    write_plan(plan, {}, Path(folder) / "plan")
+    listening = await _start(
+        "receive", "--plan", str(Path(folder) / "plan"), "--interface", "lo", "--as", "r",
+        "--metrics", "0", limit=1 << 12,
+    )  # fmt: skip
+    assert listening.stderr is not None
+    assert listening.stdout is not None
+    page = (await listening.stderr.readline()).decode().split()[-1]
+    await _until_joined("239.192.77.0")
+    sent: dict[str, list[bytes]] = defaultdict(list)
+    async with Publisher(plan, LOOPBACK, params=QUICK) as publisher:
+        await publish_all(publisher, plan.flows, 20_000, sent)  # far more than a pipe holds
+        while "receiver_messages_total 20000.0" not in await asyncio.to_thread(read_page, page):
+            await asyncio.sleep(0.02)
+    listening.send_signal(2)
+    got: dict[str, list[bytes]] = defaultdict(list)
+    async for line in listening.stdout:
+        row = json.loads(line)
+        assert row["sequence"] == len(got[row["flow"]]) + 1
+        got[row["flow"]].append(row["payload"].encode())
+    assert got == sent
+    faults = await listening.stderr.read()
+    assert await listening.wait() == 0, faults
+
+
+async def a_flow_that_no_plan_has(folder: str) -> None:
+    """It is said at once, on stderr and in its place among the lines, and so is that it comes."""
+    where = Path(folder)
+    write_plan(simple_plan([0], [0]), {}, where / "plan")
+    listening = await _start(
+        "receive", "--plan", str(where / "plan"), "--interface", "lo", "--as", "r",
+        "--flow", "f1", "--flow", "f0",
+    )  # fmt: skip
+    assert listening.stdout is not None
+    assert listening.stderr is not None
+    said = (await listening.stderr.readline()).decode()
+    assert "nothing of 'f1'" in said, said
+    assert json.loads(await listening.stdout.readline()) == {
+        "report": "unserved", "version": 0, "flows": ["f1"],
+    }  # fmt: skip
+    async with Publisher(
+        where / "plan", LOOPBACK, params=replace(QUICK, max_age=0), watch_every=0.02
+    ) as publisher:
+        await publisher.publish("f0", b"old")
+        assert json.loads(await listening.stdout.readline())["payload"] == "old"
+        write_plan(simple_plan([0, 0], [0]), {}, where / "plan")
+        assert json.loads(await listening.stdout.readline()) == {
+            "report": "unserved", "version": 2, "flows": [],
+        }  # fmt: skip
+        while publisher.statistics.plan_version < 2:
+            await asyncio.sleep(0.01)
+        await publisher.publish("f1", b"new")
+        assert json.loads(await listening.stdout.readline())["payload"] == "new"
+    listening.send_signal(2)
+    await listening.communicate()
+    assert listening.returncode == 0
+
+
+async def publishing_unknown_flows(folder: str, *more: str) -> None:
+    where = Path(folder)
+    write_plan(simple_plan([0], [0]), {}, where / "plan")
+    flows = [f"f{at % 2}" for at in range(100)] + [f"unknown{at}" for at in range(30)]
+    (where / "in.tsv").write_text("".join(f"{flow}\t{at}\n" for at, flow in enumerate(flows)))
+    sending = await _start(
+        "publish", "--plan", str(where / "plan"), "--interface", "lo", "--from",
+        str(where / "in.tsv"), "--stay", "10ms", *more,
+    )  # fmt: skip
+    told, faults = await sending.communicate()
+    assert sending.returncode == 1, (sending.returncode, faults)
+    said = " ".join(faults.decode().split())
+    assert "80 messages were dropped" in said, said
+    assert "'f1' (50), 'unknown0' (1)" in said, said
+    assert "and 21 more" in said, said
+    assert "Traceback" not in said
+    if "--json" in more:
+        document = json.loads(told)
+        assert (document["messages"], document["unplanned_messages"]) == (50, 80)
+        assert document["unplanned_flows"]["f1"] == 50
+        assert len(document["unplanned_flows"]) == 31
+    else:
+        assert b"50 messages published" in told
+
+
+async def calibrating(folder: str, *more: str) -> None:
+    from distributary.delivery.udp.calibration_file import read_prices
+
+    out = Path(folder) / "calibration.json"
+    asked = ("--seconds", "50ms", "--rounds", "1", "-h", "1", "-h", "8", *more)
+    running = await _start("calibrate", "--out", str(out), "--json", *asked)
+    told, faults = await running.communicate()
+    assert running.returncode == 0, faults
+    document = json.loads(told)
+    assert document["alpha0"] + document["alpha1"] > 0
+    assert [price["h"] for price in document["prices"]] == [1, 8]
+    assert read_prices(out).alpha == document["alpha0"] + document["alpha1"] / 8

@@ -1,0 +1,68 @@
+"""What the commands say when something is wrong: the reason and what to do, never a traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from distributary.cli import calibrate, publish, receive
+from distributary.errors import DistributaryError
+from distributary.files import write_plan
+from tests.delivery.machines import simple_plan
+
+app = typer.Typer()
+app.command("publish")(publish.publish)
+app.command("receive")(receive.receive)
+app.command("calibrate")(calibrate.calibrate)
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    write_plan(simple_plan([0], [0]), {}, tmp_path / "plan")
+    (tmp_path / "key").write_bytes(b"k" * 32)
+    (tmp_path / "key").chmod(0o644)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("publish --plan nowhere", "no such file"),
+        ("publish --plan plan --group-base 10.0.0.1", "not a multicast address"),
+        ("publish --plan plan --group-base 239.255.255.255", "no room for 1 groups"),
+        ("publish --plan plan --interface nowhere0", "no such interface"),
+        ("publish --plan plan --key-file key", "chmod 600"),
+        ("receive --plan plan --as r --key-file nothing", "No such file"),
+        ("receive --plan plan --as r --out nowhere/file", "No such file"),
+        ("receive --plan plan --as r --interest nothing.csv", "no such file"),
+        ("calibrate --out c.json --interface nowhere0", "no such interface"),
+    ],
+)
+def test_what_cannot_work_is_an_error_that_says_why(
+    plan: Path, monkeypatch: pytest.MonkeyPatch, words: str, said: str
+) -> None:
+    monkeypatch.chdir(plan)
+    outcome = CliRunner().invoke(app, words.split())
+    assert isinstance(outcome.exception, DistributaryError), outcome.exception
+    assert said.lower() in str(outcome.exception).lower()
+    assert ";" in str(outcome.exception) or "--out" in words  # and what to do
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "receive --plan plan --as r --json",
+        "receive --plan plan --as nobody",
+        "receive --plan plan --as r --flow f0 --interest i.csv",
+        "publish --plan plan --packet-size 10",
+        "publish --plan plan --bandwidth much",
+        "calibrate --out c.json -h 8",
+        "calibrate --out c.json --message-bytes 60000",
+    ],
+)
+def test_wrong_usage_ends_with_2(plan: Path, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+    monkeypatch.chdir(plan)
+    assert CliRunner().invoke(app, words.split()).exit_code == 2
