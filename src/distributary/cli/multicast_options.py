@@ -41,7 +41,7 @@ T = TypeVar("T")
 PlanFolder = Annotated[Path, typer.Option("--plan", help="The plan folder; it is watched.")]
 GroupBase = Annotated[
     str,
-    typer.Option(help="The control group's address, IPv4 or IPv6; groups are behind it."),
+    typer.Option(help="The first multicast address, IPv4 or IPv6, as `export --base` takes it."),
 ]
 Port = Annotated[int, typer.Option(min=1, max=65_535, help="The UDP port of all groups.")]
 InterfaceName = Annotated[
@@ -67,7 +67,10 @@ def network_from(
     """The network that the options describe."""
     from distributary.delivery.udp import GroupAddresses, NetworkOptions
 
-    groups = GroupAddresses(group_base, port)
+    try:
+        groups = GroupAddresses(group_base, port)
+    except ValueError as error:
+        raise typer.BadParameter(f"--group-base: {error}") from None
     return NetworkOptions(groups, interface, ttl, largest_packet=largest_packet)
 
 

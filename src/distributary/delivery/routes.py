@@ -21,6 +21,7 @@ __all__ = [
     "fingerprint_of",
     "flow_routes",
     "group_name",
+    "group_number",
     "wanted_flows",
 ]
 
@@ -31,6 +32,11 @@ SENDER = "sender"
 def group_name(group: int) -> str:
     """What a group of a plan is called in actions."""
     return f"group {group}"
+
+
+def group_number(name: str) -> int:
+    """The number of the group that `group_name` called so."""
+    return int(name.removeprefix("group "))
 
 
 def fingerprint_of(plan: Plan) -> int:

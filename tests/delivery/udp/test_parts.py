@@ -19,13 +19,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.cost import FilteringPrices
-from distributary.delivery import CONTROL_GROUP, Messages, ReceiverParams, group_name
+from distributary.delivery import Messages, ReceiverParams
 from distributary.delivery import Receiver as Machine
 from distributary.delivery.udp import (
-    GroupAddresses,
     KeyFileError,
     Loss,
-    NetworkError,
     NetworkOptions,
     Receiver,
     read_key,
@@ -66,27 +64,6 @@ from distributary.model import Interest, Plan
 from tests.delivery.machines import simple_plan
 
 # --- addresses -----------------------------------------------------------------------------------
-
-
-def test_groups_follow_the_control_group_at_the_base() -> None:
-    groups = GroupAddresses("239.1.2.254")
-    assert groups.of(CONTROL_GROUP) == "239.1.2.254"
-    assert groups.of(group_name(0)) == "239.1.2.255"
-    assert groups.of(group_name(1)) == "239.1.3.0"
-    assert GroupAddresses("ff15::ffff").of(group_name(0)) == "ff15::1:0"
-
-
-@pytest.mark.parametrize("base", ["10.0.0.1", "224.0.0.5", "fe80::1", "somewhere", ""])
-def test_a_base_that_is_no_place_for_groups_is_refused(base: str) -> None:
-    with pytest.raises(NetworkError, match=r"use one such as"):
-        GroupAddresses(base)
-
-
-def test_a_plan_whose_groups_do_not_fit_behind_the_base_is_refused() -> None:
-    plan = simple_plan([0, 1], [0, 1])
-    GroupAddresses("239.255.255.253").check_room(plan)
-    with pytest.raises(NetworkError, match="no room for 2 groups"):
-        GroupAddresses("239.255.255.254").check_room(plan)
 
 
 @given(st.integers(0, 65_535), st.sampled_from(["10.1.2.3", "127.0.0.1"]), st.integers(0, 9))
