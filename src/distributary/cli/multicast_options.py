@@ -86,9 +86,9 @@ def metrics_page(
     snapshot: Callable[[], Snapshot], port: int | None, address: str
 ) -> Iterator[None]:
     """Serve statistics for as long as the block lasts, if a port was named."""
-    from distributary.delivery.udp import served_metrics
+    from distributary.delivery.udp import serve_metrics
 
-    with nullcontext() if port is None else served_metrics(snapshot, port, address) as found:
+    with nullcontext() if port is None else serve_metrics(snapshot, port, address) as found:
         if found is not None:
             notes.print(f"statistics at http://{address}:{found}/metrics", markup=False)
         yield

@@ -143,9 +143,9 @@ async def _publish_until(
     publisher: Publisher, chunks: Iterator[list[Record]], rate: float | None, stop: asyncio.Event
 ) -> bool:
     """Publish until the input ends or we are told to stop: whether it was all."""
-    from distributary.delivery.udp.records import fed, publish_records
+    from distributary.delivery.udp.records import feed_chunks, publish_records
 
-    publishing = asyncio.ensure_future(publish_records(publisher, fed(chunks), rate))
+    publishing = asyncio.ensure_future(publish_records(publisher, feed_chunks(chunks), rate))
     stopping = asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait((publishing, stopping), return_when=asyncio.FIRST_COMPLETED)

@@ -1,9 +1,12 @@
 """The compiled filters of a receiver. Arrays in, arrays out; `_wire_reference.py` is plain.
 
-The first filter reads one field of each packet, plan version and session. The second walks the
-message headers of what is left, and takes in packets that come in order; one that needs thought (a
-gap, a heartbeat) ends the pass, for the caller to handle and go on behind it. Nothing is believed:
-every length is held against the packet's own bounds before what it leads to is read.
+The first filter, `keep_sessions`, reads plan version and session of each packet and drops packets
+of sessions that the receiver does not follow. The second, `take_packets`, walks the message headers
+of the packets that are left and accepts those that come in order. It stops at the first packet that
+it cannot decide on (after a gap, or a heartbeat); the caller handles that packet and continues
+behind it.
+
+No length in a packet is trusted: each is checked against the packet's bounds before it is used.
 """
 
 from __future__ import annotations
@@ -27,9 +30,9 @@ __all__ = [
     "UNWANTED_MESSAGES",
     "UNWANTED_PACKETS",
     "ByteArray",
-    "Found",
-    "State",
-    "Tables",
+    "FoundMessages",
+    "StreamState",
+    "SubscriptionTables",
     "keep_sessions",
     "take_packets",
 ]
@@ -48,7 +51,7 @@ _DATA, _REPAIR, _ANSWER = 1, 2, 8  # the first kind of packet, repairs, and the 
 _LARGEST = np.uint64(1 << 63)
 
 
-class Tables(NamedTuple):
+class SubscriptionTables(NamedTuple):
     """What is wanted, by the plan versions in use. Streams and flows are the receiver's own."""
 
     versions: IntArray  # plan versions; -1 where a row is not in use
@@ -57,7 +60,7 @@ class Tables(NamedTuple):
     flow_stream: IndexArray  # versions x flow numbers: the stream that the flow is taken from
 
 
-class State(NamedTuple):
+class StreamState(NamedTuple):
     """How far streams and flows have come; the kernels go on from there."""
 
     last: IntArray  # by stream: the highest sequence number known
@@ -65,7 +68,7 @@ class State(NamedTuple):
     next_of: IntArray  # by flow: the next message's sequence number; 0 where any will do
 
 
-class Found(NamedTuple):
+class FoundMessages(NamedTuple):
     """Where wanted messages are, and runs of messages that are missing before some of them."""
 
     packet: IntArray
@@ -100,10 +103,10 @@ def keep_sessions(
     offsets: IntArray,  # IN   where each begins
     lengths: IntArray,  # IN   how long each is
     begin: int,  # IN   the first packet to look at
-    versions: IntArray,  # IN   as in `Tables`
+    versions: IntArray,  # IN   as in `SubscriptionTables`
     stream_of: IndexArray,  # IN
     kept: IntArray,  # OUT  packets of wanted sessions
-    rows: IntArray,  # OUT  their row of `Tables`, or -1 of the control session
+    rows: IntArray,  # OUT  their row of `SubscriptionTables`, or -1 of the control session
     streams: IntArray,  # OUT  their stream, or CONTROL
     fate: ByteArray,  # OUT  by packet: 0, or 1 more than the place in `counts` of why it is dropped
     counts: IntArray,  # OUT  added to
@@ -163,11 +166,11 @@ def _walk(
     begin: int,  # IN   where the messages begin
     end: int,  # IN   where they must end
     count: int,  # IN   how many they must be
-    flow_of: IndexArray,  # IN   one row of `Tables`
+    flow_of: IndexArray,  # IN   one row of `SubscriptionTables`
     flow_stream: IndexArray,  # IN
     stream: int,  # IN   the packet's stream
     packet: int,  # IN
-    found: Found,  # OUT  wanted messages, from `used` on
+    found: FoundMessages,  # OUT  wanted messages, from `used` on
     used: int,  # IN
 ) -> int:
     """The end of what was found, or -1 if the messages do not fill the packet exactly."""
@@ -196,7 +199,7 @@ def _walk(
 
 @kernel
 def _commit(
-    found: Found,  # OUT
+    found: FoundMessages,  # OUT
     begin: int,  # IN
     end: int,  # IN
     missed: int,  # IN   runs of missing messages so far
@@ -237,10 +240,10 @@ def take_packets(
     span: tuple[int, int],  # IN   which of the kept ones to take
     tag: int,  # IN   bytes at the end of each packet that are its tag, checked already
     incarnation: int,  # IN   the sender's; of others nothing is taken
-    flow_of: IndexArray,  # IN   as in `Tables`
+    flow_of: IndexArray,  # IN   as in `SubscriptionTables`
     flow_stream: IndexArray,  # IN
-    state: State,  # OUT
-    found: Found,  # OUT  from `used` on
+    state: StreamState,  # OUT
+    found: FoundMessages,  # OUT  from `used` on
     used: int,  # IN
     counts: IntArray,  # OUT  added to
 ) -> tuple[int, int, int, int]:

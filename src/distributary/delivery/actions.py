@@ -14,8 +14,8 @@ from distributary.model import IndexArray, IntArray
 
 __all__ = [
     "Gap",
-    "Join",
-    "Leave",
+    "JoinGroup",
+    "LeaveGroup",
     "Message",
     "Messages",
     "Missing",
@@ -34,14 +34,14 @@ Reason = Literal["unanswered", "window", "restart", "room", "change"]
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class JoinGroup:
     """Receive what is sent to the group of that name."""
 
     group: str
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class LeaveGroup:
     """Receive no more of what is sent to the group of that name."""
 
     group: str
@@ -145,4 +145,4 @@ class Messages:
 
 
 Report = Gap | Missing | Restarted | Rival | NeedPlan | Unserved
-MulticastAction = Send | SetTimer | Join | Leave | Messages | Report
+MulticastAction = Send | SetTimer | JoinGroup | LeaveGroup | Messages | Report

@@ -13,7 +13,7 @@ from distributary.delivery.wire import (
     CONTROL_SESSION,
     HEADER_SIZE,
     MOST_RANGES,
-    Kind,
+    PacketKind,
     encode_ask,
     encode_header,
     encode_ranges,
@@ -65,7 +65,7 @@ class Asking:
     def question(self, to: str, nonce: int, incarnation: int) -> Send:
         """A question for the plan, or with a number, for that number to be said back."""
         body = encode_ask(self._name)
-        return self._send(to, Kind.ASK, body, 0, 0, CONTROL_SESSION, incarnation, nonce)
+        return self._send(to, PacketKind.ASK, body, 0, 0, CONTROL_SESSION, incarnation, nonce)
 
     def naks_for(self, stream: Incoming, incarnation: int, now: float) -> list[Send]:
         """NAKs for what is missing of a stream and due, as far as there are tokens."""
@@ -100,13 +100,13 @@ class Asking:
         body = encode_ranges(ranges)
         version, session = stream.version, stream.session
         return self._send(
-            self.sender, Kind.NAK, body, len(ranges), version, session, incarnation, 0
+            self.sender, PacketKind.NAK, body, len(ranges), version, session, incarnation, 0
         )
 
     def _send(
         self,
         to: str,
-        kind: Kind,
+        kind: PacketKind,
         body: bytes,
         count: int,
         version: int,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distributary.delivery import _wire_kernels as kernels
-from distributary.delivery._wire_kernels import ByteArray, Found
+from distributary.delivery._wire_kernels import ByteArray, FoundMessages
 from distributary.delivery.authentication import Authenticator
 from distributary.delivery.incoming import Entry
 from distributary.delivery.subscriptions import Subscriptions
@@ -127,10 +127,10 @@ def _sieve_for(packets: int) -> Sieved:
     return Sieved(kept, rows, streams, np.empty(packets, np.uint8))
 
 
-def _room_for(size: int) -> Found:
+def _room_for(size: int) -> FoundMessages:
     """Room for all the messages that so many bytes can hold."""
     most = size // MESSAGE_HEADER_SIZE + 1
-    return Found(
+    return FoundMessages(
         np.empty(most, np.int64),
         np.empty(most, np.int32),
         np.empty(most, np.int64),

@@ -88,7 +88,7 @@ class Gaps:
             self.ranges = [found for found in self.ranges if found not in gone]
         return [(found.first, found.last) for found in gone]
 
-    def confirmed(self, first: int, last: int, now: float) -> None:
+    def confirm(self, first: int, last: int, now: float) -> None:
         """Repairs are on their way: wait for them, though not forever."""
         for found in self.ranges:
             if found.first <= last and first <= found.last and found.put_off < self.tries:

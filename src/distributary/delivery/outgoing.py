@@ -9,7 +9,7 @@ import numpy as np
 
 from distributary.delivery.packing import Packer
 from distributary.delivery.routes import fingerprint_of, group_name
-from distributary.delivery.window import Window
+from distributary.delivery.window import RepairWindow
 from distributary.model import Plan
 
 __all__ = ["Outgoing", "Version"]
@@ -24,7 +24,7 @@ class Outgoing:
     to: str  # a group's name, or a receiver's
     unicast: bool
     packer: Packer
-    window: Window
+    window: RepairWindow
     sealed: int = 0  # the last packet filled
     sent: int = 0  # the last packet sent
     ended: bool = False  # nothing comes after `sealed`
@@ -57,7 +57,7 @@ class Version:
         """All sessions of a plan, with nothing sent yet."""
         streams = {
             session: Outgoing(
-                number, session, group_name(group), False, Packer(room, most), Window(*window)
+                number, session, group_name(group), False, Packer(room, most), RepairWindow(*window)
             )
             for session, group in enumerate(plan.session_group.tolist())
         }
@@ -65,7 +65,7 @@ class Version:
             session = plan.n_sessions + receiver
             name = plan.receivers[receiver]
             streams[session] = Outgoing(
-                number, session, name, True, Packer(room, most), Window(*window)
+                number, session, name, True, Packer(room, most), RepairWindow(*window)
             )
         numbers = {name: at for at, name in enumerate(plan.flows)}
         alone = frozenset(stream.to for stream in streams.values() if stream.unicast)

@@ -66,7 +66,7 @@ class PlanVersions:
     def _follow(self, version: int, fingerprint: int, announced: Announcement, now: float) -> None:
         if not version or version in self._subs.followings:
             return
-        plan = self._subs.known(fingerprint)
+        plan = self._subs.find_plan(fingerprint)
         if plan is None:
             need = NeedPlan(version, fingerprint, announced.where)
             self._reassembly.actions.append(need)

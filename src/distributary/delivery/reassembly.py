@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from distributary.delivery import _wire_kernels as kernels
-from distributary.delivery._wire_kernels import ByteArray, Found
+from distributary.delivery._wire_kernels import ByteArray, FoundMessages
 from distributary.delivery.actions import Gap, Messages, Missing, MulticastAction, Reason
 from distributary.delivery.incoming import Entry, Following, Incoming
 from distributary.delivery.receiver_params import ReceiverParams
 from distributary.delivery.subscriptions import Subscriptions
-from distributary.delivery.wire import Header, Heartbeat, Kind
+from distributary.delivery.wire import Header, Heartbeat, PacketKind
 from distributary.model import IntArray
 
 __all__ = ["Reassembly"]
@@ -38,7 +38,7 @@ class Reassembly:
         """Take in a packet that did not just come in order; places are in the packet."""
         sequence, state, place = header.sequence, self._subs.state, stream.place
         if not stream.started:
-            if header.kind == Kind.REPAIR and not self._params.history:
+            if header.kind == PacketKind.REPAIR and not self._params.history:
                 return  # it is for others: what came before the first new packet was not asked for
             self._start(stream, 0 if self._params.history else sequence - 1)
         last = int(state.last[place])
@@ -175,7 +175,7 @@ class Reassembly:
 
     # --- messages ---------------------------------------------------------------------------------
 
-    def deliver_found(self, buffer: ByteArray, found: Found, begin: int, end: int) -> None:
+    def deliver_found(self, buffer: ByteArray, found: FoundMessages, begin: int, end: int) -> None:
         """Deliver what the compiled filters took in."""
         if end > begin:
             self.actions.append(

@@ -28,14 +28,14 @@ from distributary.delivery.incoming import Entry, Incoming
 from distributary.delivery.plan_versions import PlanVersions
 from distributary.delivery.reassembly import Reassembly
 from distributary.delivery.receiver_params import ReceiverParams
-from distributary.delivery.senders import Claim, Senders
+from distributary.delivery.senders import SenderClaim, Senders
 from distributary.delivery.subscriptions import Subscriptions
 from distributary.delivery.wire import (
     HEADER_SIZE,
     KIND_AT,
     Announcement,
     Header,
-    Kind,
+    PacketKind,
     WireError,
     decode_announcement,
     decode_header,
@@ -45,7 +45,7 @@ from distributary.delivery.wire import (
 from distributary.machines.actions import SetTimer
 from distributary.model import IntArray, Plan
 
-__all__ = ["Receiver", "ReceiverStatistics"]
+__all__ = ["ReceiverMachine", "ReceiverMachineStatistics"]
 
 WAKE = "wake"
 _NEVER = float("inf")
@@ -53,7 +53,7 @@ _MOST_REPEATED = 3  # announcements in a row that had come before: there may be 
 
 
 @dataclass(frozen=True, slots=True)
-class ReceiverStatistics:
+class ReceiverMachineStatistics:
     """What a receiver did so far."""
 
     messages: int  # wanted, and delivered
@@ -73,7 +73,7 @@ class ReceiverStatistics:
     missing_ranges: int  # that it tries to have repaired now
 
 
-class Receiver:
+class ReceiverMachine:
     """The state of a receiver. Call `start` once; `on_packet` and `on_packets` do the same."""
 
     def __init__(
@@ -118,11 +118,11 @@ class Receiver:
         return self._reassembly.incarnation
 
     @property
-    def statistics(self) -> ReceiverStatistics:
+    def statistics(self) -> ReceiverMachineStatistics:
         """What it did so far."""
         counts = self._counts.tolist()
         streams = list(self._subs.streams())
-        return ReceiverStatistics(
+        return ReceiverMachineStatistics(
             messages=counts[kernels.TAKEN],
             packets=self._packets,
             unwanted_packets=counts[kernels.UNWANTED_PACKETS],
@@ -161,7 +161,7 @@ class Receiver:
 
     def start(self, now: float) -> list[MulticastAction]:
         """Join the control group, and ask for the plan."""
-        self._reassembly.actions += self._subs.changed_groups()
+        self._reassembly.actions += self._subs.change_groups()
         self._asking.begin(now)
         self._reassembly.actions += self._asking.questions(now)
         return self._finish()
@@ -176,7 +176,7 @@ class Receiver:
 
     def knows(self, fingerprint: int) -> bool:
         """Whether the plan of that fingerprint is at hand."""
-        return self._subs.known(fingerprint) is not None
+        return self._subs.find_plan(fingerprint) is not None
 
     def want(self, wanted: Iterable[str]) -> list[MulticastAction]:
         """Want these flows from now on: those that are new come by the next plan version."""
@@ -243,7 +243,7 @@ class Receiver:
         """
         self._packets += 1
         tag = self._authenticator.size
-        if packet[KIND_AT : KIND_AT + 1] != bytes([Kind.ANSWER]):
+        if packet[KIND_AT : KIND_AT + 1] != bytes([PacketKind.ANSWER]):
             self._strangers += 1
         elif self._filters.accepts(packet):
             try:
@@ -265,7 +265,7 @@ class Receiver:
         if self._announced is not None and not self._subs.silent:
             self._asking.stop()
         actions += self._asking.questions(now)
-        for rival in self._senders.undecided():
+        for rival in self._senders.undecided_rivals():
             self._weigh(rival, now)
         for stream in list(self._subs.troubled):
             if stream not in self._subs.troubled:
@@ -328,8 +328,8 @@ class Receiver:
         try:
             if place == kernels.CONTROL:
                 self._take_control(header, body, now, source)
-            elif header.kind <= Kind.REPAIR:
-                self._heard(place)
+            elif header.kind <= PacketKind.REPAIR:
+                self._note_heard(place)
                 self._reassembly.take_data(self._subs.stream(place), header, packet, entries, now)
             else:
                 self._take_word(place, header, body, now)
@@ -339,27 +339,27 @@ class Receiver:
     def _take_word(self, place: int, header: Header, body: bytes, now: float) -> None:
         """A heartbeat or a confirmation."""
         stream = self._subs.stream(place)
-        if header.kind == Kind.HEARTBEAT:
+        if header.kind == PacketKind.HEARTBEAT:
             found = decode_heartbeat(body)
             if found.first > header.sequence + 1:
                 raise WireError("a window that begins after its end")
-            self._heard(place)
+            self._note_heard(place)
             self._reassembly.take_heartbeat(stream, header, found, now)
-        elif header.kind == Kind.CONFIRM:
+        elif header.kind == PacketKind.CONFIRM:
             for first, last in decode_ranges(body, header.items):
-                stream.gaps.confirmed(first, last, now)
+                stream.gaps.confirm(first, last, now)
         else:
             raise WireError("not for a receiver")
 
-    def _heard(self, place: int) -> None:
+    def _note_heard(self, place: int) -> None:
         self._subs.silent.pop(self._subs.stream(place), None)
 
     # --- plans ------------------------------------------------------------------------------------
 
     def _take_control(self, header: Header, body: bytes, now: float, source: str | None) -> None:
-        if header.kind == Kind.PLAN:
+        if header.kind == PacketKind.PLAN:
             self._take_plan(header, decode_announcement(body), now, source)
-        elif header.kind == Kind.ANSWER:
+        elif header.kind == PacketKind.ANSWER:
             self._take_answer(header, now, source)
         else:
             raise WireError("not for a receiver")
@@ -383,7 +383,7 @@ class Receiver:
         self._weigh(senders.hear(header, announced, source, now), now)
 
     def _hear_sender(
-        self, followed: Claim, header: Header, announced: Announcement, now: float
+        self, followed: SenderClaim, header: Header, announced: Announcement, now: float
     ) -> None:
         """Take in an announcement of the sender that is followed."""
         if header.sequence <= self._announcements:
@@ -411,7 +411,7 @@ class Receiver:
         elif self._repeated >= _MOST_REPEATED:
             self._announcements = self._repeated = 0
 
-    def _weigh(self, rival: Claim, now: float) -> None:
+    def _weigh(self, rival: SenderClaim, now: float) -> None:
         """Follow a rival if it has proof enough; else ask it, and the sender that is followed."""
         senders, followed = self._senders, self._senders.followed
         unknown = rival.address is None and rival.incarnation > self.incarnation
@@ -426,7 +426,7 @@ class Receiver:
                 rival.reported = True
                 actions.append(Rival(followed.incarnation, rival.incarnation, rival.address or ""))
 
-    def _follow_sender(self, claim: Claim, now: float) -> None:
+    def _follow_sender(self, claim: SenderClaim, now: float) -> None:
         """Believe another sender, or the first one."""
         if claim.incarnation != self.incarnation:
             restarted = self._senders.followed is not None
@@ -467,7 +467,7 @@ class Receiver:
                 subs.forget(version)
         if subs.changes != self._changes_seen:
             self._changes_seen = subs.changes
-            reassembly.actions += subs.changed_groups()
+            reassembly.actions += subs.change_groups()
             if self._subs.followings:
                 self._report_unserved()
         at = min(self._asking.next_at(subs.troubled), self._senders.next_at())

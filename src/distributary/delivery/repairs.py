@@ -10,7 +10,7 @@ from distributary.delivery.authentication import Authenticator
 from distributary.delivery.outgoing import Outgoing
 from distributary.delivery.pacing import TokenBucket
 from distributary.delivery.sender_params import SenderParams
-from distributary.delivery.wire import KIND_AT, MOST_RANGES, Kind
+from distributary.delivery.wire import KIND_AT, MOST_RANGES, PacketKind
 
 __all__ = ["Repairs"]
 
@@ -51,7 +51,7 @@ class Repairs:
             begin, end = max(first, stream.window.first), min(last, stream.sent) + 1
             looked_up = range(begin, min(end, begin + left))
             for sequence in looked_up:
-                if not stream.window.rests(sequence, now, self._params.hold_off):
+                if not stream.window.is_held_off(sequence, now, self._params.hold_off):
                     self._queue[stream, sequence] = None
                     asked.append(sequence)
             left -= len(looked_up)
@@ -76,9 +76,9 @@ class Repairs:
         if packet is None:
             return None
         repair = bytearray(packet[: len(packet) - self._authenticator.size])
-        repair[KIND_AT] = Kind.REPAIR
+        repair[KIND_AT] = PacketKind.REPAIR
         repair += self._authenticator.tag(repair)
-        stream.window.repaired(sequence, now)
+        stream.window.note_repair(sequence, now)
         self._pace.take(len(repair), now)
         return stream, bytes(repair)
 

@@ -26,7 +26,7 @@ from distributary.delivery.wire import (
     HEADER_SIZE,
     Announcement,
     Header,
-    Kind,
+    PacketKind,
     WireError,
     decode_ask,
     decode_header,
@@ -40,7 +40,7 @@ from distributary.errors import DistributaryError
 from distributary.machines.actions import Send, SetTimer
 from distributary.model import Plan
 
-__all__ = ["FullError", "Sender", "SenderAction", "SenderStatistics"]
+__all__ = ["FullError", "SenderAction", "SenderMachine", "SenderMachineStatistics"]
 
 SenderAction = Send | SetTimer
 WAKE = "wake"
@@ -53,7 +53,7 @@ class FullError(DistributaryError):
 
 
 @dataclass(frozen=True, slots=True)
-class SenderStatistics:
+class SenderMachineStatistics:
     """What a sender did so far: packets, unless it says messages or bytes."""
 
     messages: int = 0
@@ -72,7 +72,7 @@ class SenderStatistics:
     outranked: int = 0  # questions of receivers that follow a later incarnation
 
 
-class Sender:
+class SenderMachine:
     """The state of a sender. Call `start` once; `incarnation` must grow from start to start."""
 
     def __init__(
@@ -97,7 +97,7 @@ class Sender:
         self._where = where
         self._given = frozenset(addresses or ())
         self._addresses = dict(addresses or {})
-        self._counts = dict.fromkeys(SenderStatistics.__slots__, 0)
+        self._counts = dict.fromkeys(SenderMachineStatistics.__slots__, 0)
         del self._counts["curbed_naks"]  # the repairs count these
         self._next_of: dict[str, int] = {}
         self._unplanned: Counter[str] = Counter()
@@ -121,9 +121,9 @@ class Sender:
     # --- what the caller does ---------------------------------------------------------------------
 
     @property
-    def statistics(self) -> SenderStatistics:
+    def statistics(self) -> SenderMachineStatistics:
         """What it did so far."""
-        return replace(SenderStatistics(), **self._counts, curbed_naks=self._repairs.curbed)
+        return replace(SenderMachineStatistics(), **self._counts, curbed_naks=self._repairs.curbed)
 
     @property
     def unplanned(self) -> dict[str, int]:
@@ -221,9 +221,9 @@ class Sender:
         return self._go_on(now)
 
     def _take(self, sender: str, header: Header, body: bytes, now: float) -> list[SenderAction]:
-        if header.kind == Kind.ASK:
+        if header.kind == PacketKind.ASK:
             return self._take_question(header, decode_ask(body), sender, now)
-        if header.kind == Kind.NAK:
+        if header.kind == PacketKind.NAK:
             return self._take_nak(sender, header, decode_ranges(body, header.items), now)
         raise WireError("not for a sender")
 
@@ -265,12 +265,14 @@ class Sender:
             return
         count, body = stream.packer.empty()
         stream.sealed += 1
-        packet = self._packet(Kind.DATA, body, count=count, stream=stream, sequence=stream.sealed)
+        packet = self._packet(
+            PacketKind.DATA, body, count=count, stream=stream, sequence=stream.sealed
+        )
         self._queue.append((stream, stream.sealed, packet))
 
     def _packet(
         self,
-        kind: Kind,
+        kind: PacketKind,
         body: bytes,
         *,
         count: int = 0,
@@ -362,7 +364,7 @@ class Sender:
     def _beat(self, stream: Outgoing, now: float, actions: list[SenderAction]) -> None:
         stream.beaten_at = now
         body = encode_heartbeat(stream.window.first, stream.over)
-        packet = self._packet(Kind.HEARTBEAT, body, stream=stream, sequence=stream.sent)
+        packet = self._packet(PacketKind.HEARTBEAT, body, stream=stream, sequence=stream.sent)
         self._send(stream, packet, actions)
         self._counts["heartbeats"] += 1
 
@@ -393,7 +395,7 @@ class Sender:
         ranges = self._repairs.waiting(stream, asked)
         if ranges:
             packet = self._packet(
-                Kind.CONFIRM, encode_ranges(ranges), count=len(ranges), stream=stream
+                PacketKind.CONFIRM, encode_ranges(ranges), count=len(ranges), stream=stream
             )
             self._send(stream, packet, actions)
             self._counts["confirms"] += 1
@@ -418,7 +420,7 @@ class Sender:
         if name not in self._given and self._is_unicast(name):
             self._addresses[name] = address
         if header.sequence:
-            return [Send(address, self._packet(Kind.ANSWER, b"", sequence=header.sequence))]
+            return [Send(address, self._packet(PacketKind.ANSWER, b"", sequence=header.sequence))]
         self._announce_at = min(
             self._announce_at, max(now, self._announced_at + self.params.hold_off)
         )
@@ -433,7 +435,7 @@ class Sender:
             return
         self._announcements += 1
         packet = self._packet(
-            Kind.PLAN, encode_announcement(self._announcement()), sequence=self._announcements
+            PacketKind.PLAN, encode_announcement(self._announcement()), sequence=self._announcements
         )
         actions.append(Send(CONTROL_GROUP, packet))
         self._counts["announcements"] += 1

@@ -23,7 +23,7 @@ from distributary.delivery.receiver_params import ReceiverParams
 from distributary.delivery.wire import Announcement, Header
 from distributary.machines.actions import Send
 
-__all__ = ["Claim", "Senders"]
+__all__ = ["SenderClaim", "Senders"]
 
 _NEVER = float("-inf")
 _MOST_RIVALS = 16
@@ -31,7 +31,7 @@ _MOST_ADDRESSES = 4  # of one sender
 
 
 @dataclass(slots=True, eq=False)
-class Claim:
+class SenderClaim:
     """An incarnation that says it is the sender, with what it announced last."""
 
     incarnation: int
@@ -54,17 +54,17 @@ class Senders:
         self._asking = asking
         self._params = params
         self._rng = rng.spawn(1)[0]
-        self._rivals: dict[tuple[int, str | None], Claim] = {}
-        self.followed: Claim | None = None
+        self._rivals: dict[tuple[int, str | None], SenderClaim] = {}
+        self.followed: SenderClaim | None = None
 
     def hear(
         self, header: Header, announced: Announcement, address: str | None, now: float
-    ) -> Claim:
+    ) -> SenderClaim:
         """Take in an announcement of a sender that is not followed."""
         key = header.incarnation, address
         claim = self._rivals.get(key)
         if claim is None:
-            claim = Claim(*key, self._draw(), header.sequence, announced, now)
+            claim = SenderClaim(*key, self._draw(), header.sequence, announced, now)
             if len(self._rivals) >= _MOST_RIVALS:
                 self._forget_one()
             self._rivals[key] = claim
@@ -72,7 +72,7 @@ class Senders:
             claim.sequence, claim.announced, claim.heard_at = header.sequence, announced, now
         return claim
 
-    def follow(self, claim: Claim) -> None:
+    def follow(self, claim: SenderClaim) -> None:
         """Believe this one from now on."""
         self._rivals.pop((claim.incarnation, claim.address), None)
         if claim.address is not None:
@@ -84,7 +84,7 @@ class Senders:
         """Whether the sender that is followed is at that address."""
         return self.followed is not None and address in self.followed.addresses
 
-    def ask(self, claim: Claim, now: float) -> list[Send]:
+    def ask(self, claim: SenderClaim, now: float) -> list[Send]:
         """Ask a sender to prove that it is alive, if it is time to."""
         if claim.address is None or now < claim.asked_at + self._params.prove_every:
             return []
@@ -95,7 +95,7 @@ class Senders:
         incarnation = 0 if self.followed is None else self.followed.incarnation
         return [self._asking.question(claim.address, claim.nonce, incarnation)]
 
-    def take_answer(self, header: Header, address: str | None, now: float) -> Claim | None:
+    def take_answer(self, header: Header, address: str | None, now: float) -> SenderClaim | None:
         """Who it is that has proved to be alive, if this is an answer to a question of ours."""
         for claim in (self.followed, *self._rivals.values()):
             if claim is None or claim.asked_at == _NEVER:
@@ -107,7 +107,7 @@ class Senders:
                 return claim
         return None
 
-    def replaces(self, rival: Claim, now: float) -> bool:
+    def replaces(self, rival: SenderClaim, now: float) -> bool:
         """Whether a rival is to be followed instead."""
         followed = self.followed
         return rival.proven and (
@@ -120,7 +120,7 @@ class Senders:
             )
         )
 
-    def undecided(self) -> Iterator[Claim]:
+    def undecided_rivals(self) -> Iterator[SenderClaim]:
         """Rivals with proof, while the sender that is followed is asked and does not answer."""
         followed = self.followed
         if followed is not None and followed.heard_at < followed.asked_since:
@@ -128,7 +128,7 @@ class Senders:
 
     def next_at(self) -> float:
         """When to see again whether a rival is to be followed."""
-        if self.followed is None or next(self.undecided(), None) is None:
+        if self.followed is None or next(self.undecided_rivals(), None) is None:
             return float("inf")
         return self.followed.asked_at + self._params.prove_every
 

@@ -1,7 +1,7 @@
 """Multicast machines in virtual time: groups, and a network that loses, doubles and damages.
 
-Nodes take packets, and from outside (`Simulation.post`) what a caller would do: `Offer` and
-`Change` for a sender, `Learn` for a receiver.
+Nodes take packets, and from outside (`Simulation.post`) what a caller would do: `MessageOffer` and
+`PlanChange` for a sender, `Learn` for a receiver.
 """
 
 from __future__ import annotations
@@ -14,24 +14,32 @@ import numpy as np
 
 from distributary.delivery import (
     FullError,
-    Join,
-    Leave,
+    JoinGroup,
+    LeaveGroup,
     Messages,
     MulticastAction,
     NeedPlan,
-    Receiver,
+    ReceiverMachine,
     Report,
-    Sender,
+    SenderMachine,
 )
 from distributary.machines import Action, Deliver, Send, SetTimer
 from distributary.machines.virtual.network import Link, VirtualNetwork
 from distributary.model import Plan
 
-__all__ = ["Change", "Faults", "Learn", "MulticastNetwork", "Offer", "ReceiverNode", "SenderNode"]
+__all__ = [
+    "Faults",
+    "Learn",
+    "MessageOffer",
+    "MulticastNetwork",
+    "PlanChange",
+    "ReceiverNode",
+    "SenderNode",
+]
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class MessageOffer:
     """Have a sender send a message."""
 
     flow: str
@@ -39,7 +47,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PlanChange:
     """Have a sender change to a plan."""
 
     plan: Plan
@@ -126,19 +134,19 @@ class MulticastNetwork(VirtualNetwork):
 class SenderNode:
     """A sender as a node; offers that it refuses are tried again a little later."""
 
-    machine: Sender
+    machine: SenderMachine
     network: MulticastNetwork
     retry: float = 0.005
     taken: list[tuple[str, bytes]] = field(default_factory=list)
-    refused: list[Offer] = field(default_factory=list)
+    refused: list[MessageOffer] = field(default_factory=list)
 
     def on_message(self, sender: str, message: Any, now: float) -> list[Action]:
         """Take in a packet, or what a caller wants."""
         match message:
-            case Offer():
+            case MessageOffer():
                 self.refused.append(message)
                 return self._offer(now)
-            case Change(plan):
+            case PlanChange(plan):
                 return [*self.machine.change_plan(plan, now)]
             case "start":
                 return [*self.machine.start(now)]
@@ -172,7 +180,7 @@ class ReceiverNode:
     hands over many would have it; without one each is taken in as it comes.
     """
 
-    machine: Receiver
+    machine: ReceiverMachine
     network: MulticastNetwork
     batch: float = 0.0
     find_plan: Callable[[NeedPlan], Plan | None] = lambda need: None
@@ -209,9 +217,9 @@ class ReceiverNode:
         needs: list[NeedPlan] = []
         for action in actions:
             match action:
-                case Join(group):
+                case JoinGroup(group):
                     self.network.join(self.machine.name, group)
-                case Leave(group):
+                case LeaveGroup(group):
                     self.network.leave(self.machine.name, group)
                 case Messages():
                     client = str(action.incarnation)

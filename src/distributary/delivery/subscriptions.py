@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distributary.delivery._wire_kernels import State, Tables
-from distributary.delivery.actions import Join, Leave
+from distributary.delivery._wire_kernels import StreamState, SubscriptionTables
+from distributary.delivery.actions import JoinGroup, LeaveGroup
 from distributary.delivery.gaps import Gaps
 from distributary.delivery.incoming import Following, Incoming
 from distributary.delivery.receiver_params import ReceiverParams
@@ -64,13 +64,15 @@ class Subscriptions:
         self.silent: dict[Incoming, None] = {}  # unicast streams that nothing was heard of
         self.unserved: tuple[str, ...] = wanted or ()  # wanted flows that do not come
         self.changes = 0  # of the tables
-        self.tables = Tables(
+        self.tables = SubscriptionTables(
             np.full(MOST_VERSIONS, -1, np.int64),
             np.full((MOST_VERSIONS, 0), -1, np.int32),
             np.full((MOST_VERSIONS, 0), -1, np.int32),
             np.full((MOST_VERSIONS, 0), -1, np.int32),
         )
-        self.state = State(np.zeros(0, np.int64), np.zeros(0, np.bool_), np.zeros(0, np.int64))
+        self.state = StreamState(
+            np.zeros(0, np.int64), np.zeros(0, np.bool_), np.zeros(0, np.int64)
+        )
 
     # --- what is wanted ---------------------------------------------------------------------------
 
@@ -174,7 +176,7 @@ class Subscriptions:
         if self._served is None:
             self._find_unserved()
 
-    def known(self, fingerprint: int) -> Plan | None:
+    def find_plan(self, fingerprint: int) -> Plan | None:
         """The plan of that fingerprint, if it is at hand."""
         return self._plans.get(fingerprint)
 
@@ -216,14 +218,14 @@ class Subscriptions:
         following = self.followings.pop(version)
         self.tables.versions[following.row] = -1
 
-    def changed_groups(self) -> list[Join | Leave]:
+    def change_groups(self) -> list[JoinGroup | LeaveGroup]:
         """Which groups to join and to leave since the last time."""
         groups = {stream.group for stream in self._streams.values() if stream.group is not None}
         groups.add(CONTROL_GROUP)
         joined, self._joined = self._joined, groups
         return [
-            *(Join(group) for group in sorted(groups - joined)),
-            *(Leave(group) for group in sorted(joined - groups)),
+            *(JoinGroup(group) for group in sorted(groups - joined)),
+            *(LeaveGroup(group) for group in sorted(joined - groups)),
         ]
 
     def _begin(self, version: int, route: FlowRoute, from_start: bool) -> Incoming:
@@ -268,11 +270,11 @@ class Subscriptions:
         places: dict[str, int],
     ) -> None:
         n_sessions = plan.n_sessions + len(plan.receivers)
-        self.tables = Tables(
+        self.tables = SubscriptionTables(
             self.tables.versions,
-            _widened(self.tables.stream_of, n_sessions, following.row),
-            _widened(self.tables.flow_of, len(plan.flows), following.row),
-            _widened(self.tables.flow_stream, len(plan.flows), following.row),
+            _widen(self.tables.stream_of, n_sessions, following.row),
+            _widen(self.tables.flow_of, len(plan.flows), following.row),
+            _widen(self.tables.flow_stream, len(plan.flows), following.row),
         )
         row = following.row
         self.tables.versions[row] = following.version
@@ -283,7 +285,7 @@ class Subscriptions:
             self.tables.flow_stream[row, route.number] = by_session[route.session].place
 
 
-def _widened(table: np.ndarray, width: int, row: int) -> np.ndarray:
+def _widen(table: np.ndarray, width: int, row: int) -> np.ndarray:
     """The table with at least so many columns, and one row of it cleared."""
     if table.shape[1] < width:
         wider = np.full((len(table), width), -1, table.dtype)

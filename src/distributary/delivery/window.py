@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-__all__ = ["Window"]
+__all__ = ["RepairWindow"]
 
 
-class Window:
+class RepairWindow:
     """So many packets and so many bytes at most; the oldest go first, the newest always stays."""
 
     __slots__ = ("_bytes", "_max_bytes", "_max_packets", "_packets", "_repaired", "first")
@@ -36,10 +36,10 @@ class Window:
         """A packet, if it is still here."""
         return self._packets.get(sequence)
 
-    def repaired(self, sequence: int, now: float) -> None:
+    def note_repair(self, sequence: int, now: float) -> None:
         """Note that a packet was sent again."""
         self._repaired[sequence] = now
 
-    def rests(self, sequence: int, now: float, hold_off: float) -> bool:
+    def is_held_off(self, sequence: int, now: float, hold_off: float) -> bool:
         """Whether a packet was sent again just now."""
         return now < self._repaired.get(sequence, float("-inf")) + hold_off

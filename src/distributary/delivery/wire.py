@@ -23,7 +23,7 @@ __all__ = [
     "Announcement",
     "Header",
     "Heartbeat",
-    "Kind",
+    "PacketKind",
     "WireError",
     "decode_announcement",
     "decode_ask",
@@ -56,7 +56,7 @@ _SEQUENCES = 1 << 63  # sequence numbers are below this, so that signed arithmet
 _ENDED = 1
 
 
-class Kind(IntEnum):
+class PacketKind(IntEnum):
     """What a packet is."""
 
     DATA = 1
@@ -123,7 +123,7 @@ def decode_header(packet: bytes | memoryview, tag: int = 0) -> Header:
         raise WireError(f"{len(packet)} bytes are less than a header")
     magic, wire, kind, *rest = HEADER.unpack_from(packet)
     header = Header(kind, *rest)
-    if magic != MAGIC or wire != WIRE_VERSION or not Kind.DATA <= kind <= Kind.ANSWER:
+    if magic != MAGIC or wire != WIRE_VERSION or not PacketKind.DATA <= kind <= PacketKind.ANSWER:
         raise WireError("not a packet, or of another version of the wire")
     if header.length != len(packet):
         raise WireError(f"{len(packet)} bytes that say they are {header.length}")

@@ -19,8 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.cost import FilteringPrices
-from distributary.delivery import Messages, ReceiverParams
-from distributary.delivery import Receiver as Machine
+from distributary.delivery import Messages, ReceiverMachine, ReceiverParams
 from distributary.delivery.udp import (
     KeyFileError,
     Loss,
@@ -37,8 +36,8 @@ from distributary.delivery.udp.calibration import (
     Price,
     fit_line,
     fit_price,
+    pick_medians,
     two_sessions,
-    typical,
 )
 from distributary.delivery.udp.calibration_file import read_prices
 from distributary.delivery.udp.datagrams import (
@@ -53,10 +52,10 @@ from distributary.delivery.udp.datagrams import (
     slot_size,
     writer_of,
 )
-from distributary.delivery.udp.endpoints import address_of, told_address
+from distributary.delivery.udp.endpoints import address_of, format_address
 from distributary.delivery.udp.plan_watch import PlanWatch
-from distributary.delivery.udp.records import Record, fed, read_lines, read_records
-from distributary.delivery.udp.subscriber import Look
+from distributary.delivery.udp.receiver import Look
+from distributary.delivery.udp.records import Record, feed_chunks, read_lines, read_records
 from distributary.delivery.udp.trains import Train, announcement
 from distributary.errors import DistributaryError, InputError
 from distributary.files import write_plan
@@ -68,8 +67,8 @@ from tests.delivery.machines import simple_plan
 
 @given(st.integers(0, 65_535), st.sampled_from(["10.1.2.3", "127.0.0.1"]), st.integers(0, 9))
 def test_addresses_come_back_as_they_were_told(port: int, host: str, scope: int) -> None:
-    assert address_of(told_address((host, port))) == (host, port)
-    assert address_of(told_address(("fe80::1", port, 0, scope))) == ("fe80::1", port, 0, scope)
+    assert address_of(format_address((host, port))) == (host, port)
+    assert address_of(format_address(("fe80::1", port, 0, scope))) == ("fe80::1", port, 0, scope)
 
 
 @given(st.text())
@@ -336,7 +335,7 @@ def test_a_line_without_one_payload_is_refused_and_named(
 
 def test_a_fault_in_the_input_reaches_who_reads_it(tmp_path: Path) -> None:
     async def read() -> None:
-        async for _ in fed(read_records(tmp_path / "nothing")):
+        async for _ in feed_chunks(read_records(tmp_path / "nothing")):
             pass
 
     with pytest.raises(InputError, match="No such file"):
@@ -393,7 +392,7 @@ def test_a_watch_tells_of_new_plans_and_keeps_the_old_one_when_they_are_broken(
 @given(st.integers(1, 5), st.integers(8, 40), st.lists(st.integers(1, 30), max_size=5))
 def test_a_receiver_takes_in_every_message_of_a_train(h: int, size: int, turns: list[int]) -> None:
     plan = two_sessions(3)
-    receiver = Machine(
+    receiver = ReceiverMachine(
         "r", plan.flows[:3], rng=np.random.default_rng(0), params=ReceiverParams(history=True)
     )
     receiver.learn_plan(plan, 0.0)
@@ -445,8 +444,8 @@ def test_the_line_finds_what_prices_were_made_of(constant: float, per_packet: fl
 def test_of_several_rounds_the_median_of_each_mix_counts() -> None:
     rounds = [(0.1, 0.5), (0.9, 0.4), (0.2, 0.6)]
     points = [Point(1, mix, 0.0, cpu) for each in rounds for mix, cpu in enumerate(each)]
-    assert [(p.wanted_rate, p.cpu) for p in typical(points, 2)] == [(0, 0.2), (1, 0.5)]
-    assert typical(points[:2], 2) == points[:2]
+    assert [(p.wanted_rate, p.cpu) for p in pick_medians(points, 2)] == [(0, 0.2), (1, 0.5)]
+    assert pick_medians(points[:2], 2) == points[:2]
 
 
 def test_prices_below_nothing_are_taken_as_nothing() -> None:

@@ -27,8 +27,8 @@ from distributary.cost import FilteringPrices
 from distributary.delivery import CONTROL_GROUP, group_name
 from distributary.delivery.errors import NetworkError
 from distributary.delivery.udp.datagrams import Address
-from distributary.delivery.udp.endpoints import address_of, told_address
-from distributary.delivery.udp.measured import Measured, Settings, measured_receiver
+from distributary.delivery.udp.endpoints import address_of, format_address
+from distributary.delivery.udp.measured import MeasuredReceiver, Settings, run_measured_receiver
 from distributary.delivery.udp.network import NetworkOptions
 from distributary.delivery.udp.sockets import find_interface, open_own_socket
 from distributary.delivery.udp.trains import Engine, Train, announcement
@@ -47,8 +47,8 @@ __all__ = [
     "fit_line",
     "fit_price",
     "introduce",
+    "pick_medians",
     "two_sessions",
-    "typical",
 ]
 
 FACTORS = (1, 2, 4, 8, 16, 40)
@@ -169,7 +169,8 @@ def calibrate(
     params = CalibrationParams() if params is None else params
     points = _measure_all(network, params, progress)
     prices = tuple(
-        fit_price(typical([p for p in points if p.h == h], len(_MIXES)), h) for h in params.factors
+        fit_price(pick_medians([p for p in points if p.h == h], len(_MIXES)), h)
+        for h in params.factors
     )
     factors = [price.h for price in prices]
     return Calibration(
@@ -184,7 +185,7 @@ def calibrate(
 # --- fitting -------------------------------------------------------------------------------------
 
 
-def typical(points: Sequence[Point], mixes: int) -> list[Point]:
+def pick_medians(points: Sequence[Point], mixes: int) -> list[Point]:
     """Of rounds of so many mixes, one after the other, each mix's point with the median CPU.
 
     What else a machine does makes single measurements far too high, so a mean would not do.
@@ -295,7 +296,7 @@ def _measure_some(
                 largest_packet=max(9_216, 32 + max(params.factors) * (16 + params.message_bytes)),
                 sender=_address_here(own) if params.unicast else "",
             )
-            receiver = stack.enter_context(measured_receiver(settings))
+            receiver = stack.enter_context(run_measured_receiver(settings))
             to = introduce(plan, incarnation, receiver, network, own, unicast=params.unicast)
             engine = Engine(own, joined=params.joined)
             trains: list[Train] = []
@@ -311,7 +312,7 @@ def _address_here(own: socket.socket) -> str:
     """Where packets of a socket come from, to a receiver on this machine."""
     host, *rest = own.getsockname()
     anywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-    return told_address((anywhere.get(host, host), *rest))
+    return format_address((anywhere.get(host, host), *rest))
 
 
 def _trains(h: int, message_bytes: int, incarnation: int, before: list[Train]) -> list[Train]:
@@ -335,7 +336,7 @@ def _measure(
     trains: Sequence[Train],
     rate: float,
     seconds: float,
-    receiver: Measured,
+    receiver: MeasuredReceiver,
     to: Address,
 ) -> list[Point] | None:
     """Each mix's rates and CPU, or None if packets were lost."""
@@ -352,7 +353,7 @@ def _measure(
 def introduce(
     plan: Plan,
     incarnation: int,
-    receiver: Measured,
+    receiver: MeasuredReceiver,
     network: NetworkOptions,
     own: socket.socket,
     *,
@@ -377,7 +378,7 @@ def _run_mix(
     trains: Sequence[Train],
     rates: Sequence[float],
     seconds: float,
-    receiver: Measured,
+    receiver: MeasuredReceiver,
     to: Address,
 ) -> Point | None:
     h = trains[0].messages_per_packet

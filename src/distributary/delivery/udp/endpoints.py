@@ -14,12 +14,12 @@ from distributary.delivery.udp.network import NetworkOptions
 from distributary.delivery.udp.sockets import Interface
 from distributary.machines.actions import Send
 
-__all__ = ["Outlet", "Wake", "address_of", "told_address"]
+__all__ = ["Outlet", "Wake", "address_of", "format_address"]
 
 _SCHEME = "udp://"
 
 
-def told_address(address: Address) -> str:
+def format_address(address: Address) -> str:
     """An address as the machines keep it, to be given back in actions."""
     scope = f"%{address[3]}" if len(address) == 4 and address[3] else ""
     host = f"[{address[0]}{scope}]" if ":" in address[0] else address[0]

@@ -24,7 +24,7 @@ from distributary.delivery.udp.calibration import (
 from distributary.delivery.udp.calibration_file import calibration_document
 from distributary.delivery.udp.network import NetworkOptions
 
-__all__ = ["isolated_calibration"]
+__all__ = ["calibrate_in_isolation"]
 
 _NAMESPACE = (
     "unshare", "-rn", "sh", "-c",
@@ -33,7 +33,7 @@ _NAMESPACE = (
 _NETWORK = NetworkOptions(GroupAddresses("239.192.77.0", 7_704), interface="lo", ttl=0)
 
 
-def isolated_calibration(params: CalibrationParams) -> Calibration:
+def calibrate_in_isolation(params: CalibrationParams) -> Calibration:
     """Calibrate by multicast in a namespace; `params.unicast` says if none could be made.
 
     Then packets go to the receiver's own address on the loopback instead.

@@ -2,7 +2,7 @@
 
 `python -m distributary.delivery.udp.measured SETTINGS`, with settings as JSON, says `ready` when
 it listens, then answers each line on its input with what it has done so far, and ends when the
-input does. `Measured` is the other side.
+input does. `MeasuredReceiver` is the other side.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from distributary.delivery import Messages, ReceiverParams
 from distributary.delivery.addresses import GroupAddresses
 from distributary.delivery.udp.faults import Loss
 from distributary.delivery.udp.network import NetworkOptions
+from distributary.delivery.udp.receiver import Receiver
 from distributary.delivery.udp.statistics import document
-from distributary.delivery.udp.subscriber import Receiver
 from distributary.model import FloatArray
 
-__all__ = ["Measured", "Settings", "measured_receiver"]
+__all__ = ["MeasuredReceiver", "Settings", "run_measured_receiver"]
 
 Use = Literal["count", "read", "check"]
 
@@ -57,7 +57,7 @@ class Settings:
     params: dict[str, float] = field(default_factory=dict)
 
 
-class Measured:
+class MeasuredReceiver:
     """A receiver that runs elsewhere on this machine."""
 
     def __init__(self, process: subprocess.Popen[str], address: str) -> None:
@@ -84,14 +84,14 @@ class Measured:
 
 
 @contextmanager
-def measured_receiver(settings: Settings) -> Iterator[Measured]:
+def run_measured_receiver(settings: Settings) -> Iterator[MeasuredReceiver]:
     """A receiver in another process, listening; it ends with the block."""
     command = [sys.executable, "-m", __name__, json.dumps(asdict(settings))]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
     )
     try:
-        yield Measured(process, _line_of(process)["address"])
+        yield MeasuredReceiver(process, _line_of(process)["address"])
     finally:
         assert process.stdin is not None
         assert process.stdout is not None

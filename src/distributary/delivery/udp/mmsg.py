@@ -164,7 +164,7 @@ class MmsgReader:
         self._offsets, self._lengths, self._pieces = np.empty((3, datagrams), np.int64)
 
     def _source(self, at: int) -> Address:
-        return _decoded(self._vector.names[self._pieces[at]].tobytes())
+        return _decode_address(self._vector.names[self._pieces[at]].tobytes())
 
 
 class MmsgWriter:
@@ -265,7 +265,7 @@ class MmsgWriter:
         if known is None:
             if len(self._names) >= _MOST_DESTINATIONS:
                 self._names.clear()
-            packed = ctypes.create_string_buffer(_encoded(address))
+            packed = ctypes.create_string_buffer(_encode_address(address))
             known = packed, ctypes.addressof(packed), len(packed) - 1
             self._names[address] = known
         return known
@@ -306,7 +306,7 @@ def _runs(addresses: Sequence[Address], sizes: Sequence[int], join: bool) -> lis
     return runs
 
 
-def _encoded(address: Address) -> bytes:
+def _encode_address(address: Address) -> bytes:
     """A sockaddr_in or a sockaddr_in6."""
     port = address[1].to_bytes(2, "big")
     if len(address) == 2:
@@ -317,7 +317,7 @@ def _encoded(address: Address) -> bytes:
     return family + port + bytes(4) + host + address[3].to_bytes(4, sys.byteorder)
 
 
-def _decoded(name: bytes) -> Address:
+def _decode_address(name: bytes) -> Address:
     """What `socket.recvfrom` would have said."""
     family, port = int.from_bytes(name[:2], sys.byteorder), int.from_bytes(name[2:4], "big")
     if family == socket.AF_INET:

@@ -1,6 +1,6 @@
 """The sender in real time: `async with Publisher(plan, ...) as publisher: await publisher.publish`.
 
-A thin shell: it hands packets, time and messages to `protocol.multicast.Sender`, and does what that
+A thin shell: it hands packets, time and messages to `delivery.SenderMachine`, and does what that
 says. Packets and timers come as callbacks of the event loop; the task that watches the plan folder
 belongs to the block.
 """
@@ -16,10 +16,10 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
-from distributary.delivery import FullError, Sender, SenderParams, fingerprint_of
+from distributary.delivery import FullError, SenderMachine, SenderParams, fingerprint_of
 from distributary.delivery.sender import SenderAction
 from distributary.delivery.udp.datagrams import reader_of
-from distributary.delivery.udp.endpoints import Outlet, Wake, told_address
+from distributary.delivery.udp.endpoints import Outlet, Wake, format_address
 from distributary.delivery.udp.network import NetworkOptions
 from distributary.delivery.udp.plan_watch import PlanWatch, load_plan
 from distributary.delivery.udp.sockets import find_interface, open_own_socket
@@ -66,7 +66,7 @@ class Publisher:
         self._stay = stay
         self._watch_every = watch_every
         self._on_fault = on_fault
-        self._machine = Sender(
+        self._machine = SenderMachine(
             loaded,
             time.time_ns() if incarnation is None else incarnation,
             params=params,
@@ -181,7 +181,7 @@ class Publisher:
     @property
     def address(self) -> str:
         """Where receivers can reach it."""
-        return told_address(self._own.getsockname())
+        return format_address(self._own.getsockname())
 
     @property
     def statistics(self) -> PublisherStatistics:
@@ -216,7 +216,7 @@ class Publisher:
                 places = zip(batch.offsets.tolist(), batch.lengths.tolist(), strict=True)
                 now = self._asked_at = time.monotonic()
                 for at, (offset, length) in enumerate(places):
-                    source = told_address(batch.source_of(at))
+                    source = format_address(batch.source_of(at))
                     packet = bytes(view[offset : offset + length])
                     self._perform(self._machine.on_message(source, packet, now))
                 if not batch.more:

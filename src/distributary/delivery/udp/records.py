@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from distributary.delivery.udp.publisher import Publisher
 from distributary.errors import DistributaryError, InputError
 
-__all__ = ["Record", "fed", "publish_records", "read_lines", "read_records"]
+__all__ = ["Record", "feed_chunks", "publish_records", "read_lines", "read_records"]
 
 _CHUNK = 1 << 16
 _ROWS = 4_096
@@ -165,7 +165,7 @@ def _from_batch(batch: Any, path: Path) -> list[Record]:
     return [Record(flow, payload, _seconds(ts)) for flow, payload, ts in rows]
 
 
-async def fed(chunks: Iterable[list[Record]]) -> AsyncIterator[list[Record]]:
+async def feed_chunks(chunks: Iterable[list[Record]]) -> AsyncIterator[list[Record]]:
     """Chunks that a thread waits for; nobody waits for the thread, which may hang in a read."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[list[Record] | Exception | None] = asyncio.Queue()

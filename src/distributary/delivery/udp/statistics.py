@@ -11,10 +11,10 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from distributary.delivery import ReceiverStatistics, SenderStatistics
+from distributary.delivery import ReceiverMachineStatistics, SenderMachineStatistics
 from distributary.delivery.errors import NetworkError
 
-__all__ = ["PublisherStatistics", "SubscriberStatistics", "document", "served_metrics"]
+__all__ = ["PublisherStatistics", "ReceiverStatistics", "document", "serve_metrics"]
 
 _GAUGES = frozenset(
     {"held_packets", "missing_ranges", "waiting", "plan_version", "joined_groups", "unserved_flows"}
@@ -25,7 +25,7 @@ _GAUGES = frozenset(
 class PublisherStatistics:
     """What a publisher did: the machine's counts, and those of its edge."""
 
-    machine: SenderStatistics
+    machine: SenderMachineStatistics
     plan_version: int
     waiting: int  # packets that wait for the pacing
     unsent: int  # packets that found no room, or had no address
@@ -33,10 +33,10 @@ class PublisherStatistics:
 
 
 @dataclass(frozen=True, slots=True)
-class SubscriberStatistics:
+class ReceiverStatistics:
     """What a receiver did: the machine's counts, and those of its edge."""
 
-    machine: ReceiverStatistics
+    machine: ReceiverMachineStatistics
     plan_version: int
     joined_groups: int
     waiting: int  # messages that wait to be read
@@ -48,7 +48,7 @@ class SubscriberStatistics:
     cpu_seconds: float  # of the whole process
 
 
-Snapshot = PublisherStatistics | SubscriberStatistics
+Snapshot = PublisherStatistics | ReceiverStatistics
 
 
 def document(snapshot: Snapshot) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def document(snapshot: Snapshot) -> dict[str, Any]:
 
 
 @contextmanager
-def served_metrics(
+def serve_metrics(
     snapshot: Callable[[], Snapshot], port: int, address: str = "127.0.0.1"
 ) -> Iterator[int]:
     """Serve snapshots to Prometheus at /metrics; the port, which the system chooses if it is 0.

@@ -15,7 +15,7 @@ from distributary.delivery.wire import (
     HEADER_SIZE,
     MESSAGE_HEADER_SIZE,
     Announcement,
-    Kind,
+    PacketKind,
     encode_announcement,
     encode_header,
 )
@@ -30,7 +30,9 @@ def announcement(plan: Plan, incarnation: int, sequence: int) -> bytes:
     """A packet that says that a plan holds, as version 1."""
     body = encode_announcement(Announcement(0, 1, 0, 1, fingerprint_of(plan), 0, ""))
     length = HEADER_SIZE + len(body)
-    return encode_header(Kind.PLAN, length, 0, 0, CONTROL_SESSION, incarnation, sequence) + body
+    return (
+        encode_header(PacketKind.PLAN, length, 0, 0, CONTROL_SESSION, incarnation, sequence) + body
+    )
 
 
 class Train:
@@ -58,7 +60,7 @@ class Train:
         ]  # fmt: skip
         layout = np.dtype([("header", "V24"), ("sequence", "<u8"), ("messages", message, (h,))])
         self._rows = np.zeros((_SENT_AT_ONCE, length), np.uint8)
-        header = encode_header(Kind.DATA, length, h, 1, session, incarnation, 0)
+        header = encode_header(PacketKind.DATA, length, h, 1, session, incarnation, 0)
         self._rows[:, :HEADER_SIZE] = np.frombuffer(header, np.uint8)
         self._fields = self._rows.view(layout)[:, 0]
         self._fields["messages"]["length"] = message_bytes

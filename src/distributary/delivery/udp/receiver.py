@@ -1,6 +1,6 @@
 """The receiver in real time: `async for message in Receiver(plan, interest, name=...)`.
 
-A thin shell around `protocol.multicast.Receiver`: it reads batches of packets, hands them over, and
+A thin shell around `delivery.ReceiverMachine`: it reads batches of packets, hands them over, and
 does what the machine says. Messages wait in a bounded queue. When that is full the sockets are not
 read until half of it is gone: nobody else is slowed down, the system drops what it has no room for,
 and repair brings it or a gap is reported.
@@ -22,25 +22,25 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from distributary.delivery import (
-    Join,
-    Leave,
+    JoinGroup,
+    LeaveGroup,
     Message,
     Messages,
     MulticastAction,
     NeedPlan,
+    ReceiverMachine,
     ReceiverParams,
     Report,
 )
-from distributary.delivery import Receiver as Machine
 from distributary.delivery.udp.datagrams import Address, Batch, keep_datagrams, reader_of
-from distributary.delivery.udp.endpoints import Outlet, Wake, told_address
+from distributary.delivery.udp.endpoints import Outlet, Wake, format_address
 from distributary.delivery.udp.faults import Loss
 from distributary.delivery.udp.interest import flows_of, read_flows
 from distributary.delivery.udp.memberships import Memberships
 from distributary.delivery.udp.network import NetworkOptions
 from distributary.delivery.udp.plan_watch import PlanWatch, load_plan
 from distributary.delivery.udp.sockets import find_interface, open_own_socket, packets_overrun
-from distributary.delivery.udp.statistics import SubscriberStatistics
+from distributary.delivery.udp.statistics import ReceiverStatistics
 from distributary.errors import DistributaryError
 from distributary.machines.actions import Send, SetTimer
 from distributary.machines.real.tasks import owned_tasks
@@ -104,7 +104,7 @@ class Receiver:
             flows: tuple[str, ...] | None = read_flows(interest, name)
         else:
             flows = None if interest is None else flows_of(interest, name)
-        self._machine = Machine(
+        self._machine = ReceiverMachine(
             name,
             flows,
             rng=np.random.default_rng(seed),
@@ -243,7 +243,7 @@ class Receiver:
     @property
     def address(self) -> str:
         """Where it can be reached alone."""
-        return told_address(self._own.getsockname())
+        return format_address(self._own.getsockname())
 
     @property
     def flows(self) -> tuple[str, ...]:
@@ -261,10 +261,10 @@ class Receiver:
         return self._machine.incarnation
 
     @property
-    def statistics(self) -> SubscriberStatistics:
+    def statistics(self) -> ReceiverStatistics:
         """What it did so far."""
         sockets = [self._own, *self._memberships.sockets]
-        return SubscriberStatistics(
+        return ReceiverStatistics(
             machine=self._machine.statistics,
             plan_version=max(self._machine.versions, default=0),
             joined_groups=self._memberships.count,
@@ -297,9 +297,9 @@ class Receiver:
                     self._outlet.send([action])
                 case SetTimer(_, at):
                     self._wake.set(at)
-                case Join(group):
+                case JoinGroup(group):
                     self._memberships.join(group)
-                case Leave(group):
+                case LeaveGroup(group):
                     self._memberships.leave(group)
                 case NeedPlan():
                     self._look_for(action)
@@ -360,7 +360,12 @@ class Receiver:
         control = alone or self._memberships.is_control(source)
         self._perform(
             self._machine.on_packets(
-                batch.buffer, batch.offsets, batch.lengths, now, _Sources(batch), control=control
+                batch.buffer,
+                batch.offsets,
+                batch.lengths,
+                now,
+                _PacketSources(batch),
+                control=control,
             )
         )
 
@@ -373,12 +378,12 @@ class Receiver:
         for at in np.flatnonzero(~known).tolist():
             offset, length = int(batch.offsets[at]), int(batch.lengths[at])
             packet = batch.buffer[offset : offset + length].tobytes()
-            source = told_address(batch.source_of(at))
+            source = format_address(batch.source_of(at))
             self._perform(self._machine.on_stranger(packet, source, now))
         return keep_datagrams(batch, np.flatnonzero(known))
 
     def _is_sender(self, address: Address) -> bool:
-        told = told_address(address)
+        told = format_address(address)
         return self._machine.is_sender(told) or told == self._sender
 
     def _on_timer(self) -> None:
@@ -463,7 +468,7 @@ class Look(NamedTuple):
     bytes: int
 
 
-class _Sources(Sequence[str]):
+class _PacketSources(Sequence[str]):
     """Where packets came from, worked out for the few that it matters for."""
 
     def __init__(self, batch: Batch) -> None:
@@ -473,7 +478,7 @@ class _Sources(Sequence[str]):
         return len(self._batch.offsets)
 
     def __getitem__(self, at: int) -> str:  # type: ignore[override]
-        return told_address(self._batch.source_of(at))
+        return format_address(self._batch.source_of(at))
 
 
 def _warn(report: Report) -> None:
