@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
+from scipy.optimize import nnls
 
 from distributary.cost import FilteringPrices
 from distributary.delivery import Messages, ReceiverMachine, ReceiverParams
@@ -386,6 +387,22 @@ def test_a_watch_tells_of_new_plans_and_keeps_the_old_one_when_they_are_broken(
     assert found[0].flows == ("f0", "f1")
 
 
+def test_a_watch_sees_that_a_link_on_the_way_was_switched(tmp_path: Path) -> None:
+    for name, plan in (("v1", simple_plan([0], [0])), ("v2", simple_plan([0, 0], [0]))):
+        (tmp_path / name).mkdir()
+        write_plan(plan, {}, tmp_path / name / "plan")
+    (tmp_path / "now").symlink_to("v1")
+    (tmp_path / "next").symlink_to("v2")
+
+    async def watch() -> Plan:
+        plans = PlanWatch(tmp_path / "now" / "plan", 0.01, lambda error: None).plans()
+        (tmp_path / "next").replace(tmp_path / "now")
+        async with asyncio.timeout(60):
+            return await anext(plans)
+
+    assert asyncio.run(watch()).flows == ("f0", "f1")
+
+
 # --- trains --------------------------------------------------------------------------------------
 
 
@@ -439,6 +456,27 @@ def test_the_line_finds_what_prices_were_made_of(constant: float, per_packet: fl
     found = fit_line(factors, [made.at(h) for h in factors])
     assert found.constant == pytest.approx(constant, abs=1e-9)
     assert found.per_packet == pytest.approx(per_packet, rel=1e-9)
+
+
+RATES = st.integers(0, 100).map(float)
+
+
+@given(
+    st.lists(st.tuples(RATES, RATES, st.integers(0, 100)), min_size=3, max_size=8).filter(
+        lambda rows: any(wanted or other for wanted, other, _ in rows)
+    )
+)
+@example([(78, 56, 60), (36, 83, 56), (9, 100, 53)])  # no column can be dropped for good
+def test_the_fit_is_as_close_as_an_independent_solver_gets(
+    rows: list[tuple[float, float, int]],
+) -> None:
+    found = fit_price([Point(1, *row) for row in rows], 1)
+    assert min(found.alpha, found.beta, found.idle) >= 0
+    wanted, other, cpu = np.array(rows, np.float64).T
+    columns = np.column_stack((wanted + other, wanted, np.ones(len(rows))))
+    _, least = nnls(columns, cpu)
+    error = np.linalg.norm(columns @ [found.alpha, found.beta, found.idle] - cpu)
+    assert error <= least * (1 + 1e-6) + 1e-6
 
 
 def test_of_several_rounds_the_median_of_each_mix_counts() -> None:

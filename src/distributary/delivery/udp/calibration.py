@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain, combinations
 
 import numpy as np
 
@@ -205,7 +206,7 @@ def fit_price(points: Sequence[Point], h: int) -> Price:
     # In units of the largest rate: else the constant's column is lost beside the others.
     scale = float(max(wanted.max(), other.max()))
     columns = np.column_stack(((wanted + other) / scale, wanted / scale, np.ones(len(cpu))))
-    found = _least_squares(columns, cpu)
+    found = _fit_not_negative(columns, cpu)
     alpha, beta, idle = found.tolist()
     return Price(h, alpha / scale, beta / scale, idle, _r2(columns @ found, cpu))
 
@@ -214,19 +215,25 @@ def fit_line(factors: Sequence[int], prices: Sequence[float]) -> Line:
     """constant + per_packet/h by least squares, neither below 0."""
     columns = np.column_stack((np.ones(len(factors)), 1 / np.array(factors, np.float64)))
     known = np.array(prices, np.float64)
-    found = _least_squares(columns, known)
+    found = _fit_not_negative(columns, known)
     return Line(float(found[0]), float(found[1]), _r2(columns @ found, known))
 
 
-def _least_squares(columns: FloatArray, known: FloatArray) -> FloatArray:
-    """Least squares with nothing below 0: a column that would be is left out, the worst first."""
-    used = list(range(columns.shape[1]))
-    while True:
+def _fit_not_negative(columns: FloatArray, known: FloatArray) -> FloatArray:
+    """Least squares with no coefficient below 0.
+
+    In the best fit some columns have coefficient 0, and the others are fitted as if those were not
+    there. There are at most three columns, so every choice of them is tried.
+    """
+    best, least = np.zeros(columns.shape[1]), float((known**2).sum())
+    places = range(columns.shape[1])
+    for used in chain.from_iterable(combinations(places, n + 1) for n in places):
         found = np.zeros(columns.shape[1])
-        found[used] = np.linalg.lstsq(columns[:, used], known, rcond=None)[0]
-        if found.min() >= 0 or len(used) == 1:
-            return np.maximum(found, 0)
-        used.remove(int(found.argmin()))
+        found[list(used)] = np.linalg.lstsq(columns[:, used], known, rcond=None)[0]
+        error = float(((columns @ found - known) ** 2).sum())
+        if found.min() >= 0 and error < least:
+            best, least = found, error
+    return best
 
 
 def _r2(fitted: FloatArray, known: FloatArray) -> float:
