@@ -52,7 +52,10 @@ _LARGEST = np.uint64(1 << 63)
 
 
 class SubscriptionTables(NamedTuple):
-    """What is wanted, by the plan versions in use. Streams and flows are the receiver's own."""
+    """Which sessions and flows are wanted, for each plan version in use.
+
+    The receiver numbers streams and flows itself.
+    """
 
     versions: IntArray  # plan versions; -1 where a row is not in use
     stream_of: IndexArray  # versions x sessions: its stream, or -1
@@ -61,7 +64,7 @@ class SubscriptionTables(NamedTuple):
 
 
 class StreamState(NamedTuple):
-    """How far streams and flows have come; the kernels go on from there."""
+    """The last packet of each stream and the next message of each flow; the kernels update them."""
 
     last: IntArray  # by stream: the highest sequence number known
     smooth: NDArray[np.bool_]  # by stream: nothing is missing, and messages may be delivered
@@ -69,7 +72,7 @@ class StreamState(NamedTuple):
 
 
 class FoundMessages(NamedTuple):
-    """Where wanted messages are, and runs of messages that are missing before some of them."""
+    """The places of wanted messages, and the ranges of messages missing before some of them."""
 
     packet: IntArray
     flow: IndexArray
@@ -111,7 +114,7 @@ def keep_sessions(
     fate: ByteArray,  # OUT  by packet: 0, or 1 more than the place in `counts` of why it is dropped
     counts: IntArray,  # OUT  added to
 ) -> tuple[int, int]:
-    """How many packets the first filter lets through, and how many bytes they are."""
+    """Run the first filter; returns how many packets pass, and their size in bytes."""
     n = size = 0
     width = np.uint64(stream_of.shape[1])
     for at in range(begin, len(offsets)):
@@ -147,7 +150,7 @@ def keep_sessions(
 
 @kernel
 def _has_header(buffer: ByteArray, offset: int, length: int, tag: int) -> bool:
-    """Whether the packet begins as one should; its tag is not in `length`, but in the packet's."""
+    """Whether a packet has a valid header. `length` is without the tag, the header's is with it."""
     if length < _HEADER or (_word(buffer, offset) & np.uint64(0xFFFFFF)) != np.uint64(_MAGIC):
         return False
     kind = buffer[offset + 3]
@@ -173,7 +176,10 @@ def _walk(
     found: FoundMessages,  # OUT  wanted messages, from `used` on
     used: int,  # IN
 ) -> int:
-    """The end of what was found, or -1 if the messages do not fill the packet exactly."""
+    """Find the wanted messages of a packet; returns the end of those found.
+
+    Returns -1 if the messages do not fill the packet exactly.
+    """
     at = begin
     width = np.uint64(len(flow_of))
     for _ in range(count):
@@ -206,7 +212,7 @@ def _commit(
     next_of: IntArray,  # OUT
     counts: IntArray,  # OUT
 ) -> tuple[int, int]:
-    """Deliver messages of one packet, in order: the end of what is new, and of the runs."""
+    """Deliver a packet's messages in order; returns the end of the new ones and of `missed`."""
     used = begin
     for at in range(begin, end):
         flow, sequence = found.flow[at], found.sequence[at]
@@ -247,10 +253,10 @@ def take_packets(
     used: int,  # IN
     counts: IntArray,  # OUT  added to
 ) -> tuple[int, int, int, int]:
-    """Up to the first packet that needs thought: its place, or the end of the span.
+    """Run the second filter up to the first packet that it cannot decide on.
 
-    Beside it stand the end of the messages delivered, the end of those that wait in the packet that
-    needs thought (they stand behind the former), and the number of runs in `found.missed`.
+    Returns that packet's place (or the end of the span), the end of the messages delivered, the end
+    of that packet's own messages, which follow them, and the number of ranges in `found.missed`.
     """
     missed = 0
     for i in range(span[0], span[1]):

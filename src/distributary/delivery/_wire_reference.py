@@ -83,7 +83,7 @@ def take_packets(
     state: StreamState,
     counts: IntArray,
 ) -> tuple[int, list[tuple[int, Entry]], list[Entry], list[tuple[int, int, int]]]:
-    """What comes in order, up to the first packet that needs thought.
+    """Accept packets that come in order, up to the first one that it cannot decide on.
 
     Its place among the kept ones; messages delivered, each with its packet; messages that wait in
     the packet that needs thought; and runs of messages missed, as (flow, first, last).

@@ -544,4 +544,4 @@ def test_packets_are_let_gather_under_load_while_there_is_room(
 ) -> None:
     receiver = Receiver(two_sessions(), name="r", gather=gather)
     receiver._room = 4_000_000
-    assert receiver._waits_after(Look(packets, 1_000 * packets)) == waits
+    assert receiver._should_gather(Look(packets, 1_000 * packets)) == waits

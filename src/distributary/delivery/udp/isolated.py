@@ -1,4 +1,4 @@
-"""Calibration that no network sees: in a network namespace of its own, or else without multicast.
+"""Calibrates in a network namespace of its own, or without multicast where there is none.
 
 `python -m distributary.delivery.udp.isolated PARAMS` is what runs in the namespace.
 """
@@ -34,7 +34,7 @@ _NETWORK = NetworkOptions(GroupAddresses("239.192.77.0", 7_704), interface="lo",
 
 
 def calibrate_in_isolation(params: CalibrationParams) -> Calibration:
-    """Calibrate by multicast in a namespace; `params.unicast` says if none could be made.
+    """Calibrate by multicast in a namespace; `params.unicast` is set if none could be made.
 
     Then packets go to the receiver's own address on the loopback instead.
     """

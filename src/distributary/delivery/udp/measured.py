@@ -1,8 +1,8 @@
-"""A receiver in a process of its own, so that its CPU time can be told from all other.
+"""Runs a receiver in a process of its own, to measure its CPU time.
 
-`python -m distributary.delivery.udp.measured SETTINGS`, with settings as JSON, says `ready` when
-it listens, then answers each line on its input with what it has done so far, and ends when the
-input does. `MeasuredReceiver` is the other side.
+`python -m distributary.delivery.udp.measured SETTINGS`, with settings as JSON, prints
+`ready` when it listens, answers each line of its input with its statistics, and ends with its
+input. `MeasuredReceiver` is the caller's side.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Use = Literal["count", "read", "check"]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a measured receiver does. It counts messages, reads each, or checks all of them.
+    """The settings of a measured receiver, which counts, reads or checks messages.
 
     To be checked, a payload begins with the time it was published at, in nanoseconds of the
     monotonic clock, and numbers are to follow one another in each flow.
@@ -58,25 +58,25 @@ class Settings:
 
 
 class MeasuredReceiver:
-    """A receiver that runs elsewhere on this machine."""
+    """A receiver that runs in another process."""
 
     def __init__(self, process: subprocess.Popen[str], address: str) -> None:
         self._process = process
         self.address = address  # its own, for what goes to it alone
 
     def report(self) -> dict[str, Any]:
-        """What it has done so far; `cpu_seconds` is the time of its process."""
+        """The receiver's statistics; `cpu_seconds` is the CPU time of its process."""
         assert self._process.stdin is not None
         self._process.stdin.write("report\n")
         self._process.stdin.flush()
         return _line_of(self._process)
 
     def await_messages(self, messages: int, patience: float = 60.0) -> dict[str, Any]:
-        """Wait until it has delivered so many messages."""
+        """Wait until the receiver has delivered so many messages."""
         return self.await_count("messages", messages, patience)
 
     def await_count(self, name: str, least: int, patience: float = 60.0) -> dict[str, Any]:
-        """Wait until one of its counts has come so far; it is asked every 10 ms."""
+        """Wait until one of the counts has reached a value; asks every 10 ms."""
         until = time.monotonic() + patience
         while (told := self.report())[name] < least and time.monotonic() < until:
             time.sleep(0.01)
@@ -85,7 +85,7 @@ class MeasuredReceiver:
 
 @contextmanager
 def run_measured_receiver(settings: Settings) -> Iterator[MeasuredReceiver]:
-    """A receiver in another process, listening; it ends with the block."""
+    """Run a receiver in another process until the block ends."""
     command = [sys.executable, "-m", __name__, json.dumps(asdict(settings))]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
@@ -117,7 +117,7 @@ def _line_of(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 class _Consumer:
-    """What is done with messages: little, so that the filters are what costs."""
+    """Uses messages, as cheaply as possible, so that the filters dominate the cost."""
 
     def __init__(self, use: Use) -> None:
         self.take = {"count": self._count, "read": self._read, "check": self._check}[use]

@@ -1,4 +1,4 @@
-"""What both ends did so far, as frozen snapshots, and as a page for Prometheus."""
+"""Statistics of publishers and receivers: frozen snapshots, and a page for Prometheus."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _GAUGES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PublisherStatistics:
-    """What a publisher did: the machine's counts, and those of its edge."""
+    """A publisher's statistics: those of its machine, and those of the shell."""
 
     machine: SenderMachineStatistics
     plan_version: int
@@ -34,7 +34,7 @@ class PublisherStatistics:
 
 @dataclass(frozen=True, slots=True)
 class ReceiverStatistics:
-    """What a receiver did: the machine's counts, and those of its edge."""
+    """A receiver's statistics: those of its machine, and those of the shell."""
 
     machine: ReceiverMachineStatistics
     plan_version: int
@@ -61,9 +61,9 @@ def document(snapshot: Snapshot) -> dict[str, Any]:
 def serve_metrics(
     snapshot: Callable[[], Snapshot], port: int, address: str = "127.0.0.1"
 ) -> Iterator[int]:
-    """Serve snapshots to Prometheus at /metrics; the port, which the system chooses if it is 0.
+    """Serve snapshots to Prometheus at /metrics; yields the port, which the system chooses for 0.
 
-    A thread of its own answers, with what the snapshot says at that time.
+    A thread answers requests, each with a new snapshot.
     """
     registry = CollectorRegistry()
     registry.register(_Snapshots(snapshot))
