@@ -102,7 +102,7 @@ def tell_fault(error: DistributaryError) -> None:
 def run_until_signal(work: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -> T:
     """Run to the end; Ctrl-C and a request to end set the event, and a second one interrupts."""
 
-    async def heeding() -> T:
+    async def run_with_signals() -> T:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
 
         def heed(number: int) -> None:
@@ -118,4 +118,4 @@ def run_until_signal(work: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) ->
             for number in numbers:
                 loop.remove_signal_handler(number)
 
-    return asyncio.run(heeding())
+    return asyncio.run(run_with_signals())
