@@ -25,10 +25,10 @@ from benchmarks.delivery_receivers import NETWORK, PAYLOAD, one_group, place, st
 from benchmarks.measure import Section, shown_seconds
 from distributary import planning
 from distributary.cost import plan_loads
-from distributary.delivery import SenderParams, SenderStatistics
+from distributary.delivery import SenderMachineStatistics, SenderParams
 from distributary.delivery.udp import Publisher
 from distributary.delivery.udp.calibration import LOOK, Calibration, CalibrationParams, calibrate
-from distributary.delivery.udp.measured import Measured, Settings, measured_receiver
+from distributary.delivery.udp.measured import MeasuredReceiver, Settings, run_measured_receiver
 from distributary.model import Demand, Plan
 from distributary.workloads import TradingFloor, trading_floor
 
@@ -170,7 +170,9 @@ def _run_plan(plan: Plan, demand: Demand, priced: Calibration) -> Delivered:
     with stored(plan) as folder, ExitStack() as stack:
         receivers = [
             stack.enter_context(
-                measured_receiver(Settings(folder, flows=tuple(flows), gather=LOOK, **place(name)))
+                run_measured_receiver(
+                    Settings(folder, flows=tuple(flows), gather=LOOK, **place(name))
+                )
             )
             for name, flows in wanted.items()
         ]
@@ -196,7 +198,7 @@ def _run_plan(plan: Plan, demand: Demand, priced: Calibration) -> Delivered:
 
 
 async def _publish_by(
-    folder: str, names: Sequence[str], receivers: Sequence[Measured]
+    folder: str, names: Sequence[str], receivers: Sequence[MeasuredReceiver]
 ) -> tuple[float, float, list[dict[str, Any]], list[dict[str, Any]]]:
     """Publish at the rate: messages per packet, seconds, and what receivers had done by then."""
     # Heartbeats of slow sessions are handled one by one, which no cost model knows of: few of them.
@@ -275,12 +277,12 @@ def recovery() -> Section:
 
 def _recover(
     plan: Plan, share: float, messages: int, rate: float | None
-) -> tuple[float, dict[str, Any], SenderStatistics]:
+) -> tuple[float, dict[str, Any], SenderMachineStatistics]:
     """Seconds until all was delivered, and what both ends say of it; checked."""
     settings = Settings("", flows=plan.flows, loss=share, seed=5, use="check", **place("r"))
     with (
         stored(plan) as folder,
-        measured_receiver(replace(settings, plan=folder)) as receiver,
+        run_measured_receiver(replace(settings, plan=folder)) as receiver,
     ):
         work = _publish_stamped(folder, plan.flows, receiver, messages, rate)
         seconds, told, machine = asyncio.run(work)
@@ -291,8 +293,8 @@ def _recover(
 
 
 async def _publish_stamped(
-    folder: str, flows: Sequence[str], receiver: Measured, messages: int, rate: float | None
-) -> tuple[float, dict[str, Any], SenderStatistics]:
+    folder: str, flows: Sequence[str], receiver: MeasuredReceiver, messages: int, rate: float | None
+) -> tuple[float, dict[str, Any], SenderMachineStatistics]:
     params = SenderParams(packet_size=2_000, window_packets=65_536, window_bytes=256 << 20)
     rest = bytes(PAYLOAD - 8)
     async with Publisher(folder, NETWORK, params=params) as publisher:

@@ -12,7 +12,7 @@ from benchmarks.delivery_peers import nats_receiver, zmq_receiver
 from benchmarks.delivery_receivers import NETWORK, PAYLOAD, one_group, place, stored
 from benchmarks.measure import Section
 from distributary.delivery.udp.calibration import introduce
-from distributary.delivery.udp.measured import Settings, measured_receiver
+from distributary.delivery.udp.measured import Settings, run_measured_receiver
 from distributary.delivery.udp.sockets import find_interface, open_own_socket
 from distributary.delivery.udp.trains import Engine, Train
 
@@ -163,7 +163,7 @@ def _filtered_at(case: Case, packets: int, rate: float, burst: float) -> float |
     share = 1 - (case.unwanted if case.stage == 1 else 0.0)
     with (
         stored(plan) as folder,
-        measured_receiver(
+        run_measured_receiver(
             Settings(
                 folder,
                 flows=plan.flows[: _wanted_flows(by_flow)],

@@ -6,7 +6,13 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from distributary.delivery import Messages, Receiver, ReceiverParams, Sender, SenderParams
+from distributary.delivery import (
+    Messages,
+    ReceiverMachine,
+    ReceiverParams,
+    SenderMachine,
+    SenderParams,
+)
 from distributary.machines import Send, SetTimer
 from distributary.model import Plan
 
@@ -56,17 +62,17 @@ def delivered(actions: Iterable[object]) -> list[tuple[str, int, bytes]]:
     ]
 
 
-def started_sender(plan: Plan, now: float = 0.0, **params: float) -> Sender:
+def start_sender(plan: Plan, now: float = 0.0, **params: float) -> SenderMachine:
     """A sender whose grace time is over."""
     settings = SenderParams(**{"grace": 0.0, **params})  # type: ignore[arg-type]
-    sender = Sender(plan, 5, params=settings)
+    sender = SenderMachine(plan, 5, params=settings)
     sender.start(now)
     return sender
 
 
-def receiver_of(plan: Plan, wanted: Iterable[str], **params: float) -> Receiver:
+def receiver_of(plan: Plan, wanted: Iterable[str], **params: float) -> ReceiverMachine:
     settings = ReceiverParams(**params)  # type: ignore[arg-type]
-    receiver = Receiver("r", wanted, rng=np.random.default_rng(1), params=settings)
+    receiver = ReceiverMachine("r", wanted, rng=np.random.default_rng(1), params=settings)
     receiver.learn_plan(plan, 0.0)
     receiver.start(0.0)
     return receiver

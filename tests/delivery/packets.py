@@ -9,7 +9,7 @@ import numpy as np
 
 from distributary.delivery import _wire_kernels as kernels
 from distributary.delivery import _wire_reference as reference
-from distributary.delivery._wire_kernels import Found, State, Tables
+from distributary.delivery._wire_kernels import FoundMessages, StreamState, SubscriptionTables
 
 INCARNATION = 7
 VERSION = 3
@@ -31,7 +31,7 @@ class Outcome:
     next_of: list[int] = field(default_factory=list)
 
 
-def some_tables(rng: np.random.Generator) -> Tables:
+def some_tables(rng: np.random.Generator) -> SubscriptionTables:
     """Two versions in use; about half of the sessions and of the flows are wanted."""
     stream_of = np.full((4, SESSIONS), -1, np.int32)
     flow_of = np.full((4, FLOWS), -1, np.int32)
@@ -42,18 +42,20 @@ def some_tables(rng: np.random.Generator) -> Tables:
         flows = np.flatnonzero(rng.random(FLOWS) < 0.6)
         flow_of[row, flows] = flows
         flow_stream[row] = row * SESSIONS + rng.integers(0, SESSIONS, FLOWS)
-    return Tables(np.array([VERSION, -1, VERSION + 1, -1]), stream_of, flow_of, flow_stream)
+    return SubscriptionTables(
+        np.array([VERSION, -1, VERSION + 1, -1]), stream_of, flow_of, flow_stream
+    )
 
 
-def some_state(rng: np.random.Generator) -> State:
-    return State(
+def some_state(rng: np.random.Generator) -> StreamState:
+    return StreamState(
         rng.integers(0, 4, 3 * SESSIONS),
         rng.random(3 * SESSIONS) < 0.8,
         rng.integers(0, 4, FLOWS),
     )
 
 
-def valid_packet(rng: np.random.Generator, tables: Tables, tag: int = 0) -> bytes:
+def valid_packet(rng: np.random.Generator, tables: SubscriptionTables, tag: int = 0) -> bytes:
     """A packet as a sender makes it, of a session and of flows that are mostly wanted."""
     row = int(rng.choice([0, 2]))
     session = int(rng.integers(0, SESSIONS))
@@ -88,7 +90,7 @@ class Batch:
         return [self.buffer[at : at + length].tobytes() for at, length in places]
 
 
-def templates(rng: np.random.Generator, tables: Tables, n: int, tag: int = 0) -> Batch:
+def templates(rng: np.random.Generator, tables: SubscriptionTables, n: int, tag: int = 0) -> Batch:
     """Valid packets, one to a row of WIDTH bytes; what is behind each is noise."""
     rows = rng.integers(0, 256, (n, WIDTH), dtype=np.uint8)
     lengths = np.empty(n, np.int64)
@@ -135,7 +137,11 @@ def broken(pattern: Batch, rng: np.random.Generator, n: int) -> Batch:
 
 
 def run_compiled(
-    batch: Batch, tables: Tables, state: State, tag: int = 0, counts: np.ndarray | None = None
+    batch: Batch,
+    tables: SubscriptionTables,
+    state: StreamState,
+    tag: int = 0,
+    counts: np.ndarray | None = None,
 ) -> Outcome:
     n = len(batch.offsets)
     counts = np.zeros(kernels.COUNTS, np.int64) if counts is None else counts
@@ -155,7 +161,7 @@ def run_compiled(
         counts,
     )
     most = int(np.maximum(batch.lengths, 0).sum()) // 16 + 1
-    found = Found(
+    found = FoundMessages(
         *(np.empty(most, np.int64 if at != 1 else np.int32) for at in range(5)),
         np.empty((most, 3), np.int64),
     )
@@ -180,16 +186,16 @@ def run_compiled(
             counts,
         )
         outcome.missed += [tuple(row) for row in found.missed[:missed].tolist()]
-        outcome.delivered += _listed(batch, found, begin, used)
+        outcome.delivered += _list_found(batch, found, begin, used)
         if at < passed:
-            outcome.thought.append((int(kept[at]), _listed(batch, found, used, end)))
+            outcome.thought.append((int(kept[at]), _list_found(batch, found, used, end)))
             at += 1
     outcome.counts = counts.tolist()
     outcome.last, outcome.next_of = state.last.tolist(), state.next_of.tolist()
     return outcome
 
 
-def _listed(batch: Batch, found: Found, begin: int, end: int) -> list[Entry]:
+def _list_found(batch: Batch, found: FoundMessages, begin: int, end: int) -> list[Entry]:
     packet = found.packet[begin:end]
     offset = batch.offsets[packet]
     columns = (packet, found.flow[begin:end], found.sequence[begin:end])
@@ -197,7 +203,9 @@ def _listed(batch: Batch, found: Found, begin: int, end: int) -> list[Entry]:
     return list(zip(*(c.tolist() for c in (*columns, starts, ends)), strict=True))
 
 
-def run_plain(packets: list[bytes], tables: Tables, state: State, tag: int = 0) -> Outcome:
+def run_plain(
+    packets: list[bytes], tables: SubscriptionTables, state: StreamState, tag: int = 0
+) -> Outcome:
     counts = np.zeros(kernels.COUNTS, np.int64)
     kept = reference.keep_sessions(packets, tables, counts)
     outcome = Outcome()

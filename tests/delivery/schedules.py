@@ -22,19 +22,19 @@ from distributary.delivery import (
     Gap,
     Missing,
     NeedPlan,
-    Receiver,
+    ReceiverMachine,
     ReceiverParams,
     Restarted,
-    Sender,
+    SenderMachine,
     SenderParams,
     fingerprint_of,
 )
 from distributary.delivery.simulation import (
-    Change,
     Faults,
     Learn,
+    MessageOffer,
     MulticastNetwork,
-    Offer,
+    PlanChange,
     ReceiverNode,
     SenderNode,
 )
@@ -263,9 +263,9 @@ class World:
         for number in range(int(rng.integers(20, 200))):
             flow = str(rng.choice(flows))
             payload = f"{flow} {number} ".encode() + b"x" * int(rng.integers(0, 300))
-            self.post(float(rng.uniform(0.0, TRAFFIC)), "sender", Offer(flow, payload))
+            self.post(float(rng.uniform(0.0, TRAFFIC)), "sender", MessageOffer(flow, payload))
         for flow in flows:
-            self.post(LAST, "sender", Offer(flow, f"{flow} last".encode()))
+            self.post(LAST, "sender", MessageOffer(flow, f"{flow} last".encode()))
 
     def post(self, time: float, to: str, message: object) -> None:
         self.simulation.post(time, to, message, sender="caller")
@@ -276,7 +276,7 @@ class World:
 
     def start_sender(self, now: float) -> None:
         plot, incarnation = self.schedule, 1 + len(self.eras)
-        machine = Sender(self.plan, incarnation, params=plot.sender_params, key=plot.key)
+        machine = SenderMachine(self.plan, incarnation, params=plot.sender_params, key=plot.key)
         node = Tapped(machine, self.network)
         node.sent = self.sent
         self.eras.append(Era(incarnation, now, float("inf"), node))
@@ -292,7 +292,7 @@ class World:
     def change_plan(self, plan: Plan) -> None:
         self.plan = plan
         now = self.simulation.clock.now
-        self.post(now, "sender", Change(plan))
+        self.post(now, "sender", PlanChange(plan))
         late = float(self.schedule.rng.uniform(0.0, 1.0)) if self.schedule.late_plans else 0.0
         self.simulation.clock.at(now + late, partial(self.published.append, plan))
 
@@ -301,7 +301,7 @@ class World:
             return
         plot, now = self.schedule, self.simulation.clock.now
         rng = np.random.default_rng([len(self.lives[name]), *name.encode()])
-        machine = Receiver(
+        machine = ReceiverMachine(
             name, plot.wanted[name], rng=rng, params=plot.receiver_params, key=plot.key
         )
         life = Life(machine, self.network, plot.batch, self.find_plan)

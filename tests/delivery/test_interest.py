@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from distributary.delivery import (
     Gap,
     Missing,
-    Receiver,
-    Sender,
+    ReceiverMachine,
+    SenderMachine,
     SenderParams,
     Unserved,
     wanted_flows,
@@ -29,8 +29,8 @@ class Pair:
 
     def __init__(self, plan: Plan, wanted: Iterable[str] | None) -> None:
         params = SenderParams(grace=0.1, messages_per_packet=1, linger=1e6)
-        self.sender = Sender(plan, 5, params=params)
-        self.receiver = Receiver("r", wanted, rng=np.random.default_rng(0))
+        self.sender = SenderMachine(plan, 5, params=params)
+        self.receiver = ReceiverMachine("r", wanted, rng=np.random.default_rng(0))
         self.now = 0.0
         self.seen: list[object] = []
         self.seen += self.receiver.learn_plan(plan, 0.0)
@@ -107,14 +107,14 @@ def test_changed_interest_holds_from_the_next_plan_on(wished: list[set[str]], se
 
 
 def test_a_wanted_flow_that_the_plan_does_not_have_is_reported_before_the_sender_is_heard() -> None:
-    receiver = Receiver("r", ["f0", "f7", "f8"], rng=np.random.default_rng(0))
+    receiver = ReceiverMachine("r", ["f0", "f7", "f8"], rng=np.random.default_rng(0))
     assert receiver.learn_plan(simple_plan([0], [0]), 0.0) == [Unserved(0, ("f7", "f8"))]
     assert receiver.learn_plan(simple_plan([0, 0], [0]), 0.0) == []  # nothing new to say
 
 
 def test_flows_that_go_to_others_alone_are_reported() -> None:
     plan = simple_plan([0, -1], [0], {"s": [1]})
-    receiver = Receiver("r", ["f0", "f1"], rng=np.random.default_rng(0))
+    receiver = ReceiverMachine("r", ["f0", "f1"], rng=np.random.default_rng(0))
     assert receiver.learn_plan(plan, 0.0) == [Unserved(0, ("f1",))]
 
 

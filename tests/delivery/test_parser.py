@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributary.delivery import _wire_kernels as kernels
-from distributary.delivery._wire_kernels import State
+from distributary.delivery._wire_kernels import StreamState
 from tests.delivery.packets import (
     Batch,
     Outcome,
@@ -26,8 +26,8 @@ from tests.delivery.packets import (
 BATCH = 4_096
 
 
-def copied(state: State) -> State:
-    return State(*(array.copy() for array in state))
+def copy_state(state: StreamState) -> StreamState:
+    return StreamState(*(array.copy() for array in state))
 
 
 def check_inside(batch: Batch, outcome: Outcome, tag: int) -> None:
@@ -57,8 +57,8 @@ def test_compiled_and_plain_filters_agree(seed: int, tag: int) -> None:
     tables = some_tables(rng)
     batch = broken(templates(rng, tables, 20, tag), rng, 60)
     state = some_state(rng)
-    plain = run_plain(batch.packets(), tables, copied(state), tag)
-    compiled = run_compiled(batch, tables, copied(state), tag)
+    plain = run_plain(batch.packets(), tables, copy_state(state), tag)
+    compiled = run_compiled(batch, tables, copy_state(state), tag)
     assert compiled == plain
     check_inside(batch, compiled, tag)
 
@@ -86,14 +86,14 @@ def fuzz(seed: int, batches: int) -> np.ndarray:
             pattern = templates(rng, tables, 200, tag)
         batch = broken(pattern, rng, BATCH)
         state = some_state(rng)
-        outcome = run_compiled(batch, tables, copied(state), tag)
+        outcome = run_compiled(batch, tables, copy_state(state), tag)
         check_inside(batch, outcome, tag)
         check_all_counted(batch, outcome)
         total += outcome.counts
         if number % 10 == 0:
             few = Batch(batch.buffer, batch.offsets[:64], batch.lengths[:64])
-            expected = run_plain(few.packets(), tables, copied(state), tag)
-            assert run_compiled(few, tables, copied(state), tag) == expected, (seed, number)
+            expected = run_plain(few.packets(), tables, copy_state(state), tag)
+            assert run_compiled(few, tables, copy_state(state), tag) == expected, (seed, number)
     return total
 
 
@@ -113,13 +113,13 @@ def test_what_lies_around_a_packet_does_not_matter() -> None:
     rng = np.random.default_rng(2)
     tables, state = some_tables(rng), some_state(rng)
     batch = broken(templates(rng, tables, 200), rng, BATCH)
-    outcome = run_compiled(batch, tables, copied(state))
+    outcome = run_compiled(batch, tables, copy_state(state))
     for filling in (0, 1, 255):
         other = np.full_like(batch.buffer, filling)
         for at, length in zip(batch.offsets, batch.lengths, strict=True):
             other[at : at + length] = batch.buffer[at : at + length]
         moved = Batch(other, batch.offsets, batch.lengths)
-        assert run_compiled(moved, tables, copied(state)) == outcome
+        assert run_compiled(moved, tables, copy_state(state)) == outcome
 
 
 def test_nothing_is_read_behind_a_buffer() -> None:
@@ -139,7 +139,7 @@ def test_nothing_is_read_behind_a_buffer() -> None:
             one = Batch(
                 memory, np.array([page - len(packet)], np.int64), np.array([len(packet)], np.int64)
             )
-            run_compiled(one, tables, copied(state))
+            run_compiled(one, tables, copy_state(state))
     finally:
         readable = mmap.PROT_READ | mmap.PROT_WRITE
         assert libc.mprotect(behind, ctypes.c_size_t(page), readable) == 0

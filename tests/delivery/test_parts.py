@@ -14,7 +14,7 @@ from distributary.delivery.authentication import TAG_SIZE, Authenticator
 from distributary.delivery.gaps import Gaps, back_off
 from distributary.delivery.pacing import TokenBucket
 from distributary.delivery.routes import flow_routes, group_name
-from distributary.delivery.window import Window
+from distributary.delivery.window import RepairWindow
 from distributary.delivery.wire import (
     Announcement,
     WireError,
@@ -133,7 +133,7 @@ def test_a_bucket_lets_no_more_through_than_its_rate(found: list[tuple[float, fl
 
 @given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 8), st.integers(1, 120))
 def test_a_window_holds_the_last_packets(sizes: list[int], packets: int, size: int) -> None:
-    window = Window(packets, size)
+    window = RepairWindow(packets, size)
     for at, length in enumerate(sizes, start=1):
         window.add(at, b"x" * length)
     n = len(sizes)

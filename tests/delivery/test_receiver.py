@@ -10,21 +10,21 @@ import pytest
 from distributary.delivery import (
     CONTROL_GROUP,
     Gap,
-    Join,
-    Leave,
+    JoinGroup,
+    LeaveGroup,
     Missing,
     NeedPlan,
-    Receiver,
+    ReceiverMachine,
     ReceiverParams,
     Restarted,
-    Sender,
+    SenderMachine,
     SenderParams,
     fingerprint_of,
     group_name,
 )
 from distributary.delivery.wire import (
     HEADER_SIZE,
-    Kind,
+    PacketKind,
     decode_header,
     decode_ranges,
     encode_header,
@@ -38,15 +38,17 @@ PLAN = simple_plan([0, 0, 1], [0, 1])
 Key = bytes | None
 
 
-def offered(sender: Sender, flow: str, payload: bytes, now: float = 1.0) -> bytes:
+def offer_message(sender: SenderMachine, flow: str, payload: bytes, now: float = 1.0) -> bytes:
     """The one packet that a message makes."""
-    (packet,) = [p for p in sends(sender.offer(flow, payload, now)) if p[3] == Kind.DATA]
+    (packet,) = [p for p in sends(sender.offer(flow, payload, now)) if p[3] == PacketKind.DATA]
     return packet
 
 
-def joined(wanted: list[str], plan: Plan = PLAN, **params: float) -> tuple[Sender, Receiver]:
+def start_pair(
+    wanted: list[str], plan: Plan = PLAN, **params: float
+) -> tuple[SenderMachine, ReceiverMachine]:
     """A sender of single messages, and a receiver that was there from the start."""
-    sender = Sender(
+    sender = SenderMachine(
         plan, 5, params=SenderParams(grace=1.0, messages_per_packet=1, announce_every=1e6)
     )
     receiver = receiver_of(plan, wanted, **params)
@@ -61,15 +63,15 @@ def kinds(actions: list[object], *which: type) -> list[object]:
 
 
 def test_preparing_changes_nothing() -> None:
-    _, receiver = joined(["f0", "f2"])
+    _, receiver = start_pair(["f0", "f2"])
     before = receiver.statistics
     receiver.prepare()
     assert receiver.statistics == before
 
 
 def test_wanted_flows_come_through_and_others_do_not() -> None:
-    sender, receiver = joined(["f0", "f2"])
-    packets = [offered(sender, f"f{k}", b"%d" % k) for k in range(3)]
+    sender, receiver = start_pair(["f0", "f2"])
+    packets = [offer_message(sender, f"f{k}", b"%d" % k) for k in range(3)]
     found = [receiver.on_packet(packet, 1.0) for packet in packets]
     assert [delivered(actions) for actions in found] == [
         [("f0", 1, b"0")],
@@ -80,19 +82,19 @@ def test_wanted_flows_come_through_and_others_do_not() -> None:
 
 
 def test_groups_are_joined_for_wanted_flows_only() -> None:
-    receiver = Receiver("r", ["f2"], rng=np.random.default_rng(0))
-    assert kinds(receiver.start(0.0), Join) == [Join(CONTROL_GROUP)]
-    sender = Sender(PLAN, 5)
+    receiver = ReceiverMachine("r", ["f2"], rng=np.random.default_rng(0))
+    assert kinds(receiver.start(0.0), JoinGroup) == [JoinGroup(CONTROL_GROUP)]
+    sender = SenderMachine(PLAN, 5)
     (packet,) = sends(sender.start(0.0))
     actions = receiver.on_packet(packet, 0.0)
     assert kinds(actions, NeedPlan) == [NeedPlan(1, fingerprint_of(PLAN), "")]
-    assert kinds(receiver.learn_plan(PLAN, 0.1), Join) == [Join(group_name(1))]
+    assert kinds(receiver.learn_plan(PLAN, 0.1), JoinGroup) == [JoinGroup(group_name(1))]
 
 
 def test_a_gap_is_asked_for_after_a_while_and_closed_by_the_repair() -> None:
-    sender, receiver = joined(["f0", "f1"], back_off=0.1)
-    one, two, three = (offered(sender, "f0", b"%d" % k) for k in range(3))
-    other = offered(sender, "f1", b"x")
+    sender, receiver = start_pair(["f0", "f1"], back_off=0.1)
+    one, two, three = (offer_message(sender, "f0", b"%d" % k) for k in range(3))
+    other = offer_message(sender, "f1", b"x")
     receiver.on_packet(one, 1.0)
     actions = receiver.on_packet(three, 1.0)
     assert delivered(actions) == []
@@ -102,7 +104,7 @@ def test_a_gap_is_asked_for_after_a_while_and_closed_by_the_repair() -> None:
     assert delivered(receiver.on_packet(other, 1.0)) == [("f1", 1, b"x")]  # it is next in its flow
     (nak,) = sends(receiver.on_timer("wake", at))
     header = decode_header(nak)
-    assert (header.kind, header.session) == (Kind.NAK, 0)
+    assert (header.kind, header.session) == (PacketKind.NAK, 0)
     assert decode_ranges(nak[HEADER_SIZE:], header.items) == [(2, 2)]
     repair = sends(sender.on_message("r", nak, at))[0]
     assert delivered(receiver.on_packet(repair, at)) == [("f0", 2, b"1"), ("f0", 3, b"2")]
@@ -111,8 +113,8 @@ def test_a_gap_is_asked_for_after_a_while_and_closed_by_the_repair() -> None:
 
 
 def test_a_heartbeat_shows_that_the_last_packet_is_lost() -> None:
-    sender, receiver = joined(["f0"])
-    offered(sender, "f0", b"lost")
+    sender, receiver = start_pair(["f0"])
+    offer_message(sender, "f0", b"lost")
     beats = [p for p in sends(sender.on_timer("wake", 2.0)) if decode_header(p).session == 0]
     (nak,) = sends(receiver.on_timer("wake", wake(receiver.on_packet(beats[0], 2.0)) or 0.0))
     repair = sends(sender.on_message("r", nak, 2.1))[0]
@@ -120,8 +122,8 @@ def test_a_heartbeat_shows_that_the_last_packet_is_lost() -> None:
 
 
 def test_a_gap_nobody_repairs_is_reported_exactly() -> None:
-    sender, receiver = joined(["f0"], tries=3, back_off=0.001)
-    packets = [offered(sender, "f0", b"%d" % k) for k in range(6)]
+    sender, receiver = start_pair(["f0"], tries=3, back_off=0.001)
+    packets = [offer_message(sender, "f0", b"%d" % k) for k in range(6)]
     actions = [a for at in (0, 3, 5) for a in receiver.on_packet(packets[at], 1.0)]
     naks = 0
     for _ in range(20):
@@ -148,12 +150,12 @@ def test_a_gap_nobody_repairs_is_reported_exactly() -> None:
 
 
 def test_confirmation_puts_asking_off() -> None:
-    sender, receiver = joined(["f0"], back_off=0.01, repair_wait=0.5)
-    packets = [offered(sender, "f0", b"x") for _ in range(3)]
+    sender, receiver = start_pair(["f0"], back_off=0.01, repair_wait=0.5)
+    packets = [offer_message(sender, "f0", b"x") for _ in range(3)]
     receiver.on_packet(packets[0], 1.0)
     first = wake(receiver.on_packet(packets[2], 1.0))
     body = b"".join(n.to_bytes(8, "little") for n in (2, 2))
-    confirm = encode_header(Kind.CONFIRM, HEADER_SIZE + len(body), 1, 1, 0, 5, 0) + body
+    confirm = encode_header(PacketKind.CONFIRM, HEADER_SIZE + len(body), 1, 1, 0, 5, 0) + body
     later = wake(receiver.on_packet(confirm, 1.0))
     assert first is not None
     assert later is not None
@@ -161,8 +163,8 @@ def test_confirmation_puts_asking_off() -> None:
 
 
 def test_what_waits_is_bounded() -> None:
-    sender, receiver = joined(["f0"], held_packets=10, tries=100)
-    packets = [offered(sender, "f0", b"%d" % k) for k in range(100)]
+    sender, receiver = start_pair(["f0"], held_packets=10, tries=100)
+    packets = [offer_message(sender, "f0", b"%d" % k) for k in range(100)]
     actions = [a for packet in packets[1:] for a in receiver.on_packet(packet, 1.0)]
     assert kinds(actions, Gap) == [Gap(5, 1, 0, 1, 1, "room")]
     assert kinds(actions, Missing) == [Missing(5, "f0", 1, 1)]
@@ -170,8 +172,8 @@ def test_what_waits_is_bounded() -> None:
 
 
 def test_gaps_are_bounded() -> None:
-    sender, receiver = joined(["f0"], missing_ranges=3)
-    packets = [offered(sender, "f0", b"%d" % k) for k in range(20)]
+    sender, receiver = start_pair(["f0"], missing_ranges=3)
+    packets = [offer_message(sender, "f0", b"%d" % k) for k in range(20)]
     actions = [a for packet in packets[1::2] for a in receiver.on_packet(packet, 1.0)]
     assert receiver.statistics.missing_ranges == 3
     assert len(kinds(actions, Gap)) == 7
@@ -179,22 +181,22 @@ def test_gaps_are_bounded() -> None:
 
 def test_naks_are_bounded_by_a_token_bucket() -> None:
     plan = simple_plan(list(range(40)), [0] * 40)
-    sender, receiver = joined([f"f{k}" for k in range(40)], plan, nak_burst=5.0, naks=10.0)
+    sender, receiver = start_pair([f"f{k}" for k in range(40)], plan, nak_burst=5.0, naks=10.0)
     for k in range(40):
-        offered(sender, f"f{k}", b"lost")
-        receiver.on_packet(offered(sender, f"f{k}", b"y"), 1.0)
+        offer_message(sender, f"f{k}", b"lost")
+        receiver.on_packet(offer_message(sender, f"f{k}", b"y"), 1.0)
     assert len(sends(receiver.on_timer("wake", 2.0))) == 5
     assert len(sends(receiver.on_timer("wake", 2.5))) <= 6
 
 
 def test_who_joins_late_begins_with_what_comes_first() -> None:
-    sender, _ = joined(["f0"])
-    packets = [offered(sender, "f0", b"%d" % k) for k in range(5)]
+    sender, _ = start_pair(["f0"])
+    packets = [offer_message(sender, "f0", b"%d" % k) for k in range(5)]
     receiver = receiver_of(PLAN, ["f0"])
     announcement = sends(sender.on_timer("wake", 1e7), CONTROL_GROUP)[-1]
     receiver.on_packet(announcement, 1e7)
     repair = bytearray(packets[0])
-    repair[3] = Kind.REPAIR
+    repair[3] = PacketKind.REPAIR
     assert delivered(receiver.on_packet(bytes(repair), 1e7)) == []  # it is for others
     found = [a for packet in packets[3:] for a in receiver.on_packet(packet, 1e7)]
     assert delivered(found) == [("f0", 4, b"3"), ("f0", 5, b"4")]
@@ -208,12 +210,12 @@ def test_who_joins_late_begins_with_what_comes_first() -> None:
 
 
 def test_a_new_incarnation_ends_the_old_one_and_replays_of_it_are_dropped() -> None:
-    sender, receiver = joined(["f0"])
-    packets = [offered(sender, "f0", b"%d" % k) for k in range(3)]
+    sender, receiver = start_pair(["f0"])
+    packets = [offer_message(sender, "f0", b"%d" % k) for k in range(3)]
     receiver.on_packet(packets[0], 1.0)
     receiver.on_packet(packets[2], 1.0)
     old_plan = sends(sender.on_timer("wake", 1e7), CONTROL_GROUP)[-1]
-    again = Sender(PLAN, 6, params=SenderParams(grace=0.0, messages_per_packet=1))
+    again = SenderMachine(PLAN, 6, params=SenderParams(grace=0.0, messages_per_packet=1))
     actions = [
         a for p in sends(again.start(2.0), CONTROL_GROUP) for a in receiver.on_packet(p, 2.0)
     ]
@@ -223,7 +225,7 @@ def test_a_new_incarnation_ends_the_old_one_and_replays_of_it_are_dropped() -> N
         Restarted(5, 6),
     ]
     assert delivered(actions) == [("f0", 3, b"2")]
-    new = offered(again, "f0", b"new", 3.0)
+    new = offer_message(again, "f0", b"new", 3.0)
     assert delivered(receiver.on_packet(new, 3.0)) == [("f0", 1, b"new")]
     before = replace(receiver.statistics, packets=0, stale=0)
     for packet in (old_plan, *packets):
@@ -233,24 +235,26 @@ def test_a_new_incarnation_ends_the_old_one_and_replays_of_it_are_dropped() -> N
 
 
 def test_a_receiver_that_remembers_incarnations_refuses_older_ones() -> None:
-    receiver = Receiver("r", ["f0"], rng=np.random.default_rng(0), incarnation=9)
+    receiver = ReceiverMachine("r", ["f0"], rng=np.random.default_rng(0), incarnation=9)
     receiver.learn_plan(PLAN, 0.0)
     receiver.start(0.0)
-    (packet,) = sends(Sender(PLAN, 8).start(0.0))
+    (packet,) = sends(SenderMachine(PLAN, 8).start(0.0))
     assert receiver.on_packet(packet, 0.0) == []
     assert receiver.statistics.stale == 1
 
 
 def test_flows_move_without_loss_and_old_groups_are_left_after() -> None:
-    sender, receiver = joined(["f0"])
-    receiver.on_packet(offered(sender, "f0", b"a"), 1.0)
-    last = offered(sender, "f0", b"b")
+    sender, receiver = start_pair(["f0"])
+    receiver.on_packet(offer_message(sender, "f0", b"a"), 1.0)
+    last = offer_message(sender, "f0", b"b")
     plan = simple_plan([0], [7])
     announced = sends(sender.change_plan(plan, 2.0), CONTROL_GROUP)
     assert kinds(receiver.on_packet(announced[0], 2.0), NeedPlan)
-    assert kinds(receiver.learn_plan(plan, 2.1), Join, Leave) == [Join(group_name(7))]
+    assert kinds(receiver.learn_plan(plan, 2.1), JoinGroup, LeaveGroup) == [
+        JoinGroup(group_name(7))
+    ]
     moved = sender.on_timer("wake", 3.0)
-    first = offered(sender, "f0", b"c", 3.0)
+    first = offer_message(sender, "f0", b"c", 3.0)
     assert decode_header(first).version == 2
     early = receiver.on_packet(first, 3.0)  # before the end of the old session is known
     assert delivered(early) == []
@@ -262,7 +266,7 @@ def test_flows_move_without_loss_and_old_groups_are_left_after() -> None:
     assert not delivered(asked)
     done = receiver.on_packet(last, 3.2)
     assert delivered(done) == [("f0", 2, b"b"), ("f0", 3, b"c")]
-    assert kinds(done, Join, Leave) == [Leave(group_name(0))]
+    assert kinds(done, JoinGroup, LeaveGroup) == [LeaveGroup(group_name(0))]
     assert receiver.versions == (2,)
 
 
@@ -273,7 +277,7 @@ def test_messages_of_a_packet_that_fills_while_the_plan_changes_are_not_lost(
 ) -> None:
     """The packet leaves with the old plan, before the first one by the new plan."""
     params = SenderParams(grace=0.5, messages_per_packet=100, max_age=max_age)
-    sender = Sender(PLAN, 5, params=params)
+    sender = SenderMachine(PLAN, 5, params=params)
     receiver = receiver_of(PLAN, ["f0", "f2"])
     plan = simple_plan([1, 0, 0], [0, 1])
     receiver.learn_plan(plan, 0.0)
@@ -301,8 +305,8 @@ def test_messages_of_a_packet_that_fills_while_the_plan_changes_are_not_lost(
 
 
 def test_bad_packets_change_nothing() -> None:
-    sender = Sender(PLAN, 5, params=SenderParams(grace=0.0, messages_per_packet=1), key=KEY)
-    receiver = Receiver("r", ["f0"], rng=np.random.default_rng(0), key=KEY)
+    sender = SenderMachine(PLAN, 5, params=SenderParams(grace=0.0, messages_per_packet=1), key=KEY)
+    receiver = ReceiverMachine("r", ["f0"], rng=np.random.default_rng(0), key=KEY)
     receiver.learn_plan(PLAN, 0.0)
     receiver.start(0.0)
     for packet in sends(sender.start(0.0), CONTROL_GROUP):
@@ -313,7 +317,7 @@ def test_bad_packets_change_nothing() -> None:
         assert receiver.versions == ()
         receiver.on_packet(packet, 0.0)
     assert receiver.versions == (1,)
-    packet = offered(sender, "f0", b"payload")
+    packet = offer_message(sender, "f0", b"payload")
     for at in range(len(packet)):
         broken = bytearray(packet)
         broken[at] ^= 0x80
@@ -325,9 +329,9 @@ def test_bad_packets_change_nothing() -> None:
 
 
 def test_a_heartbeat_from_nowhere_is_malformed() -> None:
-    _, receiver = joined(["f0"])
+    _, receiver = start_pair(["f0"])
     body = encode_heartbeat(100, ended=False)
-    packet = encode_header(Kind.HEARTBEAT, HEADER_SIZE + len(body), 0, 1, 0, 5, 3) + body
+    packet = encode_header(PacketKind.HEARTBEAT, HEADER_SIZE + len(body), 0, 1, 0, 5, 3) + body
     assert receiver.on_packet(packet, 1.0) == []
     assert receiver.statistics.malformed == 1
 
@@ -339,7 +343,7 @@ def test_one_by_one_or_in_batches_is_the_same(seed: int) -> None:
     key: Key = KEY if seed % 3 == 0 else None
     wanted = {"r": ["f0", "f1", "f3"], "s": [f"f{k}" for k in range(6)]}
     plans = [random_plan(wanted, rng) for _ in range(3)]
-    sender = Sender(
+    sender = SenderMachine(
         plans[0],
         5,
         params=SenderParams(grace=0.02, messages_per_packet=3, linger=0.2, announce_every=0.1),
@@ -347,7 +351,7 @@ def test_one_by_one_or_in_batches_is_the_same(seed: int) -> None:
     )
     params = ReceiverParams(tries=4, held_packets=int(rng.choice([6, 1_000])))
     pair = [
-        Receiver("r", wanted["r"], rng=np.random.default_rng(3), params=params, key=key)
+        ReceiverMachine("r", wanted["r"], rng=np.random.default_rng(3), params=params, key=key)
         for _ in range(2)
     ]
     for receiver in pair:

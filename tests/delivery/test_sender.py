@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distributary.delivery import CONTROL_GROUP, FullError, Sender, SenderParams, group_name
+from distributary.delivery import CONTROL_GROUP, FullError, SenderMachine, SenderParams, group_name
 from distributary.delivery.askers import Askers
 from distributary.delivery.wire import (
     CONTROL_SESSION,
     HEADER_SIZE,
-    Kind,
+    PacketKind,
     decode_announcement,
     decode_header,
     decode_heartbeat,
@@ -20,56 +20,59 @@ from distributary.delivery.wire import (
     encode_ranges,
 )
 from distributary.machines import Send
-from tests.delivery.machines import KEY, sends, simple_plan, started_sender, wake
+from tests.delivery.machines import KEY, sends, simple_plan, start_sender, wake
 
 PLAN = simple_plan([0, 0, 1], [0, 1])
 QUIET = {"announce_every": 1e6, "announce_soon": 1e6, "heartbeat_min": 1e3, "heartbeat_max": 1e3}
 
 
-def headers(actions: list[object], kind: Kind) -> list[tuple[int, int, int]]:
+def headers(actions: list[object], kind: PacketKind) -> list[tuple[int, int, int]]:
     """Session, sequence and number of messages or ranges of each packet of a kind."""
     found = [decode_header(packet) for packet in sends(actions)]
     return [(h.session, h.sequence, h.items) for h in found if h.kind == kind]
 
 
-def nak(sender: Sender, ranges: list[tuple[int, int]], session: int = 0, version: int = 1) -> bytes:
+def nak(
+    sender: SenderMachine, ranges: list[tuple[int, int]], session: int = 0, version: int = 1
+) -> bytes:
     body = encode_ranges(ranges)
     length = HEADER_SIZE + len(body)
     return (
-        encode_header(Kind.NAK, length, len(ranges), version, session, sender.incarnation, 0) + body
+        encode_header(PacketKind.NAK, length, len(ranges), version, session, sender.incarnation, 0)
+        + body
     )
 
 
 def test_a_packet_goes_when_it_has_so_many_messages() -> None:
-    sender = started_sender(PLAN, messages_per_packet=3, max_age=10.0, **QUIET)
+    sender = start_sender(PLAN, messages_per_packet=3, max_age=10.0, **QUIET)
     actions = [a for k in range(7) for a in sender.offer(f"f{k % 2}", b"x", 1.0)]
-    assert headers(actions, Kind.DATA) == [(0, 1, 3), (0, 2, 3)]
+    assert headers(actions, PacketKind.DATA) == [(0, 1, 3), (0, 2, 3)]
     assert {a.to for a in actions if isinstance(a, Send)} == {group_name(0)}
 
 
 def test_a_packet_goes_when_the_next_message_does_not_fit() -> None:
-    sender = started_sender(PLAN, messages_per_packet=100, packet_size=1_400, max_age=10.0, **QUIET)
+    sender = start_sender(PLAN, messages_per_packet=100, packet_size=1_400, max_age=10.0, **QUIET)
     actions = [a for _ in range(5) for a in sender.offer("f0", b"x" * 600, 1.0)]
-    assert headers(actions, Kind.DATA) == [(0, 1, 2), (0, 2, 2)]
+    assert headers(actions, PacketKind.DATA) == [(0, 1, 2), (0, 2, 2)]
     assert all(len(packet) <= 1_400 for packet in sends(actions))
 
 
 def test_a_packet_goes_when_its_first_message_is_old() -> None:
-    sender = started_sender(PLAN, messages_per_packet=100, max_age=0.5, **QUIET)
+    sender = start_sender(PLAN, messages_per_packet=100, max_age=0.5, **QUIET)
     assert wake(sender.offer("f0", b"x", 1.0)) == 1.5
     sender.offer("f1", b"y", 1.4)
-    assert headers(sender.on_timer("wake", 1.5), Kind.DATA) == [(0, 1, 2)]
+    assert headers(sender.on_timer("wake", 1.5), PacketKind.DATA) == [(0, 1, 2)]
 
 
 def test_a_message_larger_than_a_packet_is_a_mistake() -> None:
-    sender = started_sender(PLAN)
+    sender = start_sender(PLAN)
     sender.offer("f0", b"x" * sender.largest_message, 0.0)
     with pytest.raises(ValueError, match="does not fit into a packet"):
         sender.offer("f0", b"x" * (sender.largest_message + 1), 0.0)
 
 
 def test_pacing_holds_the_rate_and_a_full_queue_refuses() -> None:
-    sender = started_sender(
+    sender = start_sender(
         PLAN, messages_per_packet=1, rate=1e3, burst=500.0, queue_packets=4, **QUIET
     )
     taken, now, sent, at = 0, 0.0, 0, None
@@ -95,7 +98,7 @@ def test_pacing_holds_the_rate_and_a_full_queue_refuses() -> None:
 
 
 def test_heartbeats_tell_the_last_packet_less_and_less_often() -> None:
-    sender = started_sender(
+    sender = start_sender(
         PLAN, messages_per_packet=1, heartbeat_min=0.1, heartbeat_max=0.4, announce_every=1e6
     )
     actions = sender.offer("f2", b"x", 10.0)
@@ -103,29 +106,35 @@ def test_heartbeats_tell_the_last_packet_less_and_less_often() -> None:
     for _ in range(40):
         assert at is not None
         now, actions = at, sender.on_timer("wake", at)
-        beats += [(round(now, 6), s, q) for s, q, _ in headers(actions, Kind.HEARTBEAT) if s == 1]
+        beats += [
+            (round(now, 6), s, q) for s, q, _ in headers(actions, PacketKind.HEARTBEAT) if s == 1
+        ]
         at = wake(actions)
     late = [(time, sequence) for time, _, sequence in beats if time > 10.0]
     assert late[:4] == [(10.1, 1), (10.3, 1), (10.7, 1), (11.1, 1)]
 
 
 def test_repairs_are_sent_once_in_the_hold_off_time() -> None:
-    sender = started_sender(PLAN, messages_per_packet=1, hold_off=0.1, **QUIET)
+    sender = start_sender(PLAN, messages_per_packet=1, hold_off=0.1, **QUIET)
     data = sends([a for k in range(5) for a in sender.offer("f0", b"%d" % k, 1.0)])
     first = sends(sender.on_message("a", nak(sender, [(2, 3), (5, 9)]), 2.0))
     assert [(*decode_header(p)[:2], decode_header(p).sequence) for p in first] == [
-        (Kind.REPAIR, len(data[1]), 2),
-        (Kind.REPAIR, len(data[2]), 3),
-        (Kind.REPAIR, len(data[4]), 5),
+        (PacketKind.REPAIR, len(data[1]), 2),
+        (PacketKind.REPAIR, len(data[2]), 3),
+        (PacketKind.REPAIR, len(data[4]), 5),
     ]
     assert [p[:3] + b"\1" + p[4:] for p in first] == [data[1], data[2], data[4]]
-    assert headers(sender.on_message("b", nak(sender, [(2, 4)]), 2.05), Kind.REPAIR) == [(0, 4, 1)]
-    assert headers(sender.on_message("b", nak(sender, [(2, 2)]), 2.2), Kind.REPAIR) == [(0, 2, 1)]
+    assert headers(sender.on_message("b", nak(sender, [(2, 4)]), 2.05), PacketKind.REPAIR) == [
+        (0, 4, 1)
+    ]
+    assert headers(sender.on_message("b", nak(sender, [(2, 2)]), 2.2), PacketKind.REPAIR) == [
+        (0, 2, 1)
+    ]
     assert sender.statistics.repairs == 5
 
 
 def test_repairs_have_a_share_of_the_rate_and_are_confirmed_while_they_wait() -> None:
-    sender = started_sender(
+    sender = start_sender(
         PLAN, messages_per_packet=1, rate=1e4, burst=2e3, repair_share=0.1, **QUIET
     )
     for _ in range(20):
@@ -133,35 +142,35 @@ def test_repairs_have_a_share_of_the_rate_and_are_confirmed_while_they_wait() ->
     for now in (2.0, 3.0, 4.0):
         sender.on_timer("wake", now)
     actions = sender.on_message("a", nak(sender, [(1, 20)]), 10.0)
-    assert len(headers(actions, Kind.REPAIR)) == 2  # a tenth of the burst
-    assert headers(actions, Kind.CONFIRM) == [(0, 0, 1)]
+    assert len(headers(actions, PacketKind.REPAIR)) == 2  # a tenth of the burst
+    assert headers(actions, PacketKind.CONFIRM) == [(0, 0, 1)]
     repaired, now = 2, 10.0
     while repaired < 20:
         at = wake(actions)
         assert at is not None
         actions = sender.on_timer("wake", at)
-        repaired += len(headers(actions, Kind.REPAIR))
+        repaired += len(headers(actions, PacketKind.REPAIR))
         assert repaired * 100 <= 200 + (at - now) * 1e3 + 101
 
 
 def test_what_is_out_of_the_window_is_answered_with_where_it_begins() -> None:
-    sender = started_sender(PLAN, messages_per_packet=1, window_packets=3, **QUIET)
+    sender = start_sender(PLAN, messages_per_packet=1, window_packets=3, **QUIET)
     for _ in range(10):
         sender.offer("f0", b"x", 1.0)
     actions = sender.on_message("a", nak(sender, [(1, 2**62)]), 2.0)
-    assert headers(actions, Kind.REPAIR) == [(0, 8, 1), (0, 9, 1), (0, 10, 1)]
-    (beat,) = [p for p in sends(actions) if decode_header(p).kind == Kind.HEARTBEAT]
+    assert headers(actions, PacketKind.REPAIR) == [(0, 8, 1), (0, 9, 1), (0, 10, 1)]
+    (beat,) = [p for p in sends(actions) if decode_header(p).kind == PacketKind.HEARTBEAT]
     assert decode_heartbeat(beat[HEADER_SIZE:]).first == 8
 
 
 def test_bad_packets_change_nothing() -> None:
-    sender = Sender(PLAN, 5, params=SenderParams(grace=0.0), key=KEY)
+    sender = SenderMachine(PLAN, 5, params=SenderParams(grace=0.0), key=KEY)
     sender.start(0.0)
     good = nak(sender, [(1, 1)])
     assert sender.on_message("a", good, 1.0) == []
     assert sender.on_message("a", b"", 1.0) == []
     assert sender.statistics.unauthenticated == 2
-    open_sender = started_sender(PLAN, **QUIET)
+    open_sender = start_sender(PLAN, **QUIET)
     for packet in (b"", b"x" * 40, good[:-1], good[:6] + b"\7" + good[7:]):
         assert open_sender.on_message("a", packet, 1.0) == []
     assert open_sender.statistics.malformed == 4
@@ -169,22 +178,24 @@ def test_bad_packets_change_nothing() -> None:
 
 
 def test_naks_of_another_incarnation_or_session_are_ignored() -> None:
-    sender = started_sender(PLAN, messages_per_packet=1, **QUIET)
+    sender = start_sender(PLAN, messages_per_packet=1, **QUIET)
     sender.offer("f0", b"x", 1.0)
-    stale = Sender(PLAN, 4)
+    stale = SenderMachine(PLAN, 4)
     for packet in (nak(stale, [(1, 1)]), nak(sender, [(1, 1)], 9), nak(sender, [(1, 1)], 0, 2)):
         assert sends(sender.on_message("a", packet, 2.0)) == []
 
 
 def ask_of(name: str) -> bytes:
     body = encode_ask(name)
-    return encode_header(Kind.ASK, HEADER_SIZE + len(body), 0, 0, CONTROL_SESSION, 0, 0) + body
+    return (
+        encode_header(PacketKind.ASK, HEADER_SIZE + len(body), 0, 0, CONTROL_SESSION, 0, 0) + body
+    )
 
 
 def test_an_address_that_was_given_is_not_changed_by_a_question() -> None:
     plan = simple_plan([0, -1], [0], {"r": [1], "s": [1]})
     params = SenderParams(messages_per_packet=1, grace=0.0, **QUIET)
-    sender = Sender(plan, 5, params=params, addresses={"s": "10.0.0.1:1"})
+    sender = SenderMachine(plan, 5, params=params, addresses={"s": "10.0.0.1:1"})
     sender.start(0.0)
     for name in ("r", "s"):
         sender.on_message("10.0.0.7:99", ask_of(name), 1.0)
@@ -195,12 +206,15 @@ def test_an_address_that_was_given_is_not_changed_by_a_question() -> None:
 
 def test_unicast_goes_to_where_a_receiver_asked_from() -> None:
     plan = simple_plan([0, -1], [0], {"r": [1], "s": [1]})
-    sender = started_sender(plan, messages_per_packet=1, **QUIET)
+    sender = start_sender(plan, messages_per_packet=1, **QUIET)
     answer = sender.on_message("10.0.0.7:99", ask_of("s"), 1.0)
     assert len(sends(answer, CONTROL_GROUP)) == 1
     actions = sender.offer("f1", b"x", 2.0)
     assert [a.to for a in actions if isinstance(a, Send)] == ["r", "10.0.0.7:99"]
-    assert headers(actions, Kind.DATA) == [(1, 1, 1), (2, 1, 1)]  # sessions after the plan's own
+    assert headers(actions, PacketKind.DATA) == [
+        (1, 1, 1),
+        (2, 1, 1),
+    ]  # sessions after the plan's own
 
 
 @given(st.lists(st.text(max_size=2_000), min_size=1), st.integers(0, 3))
@@ -209,7 +223,7 @@ def test_questions_are_remembered_only_of_receivers_that_get_something_alone(
 ) -> None:
     """Whoever asks under however many and however long names costs the sender no memory."""
     plan = simple_plan([0, -1], [0], {f"u{at}": [1] for at in range(3)})
-    sender = started_sender(plan, messages_per_packet=1, **QUIET)
+    sender = start_sender(plan, messages_per_packet=1, **QUIET)
     for at, name in enumerate([*names, *(f"u{k}" for k in range(known)), "r", *names]):
         sender.on_message(f"10.0.0.7:{at}", ask_of(name), 1.0)
     assert set(sender._addresses) == {f"u{k}" for k in range(known)}
@@ -228,7 +242,7 @@ def test_a_storm_of_naks_is_bounded_for_each_asker(
 ) -> None:
     """A thousand NAKs for everything, a hold-off time apart: a few repairs of each packet."""
     packets, naks = 400, 1_000
-    sender = started_sender(PLAN, messages_per_packet=1, rate=1e9, burst=1e9, **QUIET)
+    sender = start_sender(PLAN, messages_per_packet=1, rate=1e9, burst=1e9, **QUIET)
     for _ in range(packets):
         sender.offer("f0", b"x", 1.0)
     now = 1.0
@@ -240,11 +254,11 @@ def test_a_storm_of_naks_is_bounded_for_each_asker(
     assert sender.statistics.curbed_naks > 0
     # Others are repaired as ever.
     asked = sender.on_message("another", nak(sender, [(1, 3)]), now + 1.0)
-    assert [sequence for _, sequence, _ in headers(asked, Kind.REPAIR)] == [1, 2, 3]
+    assert [sequence for _, sequence, _ in headers(asked, PacketKind.REPAIR)] == [1, 2, 3]
 
 
 def test_a_receiver_that_loses_half_of_a_fast_stream_is_not_curbed() -> None:
-    sender = started_sender(PLAN, messages_per_packet=1, rate=1e9, burst=1e9, **QUIET)
+    sender = start_sender(PLAN, messages_per_packet=1, rate=1e9, burst=1e9, **QUIET)
     now = 1.0
     for packet in range(1, 20_001):  # ten thousand a second
         now += 0.0001
@@ -258,7 +272,7 @@ def test_a_receiver_that_loses_half_of_a_fast_stream_is_not_curbed() -> None:
 
 def test_who_asks_for_all_that_there_is_of_many_sessions_is_not_curbed() -> None:
     plan = simple_plan(list(range(20)), [0] * 20)
-    sender = started_sender(plan, messages_per_packet=1, rate=1e9, burst=1e9, **QUIET)
+    sender = start_sender(plan, messages_per_packet=1, rate=1e9, burst=1e9, **QUIET)
     for _ in range(500):
         for flow in plan.flows:
             sender.offer(flow, b"x", 1.0)
@@ -278,12 +292,12 @@ def test_askers_are_told_apart_in_bounded_memory() -> None:
 
 
 def test_a_plan_is_announced_before_it_holds_and_the_last_one_wins() -> None:
-    sender = Sender(PLAN, 5, params=SenderParams(grace=1.0, messages_per_packet=1))
+    sender = SenderMachine(PLAN, 5, params=SenderParams(grace=1.0, messages_per_packet=1))
     (packet,) = sends(sender.start(0.0))
     first = decode_announcement(packet[HEADER_SIZE:])
     assert (first.current, first.following) == (0, 1)
     assert sends(sender.offer("f0", b"x", 0.5), group_name(0)) == []
-    assert headers(sender.on_timer("wake", 1.0), Kind.DATA) == [(0, 1, 1)]
+    assert headers(sender.on_timer("wake", 1.0), PacketKind.DATA) == [(0, 1, 1)]
     sender.change_plan(simple_plan([0, 0, 0], [0]), 2.0)
     (packet,) = sends(sender.change_plan(simple_plan([0, 1, 1], [0, 0]), 2.5), CONTROL_GROUP)
     second = decode_announcement(packet[HEADER_SIZE:])
@@ -295,7 +309,7 @@ def test_a_plan_is_announced_before_it_holds_and_the_last_one_wins() -> None:
 
 
 def test_flows_outside_the_plan_are_counted() -> None:
-    sender = started_sender(PLAN, **QUIET)
+    sender = start_sender(PLAN, **QUIET)
     for flow in ("nobody's", "nothing", "nobody's"):
         assert sender.offer(flow, b"x", 1.0) == []
     assert sender.unplanned == {"nobody's": 2, "nothing": 1}
@@ -312,4 +326,4 @@ def test_settings_are_checked(bad: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"a packet has|cannot be|a share"):
         SenderParams(**bad)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="incarnation"):
-        Sender(PLAN, 0)
+        SenderMachine(PLAN, 0)

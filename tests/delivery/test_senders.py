@@ -13,18 +13,18 @@ from distributary.delivery import (
     Gap,
     Missing,
     NeedPlan,
-    Receiver,
+    ReceiverMachine,
     ReceiverParams,
     Restarted,
     Rival,
-    Sender,
+    SenderMachine,
     SenderParams,
 )
 from distributary.delivery.wire import (
     CONTROL_SESSION,
     HEADER_SIZE,
     Announcement,
-    Kind,
+    PacketKind,
     decode_header,
     encode_announcement,
     encode_header,
@@ -43,17 +43,19 @@ class Net:
 
     def __init__(self, key: bytes | None = None, **params: float) -> None:
         settings = ReceiverParams(**params)  # type: ignore[arg-type]
-        self.receiver = Receiver("r", None, rng=np.random.default_rng(1), params=settings, key=key)
+        self.receiver = ReceiverMachine(
+            "r", None, rng=np.random.default_rng(1), params=settings, key=key
+        )
         self.key = key
-        self.senders: dict[str, Sender] = {}
+        self.senders: dict[str, SenderMachine] = {}
         self.now = 0.0
         self.seen: list[object] = []
         self.sent: list[tuple[str, bytes]] = []  # what each address sent to all
         self.from_receiver(self.receiver.learn_plan(PLAN, 0.0))
         self.from_receiver(self.receiver.start(0.0))
 
-    def start(self, address: str, incarnation: int) -> Sender:
-        sender = Sender(PLAN, incarnation, params=PARAMS, key=self.key)
+    def start(self, address: str, incarnation: int) -> SenderMachine:
+        sender = SenderMachine(PLAN, incarnation, params=PARAMS, key=self.key)
         self.senders[address] = sender
         self.from_sender(address, sender.start(self.now))
         return sender
@@ -107,7 +109,9 @@ def all_of(messages: int, first: int = 1) -> list[tuple[str, int]]:
 def forged(incarnation: int, sequence: int, announced: Announcement) -> bytes:
     body = encode_announcement(announced)
     length = HEADER_SIZE + len(body)
-    return encode_header(Kind.PLAN, length, 0, 0, CONTROL_SESSION, incarnation, sequence) + body
+    return (
+        encode_header(PacketKind.PLAN, length, 0, 0, CONTROL_SESSION, incarnation, sequence) + body
+    )
 
 
 numbers = st.integers(1, LARGEST) | st.sampled_from([1, 99, 100, 101, LARGEST])
@@ -281,7 +285,7 @@ def test_an_answer_is_no_longer_than_its_question_and_says_the_number_back() -> 
     assert answer.to == "r"
     assert len(answer.message) <= len(question)
     header = decode_header(answer.message)
-    assert (header.kind, header.incarnation) == (Kind.ANSWER, 100)
+    assert (header.kind, header.incarnation) == (PacketKind.ANSWER, 100)
     assert header.sequence == decode_header(question).sequence
 
 
@@ -291,7 +295,9 @@ def test_answers_that_nobody_asked_for_are_counted_and_dropped() -> None:
     net.wait(1.0)
     before = net.receiver.statistics
     for incarnation in (100, 200):
-        packet = encode_header(Kind.ANSWER, HEADER_SIZE, 0, 0, CONTROL_SESSION, incarnation, 77)
+        packet = encode_header(
+            PacketKind.ANSWER, HEADER_SIZE, 0, 0, CONTROL_SESSION, incarnation, 77
+        )
         assert net.receiver.on_stranger(packet, "liar", net.now) == []
     assert net.receiver.on_stranger(b"", "liar", net.now) == []
     assert net.receiver.statistics.strangers == before.strangers + 3

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from distributary.delivery import Receiver, ReceiverParams, Sender, SenderParams
+from distributary.delivery import ReceiverMachine, ReceiverParams, SenderMachine, SenderParams
 from distributary.delivery.simulation import (
     Faults,
     Learn,
+    MessageOffer,
     MulticastNetwork,
-    Offer,
     ReceiverNode,
     SenderNode,
 )
@@ -29,12 +29,12 @@ def build(
     network = MulticastNetwork(link, faults, rng)
     simulation = Simulation(network)
     params = SenderParams(messages_per_packet=1, heartbeat_min=0.05)
-    sender = SenderNode(Sender(plan, 1, params=params, key=key), network)
+    sender = SenderNode(SenderMachine(plan, 1, params=params, key=key), network)
     simulation.add("sender", sender)
     simulation.post(0.0, "sender", "start", sender="caller")
     nodes = {}
     for number, (name, flows) in enumerate(wanted.items()):
-        machine = Receiver(
+        machine = ReceiverMachine(
             name,
             flows,
             rng=np.random.default_rng([seed, number]),
@@ -50,7 +50,7 @@ def build(
 
 def offer(simulation: Simulation, messages: int, begin: float) -> None:
     for number in range(messages):
-        message = Offer(f"f{number % 2}", b"%d" % number)
+        message = MessageOffer(f"f{number % 2}", b"%d" % number)
         simulation.post(begin + number * 0.01, "sender", message, sender="caller")
 
 

@@ -58,6 +58,8 @@ def test_the_network_is_the_operators_to_choose(cli: CommandLine) -> None:
         f"239.255.{half}.{group}" for half in (3, 131) for group in (1, 3)
     }
     assert {row["port"] for row in rows} == {"7000"}
+    manifest = json.loads((cli.folder / "out/export.json").read_text())
+    assert manifest["control_group"] == "239.255.3.0"
     interfaces = ("--interface", "10.1.0.0/16", "--interface", "10.2.0.0/16")
     assert cli(*EXPORT, "aeron", *options, *interfaces).status == 0
     assert "interface=10.2.0.0/16" in (cli.folder / "out/aeron.json").read_text()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from distributary.export import Network, assign_addresses, escape_name, export_files
+from distributary.export import Network, escape_name, export_files
 from tests.export.cases import hostile_plan, placements_of
 
 PEER = Path(__file__).with_name("dds_peer.py")
@@ -64,7 +64,7 @@ def test_a_reader_of_each_copy_joins_the_group_of_its_session(
     placed = placements_of(hostile_plan())
     topics = [(f"s{session}", escape_name(flow)) for flow, session, _ in placed]
     joined = answers(dds_peer(do="join", config=export(network, name), topics=topics))
-    rows = assign_addresses(3, network.base, pairs=network.pairs)
+    rows = network.assign(3)
     address = {row.group: row.address for row in rows if row.line == line}
     assert joined == [[address[group]] for _, _, group in placed]
 
@@ -75,7 +75,7 @@ def test_a_writer_sends_to_the_group_and_a_reader_elsewhere_gets_it() -> None:
         do="send",
         config=export(),
         topics=[[f"s{session}", escape_name(flow)]],
-        group=assign_addresses(3)[group].address,
+        group=Network().assign(3)[group].address,
         text="a message for group 2",
     )
     assert answers(done) == [True, ["ready", ["a message for group 2"]]]
@@ -92,7 +92,7 @@ def test_the_whole_file_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("good", "bad", "said"),
     [
-        ('Address="239.192.0.1"', 'Address="239.192.0.999"', "239.192.0.999"),
+        ('Address="239.192.77.1"', 'Address="239.192.77.999"', "239.192.77.999"),
         ('NetworkPartition="g2"', 'NetworkPartition="g7"', "unknown partition"),
         ("NetworkPartitions>", "NetworkPartitons>", "unknown element"),
         ("<Transport>udp</Transport>", "<Transport>pigeon</Transport>", "Transport"),

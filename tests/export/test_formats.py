@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.errors import InputError
-from distributary.export import FORMATS, Network, assign_addresses, export_files, unescape_name
+from distributary.export import FORMATS, Network, export_files, unescape_name
 from distributary.export.formats import nats
 from distributary.model import Interest, Plan
 from tests.export.cases import csv_rows, hostile_plan, placements_of, subscriptions_of
@@ -30,7 +30,7 @@ NETWORKS = st.builds(
 
 
 def expected_places(plan: Plan, network: Network) -> dict[tuple[int, str], str]:
-    rows = assign_addresses(plan.n_groups, network.base, pairs=network.pairs)
+    rows = network.assign(plan.n_groups)
     return {(row.group, row.line): row.address for row in rows}
 
 
@@ -147,8 +147,8 @@ def test_aeron_channels_name_the_interface_of_their_line() -> None:
     network = Network(pairs=True, interfaces=("10.1.0.0/16", "10.2.0.5"))
     document = json.loads(export_files(hostile_plan(), "aeron", network)["aeron.json"])
     a, b = (parse_channel(stream["channel"]) for stream in document["sessions"][3]["streams"])
-    assert a == {"endpoint": "239.192.0.5:40000", "interface": "10.1.0.0/16", "alias": "g2.s3.A"}
-    assert b == {"endpoint": "239.194.0.5:40000", "interface": "10.2.0.5/32", "alias": "g2.s3.B"}
+    assert a == {"endpoint": "239.192.77.5:7702", "interface": "10.1.0.0/16", "alias": "g2.s3.A"}
+    assert b == {"endpoint": "239.194.77.5:7702", "interface": "10.2.0.5/32", "alias": "g2.s3.B"}
     six = Network(base="ff15::8000:0", interfaces=("fd00::1/64",))
     document = json.loads(export_files(hostile_plan(), "aeron", six)["aeron.json"])
     channel = parse_channel(document["sessions"][0]["streams"][0]["channel"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -12,18 +12,12 @@ from distributary import __version__
 from distributary.cli.console import notes, print_json, results
 from distributary.cli.options import TABLE, Json
 from distributary.errors import PlanError
-from distributary.export import (
-    DEFAULT_BASE,
-    DEFAULT_PORT,
-    FORMATS,
-    Network,
-    export_files,
-    guard_spreadsheets,
-)
-from distributary.export.formats import MANY_MAPPINGS
 from distributary.files import StoredPlan, fingerprint, read_interest, read_plan
 from distributary.files.replacing import replaced_folder
 from distributary.model import Interest, Plan, plan_problems
+
+if TYPE_CHECKING:
+    from distributary.export import Network
 
 __all__ = ["export"]
 
@@ -43,13 +37,14 @@ def export(
     ] = None,
     base: Annotated[
         str | None,
-        typer.Option(help=f"The first multicast address, IPv4 or IPv6; {DEFAULT_BASE} without it."),
+        typer.Option(
+            help="The first multicast address, IPv4 or IPv6, as `publish --group-base` takes it; "
+            "239.192.77.0 without it."
+        ),
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=65535, help=f"The UDP port of all groups; {DEFAULT_PORT} without it."
-        ),
+        typer.Option(min=1, max=65535, help="The UDP port of all groups; 7702 without it."),
     ] = None,
     pairs: Annotated[
         bool, typer.Option("--pairs", help="Two lines, A and B, for each group.")
@@ -73,6 +68,8 @@ def export(
 
     With --interest, fails (exit 1) if the plan does not serve it, and writes nothing then.
     """
+    from distributary.export import FORMATS, export_files, guard_spreadsheets
+
     network = _network(format_name, base, port, pairs, interface)
     wanted = None if interest is None else read_interest(interest).value
     stored = read_plan(plan, wanted)
@@ -88,6 +85,8 @@ def export(
         files = guard_spreadsheets(files)
     manifest = _manifest(stored.plan, format_name, network, sorted(files))
     manifest["guarded_spreadsheets"] = guard
+    if format_name == "csv":
+        manifest["control_group"] = network.control
     _write(files, manifest, out)
     if as_document:
         print_json(manifest)
@@ -109,6 +108,8 @@ def _network(
     interface: list[str] | None,
 ) -> Network:
     """What was asked for, refused where it is wrong or would be ignored."""
+    from distributary.export import FORMATS, Network
+
     asked: dict[str, Any] = {
         "base": base, "port": port, "pairs": pairs or None, "interfaces": tuple(interface or ()),
     }  # fmt: skip
@@ -125,6 +126,8 @@ def _network(
 
 def _manifest(plan: Plan, format_name: str, network: Network, names: list[str]) -> dict[str, Any]:
     """What was exported and how: enough to do it again, and nothing of the moment."""
+    from distributary.export import FORMATS
+
     settings = FORMATS[format_name].settings
     return {
         "distributary": __version__,
@@ -147,6 +150,8 @@ def _write(files: dict[str, bytes], manifest: dict[str, Any], out: Path) -> None
 
 
 def _tell_doubts(stored: StoredPlan, interest: Interest | None, format_name: str) -> None:
+    from distributary.export.formats import MANY_MAPPINGS
+
     inputs = stored.metadata.get("inputs")
     made_from = inputs.get("interest") if isinstance(inputs, dict) else None
     if interest is not None and made_from != fingerprint(interest):

@@ -41,7 +41,7 @@ T = TypeVar("T")
 PlanFolder = Annotated[Path, typer.Option("--plan", help="The plan folder; it is watched.")]
 GroupBase = Annotated[
     str,
-    typer.Option(help="The control group's address, IPv4 or IPv6; groups are behind it."),
+    typer.Option(help="The first multicast address, IPv4 or IPv6, as `export --base` takes it."),
 ]
 Port = Annotated[int, typer.Option(min=1, max=65_535, help="The UDP port of all groups.")]
 InterfaceName = Annotated[
@@ -67,7 +67,10 @@ def network_from(
     """The network that the options describe."""
     from distributary.delivery.udp import GroupAddresses, NetworkOptions
 
-    groups = GroupAddresses(group_base, port)
+    try:
+        groups = GroupAddresses(group_base, port)
+    except ValueError as error:
+        raise typer.BadParameter(f"--group-base: {error}") from None
     return NetworkOptions(groups, interface, ttl, largest_packet=largest_packet)
 
 
@@ -83,9 +86,9 @@ def metrics_page(
     snapshot: Callable[[], Snapshot], port: int | None, address: str
 ) -> Iterator[None]:
     """Serve statistics for as long as the block lasts, if a port was named."""
-    from distributary.delivery.udp import served_metrics
+    from distributary.delivery.udp import serve_metrics
 
-    with nullcontext() if port is None else served_metrics(snapshot, port, address) as found:
+    with nullcontext() if port is None else serve_metrics(snapshot, port, address) as found:
         if found is not None:
             notes.print(f"statistics at http://{address}:{found}/metrics", markup=False)
         yield
@@ -99,7 +102,7 @@ def tell_fault(error: DistributaryError) -> None:
 def run_until_signal(work: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -> T:
     """Run to the end; Ctrl-C and a request to end set the event, and a second one interrupts."""
 
-    async def heeding() -> T:
+    async def run_with_signals() -> T:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
 
         def heed(number: int) -> None:
@@ -115,4 +118,4 @@ def run_until_signal(work: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) ->
             for number in numbers:
                 loop.remove_signal_handler(number)
 
-    return asyncio.run(heeding())
+    return asyncio.run(run_with_signals())

@@ -16,7 +16,7 @@ from distributary.cli.console import notes
 if TYPE_CHECKING:
     from distributary.delivery.udp.statistics import Snapshot
 
-__all__ = ["shown_live", "statistics_table"]
+__all__ = ["show_live", "statistics_table"]
 
 EVERY = 1.0
 _WORDS = {
@@ -59,7 +59,7 @@ def _shown(value: float) -> str:
 
 
 @asynccontextmanager
-async def shown_live(snapshot: Callable[[], Snapshot]) -> AsyncIterator[None]:
+async def show_live(snapshot: Callable[[], Snapshot]) -> AsyncIterator[None]:
     """Keep a table on stderr up to date, if that is a terminal."""
     from distributary.delivery.udp import document
     from distributary.machines.real.tasks import owned_tasks

@@ -26,7 +26,7 @@ from distributary.cli.multicast_options import (
     run_until_signal,
     tell_fault,
 )
-from distributary.cli.multicast_table import shown_live, statistics_table
+from distributary.cli.multicast_table import show_live, statistics_table
 from distributary.cli.options import Json, parse_bytes, parse_seconds
 from distributary.errors import InputError
 
@@ -66,7 +66,7 @@ def publish(
         int, typer.Option(min=1_100, max=65_507, help="The longest UDP payload, in bytes.")
     ] = 1_400,
     stay: Annotated[
-        str, typer.Option(help="At the end, go on repairing until nobody asked for so long.")
+        str, typer.Option(help="At the end, keep repairing until nobody has asked for this long.")
     ] = "500ms",
     key_file: KeyFile = None,
     metrics: MetricsPort = None,
@@ -95,7 +95,7 @@ def publish(
     )
 
     async def work(stop: asyncio.Event) -> tuple[bool, dict[str, Any]]:
-        async with publisher, shown_live(lambda: publisher.statistics):
+        async with publisher, show_live(lambda: publisher.statistics):
             with metrics_page(lambda: publisher.statistics, metrics, metrics_address):
                 done = await _publish_until(publisher, _chunks(source), rate, stop)
                 await publisher.drain()
@@ -143,9 +143,9 @@ async def _publish_until(
     publisher: Publisher, chunks: Iterator[list[Record]], rate: float | None, stop: asyncio.Event
 ) -> bool:
     """Publish until the input ends or we are told to stop: whether it was all."""
-    from distributary.delivery.udp.records import fed, publish_records
+    from distributary.delivery.udp.records import feed_chunks, publish_records
 
-    publishing = asyncio.ensure_future(publish_records(publisher, fed(chunks), rate))
+    publishing = asyncio.ensure_future(publish_records(publisher, feed_chunks(chunks), rate))
     stopping = asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait((publishing, stopping), return_when=asyncio.FIRST_COMPLETED)

@@ -29,7 +29,7 @@ from distributary.cli.multicast_options import (
     run_until_signal,
     tell_fault,
 )
-from distributary.cli.multicast_table import shown_live, statistics_table
+from distributary.cli.multicast_table import show_live, statistics_table
 from distributary.errors import OutputError
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def receive(
     interest: Annotated[
         Path | None,
         typer.Option(
-            help="Who wants what: receiver, flow; read again with each new plan. Without it: all "
-            "that a plan brings."
+            help="The table of receivers and flows; read again with each new plan. Without it: all "
+            "that the plan carries to the receiver."
         ),
     ] = None,
     flow: Annotated[list[str] | None, typer.Option(help="A wanted flow; can be repeated.")] = None,
@@ -57,7 +57,10 @@ def receive(
         int | None, typer.Option(min=1, help="End after so many messages; else with Ctrl-C.")
     ] = None,
     history: Annotated[
-        bool, typer.Option("--history", help="Ask for what the sender has of the time before.")
+        bool,
+        typer.Option(
+            "--history", help="Ask also for what was sent before, as far as the sender has it."
+        ),
     ] = False,
     group_base: GroupBase = "239.192.77.0",
     port: Port = 7702,
@@ -113,7 +116,7 @@ def receive(
                 on_room=receiver.resume,
                 on_end=stop.set,
             )
-            async with receiver, shown_live(lambda: receiver.statistics):
+            async with receiver, show_live(lambda: receiver.statistics):
                 with metrics_page(lambda: receiver.statistics, metrics, metrics_address):
                     await _first_of(receiver.wait(), signalled.wait(), stop.wait())
                     told = document(receiver.statistics)

@@ -2,8 +2,8 @@
 
 from distributary.delivery.actions import (
     Gap,
-    Join,
-    Leave,
+    JoinGroup,
+    LeaveGroup,
     Message,
     Messages,
     Missing,
@@ -14,7 +14,7 @@ from distributary.delivery.actions import (
     Rival,
     Unserved,
 )
-from distributary.delivery.receiver import Receiver, ReceiverStatistics
+from distributary.delivery.receiver import ReceiverMachine, ReceiverMachineStatistics
 from distributary.delivery.receiver_params import ReceiverParams
 from distributary.delivery.routes import (
     CONTROL_GROUP,
@@ -23,7 +23,7 @@ from distributary.delivery.routes import (
     group_name,
     wanted_flows,
 )
-from distributary.delivery.sender import FullError, Sender, SenderStatistics
+from distributary.delivery.sender import FullError, SenderMachine, SenderMachineStatistics
 from distributary.delivery.sender_params import SenderParams
 
 __all__ = [
@@ -31,22 +31,22 @@ __all__ = [
     "SENDER",
     "FullError",
     "Gap",
-    "Join",
-    "Leave",
+    "JoinGroup",
+    "LeaveGroup",
     "Message",
     "Messages",
     "Missing",
     "MulticastAction",
     "NeedPlan",
-    "Receiver",
+    "ReceiverMachine",
+    "ReceiverMachineStatistics",
     "ReceiverParams",
-    "ReceiverStatistics",
     "Report",
     "Restarted",
     "Rival",
-    "Sender",
+    "SenderMachine",
+    "SenderMachineStatistics",
     "SenderParams",
-    "SenderStatistics",
     "Unserved",
     "fingerprint_of",
     "group_name",

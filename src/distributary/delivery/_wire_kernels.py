@@ -1,9 +1,12 @@
 """The compiled filters of a receiver. Arrays in, arrays out; `_wire_reference.py` is plain.
 
-The first filter reads one field of each packet, plan version and session. The second walks the
-message headers of what is left, and takes in packets that come in order; one that needs thought (a
-gap, a heartbeat) ends the pass, for the caller to handle and go on behind it. Nothing is believed:
-every length is held against the packet's own bounds before what it leads to is read.
+The first filter, `keep_sessions`, reads plan version and session of each packet and drops packets
+of sessions that the receiver does not follow. The second, `take_packets`, walks the message headers
+of the packets that are left and accepts those that come in order. It stops at the first packet that
+it cannot decide on (after a gap, or a heartbeat); the caller handles that packet and continues
+behind it.
+
+No length in a packet is trusted: each is checked against the packet's bounds before it is used.
 """
 
 from __future__ import annotations
@@ -27,9 +30,9 @@ __all__ = [
     "UNWANTED_MESSAGES",
     "UNWANTED_PACKETS",
     "ByteArray",
-    "Found",
-    "State",
-    "Tables",
+    "FoundMessages",
+    "StreamState",
+    "SubscriptionTables",
     "keep_sessions",
     "take_packets",
 ]
@@ -48,8 +51,11 @@ _DATA, _REPAIR, _ANSWER = 1, 2, 8  # the first kind of packet, repairs, and the 
 _LARGEST = np.uint64(1 << 63)
 
 
-class Tables(NamedTuple):
-    """What is wanted, by the plan versions in use. Streams and flows are the receiver's own."""
+class SubscriptionTables(NamedTuple):
+    """Which sessions and flows are wanted, for each plan version in use.
+
+    The receiver numbers streams and flows itself.
+    """
 
     versions: IntArray  # plan versions; -1 where a row is not in use
     stream_of: IndexArray  # versions x sessions: its stream, or -1
@@ -57,16 +63,16 @@ class Tables(NamedTuple):
     flow_stream: IndexArray  # versions x flow numbers: the stream that the flow is taken from
 
 
-class State(NamedTuple):
-    """How far streams and flows have come; the kernels go on from there."""
+class StreamState(NamedTuple):
+    """The last packet of each stream and the next message of each flow; the kernels update them."""
 
     last: IntArray  # by stream: the highest sequence number known
     smooth: NDArray[np.bool_]  # by stream: nothing is missing, and messages may be delivered
     next_of: IntArray  # by flow: the next message's sequence number; 0 where any will do
 
 
-class Found(NamedTuple):
-    """Where wanted messages are, and runs of messages that are missing before some of them."""
+class FoundMessages(NamedTuple):
+    """The places of wanted messages, and the ranges of messages missing before some of them."""
 
     packet: IntArray
     flow: IndexArray
@@ -100,15 +106,15 @@ def keep_sessions(
     offsets: IntArray,  # IN   where each begins
     lengths: IntArray,  # IN   how long each is
     begin: int,  # IN   the first packet to look at
-    versions: IntArray,  # IN   as in `Tables`
+    versions: IntArray,  # IN   as in `SubscriptionTables`
     stream_of: IndexArray,  # IN
     kept: IntArray,  # OUT  packets of wanted sessions
-    rows: IntArray,  # OUT  their row of `Tables`, or -1 of the control session
+    rows: IntArray,  # OUT  their row of `SubscriptionTables`, or -1 of the control session
     streams: IntArray,  # OUT  their stream, or CONTROL
     fate: ByteArray,  # OUT  by packet: 0, or 1 more than the place in `counts` of why it is dropped
     counts: IntArray,  # OUT  added to
 ) -> tuple[int, int]:
-    """How many packets the first filter lets through, and how many bytes they are."""
+    """Run the first filter; returns how many packets pass, and their size in bytes."""
     n = size = 0
     width = np.uint64(stream_of.shape[1])
     for at in range(begin, len(offsets)):
@@ -144,7 +150,7 @@ def keep_sessions(
 
 @kernel
 def _has_header(buffer: ByteArray, offset: int, length: int, tag: int) -> bool:
-    """Whether the packet begins as one should; its tag is not in `length`, but in the packet's."""
+    """Whether a packet has a valid header. `length` is without the tag, the header's is with it."""
     if length < _HEADER or (_word(buffer, offset) & np.uint64(0xFFFFFF)) != np.uint64(_MAGIC):
         return False
     kind = buffer[offset + 3]
@@ -163,14 +169,17 @@ def _walk(
     begin: int,  # IN   where the messages begin
     end: int,  # IN   where they must end
     count: int,  # IN   how many they must be
-    flow_of: IndexArray,  # IN   one row of `Tables`
+    flow_of: IndexArray,  # IN   one row of `SubscriptionTables`
     flow_stream: IndexArray,  # IN
     stream: int,  # IN   the packet's stream
     packet: int,  # IN
-    found: Found,  # OUT  wanted messages, from `used` on
+    found: FoundMessages,  # OUT  wanted messages, from `used` on
     used: int,  # IN
 ) -> int:
-    """The end of what was found, or -1 if the messages do not fill the packet exactly."""
+    """Find the wanted messages of a packet; returns the end of those found.
+
+    Returns -1 if the messages do not fill the packet exactly.
+    """
     at = begin
     width = np.uint64(len(flow_of))
     for _ in range(count):
@@ -196,14 +205,14 @@ def _walk(
 
 @kernel
 def _commit(
-    found: Found,  # OUT
+    found: FoundMessages,  # OUT
     begin: int,  # IN
     end: int,  # IN
     missed: int,  # IN   runs of missing messages so far
     next_of: IntArray,  # OUT
     counts: IntArray,  # OUT
 ) -> tuple[int, int]:
-    """Deliver messages of one packet, in order: the end of what is new, and of the runs."""
+    """Deliver a packet's messages in order; returns the end of the new ones and of `missed`."""
     used = begin
     for at in range(begin, end):
         flow, sequence = found.flow[at], found.sequence[at]
@@ -237,17 +246,17 @@ def take_packets(
     span: tuple[int, int],  # IN   which of the kept ones to take
     tag: int,  # IN   bytes at the end of each packet that are its tag, checked already
     incarnation: int,  # IN   the sender's; of others nothing is taken
-    flow_of: IndexArray,  # IN   as in `Tables`
+    flow_of: IndexArray,  # IN   as in `SubscriptionTables`
     flow_stream: IndexArray,  # IN
-    state: State,  # OUT
-    found: Found,  # OUT  from `used` on
+    state: StreamState,  # OUT
+    found: FoundMessages,  # OUT  from `used` on
     used: int,  # IN
     counts: IntArray,  # OUT  added to
 ) -> tuple[int, int, int, int]:
-    """Up to the first packet that needs thought: its place, or the end of the span.
+    """Run the second filter up to the first packet that it cannot decide on.
 
-    Beside it stand the end of the messages delivered, the end of those that wait in the packet that
-    needs thought (they stand behind the former), and the number of runs in `found.missed`.
+    Returns that packet's place (or the end of the span), the end of the messages delivered, the end
+    of that packet's own messages, which follow them, and the number of ranges in `found.missed`.
     """
     missed = 0
     for i in range(span[0], span[1]):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from distributary.delivery import _wire_kernels as kernels
-from distributary.delivery._wire_kernels import State, Tables
+from distributary.delivery._wire_kernels import StreamState, SubscriptionTables
 from distributary.delivery.wire import (
     CONTROL_SESSION,
     HEADER_SIZE,
     MESSAGE_HEADER,
     Header,
-    Kind,
+    PacketKind,
     WireError,
     decode_header,
 )
@@ -25,7 +25,7 @@ Entry = tuple[int, int, int, int]  # flow, sequence, and the payload's place in 
 
 
 def keep_sessions(
-    packets: Sequence[bytes], tables: Tables, counts: IntArray
+    packets: Sequence[bytes], tables: SubscriptionTables, counts: IntArray
 ) -> list[tuple[int, int, int]]:
     """(packet, row of the tables or -1, stream or CONTROL) of what passes the first filter."""
     kept = []
@@ -52,7 +52,7 @@ def keep_sessions(
 
 
 def walk(
-    packet: bytes, header: Header, tag: int, tables: Tables, row: int, stream: int
+    packet: bytes, header: Header, tag: int, tables: SubscriptionTables, row: int, stream: int
 ) -> list[Entry]:
     """The wanted messages of a packet; `WireError` if they do not fill it exactly."""
     at, end = HEADER_SIZE, len(packet) - tag
@@ -79,11 +79,11 @@ def take_packets(
     kept: Sequence[tuple[int, int, int]],
     tag: int,
     incarnation: int,
-    tables: Tables,
-    state: State,
+    tables: SubscriptionTables,
+    state: StreamState,
     counts: IntArray,
 ) -> tuple[int, list[tuple[int, Entry]], list[Entry], list[tuple[int, int, int]]]:
-    """What comes in order, up to the first packet that needs thought.
+    """Accept packets that come in order, up to the first one that it cannot decide on.
 
     Its place among the kept ones; messages delivered, each with its packet; messages that wait in
     the packet that needs thought; and runs of messages missed, as (flow, first, last).
@@ -99,7 +99,7 @@ def take_packets(
             if header.incarnation != incarnation:
                 counts[kernels.STALE] += 1
                 continue
-            if header.kind > Kind.REPAIR:
+            if header.kind > PacketKind.REPAIR:
                 return i, delivered, [], missed
             found = walk(packet, header, tag, tables, row, stream)
         except WireError:

@@ -1,4 +1,4 @@
-"""What a multicast machine wants done, and what it has to tell, besides sending and timers."""
+"""The actions and reports of the delivery machines, besides sending and timers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from distributary.model import IndexArray, IntArray
 
 __all__ = [
     "Gap",
-    "Join",
-    "Leave",
+    "JoinGroup",
+    "LeaveGroup",
     "Message",
     "Messages",
     "Missing",
@@ -34,22 +34,22 @@ Reason = Literal["unanswered", "window", "restart", "room", "change"]
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class JoinGroup:
     """Receive what is sent to the group of that name."""
 
     group: str
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
-    """Receive no more of what is sent to the group of that name."""
+class LeaveGroup:
+    """Stop receiving what is sent to the group of that name."""
 
     group: str
 
 
 @dataclass(frozen=True, slots=True)
 class NeedPlan:
-    """The sender's plan is not known here: find it (its `where` may help), and have it learnt."""
+    """The receiver lacks the sender's plan: find it (`where` may help) and call `learn_plan`."""
 
     version: int
     fingerprint: int
@@ -58,7 +58,7 @@ class NeedPlan:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """These packets of a session are given up; `last` is None where the end is not known."""
+    """The receiver gave these packets of a session up; `last` is None if the end is unknown."""
 
     incarnation: int
     version: int
@@ -70,7 +70,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """These messages of a wanted flow were in packets given up: the next message shows it."""
+    """These messages of a wanted flow are lost; reported when the flow's next message arrives."""
 
     incarnation: int
     flow: str
@@ -80,9 +80,9 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """Another incarnation is followed: what the old one had sent last may be lost.
+    """The receiver follows another incarnation; the last messages of the old one may be lost.
 
-    Numbers begin at 1 again, unless it is one that was followed before.
+    Sequence numbers begin at 1 again, unless the receiver followed this incarnation before.
     """
 
     old: int
@@ -91,7 +91,7 @@ class Restarted:
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """Another sender is alive and not followed, as a later incarnation answers too."""
+    """Another sender is alive, but the receiver follows a later incarnation that answers too."""
 
     followed: int
     incarnation: int
@@ -100,9 +100,9 @@ class Rival:
 
 @dataclass(frozen=True, slots=True)
 class Unserved:
-    """These wanted flows do not come by the plan version that is followed; none: all come again.
+    """The followed plan version does not carry these wanted flows; empty if it carries all again.
 
-    Version 0 is the plan at hand before the sender was heard.
+    Version 0 is the plan that the receiver had before it heard the sender.
     """
 
     version: int
@@ -120,10 +120,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Messages:
-    """Messages of wanted flows, in each flow's order, as places in the bytes that came.
+    """Messages of wanted flows, in each flow's order, as places in the received bytes.
 
-    `names[flow[i]]` is the flow of message `i` and `buffer[start[i]:end[i]]` its payload. The
-    buffer is the caller's own where whole batches are taken in: read it before using it again.
+    `names[flow[i]]` is the flow of message `i` and `buffer[start[i]:end[i]]` its payload. For
+    whole batches the buffer is the caller's own: read it before using it again.
     """
 
     incarnation: int
@@ -145,4 +145,4 @@ class Messages:
 
 
 Report = Gap | Missing | Restarted | Rival | NeedPlan | Unserved
-MulticastAction = Send | SetTimer | Join | Leave | Messages | Report
+MulticastAction = Send | SetTimer | JoinGroup | LeaveGroup | Messages | Report

@@ -1,8 +1,8 @@
-"""How much each asker may have looked up, so that no one asker can keep a sender busy.
+"""An allowance of retransmissions for each receiver, so that none can keep a sender busy.
 
-A receiver that loses packets asks for no more than is sent, for all that can be repaired when it
-joins, and for some again because a repair was lost. So an asker has an allowance: it begins with
-twice what can be repaired, and gains one packet with each that is sent, and some with time.
+A receiver asks for no more packets than are sent, for all that can be repaired when it joins, and
+for some twice because a repair was lost. So its allowance starts at twice what can be repaired, and
+grows by one packet with each packet sent, and at a low rate with time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Allowance:
 
 
 class Askers:
-    """The allowances, in packets, by the address that asks."""
+    """The allowances in packets, by the asking address."""
 
     def __init__(self, rate: float) -> None:
         self._rate = rate
@@ -34,7 +34,7 @@ class Askers:
         return len(self._allowances)
 
     def allow(self, asker: str, sent: int, kept: int, now: float) -> int:
-        """How many packets this one may ask for now.
+        """How many packets this asker may ask for now.
 
         `sent` is all packets ever sent, and `kept` how many of them can be repaired at most.
         """
@@ -51,5 +51,5 @@ class Askers:
         return int(found.left)
 
     def spend(self, asker: str, packets: int) -> None:
-        """So many were looked up for an asker that was just allowed them."""
+        """Take the packets that were looked up off the allowance of an asker."""
         self._allowances[asker].left -= packets

@@ -1,4 +1,4 @@
-"""What a receiver asks its sender for, and how often at most."""
+"""The questions and NAKs that a receiver sends, and their rate limit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from distributary.delivery.wire import (
     CONTROL_SESSION,
     HEADER_SIZE,
     MOST_RANGES,
-    Kind,
+    PacketKind,
     encode_ask,
     encode_header,
     encode_ranges,
@@ -26,7 +26,7 @@ _NEVER = float("inf")
 
 
 class Asking:
-    """Questions for the plan, and NAKs; all NAKs of a receiver share one token bucket."""
+    """Makes questions for the plan, and NAKs; one token bucket limits all NAKs of a receiver."""
 
     def __init__(self, name: str, params: ReceiverParams, authenticator: Authenticator) -> None:
         self._name = name
@@ -39,23 +39,23 @@ class Asking:
         self.naks = 0
 
     def begin(self, now: float) -> None:
-        """Ask for the plan from now on, less and less often."""
+        """Start asking for the plan; the interval doubles each time."""
         self._wait = self._params.ask_every
         self._ask_at = now
 
     def stop(self) -> None:
-        """The plan is known, and all that comes by unicast is heard."""
+        """Stop asking: the plan is known, and all unicast streams have been heard."""
         self._ask_at = _NEVER
 
     def next_at(self, streams: Iterable[Incoming]) -> float:
-        """When there is something to ask for."""
+        """When the next question or NAK is due."""
         at = self._ask_at
         for stream in streams:
             at = min(at, stream.gaps.next_at(), stream.poll_at)
         return at
 
     def questions(self, now: float) -> list[Send]:
-        """The question for the plan, if it is time."""
+        """The question for the plan, if one is due."""
         if now < self._ask_at:
             return []
         self._ask_at = now + self._wait
@@ -63,12 +63,12 @@ class Asking:
         return [self.question(self.sender, 0, 0)]
 
     def question(self, to: str, nonce: int, incarnation: int) -> Send:
-        """A question for the plan, or with a number, for that number to be said back."""
+        """A question for the plan or, with a nonce, for an answer that repeats the nonce."""
         body = encode_ask(self._name)
-        return self._send(to, Kind.ASK, body, 0, 0, CONTROL_SESSION, incarnation, nonce)
+        return self._send(to, PacketKind.ASK, body, 0, 0, CONTROL_SESSION, incarnation, nonce)
 
     def naks_for(self, stream: Incoming, incarnation: int, now: float) -> list[Send]:
-        """NAKs for what is missing of a stream and due, as far as there are tokens."""
+        """NAKs for the missing ranges of a stream that are due, as far as the tokens go."""
         sent = []
         while due := stream.gaps.due(now, MOST_RANGES):
             ready = self._bucket.ready_at(now)
@@ -82,7 +82,7 @@ class Asking:
         return sent
 
     def poll(self, stream: Incoming, incarnation: int, now: float) -> list[Send]:
-        """A NAK for nothing, which has the sender say how far the session has come."""
+        """A NAK without ranges, which the sender answers with a heartbeat."""
         ready = self._bucket.ready_at(now)
         if ready > now:
             stream.poll_at = ready
@@ -100,13 +100,13 @@ class Asking:
         body = encode_ranges(ranges)
         version, session = stream.version, stream.session
         return self._send(
-            self.sender, Kind.NAK, body, len(ranges), version, session, incarnation, 0
+            self.sender, PacketKind.NAK, body, len(ranges), version, session, incarnation, 0
         )
 
     def _send(
         self,
         to: str,
-        kind: Kind,
+        kind: PacketKind,
         body: bytes,
         count: int,
         version: int,

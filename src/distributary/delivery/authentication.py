@@ -1,7 +1,7 @@
-"""Packet tags: who has the key can tell that a packet is as the sender made it.
+"""Packet tags: with the key a receiver can tell whether a packet is genuine.
 
-A tag is BLAKE2b with a key, 16 bytes, over everything before it. It says nothing about how old a
-packet is: replays are told by incarnations and sequence numbers, as `docs/wire.md` explains.
+A tag is BLAKE2b with a key, 16 bytes, over everything before it. It does not protect from replays;
+incarnations and sequence numbers do, as `docs/wire.md` explains.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SHORTEST_KEY, LONGEST_KEY = 16, 64
 
 
 class Authenticator:
-    """Tags packets and checks tags; without a key there are none, and every packet passes."""
+    """Tags packets and checks tags; without a key it adds no tag and accepts every packet."""
 
     def __init__(self, key: bytes | None = None) -> None:
         if key is not None and not SHORTEST_KEY <= len(key) <= LONGEST_KEY:
@@ -31,7 +31,7 @@ class Authenticator:
         return 0 if self._keyed is None else TAG_SIZE
 
     def tag(self, packet: bytes | bytearray | memoryview) -> bytes:
-        """The tag of a packet that has none yet."""
+        """The tag to append to a packet."""
         if self._keyed is None:
             return b""
         digest = self._keyed.copy()  # the key is hashed in already
@@ -39,7 +39,7 @@ class Authenticator:
         return digest.digest()
 
     def accepts(self, packet: bytes | memoryview) -> bool:
-        """Whether the packet ends in its tag."""
+        """Whether the packet ends in the right tag."""
         if self._keyed is None:
             return True
         end = len(packet) - TAG_SIZE

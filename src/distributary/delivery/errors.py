@@ -15,7 +15,7 @@ __all__ = ["KeyFileError", "NetworkError"]
 
 
 class NetworkError(LiveError):
-    """What is at `where` on the network cannot be used."""
+    """The interface, group or address `where` cannot be used."""
 
     def __init__(self, where: str, reason: str, remedy: str) -> None:
         self.where = where

@@ -1,4 +1,4 @@
-"""The compiled filters with the room that they work in."""
+"""The compiled filters and the arrays that they work in."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distributary.delivery import _wire_kernels as kernels
-from distributary.delivery._wire_kernels import ByteArray, Found
+from distributary.delivery._wire_kernels import ByteArray, FoundMessages
 from distributary.delivery.authentication import Authenticator
 from distributary.delivery.incoming import Entry
 from distributary.delivery.subscriptions import Subscriptions
@@ -20,7 +20,7 @@ _UNAUTHENTIC = 255  # a packet's fate
 
 
 class Sieved(NamedTuple):
-    """What passed the first filter: packets, rows, streams; and the fate of all, by packet."""
+    """What passed the first filter: packets, rows and streams; and the fate of every packet."""
 
     kept: IntArray
     rows: IntArray
@@ -29,7 +29,7 @@ class Sieved(NamedTuple):
 
 
 class Filters:
-    """By session, then by flow, over a batch of packets; what is found lies in `found`."""
+    """Filters batches of packets by session, then by flow; wanted messages are in `found`."""
 
     def __init__(self, subs: Subscriptions, authenticator: Authenticator, counts: IntArray) -> None:
         self._subs = subs
@@ -40,25 +40,25 @@ class Filters:
         self.unauthenticated = 0
 
     def prepare(self) -> None:
-        """Have the filters compiled, or loaded, before packets come that would wait for it."""
+        """Compile the filters, or load them compiled, before the first packets arrive."""
         buffer, nothing = np.zeros(HEADER_SIZE, np.uint8), np.empty(0, np.int64)
         sieved = self.keep(buffer, nothing, nothing, 0)
         self.take(buffer, nothing, nothing, sieved, 0, 0, 0)
 
     def renew(self) -> None:
-        """Find into other room: what was found so far is still to be read."""
+        """Use new arrays from now on: the caller has yet to read those in use."""
         self.found = _room_for(0)
 
     def accepts(self, packet: bytes | memoryview) -> bool:
-        """Whether a packet is authentic; those that are not are counted."""
+        """Whether a packet is authentic; counts those that are not."""
         accepted = self._authenticator.accepts(packet)
         self.unauthenticated += not accepted
         return accepted
 
     def keep(self, buffer: ByteArray, offsets: IntArray, lengths: IntArray, begin: int) -> Sieved:
-        """What passes the first filter, and if there is a key, is authentic.
+        """Run the first filter and, if there is a key, drop what is not authentic.
 
-        There is room then for all messages of it.
+        Afterwards `found` is large enough for all messages of the packets that pass.
         """
         if len(offsets) > len(self._sieve.kept):
             self._sieve = _sieve_for(2 * len(offsets))
@@ -92,7 +92,7 @@ class Filters:
         used: int,
         incarnation: int,
     ) -> tuple[int, int, int, int]:
-        """Take in what comes in order, as `take_packets` says."""
+        """Run the second filter; see `take_packets`."""
         kept, rows, streams, _ = sieved
         tables, tag = self._subs.tables, self._authenticator.size
         return kernels.take_packets(
@@ -101,14 +101,14 @@ class Filters:
         )  # fmt: skip
 
     def uncount(self, sieved: Sieved, begin: int) -> None:
-        """Packets from `begin` on are to be filtered again: count them then."""
+        """Take packets from `begin` on out of the counts, since they will be filtered again."""
         fate = sieved.fate[begin:]
         for what in (kernels.MALFORMED, kernels.UNWANTED_PACKETS):
             self._counts[what] -= int((fate == what + 1).sum())
         self.unauthenticated -= int((fate == _UNAUTHENTIC).sum())
 
     def entries(self, begin: int, end: int, offset: int) -> list[Entry]:
-        """What was found, as places in its own packet, which begins at `offset`."""
+        """The messages found in a packet that begins at `offset`, as places in that packet."""
         found = self.found
         return list(
             zip(
@@ -122,15 +122,15 @@ class Filters:
 
 
 def _sieve_for(packets: int) -> Sieved:
-    """Room for so many packets."""
+    """Arrays for so many packets."""
     kept, rows, streams = np.empty((3, packets), np.int64)
     return Sieved(kept, rows, streams, np.empty(packets, np.uint8))
 
 
-def _room_for(size: int) -> Found:
-    """Room for all the messages that so many bytes can hold."""
+def _room_for(size: int) -> FoundMessages:
+    """Arrays for all the messages that so many bytes can hold."""
     most = size // MESSAGE_HEADER_SIZE + 1
-    return Found(
+    return FoundMessages(
         np.empty(most, np.int64),
         np.empty(most, np.int32),
         np.empty(most, np.int64),

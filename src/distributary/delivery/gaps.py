@@ -1,8 +1,8 @@
-"""What is missing of one session, and when to ask for it.
+"""The missing packets of one session, and when to ask for them.
 
-A receiver does not ask at once: the packet may only be late, and another receiver may ask first,
-whose repair serves all. How long it waits is drawn so that few ask early and many late (RFC 5401,
-section 3.2.1). After some times in vain it waits twice as long each time.
+A receiver does not ask at once: the packet may only be late, or another receiver may ask first, and
+the repair goes to all. It draws its wait so that few receivers ask early and many late (RFC 5401,
+section 3.2.1). After a few unanswered NAKs it doubles the wait each time.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 
 __all__ = ["Gaps", "Range", "back_off"]
 
-_PROMPT = 4  # times that are asked at the same pace, for loss is more likely than congestion
+_PROMPT = 4  # NAKs before the wait doubles: single losses are more likely than congestion
 
 
 @dataclass(slots=True)
 class Range:
-    """Packets that are missing, from `first` to `last`; to be asked for at the time `at`."""
+    """Missing packets from `first` to `last`; the receiver asks for them at the time `at`."""
 
     first: int
     last: int
@@ -30,7 +30,7 @@ class Range:
 
 
 def back_off(longest: float, receivers: float, rng: np.random.Generator) -> float:
-    """A wait of at most `longest` such that of so many receivers only few ask at the same time."""
+    """Draw a wait of at most `longest`, so that of `receivers` only a few ask at the same time."""
     steep = log(receivers) + 1
     x = rng.random() * steep / longest + steep / (longest * (exp(steep) - 1))
     return longest / steep * log(x * (exp(steep) - 1) * (longest / steep))
@@ -38,7 +38,7 @@ def back_off(longest: float, receivers: float, rng: np.random.Generator) -> floa
 
 @dataclass(slots=True)
 class Gaps:
-    """Ranges in ascending order, none touching what is here; times in seconds."""
+    """The missing ranges of a session in ascending order; times in seconds."""
 
     rng: np.random.Generator
     back_off: float  # the longest wait before asking
@@ -52,11 +52,11 @@ class Gaps:
         return bool(self.ranges)
 
     def add(self, first: int, last: int, now: float) -> None:
-        """Packets above all those known are missing."""
+        """Add a range above all others."""
         self.ranges.append(Range(first, last, now + self._draw()))
 
     def remove(self, sequence: int) -> bool:
-        """A packet came: whether it was missing."""
+        """Take a packet that arrived out of its range; returns whether it was missing."""
         at = bisect_right(self.ranges, sequence, key=lambda found: found.first) - 1
         if at < 0 or sequence > self.ranges[at].last:
             return False
@@ -70,7 +70,7 @@ class Gaps:
         return True
 
     def give_up(self, below: int) -> list[tuple[int, int]]:
-        """Forget what is missing below a sequence number; the ranges that were."""
+        """Forget what is missing below a sequence number; returns the forgotten ranges."""
         gone = []
         while self.ranges and self.ranges[0].first < below:
             found = self.ranges[0]
@@ -82,21 +82,21 @@ class Gaps:
         return gone
 
     def give_up_hopeless(self, now: float) -> list[tuple[int, int]]:
-        """Forget what was asked for often enough in vain; the ranges that were."""
+        """Forget ranges that nobody repaired after `tries` NAKs; returns them."""
         gone = [found for found in self.ranges if found.asked >= self.tries and found.at <= now]
         if gone:
             self.ranges = [found for found in self.ranges if found not in gone]
         return [(found.first, found.last) for found in gone]
 
-    def confirmed(self, first: int, last: int, now: float) -> None:
-        """Repairs are on their way: wait for them, though not forever."""
+    def confirm(self, first: int, last: int, now: float) -> None:
+        """Put the next NAK off, since the sender announced repairs; at most `tries` times."""
         for found in self.ranges:
             if found.first <= last and first <= found.last and found.put_off < self.tries:
                 found.put_off += 1
                 found.at = max(found.at, now + self.wait + self._draw())
 
     def due(self, now: float, most: int) -> list[Range]:
-        """Up to so many ranges that it is time to ask for."""
+        """Up to `most` ranges whose NAK is due."""
         found = []
         for each in self.ranges:
             if each.at <= now and each.asked < self.tries:
@@ -106,7 +106,7 @@ class Gaps:
         return found
 
     def ask(self, ranges: list[Range], now: float) -> None:
-        """These have been asked for; see again when an answer should have come."""
+        """Note that these ranges were asked for, and when to ask again."""
         for found in ranges:
             patience = max(0, found.asked - _PROMPT)
             wait = min(self.wait * 2**patience, self.longest_wait)
@@ -114,7 +114,7 @@ class Gaps:
             found.at = now + wait + self._draw()
 
     def next_at(self) -> float:
-        """When there is something to do."""
+        """When the next range is due."""
         return min((found.at for found in self.ranges), default=float("inf"))
 
     def _draw(self) -> float:

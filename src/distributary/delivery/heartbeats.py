@@ -1,4 +1,4 @@
-"""When sessions have to tell how far they have come: soon after a packet, then less often."""
+"""When each session sends its next heartbeat: soon after a packet, then less often."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Heartbeats"]
 
 
 class Heartbeats:
-    """The next heartbeat of each session; a packet sent puts it off."""
+    """The next heartbeat of each session; sending a packet puts it off."""
 
     def __init__(self, least: float, most: float) -> None:
         self._least = least
@@ -20,35 +20,35 @@ class Heartbeats:
         self._pushed = 0
 
     def put_off(self, stream: Outgoing, now: float) -> None:
-        """Begin anew with the shortest wait."""
+        """Wait the shortest time again before the next heartbeat."""
         stream.heartbeat_wait = self._least
         stream.heartbeat_at = now + self._least
-        if stream.heartbeat_at < stream.looked_at_at:
-            self._look_at(stream)
+        if stream.heartbeat_at < stream.check_at:
+            self._schedule_check(stream)
 
     def due(self, now: float) -> Iterator[Outgoing]:
-        """Sessions whose heartbeat is due; the wait for the next is twice as long."""
+        """Sessions whose heartbeat is due; doubles their wait."""
         while self._heap and self._heap[0][0] <= now:
             at, _, stream = heappop(self._heap)
-            if at != stream.looked_at_at:
-                continue  # there was reason to look earlier
+            if at != stream.check_at:
+                continue  # an earlier check replaced this one
             if stream.heartbeat_at <= now:
                 yield stream
                 stream.heartbeat_wait = min(2 * stream.heartbeat_wait, self._most)
                 stream.heartbeat_at = now + stream.heartbeat_wait
-            self._look_at(stream)
+            self._schedule_check(stream)
 
     def next_at(self) -> float:
-        """When to look again."""
+        """When to check the next session."""
         return self._heap[0][0] if self._heap else float("inf")
 
     def drop(self, streams: set[Outgoing]) -> None:
-        """Sessions that have ended need no heartbeats."""
+        """Stop the heartbeats of these sessions."""
         self._heap = [beat for beat in self._heap if beat[2] not in streams]
         heapify(self._heap)
 
-    def _look_at(self, stream: Outgoing) -> None:
-        """See at the time of its next heartbeat whether it was put off."""
-        stream.looked_at_at = stream.heartbeat_at
+    def _schedule_check(self, stream: Outgoing) -> None:
+        """Check the session at the time of its next heartbeat, which may be put off until then."""
+        stream.check_at = stream.heartbeat_at
         self._pushed += 1
         heappush(self._heap, (stream.heartbeat_at, self._pushed, stream))

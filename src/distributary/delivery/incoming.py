@@ -1,4 +1,4 @@
-"""The receiver's side of sessions: what came of each, and what waits for what did not."""
+"""The receiver's state of each session: what is missing, and the packets held behind a gap."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _NEVER = float("inf")
 
 @dataclass(slots=True, eq=False)
 class Incoming:
-    """One session of a plan version, as a stream: a place in the receiver's arrays."""
+    """One session of a plan version, as a stream; `place` is its index in the receiver's arrays."""
 
     version: int
     session: int
     group: str | None  # None: by unicast
     place: int
     gaps: Gaps
-    started: bool  # whether it is known which packet to begin with
+    started: bool  # whether the first packet to deliver is known
     heard: bool = False
     end: int | None = None  # the last packet there will be
     poll_at: float = _NEVER  # when to ask where the session ends
@@ -34,25 +34,25 @@ class Incoming:
 
     @property
     def holds(self) -> int:
-        """How many packets wait here."""
+        """How many packets are held."""
         return len(self._held)
 
     def hold(self, sequence: int, packet: ByteArray, entries: list[Entry]) -> None:
-        """Keep a packet's messages until those before them came or are given up."""
+        """Keep a packet's messages until all before them arrived or were given up."""
         self._held[sequence] = packet, entries
         heappush(self._order, sequence)
 
     def release(self, below: int) -> Iterator[tuple[ByteArray, list[Entry]]]:
-        """Take out what waits below a sequence number, in order."""
+        """Take out the held packets below a sequence number, in order."""
         while self._order and self._order[0] < below:
             yield self._held.pop(heappop(self._order))
 
 
 @dataclass(slots=True, eq=False)
 class Following:
-    """A plan version that the receiver follows; `row` is its place in the tables."""
+    """A plan version that the receiver follows; `row` is its row in the tables."""
 
     version: int
     row: int
     streams: dict[int, Incoming]  # by place
-    open: bool = False  # whether all of the versions before is done with
+    open: bool = False  # whether all earlier versions are complete

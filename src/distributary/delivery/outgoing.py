@@ -1,4 +1,4 @@
-"""The sender's side of sessions: what each has sent, and the sessions of one plan version."""
+"""The sender's state of each session, and the sessions of a plan version."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from distributary.delivery.packing import Packer
 from distributary.delivery.routes import fingerprint_of, group_name
-from distributary.delivery.window import Window
+from distributary.delivery.window import RepairWindow
 from distributary.model import Plan
 
 __all__ = ["Outgoing", "Version"]
@@ -17,31 +17,31 @@ __all__ = ["Outgoing", "Version"]
 
 @dataclass(slots=True, eq=False)
 class Outgoing:
-    """One session of one plan version, or what one receiver gets by unicast."""
+    """One session of a plan version, or the unicast stream of one receiver."""
 
     version: int
     session: int
     to: str  # a group's name, or a receiver's
     unicast: bool
     packer: Packer
-    window: Window
+    window: RepairWindow
     sealed: int = 0  # the last packet filled
     sent: int = 0  # the last packet sent
     ended: bool = False  # nothing comes after `sealed`
     heartbeat_at: float = 0.0
     heartbeat_wait: float = 0.0
-    looked_at_at: float = float("inf")  # when the sender looks whether a heartbeat is due
-    beaten_at: float = float("-inf")
+    check_at: float = float("inf")  # when the sender looks whether a heartbeat is due
+    heartbeat_sent_at: float = float("-inf")
 
     @property
     def over(self) -> bool:
-        """Whether the last packet there will be was sent."""
+        """Whether the session has ended and its last packet was sent."""
         return self.ended and self.sent == self.sealed
 
 
 @dataclass(slots=True, eq=False)
 class Version:
-    """A plan in use: its sessions, and the way of each flow."""
+    """A plan in use: its sessions, and the route of each flow."""
 
     number: int
     plan: Plan
@@ -54,10 +54,10 @@ class Version:
 
     @classmethod
     def of(cls, number: int, plan: Plan, room: int, most: int, window: tuple[int, int]) -> Version:
-        """All sessions of a plan, with nothing sent yet."""
+        """The sessions of a plan, before anything was sent."""
         streams = {
             session: Outgoing(
-                number, session, group_name(group), False, Packer(room, most), Window(*window)
+                number, session, group_name(group), False, Packer(room, most), RepairWindow(*window)
             )
             for session, group in enumerate(plan.session_group.tolist())
         }
@@ -65,14 +65,14 @@ class Version:
             session = plan.n_sessions + receiver
             name = plan.receivers[receiver]
             streams[session] = Outgoing(
-                number, session, name, True, Packer(room, most), Window(*window)
+                number, session, name, True, Packer(room, most), RepairWindow(*window)
             )
         numbers = {name: at for at, name in enumerate(plan.flows)}
         alone = frozenset(stream.to for stream in streams.values() if stream.unicast)
         return cls(number, plan, fingerprint_of(plan), streams, numbers, alone)
 
     def route(self, flow: int) -> tuple[Outgoing, ...]:
-        """Where messages of a flow go: its sessions, or those who get it by unicast."""
+        """The streams that carry a flow: its sessions, and the unicast streams of its receivers."""
         known = self._routes.get(flow)
         if known is None:
             known = self._routes[flow] = tuple(self._find(flow))

@@ -1,4 +1,4 @@
-"""A token bucket: so much a second on average, so much at once."""
+"""A token bucket: limits the average rate, and the burst."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ __all__ = ["TokenBucket"]
 class TokenBucket:
     """Holds up to `burst` tokens, and gains `rate` of them a second.
 
-    Something is let through while there are tokens, and may leave a debt: then the next one waits
-    until it is paid. So what is larger than the burst gets through too, and the average holds.
+    A packet may pass while there are tokens, even if it takes more than there are; the next one
+    then waits until the debt is paid. So packets larger than the burst pass too, and the average
+    rate holds.
     """
 
     def __init__(self, rate: float, burst: float) -> None:
@@ -21,12 +22,12 @@ class TokenBucket:
         self._at = float("-inf")
 
     def ready_at(self, now: float) -> float:
-        """When something can be let through: now, or as soon as the debt is paid."""
+        """When the next packet may pass: now, or as soon as the debt is paid."""
         self._fill(now)
         return now if self._tokens > 0 else now - self._tokens / self.rate + 1e-6
 
     def take(self, tokens: float, now: float) -> None:
-        """Let something through, whether it is time or not."""
+        """Take tokens for a packet that passes, whether there are any or not."""
         self._fill(now)
         self._tokens -= tokens
 

@@ -1,4 +1,4 @@
-"""Messages gathered into packets: by count, by size and, through the sender's timer, by age."""
+"""Packs messages into packets, limited by count and size; the sender's timer limits their age."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Packer:
         self.count += 1
 
     def empty(self) -> tuple[int, bytes]:
-        """Take out what was gathered: how many messages, and the body of their packet."""
+        """Take the messages out; returns their number, and the body of their packet."""
         count, body = self.count, b"".join(self._body)
         self._body.clear()
         self._size = self.count = 0

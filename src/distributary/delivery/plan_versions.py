@@ -1,4 +1,4 @@
-"""Which plan versions a receiver follows, of which incarnation."""
+"""Which plan versions a receiver follows, and of which incarnation of the sender."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from distributary.delivery.wire import Announcement
 __all__ = ["PlanVersions"]
 
 _NEVER = float("inf")
-_MOST_PROGRESS = 4  # incarnations that the progress is remembered of
+_MOST_PROGRESS = 4  # incarnations whose progress is kept
 
 
 class PlanVersions:
-    """Follows the versions that are announced, and lets go of those that are over."""
+    """Follows the announced versions, and drops those that are over."""
 
     def __init__(
         self, subs: Subscriptions, reassembly: Reassembly, asking: Asking, params: ReceiverParams
@@ -26,11 +26,13 @@ class PlanVersions:
         self._reassembly = reassembly
         self._asking = asking
         self._params = params
-        self._present = False  # whether it was there when the sender's plan began
+        self._present = False  # whether the receiver was there before the plan took effect
         self._progress: dict[int, Progress] = {}  # of incarnations that were followed before
 
-    def begin_anew(self, incarnation: int, announced: Announcement, *, restarted: bool) -> None:
-        """Another incarnation: give up what is missing of the last one, and forget it."""
+    def change_incarnation(
+        self, incarnation: int, announced: Announcement, *, restarted: bool
+    ) -> None:
+        """Change to another incarnation: give up what is missing of the old one, and drop it."""
         old, reassembly = self._reassembly.incarnation, self._reassembly
         progress = self._subs.progress()
         for following in list(self._subs.followings.values()):
@@ -45,11 +47,11 @@ class PlanVersions:
         # with message 1 of each flow. Others begin with whatever message of a flow comes first.
         self._present = self._present or announced.current == 0
         known = self._progress.pop(incarnation, Progress({}, {}))
-        self._subs.begin_anew(1 if self._present else 0, known)
+        self._subs.change_incarnation(1 if self._present else 0, known)
         reassembly.incarnation = incarnation
 
     def adopt(self, announced: Announcement, now: float) -> None:
-        """Follow the plans announced, and let go of those that are gone."""
+        """Follow the announced plan versions, and drop those that the sender has dropped."""
         for version, following in list(self._subs.followings.items()):
             if version in (announced.current, announced.following):
                 continue
@@ -66,14 +68,14 @@ class PlanVersions:
     def _follow(self, version: int, fingerprint: int, announced: Announcement, now: float) -> None:
         if not version or version in self._subs.followings:
             return
-        plan = self._subs.known(fingerprint)
+        plan = self._subs.find_plan(fingerprint)
         if plan is None:
             need = NeedPlan(version, fingerprint, announced.where)
             self._reassembly.actions.append(need)
             return
         if not self._reassembly.close_versions_after(version):
-            return  # its flows have come by a later one already
-        self._keep_few()
+            return  # a later version has delivered messages already
+        self._make_room_for_version()
         begins = version == announced.following
         from_start = begins or self._present or self._params.history
         self._subs.follow(version, plan, from_start=from_start)
@@ -81,7 +83,7 @@ class PlanVersions:
         if self._subs.silent:
             self._asking.begin(now)
 
-    def _keep_few(self) -> None:
+    def _make_room_for_version(self) -> None:
         """Make room in the tables for another version."""
         while len(self._subs.followings) >= MOST_VERSIONS:
             oldest = next(iter(self._subs.followings.values()))
@@ -89,7 +91,7 @@ class PlanVersions:
             self._subs.forget(oldest.version)
 
     def _drain(self, following: Following, now: float) -> None:
-        """The sender has moved on: find out where the sessions of this version end."""
+        """Ask where the sessions of this version end, since the sender uses a later one."""
         for stream in following.streams.values():
             if stream.end is None and stream.poll_at == _NEVER:
                 stream.poll_at = now + self._params.repair_wait

@@ -1,23 +1,23 @@
-"""Order out of packets that come late, twice or never: what the filters leave to think about."""
+"""Orders packets that arrive late, twice or never: those that the filters cannot decide on."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from distributary.delivery import _wire_kernels as kernels
-from distributary.delivery._wire_kernels import ByteArray, Found
+from distributary.delivery._wire_kernels import ByteArray, FoundMessages
 from distributary.delivery.actions import Gap, Messages, Missing, MulticastAction, Reason
 from distributary.delivery.incoming import Entry, Following, Incoming
 from distributary.delivery.receiver_params import ReceiverParams
 from distributary.delivery.subscriptions import Subscriptions
-from distributary.delivery.wire import Header, Heartbeat, Kind
+from distributary.delivery.wire import Header, Heartbeat, PacketKind
 from distributary.model import IntArray
 
 __all__ = ["Reassembly"]
 
 
 class Reassembly:
-    """Takes packets of streams in, and puts what comes of it into `actions`."""
+    """Takes packets of streams, and puts the resulting actions into `actions`."""
 
     def __init__(self, subs: Subscriptions, params: ReceiverParams, counts: IntArray) -> None:
         self._subs = subs
@@ -35,11 +35,11 @@ class Reassembly:
     def take_data(
         self, stream: Incoming, header: Header, packet: bytes, entries: list[Entry], now: float
     ) -> None:
-        """Take in a packet that did not just come in order; places are in the packet."""
+        """Take a packet that did not arrive in order; `entries` are places in it."""
         sequence, state, place = header.sequence, self._subs.state, stream.place
         if not stream.started:
-            if header.kind == Kind.REPAIR and not self._params.history:
-                return  # it is for others: what came before the first new packet was not asked for
+            if header.kind == PacketKind.REPAIR and not self._params.history:
+                return  # a repair for others, of packets before this receiver joined
             self._start(stream, 0 if self._params.history else sequence - 1)
         last = int(state.last[place])
         if sequence > last:
@@ -62,7 +62,7 @@ class Reassembly:
     def take_heartbeat(
         self, stream: Incoming, header: Header, found: Heartbeat, now: float
     ) -> None:
-        """Hear how far a stream has come, what of it is gone, and whether it has ended."""
+        """Take a heartbeat: the last packet sent, the first that can be repaired, and the end."""
         if not stream.started:
             self._start(stream, found.first - 1 if self._params.history else header.sequence)
         last = int(self._subs.state.last[stream.place])
@@ -78,14 +78,14 @@ class Reassembly:
         self.settle(stream)
 
     def give_up_hopeless(self, stream: Incoming, now: float) -> None:
-        """Give up what was asked for too often."""
+        """Give up ranges that nobody repaired after enough NAKs."""
         gone = stream.gaps.give_up_hopeless(now)
         if gone:
             self._give_up(stream, gone, "unanswered")
             self.settle(stream)
 
     def give_up_end(self, stream: Incoming) -> None:
-        """Nobody says where a stream of a plan that is over ends: let it end here."""
+        """End a stream of an old plan here, since the sender does not say where it ends."""
         last = int(self._subs.state.last[stream.place])
         stream.poll_at = float("inf")
         if stream.started:
@@ -96,7 +96,7 @@ class Reassembly:
     # --- streams ----------------------------------------------------------------------------------
 
     def settle(self, stream: Incoming) -> None:
-        """Deliver what need not wait any more, and end the stream if all of it is here."""
+        """Deliver held messages that no gap precedes, and end the stream if it is complete."""
         if self._subs.followings[stream.version].open:
             self._commit_held(stream, self._frontier(stream))
         over = stream.end is not None and self._frontier(stream) > stream.end
@@ -111,7 +111,7 @@ class Reassembly:
         )
 
     def open_versions(self) -> None:
-        """Let a version begin as soon as those before it have no stream left."""
+        """Open each version whose predecessors have no stream left."""
         for following in list(self._subs.followings.values()):
             if not following.open:
                 following.open = True
@@ -121,7 +121,7 @@ class Reassembly:
                 return
 
     def close_versions_after(self, version: int) -> bool:
-        """Let later versions wait again for one whose plan is known only now; not if they began."""
+        """Close later versions for one whose plan arrived late; False if they have begun."""
         later = [found for number, found in self._subs.followings.items() if number > version]
         places = [place for following in later for place in following.streams]
         if self._subs.state.last[places].any():
@@ -132,7 +132,7 @@ class Reassembly:
         return True
 
     def abandon(self, following: Following, reason: Reason, *, end_matters: bool = True) -> None:
-        """Give up all streams of a version as they stand; it is the oldest one."""
+        """Give up all streams of a version, which has to be the oldest."""
         for stream in list(following.streams.values()):
             last = int(self._subs.state.last[stream.place])
             self._give_up(stream, stream.gaps.give_up(last + 1), reason)
@@ -150,13 +150,13 @@ class Reassembly:
         return stream.started and self._subs.followings[stream.version].open
 
     def _frontier(self, stream: Incoming) -> int:
-        """The sequence number below which everything came or is given up."""
+        """The sequence number below which every packet arrived or was given up."""
         if stream.gaps:
             return stream.gaps.ranges[0].first
         return int(self._subs.state.last[stream.place]) + 1
 
     def _make_room(self, stream: Incoming) -> None:
-        """Give up what others wait for, where more waits than may."""
+        """Give up gaps while more is missing or held than the settings allow."""
         params = self._params
         while len(stream.gaps.ranges) > params.missing_ranges:
             self._give_up_first(stream)
@@ -175,8 +175,8 @@ class Reassembly:
 
     # --- messages ---------------------------------------------------------------------------------
 
-    def deliver_found(self, buffer: ByteArray, found: Found, begin: int, end: int) -> None:
-        """Deliver what the compiled filters took in."""
+    def deliver_found(self, buffer: ByteArray, found: FoundMessages, begin: int, end: int) -> None:
+        """Deliver messages that the compiled filters accepted."""
         if end > begin:
             self.actions.append(
                 Messages(
@@ -191,7 +191,7 @@ class Reassembly:
             )
 
     def deliver(self, buffer: ByteArray, entries: list[Entry]) -> None:
-        """Deliver messages at those places of some bytes."""
+        """Deliver the messages at these places of a buffer."""
         if entries:
             flow, sequence, start, end = zip(*entries, strict=True)
             self.actions.append(
@@ -207,12 +207,12 @@ class Reassembly:
             )
 
     def report_missed(self, runs: list[tuple[int, int, int]]) -> None:
-        """Tell of messages that were found missing: flow, first, last."""
+        """Report ranges of missing messages: flow, first, last."""
         for flow, first, last in runs:
             self.actions.append(Missing(self.incarnation, self._subs.names[flow], first, last))
 
     def _commit(self, buffer: ByteArray, entries: list[Entry]) -> None:
-        """Deliver a packet's messages, before which nothing can come any more."""
+        """Deliver a packet's messages; every packet before it arrived or was given up."""
         next_of, new = self._subs.state.next_of, []
         for entry in entries:
             flow, sequence = entry[:2]
@@ -231,7 +231,7 @@ class Reassembly:
     def _deliver_early(
         self, stream: Incoming, sequence: int, buffer: ByteArray, entries: list[Entry]
     ) -> None:
-        """Deliver messages that are next in their flow whatever is missing; hold the others."""
+        """Deliver messages that are next in their flow, in spite of the gap; hold the others."""
         next_of = self._subs.state.next_of
         new: list[Entry] = []
         rest: list[Entry] = []

@@ -1,13 +1,13 @@
 """The receiver: packets in, messages of wanted flows out, each once and in its flow's order.
 
-Packets pass two filters (`_wire_kernels.py`): by session, then by flow. What comes in order is
-taken in there. The rest is thought about in `reassembly.py`: a packet after a gap has its messages
-delivered if they are next in their flow, else they wait until the gap is closed or given up. A gap
-given up is reported at once as a range of packets, and as a range of messages of a flow as soon as
-the flow's next message shows it.
+Packets pass two filters (`_wire_kernels.py`): by session, then by flow. The filters accept packets
+that arrive in order; `reassembly.py` handles the others. Messages behind a gap are delivered if
+they are next in their flow, else held until the gap is closed or given up. The receiver reports a
+gap that it gives up at once, as a range of packets, and again as a range of messages of a flow when
+the flow's next message arrives.
 
-A plan's versions have sessions of their own, and a version is opened when all sessions of the one
-before have ended. Until then its messages wait, unless they are next in their flow.
+Each plan version has sessions of its own. A version is opened when all sessions of the version
+before it have ended; until then its messages are held, unless they are next in their flow.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from distributary.delivery.incoming import Entry, Incoming
 from distributary.delivery.plan_versions import PlanVersions
 from distributary.delivery.reassembly import Reassembly
 from distributary.delivery.receiver_params import ReceiverParams
-from distributary.delivery.senders import Claim, Senders
+from distributary.delivery.senders import SenderClaim, Senders
 from distributary.delivery.subscriptions import Subscriptions
 from distributary.delivery.wire import (
     HEADER_SIZE,
     KIND_AT,
     Announcement,
     Header,
-    Kind,
+    PacketKind,
     WireError,
     decode_announcement,
     decode_header,
@@ -45,7 +45,7 @@ from distributary.delivery.wire import (
 from distributary.machines.actions import SetTimer
 from distributary.model import IntArray, Plan
 
-__all__ = ["Receiver", "ReceiverStatistics"]
+__all__ = ["ReceiverMachine", "ReceiverMachineStatistics"]
 
 WAKE = "wake"
 _NEVER = float("inf")
@@ -53,7 +53,7 @@ _MOST_REPEATED = 3  # announcements in a row that had come before: there may be 
 
 
 @dataclass(frozen=True, slots=True)
-class ReceiverStatistics:
+class ReceiverMachineStatistics:
     """What a receiver did so far."""
 
     messages: int  # wanted, and delivered
@@ -73,8 +73,8 @@ class ReceiverStatistics:
     missing_ranges: int  # that it tries to have repaired now
 
 
-class Receiver:
-    """The state of a receiver. Call `start` once; `on_packet` and `on_packets` do the same."""
+class ReceiverMachine:
+    """The receiver's state machine. Call `start` once, then `on_packet` or `on_packets`."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Receiver:
         key: bytes | None = None,
         incarnation: int = 0,
     ) -> None:
-        """`wanted` None is all that each plan brings to the receiver of that name.
+        """With `wanted` None the receiver wants all that each plan carries to it.
 
         Packets of senders before `incarnation`, the last one known, are refused as replayed."""
         self.name = name
@@ -114,15 +114,15 @@ class Receiver:
 
     @property
     def incarnation(self) -> int:
-        """The sender's, as far as it is known."""
+        """The incarnation of the sender that is followed, or else the one given at the start."""
         return self._reassembly.incarnation
 
     @property
-    def statistics(self) -> ReceiverStatistics:
+    def statistics(self) -> ReceiverMachineStatistics:
         """What it did so far."""
         counts = self._counts.tolist()
         streams = list(self._subs.streams())
-        return ReceiverStatistics(
+        return ReceiverMachineStatistics(
             messages=counts[kernels.TAKEN],
             packets=self._packets,
             unwanted_packets=counts[kernels.UNWANTED_PACKETS],
@@ -142,32 +142,32 @@ class Receiver:
 
     @property
     def versions(self) -> tuple[int, ...]:
-        """The plan versions that it follows."""
+        """The plan versions that the receiver follows."""
         return tuple(self._subs.followings)
 
     @property
     def flows(self) -> tuple[str, ...]:
-        """The flows it wants, of the newest plan it follows."""
+        """The wanted flows, by the newest plan version that is followed."""
         return self._subs.wanted
 
     @property
     def unserved(self) -> tuple[str, ...]:
-        """Wanted flows that the newest plan does not bring."""
+        """Wanted flows that the newest plan does not carry."""
         return self._subs.unserved
 
     def prepare(self) -> None:
-        """Have the filters compiled, or loaded, before packets come that would wait for it."""
+        """Compile the filters, or load them compiled, before the first packets arrive."""
         self._filters.prepare()
 
     def start(self, now: float) -> list[MulticastAction]:
         """Join the control group, and ask for the plan."""
-        self._reassembly.actions += self._subs.changed_groups()
+        self._reassembly.actions += self._subs.change_groups()
         self._asking.begin(now)
         self._reassembly.actions += self._asking.questions(now)
         return self._finish()
 
     def learn_plan(self, plan: Plan, now: float) -> list[MulticastAction]:
-        """Hear of a plan, before or after the sender announces it."""
+        """Take a plan, before or after the sender announces it."""
         self._subs.remember(plan)
         if self._announced is not None:
             self._versions.adopt(self._announced, now)
@@ -175,23 +175,23 @@ class Receiver:
         return self._finish()
 
     def knows(self, fingerprint: int) -> bool:
-        """Whether the plan of that fingerprint is at hand."""
-        return self._subs.known(fingerprint) is not None
+        """Whether the receiver has the plan of that fingerprint."""
+        return self._subs.find_plan(fingerprint) is not None
 
     def want(self, wanted: Iterable[str]) -> list[MulticastAction]:
-        """Want these flows from now on: those that are new come by the next plan version."""
+        """Change the wanted flows; new ones start with the next plan version."""
         self._subs.want(tuple(sorted(set(wanted))))
         self._report_unserved()
         return self._finish()
 
     def on_message(self, sender: str, message: bytes, now: float) -> list[MulticastAction]:
-        """Take in a packet that came from there."""
+        """Take a packet from `sender`."""
         return self.on_packet(message, now, sender)
 
     def on_packet(
         self, packet: bytes, now: float, source: str | None = None
     ) -> list[MulticastAction]:
-        """Take in one packet, by the plain filters."""
+        """Take one packet, with the plain filters."""
         self._packets += 1
         subs = self._subs
         kept = reference.keep_sessions([packet], subs.tables, self._counts)
@@ -209,7 +209,7 @@ class Receiver:
             buffer = np.frombuffer(packet, np.uint8)
             self._reassembly.deliver(buffer, [entry for _, entry in found])
             if at == 0:
-                self._think(packet, kept[0][2], waiting, now, source)
+                self._handle_packet(packet, kept[0][2], waiting, now, source)
         return self._finish()
 
     def on_packets(
@@ -222,28 +222,28 @@ class Receiver:
         *,
         control: bool = True,
     ) -> list[MulticastAction]:
-        """Take in packets at those places of a buffer, in order, by the compiled filters.
+        """Take packets at these places of a buffer, in order, with the compiled filters.
 
-        Announcements and answers are heeded with `control` only: where packets come from the
-        control group or from the sender's own address. `Messages` that come of it are places in
-        that buffer, and good until the next call.
+        Announcements and answers count with `control` only: for packets from the control group or
+        from the sender's own address. The resulting `Messages` are places in the buffer, and valid
+        until the next call.
         """
         self._packets += len(offsets)
         at = 0
         while at < len(offsets):
-            at = self._take_some(buffer, offsets, lengths, at, now, sources, control)
+            at = self._take_until_change(buffer, offsets, lengths, at, now, sources, control)
             if at < len(offsets):
                 self._filters.renew()
         return self._finish()
 
     def on_stranger(self, packet: bytes, source: str, now: float) -> list[MulticastAction]:
-        """Take in a packet that somebody else than the sender sent here alone.
+        """Take a unicast packet that does not come from the sender that is followed.
 
-        Only the answer to a question of ours counts: it may be of a sender that is not followed.
+        Only an answer to a question of this receiver counts; it may come from a rival.
         """
         self._packets += 1
         tag = self._authenticator.size
-        if packet[KIND_AT : KIND_AT + 1] != bytes([Kind.ANSWER]):
+        if packet[KIND_AT : KIND_AT + 1] != bytes([PacketKind.ANSWER]):
             self._strangers += 1
         elif self._filters.accepts(packet):
             try:
@@ -257,7 +257,7 @@ class Receiver:
         return self._senders.is_followed(address)
 
     def on_timer(self, name: str, now: float) -> list[MulticastAction]:
-        """The one timer there is has run out."""
+        """The machine's only timer has expired."""
         if name != WAKE:
             raise ValueError(f"there is no timer {name!r}")
         actions = self._reassembly.actions
@@ -265,11 +265,11 @@ class Receiver:
         if self._announced is not None and not self._subs.silent:
             self._asking.stop()
         actions += self._asking.questions(now)
-        for rival in self._senders.undecided():
-            self._weigh(rival, now)
+        for rival in self._senders.undecided_rivals():
+            self._weigh_rival(rival, now)
         for stream in list(self._subs.troubled):
             if stream not in self._subs.troubled:
-                continue  # ended with another one
+                continue  # it ended together with another stream
             self._reassembly.give_up_hopeless(stream, now)
             if stream in self._subs.troubled:
                 actions += self._asking.naks_for(stream, self.incarnation, now)
@@ -278,7 +278,7 @@ class Receiver:
 
     # --- filters ----------------------------------------------------------------------------------
 
-    def _take_some(
+    def _take_until_change(
         self,
         buffer: ByteArray,
         offsets: IntArray,
@@ -288,7 +288,7 @@ class Receiver:
         sources: Sequence[str] | None,
         control: bool,
     ) -> int:
-        """Take in packets from `begin` on, for as long as the tables stay: where to go on."""
+        """Take packets from `begin` on until the tables change; returns where to continue."""
         filters, subs, reassembly = self._filters, self._subs, self._reassembly
         changes = subs.changes
         sieved = filters.keep(buffer, offsets, lengths, begin)
@@ -311,7 +311,7 @@ class Receiver:
                     self._strangers += 1
                 else:
                     entries = filters.entries(used, end, offset)
-                    self._think(copied, int(streams[at]), entries, now, source)
+                    self._handle_packet(copied, int(streams[at]), entries, now, source)
                 at += 1
                 if subs.changes != changes:
                     filters.uncount(sieved, packet + 1)
@@ -320,7 +320,7 @@ class Receiver:
 
     # --- packets that need thought ----------------------------------------------------------------
 
-    def _think(
+    def _handle_packet(
         self, packet: bytes, place: int, entries: list[Entry], now: float, source: str | None
     ) -> None:
         header = decode_header(packet)
@@ -328,38 +328,40 @@ class Receiver:
         try:
             if place == kernels.CONTROL:
                 self._take_control(header, body, now, source)
-            elif header.kind <= Kind.REPAIR:
-                self._heard(place)
+            elif header.kind <= PacketKind.REPAIR:
+                self._note_heard(place)
                 self._reassembly.take_data(self._subs.stream(place), header, packet, entries, now)
             else:
-                self._take_word(place, header, body, now)
+                self._take_heartbeat_or_confirmation(place, header, body, now)
         except WireError:
             self._counts[kernels.MALFORMED] += 1
 
-    def _take_word(self, place: int, header: Header, body: bytes, now: float) -> None:
-        """A heartbeat or a confirmation."""
+    def _take_heartbeat_or_confirmation(
+        self, place: int, header: Header, body: bytes, now: float
+    ) -> None:
+        """Take a heartbeat or a confirmation."""
         stream = self._subs.stream(place)
-        if header.kind == Kind.HEARTBEAT:
+        if header.kind == PacketKind.HEARTBEAT:
             found = decode_heartbeat(body)
             if found.first > header.sequence + 1:
                 raise WireError("a window that begins after its end")
-            self._heard(place)
+            self._note_heard(place)
             self._reassembly.take_heartbeat(stream, header, found, now)
-        elif header.kind == Kind.CONFIRM:
+        elif header.kind == PacketKind.CONFIRM:
             for first, last in decode_ranges(body, header.items):
-                stream.gaps.confirmed(first, last, now)
+                stream.gaps.confirm(first, last, now)
         else:
             raise WireError("not for a receiver")
 
-    def _heard(self, place: int) -> None:
+    def _note_heard(self, place: int) -> None:
         self._subs.silent.pop(self._subs.stream(place), None)
 
     # --- plans ------------------------------------------------------------------------------------
 
     def _take_control(self, header: Header, body: bytes, now: float, source: str | None) -> None:
-        if header.kind == Kind.PLAN:
+        if header.kind == PacketKind.PLAN:
             self._take_plan(header, decode_announcement(body), now, source)
-        elif header.kind == Kind.ANSWER:
+        elif header.kind == PacketKind.ANSWER:
             self._take_answer(header, now, source)
         else:
             raise WireError("not for a receiver")
@@ -367,7 +369,7 @@ class Receiver:
     def _take_plan(
         self, header: Header, announced: Announcement, now: float, source: str | None
     ) -> None:
-        """Follow an announcement of the sender, or see whether another is the sender by now."""
+        """Take an announcement of the sender that is followed, or of a rival."""
         senders = self._senders
         if header.incarnation < self.incarnation:
             self._counts[kernels.STALE] += 1
@@ -380,12 +382,12 @@ class Receiver:
             else:
                 self._strangers += 1
             return
-        self._weigh(senders.hear(header, announced, source, now), now)
+        self._weigh_rival(senders.hear(header, announced, source, now), now)
 
     def _hear_sender(
-        self, followed: Claim, header: Header, announced: Announcement, now: float
+        self, followed: SenderClaim, header: Header, announced: Announcement, now: float
     ) -> None:
-        """Take in an announcement of the sender that is followed."""
+        """Take an announcement of the sender that is followed."""
         if header.sequence <= self._announcements:
             self._counts[kernels.DUPLICATE] += 1
             self._repeated += 1
@@ -402,17 +404,17 @@ class Receiver:
             self._reassembly.actions += self._senders.ask(followed, now)
 
     def _take_answer(self, header: Header, now: float, source: str | None) -> None:
-        """A sender has proved that it is alive."""
+        """Take an answer, by which a sender proves that it is alive."""
         claim = self._senders.take_answer(header, source, now)
         if claim is None:
             self._strangers += 1
         elif claim is not self._senders.followed:
-            self._weigh(claim, now)
+            self._weigh_rival(claim, now)
         elif self._repeated >= _MOST_REPEATED:
             self._announcements = self._repeated = 0
 
-    def _weigh(self, rival: Claim, now: float) -> None:
-        """Follow a rival if it has proof enough; else ask it, and the sender that is followed."""
+    def _weigh_rival(self, rival: SenderClaim, now: float) -> None:
+        """Follow a rival if it is proven; else ask it, and the followed sender, for proof."""
         senders, followed = self._senders, self._senders.followed
         unknown = rival.address is None and rival.incarnation > self.incarnation
         if unknown or senders.replaces(rival, now):
@@ -426,11 +428,13 @@ class Receiver:
                 rival.reported = True
                 actions.append(Rival(followed.incarnation, rival.incarnation, rival.address or ""))
 
-    def _follow_sender(self, claim: Claim, now: float) -> None:
-        """Believe another sender, or the first one."""
+    def _follow_sender(self, claim: SenderClaim, now: float) -> None:
+        """Follow another sender, or the first one."""
         if claim.incarnation != self.incarnation:
             restarted = self._senders.followed is not None
-            self._versions.begin_anew(claim.incarnation, claim.announced, restarted=restarted)
+            self._versions.change_incarnation(
+                claim.incarnation, claim.announced, restarted=restarted
+            )
         self._senders.follow(claim)
         self._announcements, self._announced = claim.sequence, claim.announced
         self._repeated = 0
@@ -451,7 +455,7 @@ class Receiver:
             self._reassembly.give_up_end(stream)
 
     def _report_unserved(self) -> None:
-        """Tell which wanted flows do not come, where that has changed."""
+        """Report the wanted flows that no plan carries, if they changed."""
         unserved = self._subs.unserved
         if unserved is not self._unserved and unserved != self._unserved:
             version = max(self._subs.followings, default=0)
@@ -459,7 +463,7 @@ class Receiver:
         self._unserved = unserved
 
     def _finish(self) -> list[MulticastAction]:
-        """What is to be done, with the groups and the timer as they should be by now."""
+        """Update groups and timer, and return all actions."""
         reassembly, subs = self._reassembly, self._subs
         for version, following in list(subs.followings.items()):
             done = self._announced is not None and version < self._announced.current
@@ -467,7 +471,7 @@ class Receiver:
                 subs.forget(version)
         if subs.changes != self._changes_seen:
             self._changes_seen = subs.changes
-            reassembly.actions += subs.changed_groups()
+            reassembly.actions += subs.change_groups()
             if self._subs.followings:
                 self._report_unserved()
         at = min(self._asking.next_at(subs.troubled), self._senders.next_at())

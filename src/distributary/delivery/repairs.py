@@ -1,4 +1,4 @@
-"""Repairs that were asked for: which packets, for whom how many, and at which pace."""
+"""The queue of retransmissions: limited for each asker, and paced."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from distributary.delivery.authentication import Authenticator
 from distributary.delivery.outgoing import Outgoing
 from distributary.delivery.pacing import TokenBucket
 from distributary.delivery.sender_params import SenderParams
-from distributary.delivery.wire import KIND_AT, MOST_RANGES, Kind
+from distributary.delivery.wire import KIND_AT, MOST_RANGES, PacketKind
 
 __all__ = ["Repairs"]
 
 
 class Repairs:
-    """A queue of packets to be sent again, each once; they have a share of the rate only."""
+    """Packets to send again, each once; they may use only a share of the sender's rate."""
 
     def __init__(self, params: SenderParams, authenticator: Authenticator) -> None:
         self._params = params
@@ -40,7 +40,7 @@ class Repairs:
         kept: int,
         now: float,
     ) -> list[int]:
-        """Queue the packets of these ranges, as far as the asker may: which they are.
+        """Queue the packets of these ranges, as far as the asker's allowance goes; returns them.
 
         `sent` and `kept` are what `Askers.allow` is to know.
         """
@@ -51,7 +51,7 @@ class Repairs:
             begin, end = max(first, stream.window.first), min(last, stream.sent) + 1
             looked_up = range(begin, min(end, begin + left))
             for sequence in looked_up:
-                if not stream.window.rests(sequence, now, self._params.hold_off):
+                if not stream.window.is_held_off(sequence, now, self._params.hold_off):
                     self._queue[stream, sequence] = None
                     asked.append(sequence)
             left -= len(looked_up)
@@ -61,34 +61,34 @@ class Repairs:
         return asked
 
     def waiting(self, stream: Outgoing, asked: list[int]) -> list[tuple[int, int]]:
-        """Which of these packets have to wait, as ranges, no more than fit into a packet."""
+        """Which of these packets still wait, as ranges; no more than fit into one packet."""
         return _runs(found for found in asked if (stream, found) in self._queue)[:MOST_RANGES]
 
     def ready_at(self, now: float) -> float:
-        """When the next one may be sent, as far as the repairs' share goes."""
+        """When the next repair may be sent, by the repairs' share of the rate."""
         return self._pace.ready_at(now)
 
     def take(self, now: float) -> tuple[Outgoing, bytes] | None:
-        """The next one, to be sent now; None if its packet is gone."""
+        """The next repair, to be sent now; None if its packet has left the window."""
         stream, sequence = next(iter(self._queue))
         del self._queue[stream, sequence]
         packet = stream.window.get(sequence)
         if packet is None:
             return None
         repair = bytearray(packet[: len(packet) - self._authenticator.size])
-        repair[KIND_AT] = Kind.REPAIR
+        repair[KIND_AT] = PacketKind.REPAIR
         repair += self._authenticator.tag(repair)
-        stream.window.repaired(sequence, now)
+        stream.window.note_repair(sequence, now)
         self._pace.take(len(repair), now)
         return stream, bytes(repair)
 
     def drop(self, streams: set[Outgoing]) -> None:
-        """Sessions that are gone are not repaired."""
+        """Drop the queued repairs of these sessions."""
         self._queue = {found: None for found in self._queue if found[0] not in streams}
 
 
 def _runs(sequences: Iterable[int]) -> list[tuple[int, int]]:
-    """Sequence numbers as ranges, first and last."""
+    """Sequence numbers as ranges of first and last."""
     ordered = sorted(set(sequences))
     runs = []
     for _, run in groupby(enumerate(ordered), lambda found: found[1] - found[0]):

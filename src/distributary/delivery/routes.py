@@ -1,4 +1,4 @@
-"""Numbers and names that follow from a plan alone, so that both ends agree on them.
+"""Numbers and names that both ends derive from the plan alone.
 
 Flow `k` of the plan is number `k`, its sessions keep their numbers, and what receiver `r` gets by
 unicast is session `n_sessions + r`. Two plans are the same if their fingerprints are.
@@ -21,6 +21,7 @@ __all__ = [
     "fingerprint_of",
     "flow_routes",
     "group_name",
+    "group_number",
     "wanted_flows",
 ]
 
@@ -29,12 +30,17 @@ SENDER = "sender"
 
 
 def group_name(group: int) -> str:
-    """What a group of a plan is called in actions."""
+    """The name of a group in actions."""
     return f"group {group}"
 
 
+def group_number(name: str) -> int:
+    """The number of a group by its name in actions."""
+    return int(name.removeprefix("group "))
+
+
 def fingerprint_of(plan: Plan) -> int:
-    """64 bits that differ where plans do."""
+    """A 64-bit hash of a plan: names and numbers."""
     digest = hashlib.blake2b(digest_size=8)
     for names in (plan.receivers, plan.flows):
         for name in names:
@@ -56,7 +62,7 @@ def fingerprint_of(plan: Plan) -> int:
 
 
 def wanted_flows(plan: Plan, name: str) -> tuple[str, ...]:
-    """All that a plan brings to a receiver: the flows of its sessions, and those by unicast."""
+    """The flows that a plan carries to a receiver: those of its sessions, and by unicast."""
     if name not in plan.receivers:
         return ()
     me = plan.receivers.index(name)
@@ -67,7 +73,7 @@ def wanted_flows(plan: Plan, name: str) -> tuple[str, ...]:
 
 
 class FlowRoute(NamedTuple):
-    """How a receiver gets a flow: its number, the session, and the group; none for unicast."""
+    """How a receiver gets a flow: its number, session and group; no group for unicast."""
 
     flow: str
     number: int

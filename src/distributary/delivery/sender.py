@@ -1,10 +1,10 @@
 """The sender: messages into packets, packets to groups, repairs to whoever asks.
 
-It starts as it changes plans: it announces the plan, waits for the grace time so that receivers
-can join, and only then sends by it. An offered message waits in its session's packet until that is
-full or old, then in the queue until the pacing lets it go. Repairs go before new packets, but have
-a share of the rate only. A receiver that asks for more than it should costs others no order and no
-message: what it asks for is sent to all at most once in the hold-off time.
+At the start, as at a plan change, the sender announces the plan, waits for the grace time so that
+receivers can join, and only then sends by it. A message waits in its session's packet until the
+packet is full or `max_age` old; the packet then waits in the queue until the pacing lets it pass.
+Repairs go before new packets, but use only a share of the rate. A receiver that asks too much harms
+nobody: each packet is repaired at most once in the hold-off time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from distributary.delivery.wire import (
     HEADER_SIZE,
     Announcement,
     Header,
-    Kind,
+    PacketKind,
     WireError,
     decode_ask,
     decode_header,
@@ -40,7 +40,7 @@ from distributary.errors import DistributaryError
 from distributary.machines.actions import Send, SetTimer
 from distributary.model import Plan
 
-__all__ = ["FullError", "Sender", "SenderAction", "SenderStatistics"]
+__all__ = ["FullError", "SenderAction", "SenderMachine", "SenderMachineStatistics"]
 
 SenderAction = Send | SetTimer
 WAKE = "wake"
@@ -49,11 +49,11 @@ _MOST_NAMES = 10_000  # of flows outside the plan that are told apart
 
 
 class FullError(DistributaryError):
-    """The sender's queue is full: the message was not taken. Offer it again after a timer ran."""
+    """The sender's queue is full and did not take the message; offer it again after a timer."""
 
 
 @dataclass(frozen=True, slots=True)
-class SenderStatistics:
+class SenderMachineStatistics:
     """What a sender did so far: packets, unless it says messages or bytes."""
 
     messages: int = 0
@@ -72,8 +72,8 @@ class SenderStatistics:
     outranked: int = 0  # questions of receivers that follow a later incarnation
 
 
-class Sender:
-    """The state of a sender. Call `start` once; `incarnation` must grow from start to start."""
+class SenderMachine:
+    """The sender's state machine. Call `start` once; each start needs a higher `incarnation`."""
 
     def __init__(
         self,
@@ -85,9 +85,10 @@ class Sender:
         where: str = "",
         addresses: Mapping[str, str] | None = None,
     ) -> None:
-        """`addresses` are receivers' own, for unicast, and stay; others are learnt when they ask.
+        """`addresses` has fixed unicast addresses of receivers; the sender learns others.
 
-        Until then what is for them goes to their name, for the caller to resolve or to drop.
+        A receiver's question says its address. Until then its packets go to its name, which the
+        caller resolves or drops.
         """
         if not 0 < incarnation < 1 << 63:
             raise ValueError(f"an incarnation is a number from 1 on, not {incarnation}")
@@ -97,7 +98,7 @@ class Sender:
         self._where = where
         self._given = frozenset(addresses or ())
         self._addresses = dict(addresses or {})
-        self._counts = dict.fromkeys(SenderStatistics.__slots__, 0)
+        self._counts = dict.fromkeys(SenderMachineStatistics.__slots__, 0)
         del self._counts["curbed_naks"]  # the repairs count these
         self._next_of: dict[str, int] = {}
         self._unplanned: Counter[str] = Counter()
@@ -107,7 +108,7 @@ class Sender:
         self._previous = 0  # the version before the current one
         self._opens_at = _NEVER  # when the first version begins
         self._moved_at = -_NEVER  # when a version began last
-        self._moves_at = _NEVER  # when the following version takes over
+        self._moves_at = _NEVER  # when the following version takes effect
         self._ageing: deque[tuple[float, Outgoing]] = deque()
         self._queue: deque[tuple[Outgoing, int, bytes]] = deque()
         self._repairs = Repairs(params, self._authenticator)
@@ -121,15 +122,15 @@ class Sender:
     # --- what the caller does ---------------------------------------------------------------------
 
     @property
-    def statistics(self) -> SenderStatistics:
+    def statistics(self) -> SenderMachineStatistics:
         """What it did so far."""
-        return replace(SenderStatistics(), **self._counts, curbed_naks=self._repairs.curbed)
+        return replace(SenderMachineStatistics(), **self._counts, curbed_naks=self._repairs.curbed)
 
     @property
     def unplanned(self) -> dict[str, int]:
-        """How many messages were dropped of each flow that the plan has nowhere.
+        """How many messages of each flow outside the plan were dropped.
 
-        Only so many flows are told apart; `unplanned_messages` of the statistics counts all.
+        It lists at most 10,000 flows; `unplanned_messages` of the statistics counts all.
         """
         return dict(self._unplanned)
 
@@ -140,7 +141,7 @@ class Sender:
 
     @property
     def changing(self) -> bool:
-        """Whether a plan is announced that does not hold yet."""
+        """Whether an announced plan has not taken effect yet."""
         return self._following is not None or self._opens_at < _NEVER
 
     @property
@@ -149,13 +150,13 @@ class Sender:
         return len(self._queue)
 
     def start(self, now: float) -> list[SenderAction]:
-        """Announce the plan; what is offered is sent when the grace time is over."""
+        """Announce the plan; messages are sent after the grace time."""
         self._opens_at = now + self.params.grace
         self._announce_at = now
-        return self._go_on(now)
+        return self._do_what_is_due(now)
 
     def offer(self, flow: str, payload: bytes, now: float) -> list[SenderAction]:
-        """Take a message of a flow in, or raise `FullError`."""
+        """Take a message of a flow, or raise `FullError`."""
         number = self._current.numbers.get(flow)
         if number is None:
             self._count_unplanned(flow)
@@ -176,7 +177,7 @@ class Sender:
         changed = False
         for stream in self._current.route(number):
             changed |= self._pack(stream, number, sequence, payload, now)
-        return self._go_on(now) if changed else []
+        return self._do_what_is_due(now) if changed else []
 
     @property
     def largest_message(self) -> int:
@@ -184,10 +185,10 @@ class Sender:
         return largest_message(self.params.packet_size - self._authenticator.size)
 
     def flush(self, now: float) -> list[SenderAction]:
-        """Let packets go that are not full yet."""
+        """Queue the packets that are not full yet."""
         for stream in self._current.streams.values():
             self._seal(stream)
-        return self._go_on(now)
+        return self._do_what_is_due(now)
 
     def change_plan(self, plan: Plan, now: float) -> list[SenderAction]:
         """Announce another plan, which takes over after the grace time; the last call wins."""
@@ -198,10 +199,10 @@ class Sender:
         opened = now if self._opens_at == _NEVER else self._opens_at
         self._moves_at = opened + self.params.grace
         self._announce_at = now
-        return self._go_on(now)
+        return self._do_what_is_due(now)
 
     def on_message(self, sender: str, message: bytes, now: float) -> list[SenderAction]:
-        """Take a packet of a receiver in; `sender` is where an answer would reach it."""
+        """Take a packet of a receiver; `sender` is its address."""
         tag = self._authenticator.size
         if not self._authenticator.accepts(message):
             self._counts["unauthenticated"] += 1
@@ -214,16 +215,16 @@ class Sender:
             return []
 
     def on_timer(self, name: str, now: float) -> list[SenderAction]:
-        """The one timer there is has run out."""
+        """The machine's only timer has expired."""
         if name != WAKE:
             raise ValueError(f"there is no timer {name!r}")
         self._wake_at = None
-        return self._go_on(now)
+        return self._do_what_is_due(now)
 
     def _take(self, sender: str, header: Header, body: bytes, now: float) -> list[SenderAction]:
-        if header.kind == Kind.ASK:
+        if header.kind == PacketKind.ASK:
             return self._take_question(header, decode_ask(body), sender, now)
-        if header.kind == Kind.NAK:
+        if header.kind == PacketKind.NAK:
             return self._take_nak(sender, header, decode_ranges(body, header.items), now)
         raise WireError("not for a sender")
 
@@ -245,7 +246,7 @@ class Sender:
     def _pack(
         self, stream: Outgoing, number: int, sequence: int, payload: bytes, now: float
     ) -> bool:
-        """Add a message to its session's packet: whether there is something to see to."""
+        """Add a message to its session's packet; returns whether anything is due earlier now."""
         packer, changed = stream.packer, False
         if not packer.fits(len(payload)):
             self._seal(stream)
@@ -265,26 +266,23 @@ class Sender:
             return
         count, body = stream.packer.empty()
         stream.sealed += 1
-        packet = self._packet(Kind.DATA, body, count=count, stream=stream, sequence=stream.sealed)
+        packet = self._packet(
+            PacketKind.DATA, body, count=count, stream=stream, sequence=stream.sealed
+        )
         self._queue.append((stream, stream.sealed, packet))
 
     def _packet(
         self,
-        kind: Kind,
+        kind: PacketKind,
         body: bytes,
         *,
         count: int = 0,
         stream: Outgoing | None = None,
         sequence: int = 0,
     ) -> bytes:
-        version, session = (
-            (0, CONTROL_SESSION)
-            if stream is None
-            else (
-                stream.version,
-                stream.session,
-            )
-        )
+        version, session = 0, CONTROL_SESSION
+        if stream is not None:
+            version, session = stream.version, stream.session
         length = HEADER_SIZE + len(body) + self._authenticator.size
         packet = (
             encode_header(kind, length, count, version, session, self.incarnation, sequence) + body
@@ -293,7 +291,7 @@ class Sender:
 
     # --- what is due ------------------------------------------------------------------------------
 
-    def _go_on(self, now: float) -> list[SenderAction]:
+    def _do_what_is_due(self, now: float) -> list[SenderAction]:
         """Do all that is due, and set the timer for what comes next."""
         actions: list[SenderAction] = []
         if now >= self._opens_at:
@@ -357,12 +355,12 @@ class Sender:
 
     def _send_heartbeats(self, now: float, actions: list[SenderAction]) -> None:
         for stream in self._heartbeats.due(now):
-            self._beat(stream, now, actions)
+            self._send_heartbeat(stream, now, actions)
 
-    def _beat(self, stream: Outgoing, now: float, actions: list[SenderAction]) -> None:
-        stream.beaten_at = now
+    def _send_heartbeat(self, stream: Outgoing, now: float, actions: list[SenderAction]) -> None:
+        stream.heartbeat_sent_at = now
         body = encode_heartbeat(stream.window.first, stream.over)
-        packet = self._packet(Kind.HEARTBEAT, body, stream=stream, sequence=stream.sent)
+        packet = self._packet(PacketKind.HEARTBEAT, body, stream=stream, sequence=stream.sent)
         self._send(stream, packet, actions)
         self._counts["heartbeats"] += 1
 
@@ -382,18 +380,18 @@ class Sender:
         asked = self._repairs.queue(asker, stream, ranges, sent=sent, kept=kept, now=now)
         actions: list[SenderAction] = []
         beyond = any(first < stream.window.first for first, _ in ranges)
-        if (beyond or not ranges) and now >= stream.beaten_at + self.params.hold_off:
-            self._beat(stream, now, actions)
-        actions += self._go_on(now)
+        if (beyond or not ranges) and now >= stream.heartbeat_sent_at + self.params.hold_off:
+            self._send_heartbeat(stream, now, actions)
+        actions += self._do_what_is_due(now)
         self._confirm(stream, asked, actions)
         return actions
 
     def _confirm(self, stream: Outgoing, asked: list[int], actions: list[SenderAction]) -> None:
-        """Tell all that repairs which have to wait are on their way."""
+        """Announce repairs that have to wait for the pacing, so that others do not ask."""
         ranges = self._repairs.waiting(stream, asked)
         if ranges:
             packet = self._packet(
-                Kind.CONFIRM, encode_ranges(ranges), count=len(ranges), stream=stream
+                PacketKind.CONFIRM, encode_ranges(ranges), count=len(ranges), stream=stream
             )
             self._send(stream, packet, actions)
             self._counts["confirms"] += 1
@@ -413,19 +411,19 @@ class Sender:
     def _take_question(
         self, header: Header, name: str, address: str, now: float
     ) -> list[SenderAction]:
-        """Announce the plan, or with a number, say it back; and learn where the receiver is."""
+        """Announce the plan, or repeat the question's nonce; and learn the receiver's address."""
         self._counts["outranked"] += header.incarnation > self.incarnation
         if name not in self._given and self._is_unicast(name):
             self._addresses[name] = address
         if header.sequence:
-            return [Send(address, self._packet(Kind.ANSWER, b"", sequence=header.sequence))]
+            return [Send(address, self._packet(PacketKind.ANSWER, b"", sequence=header.sequence))]
         self._announce_at = min(
             self._announce_at, max(now, self._announced_at + self.params.hold_off)
         )
-        return self._go_on(now)
+        return self._do_what_is_due(now)
 
     def _is_unicast(self, name: str) -> bool:
-        """Whether a plan in use sends to a receiver of that name alone."""
+        """Whether a plan in use sends unicast to the receiver of that name."""
         return any(name in version.unicast for version in self._versions.values())
 
     def _announce(self, now: float, actions: list[SenderAction]) -> None:
@@ -433,7 +431,7 @@ class Sender:
             return
         self._announcements += 1
         packet = self._packet(
-            Kind.PLAN, encode_announcement(self._announcement()), sequence=self._announcements
+            PacketKind.PLAN, encode_announcement(self._announcement()), sequence=self._announcements
         )
         actions.append(Send(CONTROL_GROUP, packet))
         self._counts["announcements"] += 1
@@ -465,7 +463,7 @@ class Sender:
         self._announce_at = self._moved_at = now
 
     def _move(self, now: float) -> None:
-        """End all sessions of the plan that holds, and go on by the next one."""
+        """End all sessions of the current plan, and change to the next one."""
         assert self._following is not None
         old = self._current
         for stream in old.streams.values():
@@ -478,7 +476,7 @@ class Sender:
         self._begin(self._current, now)
 
     def _drop_gone(self, now: float) -> None:
-        """Forget plans whose sessions were over long enough ago."""
+        """Drop plan versions whose sessions ended more than `linger` ago."""
         for number, version in list(self._versions.items()):
             if version.gone_at > now:
                 continue

@@ -1,14 +1,13 @@
-"""Which sender a receiver believes, of all that say they are it.
+"""Which sender a receiver follows, of all that claim to be the sender.
 
-A sender is an incarnation at an address. The first that is heard is followed at once; any other is
-a rival, and is asked first: it has to say back a number that nobody can know who does not hear us.
-That is proof that it is alive, which a forged or a recorded packet is not. A rival with proof is
-followed instead of
+A sender is an incarnation at an address. A receiver follows the first one that it hears; any other
+is a rival. The receiver sends a rival a random nonce, and a rival that repeats it is proven: it is
+alive, which a forged or recorded packet cannot show. A proven rival replaces
 
-- a sender that has given no proof,
-- an earlier incarnation: the sender was started again,
-- any sender that answers no more: a clock may have stepped back between two starts, and a receiver
-  that was fooled finds its way back.
+- a sender that is not proven,
+- an earlier incarnation, since the sender was restarted,
+- a sender that no longer answers: the clock may have stepped back between two starts, or the
+  receiver may have followed a forger.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from distributary.delivery.receiver_params import ReceiverParams
 from distributary.delivery.wire import Announcement, Header
 from distributary.machines.actions import Send
 
-__all__ = ["Claim", "Senders"]
+__all__ = ["SenderClaim", "Senders"]
 
 _NEVER = float("-inf")
 _MOST_RIVALS = 16
@@ -31,17 +30,17 @@ _MOST_ADDRESSES = 4  # of one sender
 
 
 @dataclass(slots=True, eq=False)
-class Claim:
-    """An incarnation that says it is the sender, with what it announced last."""
+class SenderClaim:
+    """An incarnation that claims to be the sender, with its last announcement."""
 
     incarnation: int
     address: str | None  # where its announcements come from; None where that is not known
-    nonce: int  # what it has to say back
+    nonce: int  # what its answer has to repeat
     sequence: int
     announced: Announcement
     heard_at: float
     asked_at: float = _NEVER
-    asked_since: float = _NEVER  # when the first question was asked that is not answered
+    asked_since: float = _NEVER  # when the first unanswered question was asked
     proven: bool = False
     reported: bool = False
     addresses: set[str] = field(default_factory=set)  # all that it answers from
@@ -54,17 +53,17 @@ class Senders:
         self._asking = asking
         self._params = params
         self._rng = rng.spawn(1)[0]
-        self._rivals: dict[tuple[int, str | None], Claim] = {}
-        self.followed: Claim | None = None
+        self._rivals: dict[tuple[int, str | None], SenderClaim] = {}
+        self.followed: SenderClaim | None = None
 
     def hear(
         self, header: Header, announced: Announcement, address: str | None, now: float
-    ) -> Claim:
-        """Take in an announcement of a sender that is not followed."""
+    ) -> SenderClaim:
+        """Take an announcement of a sender that is not followed."""
         key = header.incarnation, address
         claim = self._rivals.get(key)
         if claim is None:
-            claim = Claim(*key, self._draw(), header.sequence, announced, now)
+            claim = SenderClaim(*key, self._draw(), header.sequence, announced, now)
             if len(self._rivals) >= _MOST_RIVALS:
                 self._forget_one()
             self._rivals[key] = claim
@@ -72,8 +71,8 @@ class Senders:
             claim.sequence, claim.announced, claim.heard_at = header.sequence, announced, now
         return claim
 
-    def follow(self, claim: Claim) -> None:
-        """Believe this one from now on."""
+    def follow(self, claim: SenderClaim) -> None:
+        """Follow this sender from now on."""
         self._rivals.pop((claim.incarnation, claim.address), None)
         if claim.address is not None:
             claim.addresses.add(claim.address)
@@ -84,8 +83,8 @@ class Senders:
         """Whether the sender that is followed is at that address."""
         return self.followed is not None and address in self.followed.addresses
 
-    def ask(self, claim: Claim, now: float) -> list[Send]:
-        """Ask a sender to prove that it is alive, if it is time to."""
+    def ask(self, claim: SenderClaim, now: float) -> list[Send]:
+        """Ask a sender for proof that it is alive, at most once in `prove_every`."""
         if claim.address is None or now < claim.asked_at + self._params.prove_every:
             return []
         if claim.asked_since <= claim.heard_at:
@@ -95,8 +94,8 @@ class Senders:
         incarnation = 0 if self.followed is None else self.followed.incarnation
         return [self._asking.question(claim.address, claim.nonce, incarnation)]
 
-    def take_answer(self, header: Header, address: str | None, now: float) -> Claim | None:
-        """Who it is that has proved to be alive, if this is an answer to a question of ours."""
+    def take_answer(self, header: Header, address: str | None, now: float) -> SenderClaim | None:
+        """The sender that this answer proves, or None if nobody was asked for it."""
         for claim in (self.followed, *self._rivals.values()):
             if claim is None or claim.asked_at == _NEVER:
                 continue
@@ -107,8 +106,8 @@ class Senders:
                 return claim
         return None
 
-    def replaces(self, rival: Claim, now: float) -> bool:
-        """Whether a rival is to be followed instead."""
+    def replaces(self, rival: SenderClaim, now: float) -> bool:
+        """Whether the receiver should follow a rival instead."""
         followed = self.followed
         return rival.proven and (
             followed is None
@@ -120,15 +119,15 @@ class Senders:
             )
         )
 
-    def undecided(self) -> Iterator[Claim]:
-        """Rivals with proof, while the sender that is followed is asked and does not answer."""
+    def undecided_rivals(self) -> Iterator[SenderClaim]:
+        """Proven rivals, while the followed sender has not answered a question."""
         followed = self.followed
         if followed is not None and followed.heard_at < followed.asked_since:
             yield from [rival for rival in self._rivals.values() if rival.proven]
 
     def next_at(self) -> float:
-        """When to see again whether a rival is to be followed."""
-        if self.followed is None or next(self.undecided(), None) is None:
+        """When to decide again whether a rival replaces the sender."""
+        if self.followed is None or next(self.undecided_rivals(), None) is None:
             return float("inf")
         return self.followed.asked_at + self._params.prove_every
 
@@ -136,6 +135,6 @@ class Senders:
         return int(self._rng.integers(1, 1 << 63))
 
     def _forget_one(self) -> None:
-        """Forget the oldest rival without proof, or the oldest."""
+        """Forget the oldest rival that is not proven, or else the oldest."""
         doubtful = (key for key, claim in self._rivals.items() if not claim.proven)
         del self._rivals[next(doubtful, next(iter(self._rivals)))]

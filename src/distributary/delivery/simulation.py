@@ -1,7 +1,7 @@
-"""Multicast machines in virtual time: groups, and a network that loses, doubles and damages.
+"""The delivery machines in virtual time, on a network that loses, duplicates and damages packets.
 
-Nodes take packets, and from outside (`Simulation.post`) what a caller would do: `Offer` and
-`Change` for a sender, `Learn` for a receiver.
+Nodes take packets and, by `Simulation.post`, what a caller would do: `MessageOffer` and
+`PlanChange` for a sender, `Learn` for a receiver.
 """
 
 from __future__ import annotations
@@ -14,24 +14,32 @@ import numpy as np
 
 from distributary.delivery import (
     FullError,
-    Join,
-    Leave,
+    JoinGroup,
+    LeaveGroup,
     Messages,
     MulticastAction,
     NeedPlan,
-    Receiver,
+    ReceiverMachine,
     Report,
-    Sender,
+    SenderMachine,
 )
 from distributary.machines import Action, Deliver, Send, SetTimer
 from distributary.machines.virtual.network import Link, VirtualNetwork
 from distributary.model import Plan
 
-__all__ = ["Change", "Faults", "Learn", "MulticastNetwork", "Offer", "ReceiverNode", "SenderNode"]
+__all__ = [
+    "Faults",
+    "Learn",
+    "MessageOffer",
+    "MulticastNetwork",
+    "PlanChange",
+    "ReceiverNode",
+    "SenderNode",
+]
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class MessageOffer:
     """Have a sender send a message."""
 
     flow: str
@@ -39,7 +47,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PlanChange:
     """Have a sender change to a plan."""
 
     plan: Plan
@@ -54,7 +62,7 @@ class Learn:
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """What goes wrong between two nodes, as probabilities for each packet.
+    """The faults between two nodes, as probabilities for each packet.
 
     Bursts are Gilbert's: a good time turns bad with `burst`, and a bad one good with `relief`; in
     bad times everything is lost. What is `damaged` has some of its bytes flipped.
@@ -67,7 +75,7 @@ class Faults:
 
 
 class MulticastNetwork(VirtualNetwork):
-    """A network with groups: what is sent to one goes to each member, and is lost one by one."""
+    """A network with multicast groups; each member's copy of a packet has faults of its own."""
 
     def __init__(self, link: Link, faults: Faults, rng: np.random.Generator) -> None:
         super().__init__({}, rng, default=link)
@@ -80,11 +88,11 @@ class MulticastNetwork(VirtualNetwork):
         self._members.setdefault(group, {})[node] = None
 
     def leave(self, node: str, group: str) -> None:
-        """Let a node receive no more of it."""
+        """Stop a node from receiving what is sent to a group."""
         self._members.get(group, {}).pop(node, None)
 
     def leave_all(self, node: str) -> None:
-        """As a node does that crashes."""
+        """Leave all groups, as a node that crashes does."""
         for members in self._members.values():
             members.pop(node, None)
 
@@ -102,7 +110,7 @@ class MulticastNetwork(VirtualNetwork):
                 yield from super().arrivals(sender, member, now)
 
     def damage(self, packet: bytes) -> bytes:
-        """A packet as it arrives: now and then with some bytes flipped."""
+        """A packet as it arrives, with a probability of flipped bytes."""
         if not self.faults.damaged or self._rng.random() >= self.faults.damaged:
             return packet
         bytes_of = np.frombuffer(packet, np.uint8).copy()
@@ -124,28 +132,28 @@ class MulticastNetwork(VirtualNetwork):
 
 @dataclass(slots=True)
 class SenderNode:
-    """A sender as a node; offers that it refuses are tried again a little later."""
+    """A sender as a node; it retries messages that the full queue refused."""
 
-    machine: Sender
+    machine: SenderMachine
     network: MulticastNetwork
     retry: float = 0.005
     taken: list[tuple[str, bytes]] = field(default_factory=list)
-    refused: list[Offer] = field(default_factory=list)
+    refused: list[MessageOffer] = field(default_factory=list)
 
     def on_message(self, sender: str, message: Any, now: float) -> list[Action]:
-        """Take in a packet, or what a caller wants."""
+        """Take a packet, or a caller's request."""
         match message:
-            case Offer():
+            case MessageOffer():
                 self.refused.append(message)
                 return self._offer(now)
-            case Change(plan):
+            case PlanChange(plan):
                 return [*self.machine.change_plan(plan, now)]
             case "start":
                 return [*self.machine.start(now)]
         return [*self.machine.on_message(sender, self.network.damage(message), now)]
 
     def on_timer(self, name: str, now: float) -> list[Action]:
-        """A timer of the machine, or the time to offer again what it refused."""
+        """A timer of the machine, or the time to retry refused messages."""
         if name == "retry":
             return self._offer(now)
         return [*self.machine.on_timer(name, now)]
@@ -166,13 +174,13 @@ class SenderNode:
 
 @dataclass(slots=True)
 class ReceiverNode:
-    """A receiver as a node: what it reports is in `notes`, with the time.
+    """A receiver as a node; `notes` has its reports with their times.
 
-    With a `batch` time, packets are gathered for so long and taken in all at once, as a socket that
-    hands over many would have it; without one each is taken in as it comes.
+    With a `batch` time it gathers packets for so long and takes them together, as from a socket
+    that returns many at once; without one it takes each as it arrives.
     """
 
-    machine: Receiver
+    machine: ReceiverMachine
     network: MulticastNetwork
     batch: float = 0.0
     find_plan: Callable[[NeedPlan], Plan | None] = lambda need: None
@@ -180,7 +188,7 @@ class ReceiverNode:
     gathered: list[tuple[str, bytes]] = field(default_factory=list)
 
     def on_message(self, sender: str, message: Any, now: float) -> list[Action]:
-        """Take in a packet, or what a caller wants."""
+        """Take a packet, or a caller's request."""
         match message:
             case Learn(plan):
                 return self._perform(self.machine.learn_plan(plan, now), now)
@@ -193,7 +201,7 @@ class ReceiverNode:
         return [SetTimer("batch", now + self.batch)] if len(self.gathered) == 1 else []
 
     def on_timer(self, name: str, now: float) -> list[Action]:
-        """A timer of the machine, or the time to take in what was gathered."""
+        """A timer of the machine, or the time to take the gathered packets."""
         if name != "batch":
             return self._perform(self.machine.on_timer(name, now), now)
         sources = [source for source, _ in self.gathered]
@@ -204,14 +212,14 @@ class ReceiverNode:
         return self._perform(self.machine.on_packets(buffer, offsets, lengths, now, sources), now)
 
     def _perform(self, actions: list[MulticastAction], now: float) -> list[Action]:
-        """Do what concerns the groups and the reports; the rest is for the simulation."""
+        """Perform actions on groups and keep reports; return the rest to the simulation."""
         left: list[Action] = []
         needs: list[NeedPlan] = []
         for action in actions:
             match action:
-                case Join(group):
+                case JoinGroup(group):
                     self.network.join(self.machine.name, group)
-                case Leave(group):
+                case LeaveGroup(group):
                     self.network.leave(self.machine.name, group)
                 case Messages():
                     client = str(action.incarnation)

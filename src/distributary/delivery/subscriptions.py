@@ -1,4 +1,4 @@
-"""Which sessions a receiver follows by which plan versions, and the tables of its filters."""
+"""The sessions that a receiver follows in each plan version, and the tables of its filters."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distributary.delivery._wire_kernels import State, Tables
-from distributary.delivery.actions import Join, Leave
+from distributary.delivery._wire_kernels import StreamState, SubscriptionTables
+from distributary.delivery.actions import JoinGroup, LeaveGroup
 from distributary.delivery.gaps import Gaps
 from distributary.delivery.incoming import Following, Incoming
 from distributary.delivery.receiver_params import ReceiverParams
@@ -23,19 +23,19 @@ from distributary.model import Plan
 
 __all__ = ["MOST_VERSIONS", "Progress", "Subscriptions"]
 
-MOST_VERSIONS = 4  # that are followed at a time
+MOST_VERSIONS = 4  # followed at a time
 _MOST_PLANS = 8  # that are remembered
 
 
 class Progress(NamedTuple):
-    """How far an incarnation was followed."""
+    """How far the receiver has come in an incarnation."""
 
     next_of: dict[str, int]  # by flow
     last: dict[tuple[int, int], int]  # by version and session
 
 
 class Subscriptions:
-    """The plan versions followed, each with its streams, as tables for the filters."""
+    """The plan versions that are followed and their streams, also as tables for the filters."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Subscriptions:
         params: ReceiverParams,
         rng: np.random.Generator,
     ) -> None:
-        """`wanted` None is what each plan brings to the receiver of that name."""
+        """With `wanted` None the receiver wants all that each plan carries to it."""
         self._name = name
         self._wanted = wanted
         self._served: frozenset[str] | None = None  # flows that the newest version brings
@@ -64,19 +64,21 @@ class Subscriptions:
         self.silent: dict[Incoming, None] = {}  # unicast streams that nothing was heard of
         self.unserved: tuple[str, ...] = wanted or ()  # wanted flows that do not come
         self.changes = 0  # of the tables
-        self.tables = Tables(
+        self.tables = SubscriptionTables(
             np.full(MOST_VERSIONS, -1, np.int64),
             np.full((MOST_VERSIONS, 0), -1, np.int32),
             np.full((MOST_VERSIONS, 0), -1, np.int32),
             np.full((MOST_VERSIONS, 0), -1, np.int32),
         )
-        self.state = State(np.zeros(0, np.int64), np.zeros(0, np.bool_), np.zeros(0, np.int64))
+        self.state = StreamState(
+            np.zeros(0, np.int64), np.zeros(0, np.bool_), np.zeros(0, np.int64)
+        )
 
     # --- what is wanted ---------------------------------------------------------------------------
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """The flows wanted of the newest version that is followed, or else of the plan at hand."""
+        """The wanted flows, by the newest version that is followed, or else by the latest plan."""
         if self._wanted is not None:
             return self._wanted
         if self._served is None and self._plans:
@@ -84,12 +86,12 @@ class Subscriptions:
         return tuple(self._place_of)
 
     def want(self, wanted: tuple[str, ...]) -> None:
-        """Want these flows, of versions that are followed from now on."""
+        """Change the wanted flows, for versions that are followed from now on."""
         self._wanted = wanted
         self._find_unserved()
 
     def _find_unserved(self) -> None:
-        """See which wanted flows come: by the newest version, or else by the plan at hand."""
+        """Find the wanted flows that the newest version (or else the latest plan) lacks."""
         if self._wanted is None:
             self.unserved = self._lost
             return
@@ -101,7 +103,7 @@ class Subscriptions:
         self.unserved = tuple(flow for flow in self._wanted if flow not in served)
 
     def progress(self) -> Progress:
-        """How far flows and sessions have come, for when this incarnation is followed again."""
+        """The progress of flows and sessions, for when this incarnation is followed again."""
         numbers = self.state.next_of
         return Progress(
             {flow: int(numbers[place]) for flow, place in self._place_of.items()},
@@ -112,10 +114,10 @@ class Subscriptions:
             },
         )
 
-    def begin_anew(self, first_number: int, progress: Progress) -> None:
-        """Another incarnation, whose flows begin with that number; 0 where any will do.
+    def change_incarnation(self, first_number: int, progress: Progress) -> None:
+        """Change to an incarnation whose flows begin with `first_number`; 0 takes any number.
 
-        What is known of its `progress` goes before.
+        Flows in `progress` continue from there instead.
         """
         self._first_number = first_number
         self._progress = progress
@@ -124,7 +126,7 @@ class Subscriptions:
             self.state.next_of[place] = progress.next_of.get(flow, first_number)
 
     def _places_for(self, plan: Plan, *, newest: bool) -> dict[str, int]:
-        """The places of all flows wanted of a plan; what was not wanted before gets a new one."""
+        """The places of all wanted flows of a plan; newly wanted ones get a new place."""
         wanted = wanted_flows(plan, self._name) if self._wanted is None else self._wanted
         known = self._place_of
         free = self._free_places(sum(flow not in known for flow in wanted))
@@ -141,7 +143,7 @@ class Subscriptions:
         return places
 
     def _free_places(self, n: int) -> Iterator[int]:
-        """So many places that neither the newest flows nor any version has use for."""
+        """`n` places that neither the newest flows nor any version uses."""
         if not n:
             return iter(())
         in_use = self.tables.flow_of[self.tables.versions >= 0]
@@ -165,7 +167,7 @@ class Subscriptions:
         return self._streams[place]
 
     def remember(self, plan: Plan) -> None:
-        """Have a plan at hand for when it is announced."""
+        """Keep a plan for when it is announced."""
         fingerprint = fingerprint_of(plan)
         self._plans.pop(fingerprint, None)
         self._plans[fingerprint] = plan
@@ -174,12 +176,12 @@ class Subscriptions:
         if self._served is None:
             self._find_unserved()
 
-    def known(self, fingerprint: int) -> Plan | None:
-        """The plan of that fingerprint, if it is at hand."""
+    def find_plan(self, fingerprint: int) -> Plan | None:
+        """The plan of that fingerprint, if it was learnt."""
         return self._plans.get(fingerprint)
 
     def follow(self, version: int, plan: Plan, *, from_start: bool) -> Following:
-        """Begin to follow a plan version; there is room for it."""
+        """Start to follow a plan version; fewer than `MOST_VERSIONS` are followed."""
         self.changes += 1
         newest = version > max(self.followings, default=0)
         places = self._places_for(plan, newest=newest)
@@ -200,7 +202,7 @@ class Subscriptions:
         return following
 
     def end(self, stream: Incoming) -> None:
-        """Follow a stream no more."""
+        """Stop following a stream."""
         self.changes += 1
         following = self.followings[stream.version]
         del following.streams[stream.place], self._streams[stream.place]
@@ -211,19 +213,19 @@ class Subscriptions:
         self.silent.pop(stream, None)
 
     def forget(self, version: int) -> None:
-        """Follow a version no more, the streams of which are ended."""
+        """Stop following a version whose streams have all ended."""
         self.changes += 1
         following = self.followings.pop(version)
         self.tables.versions[following.row] = -1
 
-    def changed_groups(self) -> list[Join | Leave]:
-        """Which groups to join and to leave since the last time."""
+    def change_groups(self) -> list[JoinGroup | LeaveGroup]:
+        """Join and leave groups as the streams need it; returns the changes."""
         groups = {stream.group for stream in self._streams.values() if stream.group is not None}
         groups.add(CONTROL_GROUP)
         joined, self._joined = self._joined, groups
         return [
-            *(Join(group) for group in sorted(groups - joined)),
-            *(Leave(group) for group in sorted(joined - groups)),
+            *(JoinGroup(group) for group in sorted(groups - joined)),
+            *(LeaveGroup(group) for group in sorted(joined - groups)),
         ]
 
     def _begin(self, version: int, route: FlowRoute, from_start: bool) -> Incoming:
@@ -268,11 +270,11 @@ class Subscriptions:
         places: dict[str, int],
     ) -> None:
         n_sessions = plan.n_sessions + len(plan.receivers)
-        self.tables = Tables(
+        self.tables = SubscriptionTables(
             self.tables.versions,
-            _widened(self.tables.stream_of, n_sessions, following.row),
-            _widened(self.tables.flow_of, len(plan.flows), following.row),
-            _widened(self.tables.flow_stream, len(plan.flows), following.row),
+            _widen(self.tables.stream_of, n_sessions, following.row),
+            _widen(self.tables.flow_of, len(plan.flows), following.row),
+            _widen(self.tables.flow_stream, len(plan.flows), following.row),
         )
         row = following.row
         self.tables.versions[row] = following.version
@@ -283,8 +285,8 @@ class Subscriptions:
             self.tables.flow_stream[row, route.number] = by_session[route.session].place
 
 
-def _widened(table: np.ndarray, width: int, row: int) -> np.ndarray:
-    """The table with at least so many columns, and one row of it cleared."""
+def _widen(table: np.ndarray, width: int, row: int) -> np.ndarray:
+    """Give a table at least `width` columns, and clear one row."""
     if table.shape[1] < width:
         wider = np.full((len(table), width), -1, table.dtype)
         wider[:, : table.shape[1]] = table

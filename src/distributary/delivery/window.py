@@ -1,14 +1,14 @@
-"""The packets that a sender can still send again: the last ones of a session."""
+"""The last packets of a session, which the sender can send again."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 
-__all__ = ["Window"]
+__all__ = ["RepairWindow"]
 
 
-class Window:
-    """So many packets and so many bytes at most; the oldest go first, the newest always stays."""
+class RepairWindow:
+    """Keeps a number of packets and bytes at most; drops the oldest, never the newest."""
 
     __slots__ = ("_bytes", "_max_bytes", "_max_packets", "_packets", "_repaired", "first")
 
@@ -21,7 +21,7 @@ class Window:
         self.first = 1  # the oldest packet here, or the next to come
 
     def add(self, sequence: int, packet: bytes) -> None:
-        """Keep a packet; its number is the next one."""
+        """Keep a packet with the next sequence number."""
         self._packets[sequence] = packet
         self._bytes += len(packet)
         while len(self._packets) > 1 and (
@@ -33,13 +33,13 @@ class Window:
             self.first = old + 1
 
     def get(self, sequence: int) -> bytes | None:
-        """A packet, if it is still here."""
+        """A packet, or None if it was dropped."""
         return self._packets.get(sequence)
 
-    def repaired(self, sequence: int, now: float) -> None:
+    def note_repair(self, sequence: int, now: float) -> None:
         """Note that a packet was sent again."""
         self._repaired[sequence] = now
 
-    def rests(self, sequence: int, now: float, hold_off: float) -> bool:
-        """Whether a packet was sent again just now."""
+    def is_held_off(self, sequence: int, now: float, hold_off: float) -> bool:
+        """Whether a packet was sent again less than `hold_off` ago."""
         return now < self._repaired.get(sequence, float("-inf")) + hold_off

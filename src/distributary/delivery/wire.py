@@ -1,8 +1,8 @@
-"""Packets as bytes: what senders and receivers say to each other; `docs/wire.md` draws them.
+"""Encoding and decoding of packets; `docs/wire.md` has their layout.
 
 A packet is a header of 32 bytes, a body that depends on its kind, and with a key a tag of 16
-bytes. All numbers are little-endian. A packet says how long it is and how many items its body has;
-one whose lengths do not add up exactly is malformed, and `WireError` says why.
+bytes. All numbers are little-endian. The header has the packet's length and the number of items in
+its body; if these do not add up exactly the packet is malformed, and `WireError` says why.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = [
     "Announcement",
     "Header",
     "Heartbeat",
-    "Kind",
+    "PacketKind",
     "WireError",
     "decode_announcement",
     "decode_ask",
@@ -56,8 +56,8 @@ _SEQUENCES = 1 << 63  # sequence numbers are below this, so that signed arithmet
 _ENDED = 1
 
 
-class Kind(IntEnum):
-    """What a packet is."""
+class PacketKind(IntEnum):
+    """The kinds of packets."""
 
     DATA = 1
     REPAIR = 2  # data, sent again
@@ -70,11 +70,11 @@ class Kind(IntEnum):
 
 
 class WireError(ValueError):
-    """Bytes that are no packet of this protocol."""
+    """The bytes are not a packet of this protocol."""
 
 
 class Header(NamedTuple):
-    """What every packet begins with."""
+    """The header of every packet."""
 
     kind: int
     length: int
@@ -93,10 +93,10 @@ class Heartbeat(NamedTuple):
 
 
 class Announcement(NamedTuple):
-    """Which plan holds, which comes next (version 0: none), and where plans can be read.
+    """The current plan, the next one (version 0: none), and where plans can be read.
 
-    Sessions of versions below `floor` are gone: nothing in them can be repaired any more. Versions
-    between `previous`, which held before the current one, and `current` were called off.
+    Sessions of versions below `floor` can no longer be repaired. Versions between `previous`, which
+    was in effect before the current one, and `current` were cancelled.
     """
 
     previous: int
@@ -118,12 +118,12 @@ def encode_header(
 
 
 def decode_header(packet: bytes | memoryview, tag: int = 0) -> Header:
-    """The header of a packet that says its length truly; its last `tag` bytes are no part of it."""
+    """Read the header of a packet that ends in a tag of `tag` bytes, and check its length."""
     if len(packet) < HEADER_SIZE + tag:
         raise WireError(f"{len(packet)} bytes are less than a header")
     magic, wire, kind, *rest = HEADER.unpack_from(packet)
     header = Header(kind, *rest)
-    if magic != MAGIC or wire != WIRE_VERSION or not Kind.DATA <= kind <= Kind.ANSWER:
+    if magic != MAGIC or wire != WIRE_VERSION or not PacketKind.DATA <= kind <= PacketKind.ANSWER:
         raise WireError("not a packet, or of another version of the wire")
     if header.length != len(packet):
         raise WireError(f"{len(packet)} bytes that say they are {header.length}")

@@ -5,34 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from ipaddress import IPv6Interface, ip_address, ip_interface
 
-from distributary.export.addresses import (
-    DEFAULT_BASE,
-    GroupAddress,
-    assign_addresses,
-    check_base,
-)
+from distributary.delivery.addresses import GroupAddresses
 
-__all__ = ["DEFAULT_PORT", "Network"]
-
-DEFAULT_PORT = 40_000
+__all__ = ["Network"]
 
 
-@dataclass(frozen=True, slots=True)
-class Network:
-    """The first address, the port of all groups, and whether each group has two lines.
+@dataclass(frozen=True)
+class Network(GroupAddresses):
+    """The addresses that `publish` and `receive` use, and the interfaces of the lines.
 
     `interfaces` has one address or prefix, such as 10.1.0.0/16, for each line, or is empty.
     """
 
-    base: str = DEFAULT_BASE
-    port: int = DEFAULT_PORT
-    pairs: bool = False
     interfaces: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        check_base(self.base)
-        if not 0 < self.port < 65536:
-            raise ValueError(f"a port is a number from 1 to 65535, not {self.port}")
+        super().__post_init__()
         if len(self.interfaces) not in (0, len(self.lines)):
             raise ValueError(
                 f"{len(self.interfaces)} interfaces for {len(self.lines)} lines; give one for each"
@@ -42,15 +30,6 @@ class Network:
                 raise ValueError(
                     f"interface {interface} and base {self.base} are of different IP versions"
                 )
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """The names of the lines on which each group is sent."""
-        return ("A", "B") if self.pairs else ("A",)
-
-    def addresses(self, n_groups: int) -> tuple[GroupAddress, ...]:
-        """One address per group and line, ordered by group."""
-        return assign_addresses(n_groups, self.base, pairs=self.pairs)
 
     def interface(self, line: str) -> str | None:
         """The interface of a line in Aeron's notation, IPv6 in brackets."""

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import json
+import socket
+import struct
 import sys
 from collections import defaultdict
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -181,3 +185,56 @@ async def calibrating(folder: str, *more: str) -> None:
     assert document["alpha0"] + document["alpha1"] > 0
     assert [price["h"] for price in document["prices"]] == [1, 8]
     assert read_prices(out).alpha == document["alpha0"] + document["alpha1"] / 8
+
+
+async def publishing_at_exported_addresses(folder: str, interface: str, *network: str) -> None:
+    """A program of its own joins the addresses in the exported tables, and gets what is sent."""
+    where = Path(folder)
+    write_plan(simple_plan([0, 1, 2, 1], [0, 2, 1]), {}, where / "plan")
+    exporting = await _start(
+        "export", str(where / "plan"), "--format", "csv", "--out", str(where / "out"),
+        *(word.replace("--group-base", "--base") for word in network),
+    )  # fmt: skip
+    _, faults = await exporting.communicate()
+    assert exporting.returncode == 0, faults
+    with (where / "out/flows.csv").open(newline="") as file:
+        places = {row["flow"]: (row["address"], int(row["port"])) for row in csv.DictReader(file)}
+    assert len(set(places.values())) == 3
+    with ExitStack() as stack:
+        sockets = {
+            place: stack.enter_context(_join_as_a_stranger(*place, interface))
+            for place in set(places.values())
+        }
+        sending = await _start(
+            "publish", "--plan", str(where / "plan"), "--interface", interface, *network,
+            stdin=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        lines = "".join(f"{flow}\tpayload of {flow}\n" for flow in places)
+        _, faults = await sending.communicate(lines.encode())
+        assert sending.returncode == 0, faults
+        for flow, place in places.items():
+            await _until_received(sockets[place], f"payload of {flow}".encode())
+
+
+def _join_as_a_stranger(address: str, port: int, interface: str) -> socket.socket:
+    """A socket that gets what is sent to one group, opened without any of our own code."""
+    index = socket.if_nametoindex(interface)
+    v6 = ":" in address
+    joined = socket.socket(socket.AF_INET6 if v6 else socket.AF_INET, socket.SOCK_DGRAM)
+    joined.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    joined.bind((address, port, 0, index) if v6 else (address, port))
+    group = socket.inet_pton(joined.family, address)
+    if v6:
+        wanted = group + struct.pack("@I", index)
+        joined.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, wanted)
+    else:
+        wanted = group + struct.pack("@4si", bytes(4), index)
+        joined.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, wanted)
+    joined.setblocking(False)
+    return joined
+
+
+async def _until_received(joined: socket.socket, payload: bytes) -> None:
+    """Wait for a payload; it may have come already, behind what was looked for before."""
+    while payload not in joined.recv(65_535, socket.MSG_PEEK):
+        joined.recv(65_535)

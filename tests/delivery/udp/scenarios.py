@@ -24,8 +24,8 @@ from distributary.delivery.udp import (
     Publisher,
     PublisherStatistics,
     Receiver,
-    SubscriberStatistics,
-    served_metrics,
+    ReceiverStatistics,
+    serve_metrics,
 )
 from distributary.files import write_plan
 from distributary.model import Plan
@@ -88,7 +88,7 @@ async def deliver(
     halfway: Callable[[Publisher], Coroutine[Any, Any, None]] | None = None,
     on_open: Callable[[str], None] = lambda address: None,
     **settings: Any,
-) -> tuple[PublisherStatistics, list[SubscriberStatistics]]:
+) -> tuple[PublisherStatistics, list[ReceiverStatistics]]:
     """All receivers there before the publisher; every wanted message comes, once and in order."""
     sent: dict[str, list[bytes]] = defaultdict(list)
     reports: list[object] = []
@@ -337,7 +337,7 @@ async def metrics() -> None:
             (lambda: receiver.statistics, "distributary_receiver_messages_total 1.0"),
             (lambda: publisher.statistics, "distributary_publisher_messages_total 1.0"),
         ):
-            with served_metrics(snapshot, 0) as port:
+            with serve_metrics(snapshot, 0) as port:
                 page = await asyncio.to_thread(read_page, f"http://127.0.0.1:{port}/metrics")
             assert line in page, page
 

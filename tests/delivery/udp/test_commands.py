@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from distributary.cli import calibrate, publish, receive
+from distributary.cli import calibrate, export, publish, receive
+from distributary.delivery.addresses import DEFAULT_BASE, DEFAULT_PORT
 from distributary.errors import DistributaryError
 from distributary.files import write_plan
 from tests.delivery.machines import simple_plan
@@ -17,11 +19,13 @@ app = typer.Typer()
 app.command("publish")(publish.publish)
 app.command("receive")(receive.receive)
 app.command("calibrate")(calibrate.calibrate)
+export_app = typer.Typer()
+export_app.command("export")(export.export)
 
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Path:
-    write_plan(simple_plan([0], [0]), {}, tmp_path / "plan")
+    write_plan(simple_plan([0, 1], [0, 1]), {}, tmp_path / "plan")
     (tmp_path / "key").write_bytes(b"k" * 32)
     (tmp_path / "key").chmod(0o644)
     return tmp_path
@@ -31,8 +35,8 @@ def plan(tmp_path: Path) -> Path:
     ("words", "said"),
     [
         ("publish --plan nowhere", "no such file"),
-        ("publish --plan plan --group-base 10.0.0.1", "not a multicast address"),
-        ("publish --plan plan --group-base 239.255.255.255", "no room for 1 groups"),
+        ("publish --plan plan --group-base 239.255.255.255", "has 2 groups"),
+        ("receive --plan plan --as r --group-base 239.255.255.255", "has 2 groups"),
         ("publish --plan plan --interface nowhere0", "no such interface"),
         ("publish --plan plan --key-file key", "chmod 600"),
         ("receive --plan plan --as r --key-file nothing", "No such file"),
@@ -58,6 +62,9 @@ def test_what_cannot_work_is_an_error_that_says_why(
         "receive --plan plan --as nobody",
         "receive --plan plan --as r --flow f0 --interest i.csv",
         "publish --plan plan --packet-size 10",
+        "publish --plan plan --group-base 10.0.0.1",
+        "receive --plan plan --as r --group-base 224.0.0.5",
+        "calibrate --out c.json --group-base somewhere",
         "publish --plan plan --bandwidth much",
         "calibrate --out c.json -h 8",
         "calibrate --out c.json --message-bytes 60000",
@@ -66,3 +73,13 @@ def test_what_cannot_work_is_an_error_that_says_why(
 def test_wrong_usage_ends_with_2(plan: Path, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
     monkeypatch.chdir(plan)
     assert CliRunner().invoke(app, words.split()).exit_code == 2
+
+
+def test_commands_that_name_no_address_mean_the_same() -> None:
+    for command in (publish.publish, receive.receive):
+        defaults = inspect.signature(command).parameters
+        assert defaults["group_base"].default == DEFAULT_BASE
+        assert defaults["port"].default == DEFAULT_PORT
+    said = CliRunner().invoke(export_app, ["--help"], env={"COLUMNS": "200"}).output
+    assert f"{DEFAULT_BASE} without it" in said
+    assert f"{DEFAULT_PORT} without it" in said

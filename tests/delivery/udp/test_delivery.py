@@ -90,6 +90,21 @@ def test_statistics_are_served_to_prometheus(worker: Worker) -> None:
     worker.run("metrics")
 
 
+@pytest.mark.parametrize(
+    ("interface", "network"),
+    [
+        ("lo", ()),
+        ("lo", ("--group-base", "239.255.7.9", "--port", "7710")),
+        ("veth0", ("--group-base", "ff15::7700:0")),
+    ],
+    ids=["default", "ipv4", "ipv6"],
+)
+def test_a_plan_is_published_at_the_addresses_it_is_exported_at(
+    worker: Worker, tmp_path: Path, interface: str, network: tuple[str, ...]
+) -> None:
+    worker.run("publishing_at_exported_addresses", str(tmp_path), interface, *network)
+
+
 def test_commands_deliver_and_end_with_ctrl_c(worker: Worker, tmp_path: Path) -> None:
     worker.run("commands_deliver_and_end_with_ctrl_c", str(tmp_path))
 

@@ -15,17 +15,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
+from scipy.optimize import nnls
 
 from distributary.cost import FilteringPrices
-from distributary.delivery import CONTROL_GROUP, Messages, ReceiverParams, group_name
-from distributary.delivery import Receiver as Machine
+from distributary.delivery import Messages, ReceiverMachine, ReceiverParams
 from distributary.delivery.udp import (
-    GroupAddresses,
     KeyFileError,
     Loss,
-    NetworkError,
     NetworkOptions,
     Receiver,
     read_key,
@@ -39,8 +37,8 @@ from distributary.delivery.udp.calibration import (
     Price,
     fit_line,
     fit_price,
+    pick_medians,
     two_sessions,
-    typical,
 )
 from distributary.delivery.udp.calibration_file import read_prices
 from distributary.delivery.udp.datagrams import (
@@ -55,10 +53,10 @@ from distributary.delivery.udp.datagrams import (
     slot_size,
     writer_of,
 )
-from distributary.delivery.udp.endpoints import address_of, told_address
+from distributary.delivery.udp.endpoints import address_of, format_address
 from distributary.delivery.udp.plan_watch import PlanWatch
-from distributary.delivery.udp.records import Record, fed, read_lines, read_records
-from distributary.delivery.udp.subscriber import Look
+from distributary.delivery.udp.receiver import Look
+from distributary.delivery.udp.records import Record, feed_chunks, read_lines, read_records
 from distributary.delivery.udp.trains import Train, announcement
 from distributary.errors import DistributaryError, InputError
 from distributary.files import write_plan
@@ -68,31 +66,10 @@ from tests.delivery.machines import simple_plan
 # --- addresses -----------------------------------------------------------------------------------
 
 
-def test_groups_follow_the_control_group_at_the_base() -> None:
-    groups = GroupAddresses("239.1.2.254")
-    assert groups.of(CONTROL_GROUP) == "239.1.2.254"
-    assert groups.of(group_name(0)) == "239.1.2.255"
-    assert groups.of(group_name(1)) == "239.1.3.0"
-    assert GroupAddresses("ff15::ffff").of(group_name(0)) == "ff15::1:0"
-
-
-@pytest.mark.parametrize("base", ["10.0.0.1", "224.0.0.5", "fe80::1", "somewhere", ""])
-def test_a_base_that_is_no_place_for_groups_is_refused(base: str) -> None:
-    with pytest.raises(NetworkError, match=r"use one such as"):
-        GroupAddresses(base)
-
-
-def test_a_plan_whose_groups_do_not_fit_behind_the_base_is_refused() -> None:
-    plan = simple_plan([0, 1], [0, 1])
-    GroupAddresses("239.255.255.253").check_room(plan)
-    with pytest.raises(NetworkError, match="no room for 2 groups"):
-        GroupAddresses("239.255.255.254").check_room(plan)
-
-
 @given(st.integers(0, 65_535), st.sampled_from(["10.1.2.3", "127.0.0.1"]), st.integers(0, 9))
 def test_addresses_come_back_as_they_were_told(port: int, host: str, scope: int) -> None:
-    assert address_of(told_address((host, port))) == (host, port)
-    assert address_of(told_address(("fe80::1", port, 0, scope))) == ("fe80::1", port, 0, scope)
+    assert address_of(format_address((host, port))) == (host, port)
+    assert address_of(format_address(("fe80::1", port, 0, scope))) == ("fe80::1", port, 0, scope)
 
 
 @given(st.text())
@@ -359,7 +336,7 @@ def test_a_line_without_one_payload_is_refused_and_named(
 
 def test_a_fault_in_the_input_reaches_who_reads_it(tmp_path: Path) -> None:
     async def read() -> None:
-        async for _ in fed(read_records(tmp_path / "nothing")):
+        async for _ in feed_chunks(read_records(tmp_path / "nothing")):
             pass
 
     with pytest.raises(InputError, match="No such file"):
@@ -410,13 +387,29 @@ def test_a_watch_tells_of_new_plans_and_keeps_the_old_one_when_they_are_broken(
     assert found[0].flows == ("f0", "f1")
 
 
+def test_a_watch_sees_that_a_link_on_the_way_was_switched(tmp_path: Path) -> None:
+    for name, plan in (("v1", simple_plan([0], [0])), ("v2", simple_plan([0, 0], [0]))):
+        (tmp_path / name).mkdir()
+        write_plan(plan, {}, tmp_path / name / "plan")
+    (tmp_path / "now").symlink_to("v1")
+    (tmp_path / "next").symlink_to("v2")
+
+    async def watch() -> Plan:
+        plans = PlanWatch(tmp_path / "now" / "plan", 0.01, lambda error: None).plans()
+        (tmp_path / "next").replace(tmp_path / "now")
+        async with asyncio.timeout(60):
+            return await anext(plans)
+
+    assert asyncio.run(watch()).flows == ("f0", "f1")
+
+
 # --- trains --------------------------------------------------------------------------------------
 
 
 @given(st.integers(1, 5), st.integers(8, 40), st.lists(st.integers(1, 30), max_size=5))
 def test_a_receiver_takes_in_every_message_of_a_train(h: int, size: int, turns: list[int]) -> None:
     plan = two_sessions(3)
-    receiver = Machine(
+    receiver = ReceiverMachine(
         "r", plan.flows[:3], rng=np.random.default_rng(0), params=ReceiverParams(history=True)
     )
     receiver.learn_plan(plan, 0.0)
@@ -465,11 +458,32 @@ def test_the_line_finds_what_prices_were_made_of(constant: float, per_packet: fl
     assert found.per_packet == pytest.approx(per_packet, rel=1e-9)
 
 
+RATES = st.integers(0, 100).map(float)
+
+
+@given(
+    st.lists(st.tuples(RATES, RATES, st.integers(0, 100)), min_size=3, max_size=8).filter(
+        lambda rows: any(wanted or other for wanted, other, _ in rows)
+    )
+)
+@example([(78, 56, 60), (36, 83, 56), (9, 100, 53)])  # no column can be dropped for good
+def test_the_fit_is_as_close_as_an_independent_solver_gets(
+    rows: list[tuple[float, float, int]],
+) -> None:
+    found = fit_price([Point(1, *row) for row in rows], 1)
+    assert min(found.alpha, found.beta, found.idle) >= 0
+    wanted, other, cpu = np.array(rows, np.float64).T
+    columns = np.column_stack((wanted + other, wanted, np.ones(len(rows))))
+    _, least = nnls(columns, cpu)
+    error = np.linalg.norm(columns @ [found.alpha, found.beta, found.idle] - cpu)
+    assert error <= least * (1 + 1e-6) + 1e-6
+
+
 def test_of_several_rounds_the_median_of_each_mix_counts() -> None:
     rounds = [(0.1, 0.5), (0.9, 0.4), (0.2, 0.6)]
     points = [Point(1, mix, 0.0, cpu) for each in rounds for mix, cpu in enumerate(each)]
-    assert [(p.wanted_rate, p.cpu) for p in typical(points, 2)] == [(0, 0.2), (1, 0.5)]
-    assert typical(points[:2], 2) == points[:2]
+    assert [(p.wanted_rate, p.cpu) for p in pick_medians(points, 2)] == [(0, 0.2), (1, 0.5)]
+    assert pick_medians(points[:2], 2) == points[:2]
 
 
 def test_prices_below_nothing_are_taken_as_nothing() -> None:
@@ -530,4 +544,4 @@ def test_packets_are_let_gather_under_load_while_there_is_room(
 ) -> None:
     receiver = Receiver(two_sessions(), name="r", gather=gather)
     receiver._room = 4_000_000
-    assert receiver._waits_after(Look(packets, 1_000 * packets)) == waits
+    assert receiver._should_gather(Look(packets, 1_000 * packets)) == waits

@@ -7,13 +7,13 @@ from distributary.delivery.udp.faults import Loss
 from distributary.delivery.udp.keys import read_key
 from distributary.delivery.udp.network import NetworkOptions
 from distributary.delivery.udp.publisher import Publisher
+from distributary.delivery.udp.receiver import Receiver
 from distributary.delivery.udp.statistics import (
     PublisherStatistics,
-    SubscriberStatistics,
+    ReceiverStatistics,
     document,
-    served_metrics,
+    serve_metrics,
 )
-from distributary.delivery.udp.subscriber import Receiver
 
 __all__ = [
     "DEFAULT_BASE",
@@ -26,10 +26,10 @@ __all__ = [
     "Publisher",
     "PublisherStatistics",
     "Receiver",
+    "ReceiverStatistics",
     "Report",
-    "SubscriberStatistics",
     "document",
     "read_key",
-    "served_metrics",
+    "serve_metrics",
     "wanted_flows",
 ]

@@ -1,4 +1,7 @@
-"""Pieces that recvmmsg read, as the datagrams they consist of. `_piece_reference.py` is plain."""
+"""Splits what recvmmsg read into datagrams. `_piece_reference.py` is the plain version.
+
+With UDP_GRO the kernel hands over several datagrams of one size as one piece.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +29,10 @@ def split_pieces(
     lengths: IntArray,  # OUT  how long it is
     pieces: IntArray,  # OUT  of which piece it is
 ) -> tuple[int, int, int]:
-    """How many datagrams there are, how many were too long, and the bytes of all pieces.
+    """Split pieces into datagrams: how many, how many were too long, and the bytes of all pieces.
 
-    Datagrams of a piece are of one size, but for the last. Where there is no room for all of them
-    the first number is the room that they need, as a negative one.
+    All datagrams of a piece but the last have the same size. If `offsets` is too small, the first
+    number is the size it needs, negated.
     """
     total = needed = 0
     for piece in range(n):
@@ -57,7 +60,7 @@ def split_pieces(
 
 @kernel
 def _segment(size: int, control_size: int, control: NDArray[np.int32]) -> int:
-    """The size of a piece's datagrams: its own, unless it is said that it has several."""
+    """The size of a piece's datagrams: its own, unless the control data says otherwise."""
     joined = control_size > 0 and control[LEVEL] == UDP and control[KIND] == UDP_GRO
     if joined and control[SEGMENT_SIZE] > 0:
         return int(control[SEGMENT_SIZE])

@@ -12,9 +12,9 @@ Datagram = tuple[int, int, int]  # where it begins, how long it is, of which pie
 def split_pieces(
     pieces: Sequence[tuple[int, int, int | None]], largest: int
 ) -> tuple[list[Datagram], int]:
-    """Datagrams of pieces (place, size, size of their datagrams if told), and how many do not fit.
+    """Split pieces (place, size, size of their datagrams if several) into datagrams.
 
-    One that is longer than `largest` is left out and counted.
+    Leaves out datagrams longer than `largest`, and returns their number.
     """
     found: list[Datagram] = []
     for piece, (place, size, told) in enumerate(pieces):

@@ -1,12 +1,13 @@
-"""What the two filters of a receiver cost on this machine: alpha(h) and beta(h), as Tock does it.
+"""Measures what the two filters of a receiver cost on this machine: alpha(h) and beta(h).
 
-Two sessions share one group and the receiver wants one of them. With message rates t1 (wanted) and
-t2 its CPU use is (t1 + t2) alpha(h) + t1 beta(h) (eq. 9 of the paper); rates are varied, and alpha
-and beta fitted by least squares for each h, then alpha0 + alpha1/h and beta0 + beta1/h.
+As in Tock et al., two sessions share one group and the receiver wants one of them. With message
+rates t1 (wanted) and t2 its CPU use is (t1 + t2) alpha(h) + t1 beta(h) (eq. 9 of the paper). The
+rates are varied, and alpha and beta fitted by least squares for each h, then alpha0 + alpha1/h and
+beta0 + beta1/h.
 
-Two readings of ours. The fit has a constant too: waking up costs the same whatever comes, and is
-nobody's message. And of the wanted session's flows only one in `FLOWS` is wanted, so that beta is
-the price of the filter and not of using messages, which no plan can save.
+We deviate from the paper twice. The fit has a constant too, since waking up has a cost that does
+not depend on messages. And only one in `FLOWS` flows of the wanted session is wanted, so that beta
+is the price of the filter and not of using messages, which no plan can save.
 
 Reference: Y. Tock, N. Naaman, A. Harpaz, G. Gershinsky, "Hierarchical Clustering of Message Flows
 in a Multicast Data Dissemination System" (2005), section 5.2 and Fig. 5.
@@ -20,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain, combinations
 
 import numpy as np
 
@@ -27,8 +29,8 @@ from distributary.cost import FilteringPrices
 from distributary.delivery import CONTROL_GROUP, group_name
 from distributary.delivery.errors import NetworkError
 from distributary.delivery.udp.datagrams import Address
-from distributary.delivery.udp.endpoints import address_of, told_address
-from distributary.delivery.udp.measured import Measured, Settings, measured_receiver
+from distributary.delivery.udp.endpoints import address_of, format_address
+from distributary.delivery.udp.measured import MeasuredReceiver, Settings, run_measured_receiver
 from distributary.delivery.udp.network import NetworkOptions
 from distributary.delivery.udp.sockets import find_interface, open_own_socket
 from distributary.delivery.udp.trains import Engine, Train, announcement
@@ -47,8 +49,8 @@ __all__ = [
     "fit_line",
     "fit_price",
     "introduce",
+    "pick_medians",
     "two_sessions",
-    "typical",
 ]
 
 FACTORS = (1, 2, 4, 8, 16, 40)
@@ -98,7 +100,7 @@ class CalibrationParams:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One measurement: rates of messages, wanted session and other, and CPU seconds a second."""
+    """One measurement: message rates of the wanted and the other session, and CPU use."""
 
     h: int
     wanted_rate: float
@@ -142,14 +144,14 @@ class Calibration:
 
     @property
     def doubtful(self) -> bool:
-        """Whether the measurements are far from any prices: the machine had too much else to do.
+        """Whether the fit is poor, which happens when the machine is busy with other work.
 
-        beta's line is left out: its price hardly depends on h, so there is little to fit.
+        The fit of beta's line does not count, since beta hardly depends on h.
         """
         return min(self.alpha.r2, *(price.r2 for price in self.prices)) < _GOOD_FIT
 
     def at(self, messages_per_packet: float) -> FilteringPrices:
-        """What a plan is priced with at h messages per packet."""
+        """The prices for planning at h messages per packet."""
         return FilteringPrices.for_packets(
             messages_per_packet,
             alpha0=self.alpha.constant,
@@ -169,7 +171,8 @@ def calibrate(
     params = CalibrationParams() if params is None else params
     points = _measure_all(network, params, progress)
     prices = tuple(
-        fit_price(typical([p for p in points if p.h == h], len(_MIXES)), h) for h in params.factors
+        fit_price(pick_medians([p for p in points if p.h == h], len(_MIXES)), h)
+        for h in params.factors
     )
     factors = [price.h for price in prices]
     return Calibration(
@@ -184,10 +187,10 @@ def calibrate(
 # --- fitting -------------------------------------------------------------------------------------
 
 
-def typical(points: Sequence[Point], mixes: int) -> list[Point]:
-    """Of rounds of so many mixes, one after the other, each mix's point with the median CPU.
+def pick_medians(points: Sequence[Point], mixes: int) -> list[Point]:
+    """The point with the median CPU of each mix; `points` has several rounds of `mixes` points.
 
-    What else a machine does makes single measurements far too high, so a mean would not do.
+    Other work of the machine makes single measurements far too high, so a mean would not do.
     """
     found = []
     for mix in range(mixes):
@@ -197,35 +200,41 @@ def typical(points: Sequence[Point], mixes: int) -> list[Point]:
 
 
 def fit_price(points: Sequence[Point], h: int) -> Price:
-    """alpha, beta and the constant by least squares; a price below 0 is noise, and taken as 0."""
+    """Fit alpha, beta and the constant by least squares, none of them below 0."""
     wanted = np.array([point.wanted_rate for point in points])
     other = np.array([point.other_rate for point in points])
     cpu = np.array([point.cpu for point in points])
     # In units of the largest rate: else the constant's column is lost beside the others.
     scale = float(max(wanted.max(), other.max()))
     columns = np.column_stack(((wanted + other) / scale, wanted / scale, np.ones(len(cpu))))
-    found = _least_squares(columns, cpu)
+    found = _fit_not_negative(columns, cpu)
     alpha, beta, idle = found.tolist()
     return Price(h, alpha / scale, beta / scale, idle, _r2(columns @ found, cpu))
 
 
 def fit_line(factors: Sequence[int], prices: Sequence[float]) -> Line:
-    """constant + per_packet/h by least squares, neither below 0."""
+    """Fit constant + per_packet/h by least squares, neither below 0."""
     columns = np.column_stack((np.ones(len(factors)), 1 / np.array(factors, np.float64)))
     known = np.array(prices, np.float64)
-    found = _least_squares(columns, known)
+    found = _fit_not_negative(columns, known)
     return Line(float(found[0]), float(found[1]), _r2(columns @ found, known))
 
 
-def _least_squares(columns: FloatArray, known: FloatArray) -> FloatArray:
-    """Least squares with nothing below 0: a column that would be is left out, the worst first."""
-    used = list(range(columns.shape[1]))
-    while True:
+def _fit_not_negative(columns: FloatArray, known: FloatArray) -> FloatArray:
+    """Least squares with no coefficient below 0.
+
+    In the best fit some columns have coefficient 0, and the others are fitted as if those were not
+    there. There are at most three columns, so every choice of them is tried.
+    """
+    best, least = np.zeros(columns.shape[1]), float((known**2).sum())
+    places = range(columns.shape[1])
+    for used in chain.from_iterable(combinations(places, n + 1) for n in places):
         found = np.zeros(columns.shape[1])
-        found[used] = np.linalg.lstsq(columns[:, used], known, rcond=None)[0]
-        if found.min() >= 0 or len(used) == 1:
-            return np.maximum(found, 0)
-        used.remove(int(found.argmin()))
+        found[list(used)] = np.linalg.lstsq(columns[:, used], known, rcond=None)[0]
+        error = float(((columns @ found - known) ** 2).sum())
+        if found.min() >= 0 and error < least:
+            best, least = found, error
+    return best
 
 
 def _r2(fitted: FloatArray, known: FloatArray) -> float:
@@ -239,7 +248,7 @@ def _r2(fitted: FloatArray, known: FloatArray) -> float:
 def _measure_all(
     network: NetworkOptions, params: CalibrationParams, progress: Callable[[int, int], None]
 ) -> list[Point]:
-    """All mixes at each h; at a lower rate where the receiver cannot keep up."""
+    """Measure all mixes at each h; halve the rate where the receiver loses packets."""
     tasks = [(h, params.rate(h)) for h in params.factors * params.rounds]
     points: list[Point] = []
     done = tries = 0
@@ -279,7 +288,7 @@ def two_sessions(flows: int = FLOWS) -> Plan:
 def _measure_some(
     network: NetworkOptions, params: CalibrationParams, tasks: Sequence[tuple[int, float]]
 ) -> Iterator[list[Point]]:
-    """The points of each h and rate, with one receiver, until packets are lost."""
+    """Measure each h and rate with one receiver, until it loses packets."""
     plan, incarnation = two_sessions(), time.time_ns()
     with tempfile.TemporaryDirectory(prefix="distributary-calibrate-") as folder:
         write_plan(plan, {}, f"{folder}/plan")
@@ -295,7 +304,7 @@ def _measure_some(
                 largest_packet=max(9_216, 32 + max(params.factors) * (16 + params.message_bytes)),
                 sender=_address_here(own) if params.unicast else "",
             )
-            receiver = stack.enter_context(measured_receiver(settings))
+            receiver = stack.enter_context(run_measured_receiver(settings))
             to = introduce(plan, incarnation, receiver, network, own, unicast=params.unicast)
             engine = Engine(own, joined=params.joined)
             trains: list[Train] = []
@@ -308,14 +317,14 @@ def _measure_some(
 
 
 def _address_here(own: socket.socket) -> str:
-    """Where packets of a socket come from, to a receiver on this machine."""
+    """The address of a socket as receivers on this machine see it."""
     host, *rest = own.getsockname()
     anywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-    return told_address((anywhere.get(host, host), *rest))
+    return format_address((anywhere.get(host, host), *rest))
 
 
 def _trains(h: int, message_bytes: int, incarnation: int, before: list[Train]) -> list[Train]:
-    """One for each session, going on where those before it ended."""
+    """A train for each session; its numbers continue those of the train before."""
     return [
         Train(
             session,
@@ -335,10 +344,10 @@ def _measure(
     trains: Sequence[Train],
     rate: float,
     seconds: float,
-    receiver: Measured,
+    receiver: MeasuredReceiver,
     to: Address,
 ) -> list[Point] | None:
-    """Each mix's rates and CPU, or None if packets were lost."""
+    """Measure each mix; returns None if packets were lost."""
     points = []
     for mix in ((0.1, 0.1), *_MIXES):  # the first is to warm up
         rates = [share * rate for share in mix]
@@ -352,13 +361,13 @@ def _measure(
 def introduce(
     plan: Plan,
     incarnation: int,
-    receiver: Measured,
+    receiver: MeasuredReceiver,
     network: NetworkOptions,
     own: socket.socket,
     *,
     unicast: bool = False,
 ) -> Address:
-    """Have a measured receiver follow the plan: where to send packets of its first group."""
+    """Announce the plan until a measured receiver follows it; returns its first group's address."""
     alone = address_of(receiver.address)
     assert alone is not None
     control = alone if unicast else (network.groups.of(CONTROL_GROUP), network.groups.port)
@@ -377,7 +386,7 @@ def _run_mix(
     trains: Sequence[Train],
     rates: Sequence[float],
     seconds: float,
-    receiver: Measured,
+    receiver: MeasuredReceiver,
     to: Address,
 ) -> Point | None:
     h = trains[0].messages_per_packet

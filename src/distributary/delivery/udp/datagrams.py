@@ -1,7 +1,7 @@
-"""Many datagrams at a time, in and out: by recvmmsg and sendmmsg, or plainly one by one.
+"""Reads and writes many datagrams at a time: by recvmmsg and sendmmsg, or one by one.
 
-Both ways do the same. What is read lies in one buffer, as the receiver's filters want it; a reader
-uses its buffer again with the next read.
+Both ways do the same. A reader puts all datagrams into one buffer, as the receiver's filters need
+them, and uses it again with the next read.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Address = tuple[str, int] | tuple[str, int, int, int]
 
 
 class Batch(NamedTuple):
-    """Datagrams in a buffer: where each is, how long, and a way to tell where it came from."""
+    """Datagrams in a buffer: place, length and source address of each."""
 
     buffer: ByteArray
     offsets: IntArray
@@ -51,7 +51,7 @@ class Batch(NamedTuple):
 
 
 class Reader(Protocol):
-    """Reads what a socket has."""
+    """Reads datagrams from a socket."""
 
     def read(self, source: socket.socket) -> Batch | None:
         """Up to a batch of datagrams, or None if there is none."""
@@ -61,11 +61,11 @@ class Writer(Protocol):
     """Sends many datagrams."""
 
     def write(self, through: socket.socket, packets: Sequence[tuple[Address, bytes]]) -> int:
-        """How many were not sent for want of room; raises OSError if the network refuses one."""
+        """Send all; returns how many found the buffer full. Raises OSError for other failures."""
 
 
 def keep_datagrams(batch: Batch, kept: IntArray) -> Batch:
-    """Some datagrams of a batch."""
+    """The datagrams at these places of a batch."""
     source_of = batch.source_of
     return batch._replace(
         offsets=batch.offsets[kept],
@@ -80,7 +80,7 @@ def has_mmsg() -> bool:
 
 
 def reader_of(packets: int, largest: int, *, plain: bool = False) -> Reader:
-    """The faster reader that there is here, or the plain one."""
+    """The fastest reader of this system, or the plain one."""
     if plain or not has_mmsg():
         return PlainReader(packets, largest)
     from distributary.delivery.udp.mmsg import MmsgReader
@@ -97,7 +97,7 @@ def prepare_for_reader(source: socket.socket, *, plain: bool = False) -> None:
 
 
 def writer_of(packets: int, *, plain: bool = False) -> Writer:
-    """The faster writer that there is here, or the plain one."""
+    """The fastest writer of this system, or the plain one."""
     if plain or not has_mmsg():
         return PlainWriter()
     from distributary.delivery.udp.mmsg import MmsgWriter
@@ -106,10 +106,9 @@ def writer_of(packets: int, *, plain: bool = False) -> Writer:
 
 
 def slot_size(largest: int) -> int:
-    """The room for a packet: a byte more shows what is too long.
+    """The bytes reserved for a packet: one more than the largest, to detect longer ones.
 
-    It is an odd number of cache lines, so that the headers of packets do not all compete for the
-    same few places of the processor's cache.
+    It is an odd number of cache lines, so that packet headers spread over the processor's cache.
     """
     lines = -(-(largest + 1) // 64)
     return 64 * (lines | 1)
@@ -160,7 +159,7 @@ class PlainWriter:
     """One system call for each datagram."""
 
     def write(self, through: socket.socket, packets: Iterable[tuple[Address, bytes]]) -> int:
-        """How many were not sent for want of room; raises OSError if the network refuses one."""
+        """Send all; returns how many found the buffer full. Raises OSError for other failures."""
         unsent = 0
         for address, packet in packets:
             try:

@@ -1,4 +1,4 @@
-"""Names in actions turned into addresses, and packets sent there."""
+"""Resolves the destinations of actions, and sends packets there."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from distributary.delivery.udp.network import NetworkOptions
 from distributary.delivery.udp.sockets import Interface
 from distributary.machines.actions import Send
 
-__all__ = ["Outlet", "Wake", "address_of", "told_address"]
+__all__ = ["Outlet", "Wake", "address_of", "format_address"]
 
 _SCHEME = "udp://"
 
 
-def told_address(address: Address) -> str:
-    """An address as the machines keep it, to be given back in actions."""
+def format_address(address: Address) -> str:
+    """An address as text, `udp://HOST:PORT`, as the machines keep it."""
     scope = f"%{address[3]}" if len(address) == 4 and address[3] else ""
     host = f"[{address[0]}{scope}]" if ":" in address[0] else address[0]
     return f"{_SCHEME}{host}:{address[1]}"
@@ -28,7 +28,7 @@ def told_address(address: Address) -> str:
 
 @lru_cache(maxsize=65_536)
 def address_of(told: str) -> Address | None:
-    """The address that was told so; None where it is a name."""
+    """Parse the text of `format_address`; returns None for anything else."""
     host, _, port = told.removeprefix(_SCHEME).rpartition(":")
     if not told.startswith(_SCHEME) or not port.isdecimal() or int(port) > 65_535:
         return None
@@ -44,10 +44,10 @@ def address_of(told: str) -> Address | None:
 
 
 class Outlet:
-    """Sends what actions say, by one socket.
+    """Sends the packets of actions through one socket.
 
-    What finds the socket's buffer full, or has no address yet, is dropped and counted: it is lost
-    as on any network, and repair or the next question makes up for it.
+    It drops and counts packets that find the socket's buffer full or have no address yet. They are
+    lost as on any network, and are repaired or asked for again.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Outlet:
         self._sender = sender
         self._writer = writer_of(options.batch, plain=options.plain)
         self._known: dict[str, Address] = {}
-        self.sent = False  # whether anything was ever let out
+        self.sent = False  # whether anything was ever sent
         self.unsent = 0
 
     def send(self, sends: Iterable[Send]) -> None:
@@ -99,7 +99,7 @@ class Outlet:
 
 
 class Wake:
-    """The one timer of a machine, on the loop that is running."""
+    """The timer of a machine, on the running event loop."""
 
     def __init__(self, call: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -107,13 +107,13 @@ class Wake:
         self._handle: asyncio.TimerHandle | None = None
 
     def set(self, at: float | None) -> None:
-        """Run at that time of `time.monotonic`, instead of when it was to run; None: not at all."""
+        """Set the timer to a time of `time.monotonic`; None stops it."""
         self.stop()
         if at is not None:
             self._handle = self._loop.call_at(at, self._call)
 
     def stop(self) -> None:
-        """Run no more."""
+        """Stop the timer."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

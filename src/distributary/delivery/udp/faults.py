@@ -1,4 +1,4 @@
-"""Loss on purpose, at the receiver's own end: for tests and for measuring repair."""
+"""Packet loss injected at the receiver, for tests and for measuring repair."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Loss:
         self._rng = np.random.default_rng(seed)
 
     def thin(self, batch: Batch) -> Batch:
-        """What is left of a batch."""
+        """Drop packets of a batch at random; returns the rest."""
         if not self.share:
             return batch
         kept = np.flatnonzero(self._rng.random(len(batch.offsets)) >= self.share)

@@ -1,4 +1,4 @@
-"""What a receiver wants, as it can be told."""
+"""The flows that a receiver wants, from a list, an `Interest` or a table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["flows_of", "read_flows"]
 
 
 def flows_of(interest: Interest | Iterable[str], name: str) -> tuple[str, ...]:
-    """The flows that somebody wants; nothing of a table that does not have them."""
+    """The flows that a receiver wants; none if an `Interest` does not have the receiver."""
     if not isinstance(interest, Interest):
         return tuple(interest)
     if name not in interest.receivers:
@@ -23,7 +23,7 @@ def flows_of(interest: Interest | Iterable[str], name: str) -> tuple[str, ...]:
 
 
 def read_flows(path: os.PathLike[str], name: str) -> tuple[str, ...]:
-    """What a table of interest has for a receiver, which has to be in it."""
+    """Read the flows of a receiver from a table of interest, which has to have the receiver."""
     interest = read_interest(path).value
     if name not in interest.receivers:
         raise InputError(

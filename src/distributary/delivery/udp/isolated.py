@@ -1,4 +1,4 @@
-"""Calibration that no network sees: in a network namespace of its own, or else without multicast.
+"""Calibrates in a network namespace of its own, or without multicast where there is none.
 
 `python -m distributary.delivery.udp.isolated PARAMS` is what runs in the namespace.
 """
@@ -24,7 +24,7 @@ from distributary.delivery.udp.calibration import (
 from distributary.delivery.udp.calibration_file import calibration_document
 from distributary.delivery.udp.network import NetworkOptions
 
-__all__ = ["isolated_calibration"]
+__all__ = ["calibrate_in_isolation"]
 
 _NAMESPACE = (
     "unshare", "-rn", "sh", "-c",
@@ -33,8 +33,8 @@ _NAMESPACE = (
 _NETWORK = NetworkOptions(GroupAddresses("239.192.77.0", 7_704), interface="lo", ttl=0)
 
 
-def isolated_calibration(params: CalibrationParams) -> Calibration:
-    """Calibrate by multicast in a namespace; `params.unicast` says if none could be made.
+def calibrate_in_isolation(params: CalibrationParams) -> Calibration:
+    """Calibrate by multicast in a namespace; `params.unicast` is set if none could be made.
 
     Then packets go to the receiver's own address on the loopback instead.
     """

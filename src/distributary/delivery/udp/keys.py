@@ -1,4 +1,4 @@
-"""Keys as files that nobody but their owner can read: all of the file's bytes are the key."""
+"""Reads key files, which only their owner may access; all bytes of the file are the key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["read_key"]
 
 
 def read_key(path: str | os.PathLike[str]) -> bytes:
-    """The key in a file, refused where anybody but us could have read or changed it."""
+    """Read a key; raises `KeyFileError` if anybody else could have read or changed the file."""
     name = os.fspath(path)
     try:
         with open(name, "rb") as file:

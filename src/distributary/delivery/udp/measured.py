@@ -1,8 +1,8 @@
-"""A receiver in a process of its own, so that its CPU time can be told from all other.
+"""Runs a receiver in a process of its own, to measure its CPU time.
 
-`python -m distributary.delivery.udp.measured SETTINGS`, with settings as JSON, says `ready` when
-it listens, then answers each line on its input with what it has done so far, and ends when the
-input does. `Measured` is the other side.
+`python -m distributary.delivery.udp.measured SETTINGS`, with settings as JSON, prints
+`ready` when it listens, answers each line of its input with its statistics, and ends with its
+input. `MeasuredReceiver` is the caller's side.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from distributary.delivery import Messages, ReceiverParams
 from distributary.delivery.addresses import GroupAddresses
 from distributary.delivery.udp.faults import Loss
 from distributary.delivery.udp.network import NetworkOptions
+from distributary.delivery.udp.receiver import Receiver
 from distributary.delivery.udp.statistics import document
-from distributary.delivery.udp.subscriber import Receiver
 from distributary.model import FloatArray
 
-__all__ = ["Measured", "Settings", "measured_receiver"]
+__all__ = ["MeasuredReceiver", "Settings", "run_measured_receiver"]
 
 Use = Literal["count", "read", "check"]
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a measured receiver does. It counts messages, reads each, or checks all of them.
+    """The settings of a measured receiver, which counts, reads or checks messages.
 
     To be checked, a payload begins with the time it was published at, in nanoseconds of the
     monotonic clock, and numbers are to follow one another in each flow.
@@ -57,26 +57,26 @@ class Settings:
     params: dict[str, float] = field(default_factory=dict)
 
 
-class Measured:
-    """A receiver that runs elsewhere on this machine."""
+class MeasuredReceiver:
+    """A receiver that runs in another process."""
 
     def __init__(self, process: subprocess.Popen[str], address: str) -> None:
         self._process = process
         self.address = address  # its own, for what goes to it alone
 
     def report(self) -> dict[str, Any]:
-        """What it has done so far; `cpu_seconds` is the time of its process."""
+        """The receiver's statistics; `cpu_seconds` is the CPU time of its process."""
         assert self._process.stdin is not None
         self._process.stdin.write("report\n")
         self._process.stdin.flush()
         return _line_of(self._process)
 
     def await_messages(self, messages: int, patience: float = 60.0) -> dict[str, Any]:
-        """Wait until it has delivered so many messages."""
+        """Wait until the receiver has delivered so many messages."""
         return self.await_count("messages", messages, patience)
 
     def await_count(self, name: str, least: int, patience: float = 60.0) -> dict[str, Any]:
-        """Wait until one of its counts has come so far; it is asked every 10 ms."""
+        """Wait until one of the counts has reached a value; asks every 10 ms."""
         until = time.monotonic() + patience
         while (told := self.report())[name] < least and time.monotonic() < until:
             time.sleep(0.01)
@@ -84,14 +84,14 @@ class Measured:
 
 
 @contextmanager
-def measured_receiver(settings: Settings) -> Iterator[Measured]:
-    """A receiver in another process, listening; it ends with the block."""
+def run_measured_receiver(settings: Settings) -> Iterator[MeasuredReceiver]:
+    """Run a receiver in another process until the block ends."""
     command = [sys.executable, "-m", __name__, json.dumps(asdict(settings))]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
     )
     try:
-        yield Measured(process, _line_of(process)["address"])
+        yield MeasuredReceiver(process, _line_of(process)["address"])
     finally:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -117,7 +117,7 @@ def _line_of(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 class _Consumer:
-    """What is done with messages: little, so that the filters are what costs."""
+    """Uses messages, as cheaply as possible, so that the filters dominate the cost."""
 
     def __init__(self, use: Use) -> None:
         self.take = {"count": self._count, "read": self._read, "check": self._check}[use]

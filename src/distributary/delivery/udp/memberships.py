@@ -1,8 +1,8 @@
-"""The groups that a receiver has joined, over as many sockets as that takes.
+"""The groups that a receiver has joined, over as many sockets as needed.
 
-A socket of Linux joins 20 IPv4 groups unless the system is set otherwise; then another is opened.
-The control group has a socket of its own, so that it is known what came from there, and where a
-socket for several groups would get other things too, so has each group.
+On Linux a socket can join 20 IPv4 groups by default; then another socket is opened. The control
+group has a socket of its own, to tell its packets from others. Where a socket for several groups
+would get other packets too, each group has its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Memberships"]
 
 
 class Memberships:
-    """Joins and leaves groups by their names; `on_open` and `on_close` hear of sockets."""
+    """Joins and leaves groups by name; calls `on_open` and `on_close` for each socket."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Memberships:
         self._on_open(opened)
 
     def leave(self, group: str) -> None:
-        """Receive no more of it."""
+        """Stop receiving what is sent to a group."""
         opened = self._socket_of.pop(group, None)
         if opened is None:
             return
@@ -72,7 +72,7 @@ class Memberships:
             opened.close()
 
     def is_control(self, opened: socket.socket) -> bool:
-        """Whether a socket is that of the control group."""
+        """Whether a socket is the control group's."""
         return self._socket_of.get(CONTROL_GROUP) is opened
 
     def close(self) -> None:

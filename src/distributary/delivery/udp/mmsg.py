@@ -1,12 +1,11 @@
 """recvmmsg and sendmmsg of Linux, through ctypes: one system call for many datagrams.
 
-Most of what a datagram costs is the system's work on it, whatever its size. So datagrams of one
-size that follow each other to the same address travel through the system as one piece where it
-can do that (UDP_SEGMENT when sending, UDP_GRO when receiving); on the network they are what they
-were.
+The kernel's work on a datagram hardly depends on its size. So consecutive datagrams of one size to
+the same address pass through the kernel as one piece where it supports that (UDP_SEGMENT for
+sending, UDP_GRO for receiving); on the network they are separate datagrams.
 
-The structures are laid out once and filled through NumPy views, so that Python does the same few
-steps however many datagrams there are.
+The structures are laid out once and filled through NumPy views, so the number of Python steps does
+not depend on the number of datagrams.
 """
 
 from __future__ import annotations
@@ -69,13 +68,13 @@ _sendmmsg.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, ctypes.c_int
 
 
 def coalesce(source: socket.socket) -> None:
-    """Let a socket hand over datagrams of one size together, where the system can."""
+    """Enable UDP_GRO on a socket, where the kernel has it."""
     with suppress(OSError):
         source.setsockopt(UDP, UDP_GRO, 1)
 
 
 class _Vector:
-    """Headers for so many datagrams of one piece each, with views of the fields that change."""
+    """Message headers for `n` datagrams, with views of the fields that change."""
 
     def __init__(self, n: int) -> None:
         self.headers = (_Mmsghdr * n)()
@@ -100,7 +99,7 @@ class _Vector:
 
 
 def _field(array: Any, offset: int, dtype: Any) -> Any:
-    """A view of one field of all structures of an array."""
+    """A view of one field of all structures in an array."""
     stride = ctypes.sizeof(array._type_)
     return np.ndarray((len(array),), dtype, array, offset, (stride,))
 
@@ -146,7 +145,7 @@ class MmsgReader:
         )
 
     def _split(self, n: int) -> tuple[int, int, int]:
-        """Pieces as datagrams; headers are then ready for the next read."""
+        """Split the pieces into datagrams, and reset the headers for the next read."""
         vector = self._vector
         while True:
             found, too_long, total = split_pieces(
@@ -164,7 +163,7 @@ class MmsgReader:
         self._offsets, self._lengths, self._pieces = np.empty((3, datagrams), np.int64)
 
     def _source(self, at: int) -> Address:
-        return _decoded(self._vector.names[self._pieces[at]].tobytes())
+        return _decode_address(self._vector.names[self._pieces[at]].tobytes())
 
 
 class MmsgWriter:
@@ -180,7 +179,7 @@ class MmsgWriter:
         self._joins = joins  # until the system says that it cannot
 
     def write(self, through: socket.socket, packets: Sequence[tuple[Address, bytes]]) -> int:
-        """How many were not sent for want of room; raises OSError if the network refuses one."""
+        """Send all; returns how many found the buffer full. Raises OSError for other failures."""
         if len(packets) == 1:
             return self._one.write(through, packets)
         joined = np.frombuffer(b"".join(packet for _, packet in packets), np.uint8)
@@ -194,7 +193,7 @@ class MmsgWriter:
         return unsent
 
     def write_rows(self, through: socket.socket, to: Address, rows: ByteArray) -> int:
-        """Send each row of an array as a datagram: how many were sent before there was no room."""
+        """Send each row of an array as a datagram; returns how many fitted into the buffer."""
         n, size = rows.shape
         each = min(_SEGMENTS, max(1, _SENT_PIECE // size)) if self._joins else 1
         begins = np.arange(0, n, each)[: self._n]
@@ -244,12 +243,12 @@ class MmsgWriter:
         return unsent
 
     def _cannot_join(self, error: OSError) -> bool:
-        """Whether a refusal may be one of joined datagrams; then none are joined any more."""
+        """Whether the kernel may have refused UDP_SEGMENT; if so, stop using it."""
         joins, self._joins = self._joins, False
         return joins and error.errno in _CANNOT
 
     def _send(self, through: socket.socket, begin: int, n: int) -> int:
-        """How many were sent; 0 where there is no room."""
+        """Send; returns how many were sent, 0 if the buffer is full."""
         at = self._vector.at + begin * ctypes.sizeof(_Mmsghdr)
         done: int = _sendmmsg(through.fileno(), at, n, socket.MSG_DONTWAIT)
         if done < 0:
@@ -260,19 +259,19 @@ class MmsgWriter:
         return done
 
     def _name(self, address: Address) -> tuple[Any, int, int]:
-        """An address as the system takes it: its bytes, where they are, and how many."""
+        """An address as a sockaddr: the buffer, its memory address, and its size."""
         known = self._names.get(address)
         if known is None:
             if len(self._names) >= _MOST_DESTINATIONS:
                 self._names.clear()
-            packed = ctypes.create_string_buffer(_encoded(address))
+            packed = ctypes.create_string_buffer(_encode_address(address))
             known = packed, ctypes.addressof(packed), len(packed) - 1
             self._names[address] = known
         return known
 
 
 class _Run(NamedTuple):
-    """Datagrams that can go as one: all of `size` bytes, but that the last may be shorter."""
+    """Datagrams that can be sent as one piece: all of `size` bytes, the last may be shorter."""
 
     first: int
     end: int
@@ -285,7 +284,7 @@ class _Run(NamedTuple):
 
 
 def _runs(addresses: Sequence[Address], sizes: Sequence[int], join: bool) -> list[_Run]:
-    """Datagrams in order, as few runs as can be."""
+    """Group consecutive datagrams into as few runs as possible."""
     runs: list[_Run] = []
     first, total, last = 0, 0, 0
     for at, size in enumerate(sizes):
@@ -306,7 +305,7 @@ def _runs(addresses: Sequence[Address], sizes: Sequence[int], join: bool) -> lis
     return runs
 
 
-def _encoded(address: Address) -> bytes:
+def _encode_address(address: Address) -> bytes:
     """A sockaddr_in or a sockaddr_in6."""
     port = address[1].to_bytes(2, "big")
     if len(address) == 2:
@@ -317,8 +316,8 @@ def _encoded(address: Address) -> bytes:
     return family + port + bytes(4) + host + address[3].to_bytes(4, sys.byteorder)
 
 
-def _decoded(name: bytes) -> Address:
-    """What `socket.recvfrom` would have said."""
+def _decode_address(name: bytes) -> Address:
+    """The address as `socket.recvfrom` returns it."""
     family, port = int.from_bytes(name[:2], sys.byteorder), int.from_bytes(name[2:4], "big")
     if family == socket.AF_INET:
         return socket.inet_ntop(socket.AF_INET, name[4:8]), port

@@ -1,4 +1,4 @@
-"""The settings that sender and receivers share: addresses, the interface, and how far to go."""
+"""The network settings that publishers and receivers share."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ JUMBO = 9_216
 
 @dataclass(frozen=True, slots=True)
 class NetworkOptions:
-    """`interface` is the name or an address of one; without it the system chooses."""
+    """`interface` is the name or IPv4 address of an interface; if empty, the system chooses."""
 
     groups: GroupAddresses = field(default_factory=GroupAddresses)
     interface: str = ""
-    ttl: int = 1  # how many routers away, and one more: 1 stays on the link
+    ttl: int = 1  # 0 stays on this machine, 1 on the link
     own_port: int = 0  # where answers come to; 0 lets the system choose
     socket_buffer: int = 8 << 20  # bytes asked for; the system may allow less
     largest_packet: int = JUMBO  # bytes; a receiver drops what is longer

@@ -1,4 +1,4 @@
-"""A plan folder watched: each plan that is put there, once it can be read."""
+"""Watches a plan folder for new plans."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Stamp = tuple[int, int, int]
 
 
 def load_plan(plan: Plan | str | os.PathLike[str]) -> Plan:
-    """A plan, or the one in a folder."""
+    """Return a plan as it is, or read it from its folder."""
     return plan if isinstance(plan, Plan) else read_plan(plan).plan
 
 
 class PlanWatch:
-    """Looks at a folder's `plan.json` now and then, or when told to; a new one means a new plan.
+    """Polls a folder's `plan.json`, every `every` seconds and after `look_now`.
 
-    A plan that cannot be read is told to `on_fault`, once, and the one before stays.
+    A plan that cannot be read goes to `on_fault`, once, and the previous plan stays.
     """
 
     def __init__(
@@ -41,11 +41,11 @@ class PlanWatch:
         self._asked = asyncio.Event()
 
     def look_now(self) -> None:
-        """Look without waiting for the next time."""
+        """Look now instead of at the next interval."""
         self._asked.set()
 
     async def plans(self) -> AsyncIterator[Plan]:
-        """Plans that come after the watch was made. Cancelling it leaves nothing behind."""
+        """The plans that are put into the folder from now on. Cancelling leaves nothing behind."""
         while True:
             await self.wait()
             plan = await self.look()
@@ -60,7 +60,7 @@ class PlanWatch:
         self._asked.clear()
 
     async def look(self) -> Plan | None:
-        """The plan in the folder, if there is a new one that can be read."""
+        """Read the plan in the folder if it is new and valid; else return None."""
         while (stamp := self._stamp()) is not None and stamp != self._seen:
             try:
                 found = await asyncio.to_thread(read_plan, self._folder)
@@ -75,7 +75,7 @@ class PlanWatch:
         return None
 
     def _stamp(self) -> Stamp | None:
-        """What changes when the folder is replaced: a plan is renamed into place as a whole."""
+        """The identity of `plan.json`, which changes when a plan is renamed or copied there."""
         try:
             found = os.stat(self._folder / MANIFEST)
         except OSError:

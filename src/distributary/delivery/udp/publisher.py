@@ -1,8 +1,8 @@
-"""The sender in real time: `async with Publisher(plan, ...) as publisher: await publisher.publish`.
+"""The live publisher: `async with Publisher(plan, ...) as publisher: await publisher.publish`.
 
-A thin shell: it hands packets, time and messages to `protocol.multicast.Sender`, and does what that
-says. Packets and timers come as callbacks of the event loop; the task that watches the plan folder
-belongs to the block.
+A thin shell around `delivery.SenderMachine`: it hands over packets, times and messages, and
+performs the machine's actions. Packets and timers are callbacks of the event loop; the task that
+watches the plan folder ends with the block.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
-from distributary.delivery import FullError, Sender, SenderParams, fingerprint_of
+from distributary.delivery import FullError, SenderMachine, SenderParams, fingerprint_of
 from distributary.delivery.sender import SenderAction
 from distributary.delivery.udp.datagrams import reader_of
-from distributary.delivery.udp.endpoints import Outlet, Wake, told_address
+from distributary.delivery.udp.endpoints import Outlet, Wake, format_address
 from distributary.delivery.udp.network import NetworkOptions
 from distributary.delivery.udp.plan_watch import PlanWatch, load_plan
 from distributary.delivery.udp.sockets import find_interface, open_own_socket
@@ -38,10 +38,10 @@ _READS = 8  # batches of questions that are taken in at a time
 class Publisher:
     """Sends messages of flows by a plan, and repairs what receivers miss.
 
-    `plan` is one, or the folder of one, which is then watched: a new plan there is changed to under
-    traffic. `addresses` are receivers' own, as `udp://HOST:PORT`, for flows that go by unicast, and
-    stay; those of others are learnt when they ask. When the block ends, what is left is sent, and
-    repairs go on until nobody has asked for `stay` seconds.
+    `plan` is a plan or its folder; a folder is watched, and the publisher changes to a new plan
+    under traffic. `addresses` has fixed unicast addresses of receivers, as `udp://HOST:PORT`; the
+    publisher learns those of others from their questions. At the end of the block it sends what is
+    queued, and repairs until nobody has asked for `stay` seconds.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Publisher:
         watch_every: float = 0.5,
         on_fault: Callable[[DistributaryError], None] = lambda error: None,
     ) -> None:
-        """`on_fault` hears of plans in the folder that cannot be used; the one before stays."""
+        """A plan in the folder that cannot be used goes to `on_fault`; the previous one stays."""
         self._network = NetworkOptions() if network is None else network
         self._folder = None if isinstance(plan, Plan) else plan
         loaded = load_plan(plan)
@@ -66,7 +66,7 @@ class Publisher:
         self._stay = stay
         self._watch_every = watch_every
         self._on_fault = on_fault
-        self._machine = Sender(
+        self._machine = SenderMachine(
             loaded,
             time.time_ns() if incarnation is None else incarnation,
             params=params,
@@ -116,7 +116,7 @@ class Publisher:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool | None:
-        """Send what is left and stay for repairs, unless something went wrong; then close."""
+        """Send what is queued and stay for repairs, unless the block failed; then close."""
         try:
             if error is None:
                 await self.drain()
@@ -127,9 +127,9 @@ class Publisher:
         return await self._stack.__aexit__(kind, error, trace)
 
     async def publish(self, flow: str, payload: bytes) -> None:
-        """Have a message sent; waits while the queue is full. Cancelled, it may not be taken.
+        """Queue a message; waits while the queue is full. If cancelled, it may not be queued.
 
-        A message of a flow that the plan has nowhere is dropped; `unplanned` counts them by flow.
+        A message of a flow outside the plan is dropped; `unplanned` counts these by flow.
         """
         while True:
             self._check()
@@ -147,7 +147,7 @@ class Publisher:
             await asyncio.sleep(0)
 
     def change_plan(self, plan: Plan) -> None:
-        """Announce another plan, which takes over after the grace time."""
+        """Announce another plan, which takes effect after the grace time."""
         self._network.groups.check_room(plan)
         fingerprint = fingerprint_of(plan)
         if fingerprint != self._fingerprint:
@@ -155,7 +155,7 @@ class Publisher:
             self._perform(self._machine.change_plan(plan, time.monotonic()))
 
     async def drain(self) -> None:
-        """Wait until all that was published is on its way. Cancelled, it stays in the queue."""
+        """Wait until the queue is empty. If cancelled, the rest stays in the queue."""
         self._perform(self._machine.flush(time.monotonic()))
         while self._machine.waiting:
             self._check()
@@ -165,12 +165,12 @@ class Publisher:
 
     @property
     def changing(self) -> bool:
-        """Whether a plan is announced that does not hold yet."""
+        """Whether an announced plan has not taken effect yet."""
         return self._machine.changing
 
     @property
     def unplanned(self) -> dict[str, int]:
-        """How many messages were dropped of each flow that the plan has nowhere."""
+        """How many messages of each flow outside the plan were dropped."""
         return self._machine.unplanned
 
     @property
@@ -180,8 +180,8 @@ class Publisher:
 
     @property
     def address(self) -> str:
-        """Where receivers can reach it."""
-        return told_address(self._own.getsockname())
+        """The address at which receivers reach the publisher."""
+        return format_address(self._own.getsockname())
 
     @property
     def statistics(self) -> PublisherStatistics:
@@ -216,7 +216,7 @@ class Publisher:
                 places = zip(batch.offsets.tolist(), batch.lengths.tolist(), strict=True)
                 now = self._asked_at = time.monotonic()
                 for at, (offset, length) in enumerate(places):
-                    source = told_address(batch.source_of(at))
+                    source = format_address(batch.source_of(at))
                     packet = bytes(view[offset : offset + length])
                     self._perform(self._machine.on_message(source, packet, now))
                 if not batch.more:
@@ -250,7 +250,7 @@ class Publisher:
                 self._fault(error)
 
     async def _until_nobody_asks(self) -> None:
-        """Stay for repairs: for a while after the last question, and not forever."""
+        """Wait until nobody has asked for `stay` seconds, for 20 times as long at most."""
         self._asked_at = began = time.monotonic()
         last = began + 20 * self._stay
         while (left := min(self._asked_at + self._stay, last) - time.monotonic()) > 0:

@@ -1,8 +1,8 @@
-"""Messages to publish, out of files or a stream: flow, payload, and when.
+"""Reads messages to publish from files or a stream: flow, payload and time.
 
-By extension: Parquet; JSON lines; anything else is lines, each a flow, a tab and the payload, or a
-JSON object. Columns are `flow`, `payload` (text or binary) and, optional, `ts`: a timestamp or
-seconds, by which messages are paced as they were.
+The extension decides: Parquet, or JSON lines. Anything else is lines, each of them a flow, a tab
+and the payload, or a JSON object. Columns are `flow`, `payload` (text or binary) and optionally
+`ts`, a timestamp or seconds, which paces the messages.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from distributary.delivery.udp.publisher import Publisher
 from distributary.errors import DistributaryError, InputError
 
-__all__ = ["Record", "fed", "publish_records", "read_lines", "read_records"]
+__all__ = ["Record", "feed_chunks", "publish_records", "read_lines", "read_records"]
 
 _CHUNK = 1 << 16
 _ROWS = 4_096
@@ -35,7 +35,7 @@ _AHEAD = 0.001  # seconds that are not worth a sleep
 
 
 class Record(NamedTuple):
-    """A message to publish; `ts` in seconds, from anywhere."""
+    """A message to publish; `ts` is in seconds, from any starting point."""
 
     flow: str
     payload: bytes
@@ -50,7 +50,7 @@ class _Line(msgspec.Struct):
 
 
 def read_records(path: str | os.PathLike[str]) -> Iterator[list[Record]]:
-    """The records of a file, some at a time; what cannot be used is an `InputError`."""
+    """Read the records of a file in chunks; raises `InputError` for what cannot be used."""
     path = Path(path)
     try:
         if path.suffix == ".parquet":
@@ -67,9 +67,9 @@ def read_records(path: str | os.PathLike[str]) -> Iterator[list[Record]]:
 def read_lines(
     file: io.RawIOBase, name: str = "the input", *, only_json: bool = False
 ) -> Iterator[list[Record]]:
-    """The records of lines, as many at a time as there are to be had without waiting.
+    """Read the records of lines, as many at a time as are available without waiting.
 
-    The file has no buffer of its own, which would wait until it is full.
+    The file has to be unbuffered, since a buffer would wait until it is full.
     """
     row, rest = 0, b""
     while chunk := file.read(_CHUNK):
@@ -118,7 +118,7 @@ def _from_json(line: bytes, name: str, row: int) -> Record:
 
 
 def _payload(told: _Line) -> bytes:
-    """The one payload that a line has: an empty message is written as an empty text."""
+    """The payload of a line, which has to have exactly one; it may be empty."""
     if (told.payload is None) == (told.payload_base64 is None):
         raise ValueError("it has to have either `payload` or `payload_base64`")
     if told.payload is not None:
@@ -165,8 +165,8 @@ def _from_batch(batch: Any, path: Path) -> list[Record]:
     return [Record(flow, payload, _seconds(ts)) for flow, payload, ts in rows]
 
 
-async def fed(chunks: Iterable[list[Record]]) -> AsyncIterator[list[Record]]:
-    """Chunks that a thread waits for; nobody waits for the thread, which may hang in a read."""
+async def feed_chunks(chunks: Iterable[list[Record]]) -> AsyncIterator[list[Record]]:
+    """Read chunks in a thread; it is not joined at the end, as it may hang in a read."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[list[Record] | Exception | None] = asyncio.Queue()
     room = threading.Semaphore(_QUEUED)  # bounds the queue: then the reading waits
@@ -195,7 +195,7 @@ async def fed(chunks: Iterable[list[Record]]) -> AsyncIterator[list[Record]]:
 async def publish_records(
     publisher: Publisher, chunks: AsyncIterator[list[Record]], rate: float | None = None
 ) -> int:
-    """Publish all records at a rate, else paced by their `ts` where they have one: how many."""
+    """Publish all records, at a rate or else paced by their `ts`; returns how many."""
     loop = asyncio.get_running_loop()
     began, first, done = 0.0, None, 0
     async for chunk in chunks:

@@ -1,4 +1,4 @@
-"""Sockets for groups, and for what goes to one address: IPv4 and IPv6 behind the same functions."""
+"""Opens sockets for groups and for unicast, with the same functions for IPv4 and IPv6."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NETWORK_HEADER = 0xFFF0_0000  # where the IP header begins, to the filter of a 
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """An interface: its number (0: the system's choice), and our address there, or any."""
+    """An interface: its index (0: the system's choice), and this machine's address there."""
 
     index: int
     address: str
@@ -67,7 +67,7 @@ def find_interface(options: NetworkOptions) -> Interface:
 
 
 def _address_at(name: str) -> str | None:
-    """The IPv4 address of an interface, where the system tells."""
+    """The IPv4 address of an interface, if the system tells it."""
     if not LINUX:
         return None
     import fcntl
@@ -79,7 +79,7 @@ def _address_at(name: str) -> str | None:
 
 
 def open_own_socket(options: NetworkOptions, interface: Interface) -> socket.socket:
-    """The socket that one end sends by, to groups and to others, and is answered at."""
+    """Open the socket that a publisher or receiver sends through, and receives unicast at."""
     v6 = options.groups.is_v6
     opened = _datagram_socket(options)
     try:
@@ -103,10 +103,10 @@ def open_own_socket(options: NetworkOptions, interface: Interface) -> socket.soc
 def open_group_socket(
     options: NetworkOptions, interface: Interface, address: str | None = None
 ) -> socket.socket:
-    """A socket that gets what is sent to the groups it joins, beside others on this machine.
+    """Open a socket that receives what is sent to the groups it joins; others may share the port.
 
-    With an `address` it is for the group there alone. Nothing that is sent to this machine alone
-    reaches it: else anybody could pass for the sender without being in the group.
+    With an `address` it is for that group only. It receives no unicast packets: else anybody could
+    impersonate the sender without sending to the group.
     """
     v6 = options.groups.is_v6
     opened = _datagram_socket(options)
@@ -134,12 +134,12 @@ def open_group_socket(
 
 
 def can_share() -> bool:
-    """Whether one socket can be for several groups, and for nothing else."""
+    """Whether a socket for several groups receives nothing but their packets."""
     return LINUX
 
 
 def _drop_unicast(opened: socket.socket) -> None:
-    """Have the system drop what is sent to an address that is no group's."""
+    """Have the kernel drop unicast packets."""
     if opened.family == socket.AF_INET6:
         code = [(_LOAD, 0, 0, _NETWORK_HEADER + 24), (_IF_EQUAL, 0, 1, 0xFF)]
     else:
@@ -151,7 +151,7 @@ def _drop_unicast(opened: socket.socket) -> None:
 
 
 def join(opened: socket.socket, address: str, interface: Interface) -> bool:
-    """Join a group; False where the socket has as many as it may, so that another is needed."""
+    """Join a group; returns False if the socket has joined as many as the system allows."""
     try:
         opened.setsockopt(*_membership(address, interface, join=True))
     except OSError as error:
@@ -168,7 +168,7 @@ def leave(opened: socket.socket, address: str, interface: Interface) -> None:
 
 
 def packets_overrun(opened: socket.socket) -> int:
-    """How many packets the system dropped because nobody read them in time, where it tells."""
+    """How many packets the kernel dropped because the buffer was full, if it tells."""
     if not LINUX:
         return 0
     try:

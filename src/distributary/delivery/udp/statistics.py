@@ -1,4 +1,4 @@
-"""What both ends did so far, as frozen snapshots, and as a page for Prometheus."""
+"""Statistics of publishers and receivers: frozen snapshots, and a page for Prometheus."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from distributary.delivery import ReceiverStatistics, SenderStatistics
+from distributary.delivery import ReceiverMachineStatistics, SenderMachineStatistics
 from distributary.delivery.errors import NetworkError
 
-__all__ = ["PublisherStatistics", "SubscriberStatistics", "document", "served_metrics"]
+__all__ = ["PublisherStatistics", "ReceiverStatistics", "document", "serve_metrics"]
 
 _GAUGES = frozenset(
     {"held_packets", "missing_ranges", "waiting", "plan_version", "joined_groups", "unserved_flows"}
@@ -23,9 +23,9 @@ _GAUGES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PublisherStatistics:
-    """What a publisher did: the machine's counts, and those of its edge."""
+    """A publisher's statistics: those of its machine, and those of the shell."""
 
-    machine: SenderStatistics
+    machine: SenderMachineStatistics
     plan_version: int
     waiting: int  # packets that wait for the pacing
     unsent: int  # packets that found no room, or had no address
@@ -33,10 +33,10 @@ class PublisherStatistics:
 
 
 @dataclass(frozen=True, slots=True)
-class SubscriberStatistics:
-    """What a receiver did: the machine's counts, and those of its edge."""
+class ReceiverStatistics:
+    """A receiver's statistics: those of its machine, and those of the shell."""
 
-    machine: ReceiverStatistics
+    machine: ReceiverMachineStatistics
     plan_version: int
     joined_groups: int
     waiting: int  # messages that wait to be read
@@ -48,7 +48,7 @@ class SubscriberStatistics:
     cpu_seconds: float  # of the whole process
 
 
-Snapshot = PublisherStatistics | SubscriberStatistics
+Snapshot = PublisherStatistics | ReceiverStatistics
 
 
 def document(snapshot: Snapshot) -> dict[str, Any]:
@@ -58,12 +58,12 @@ def document(snapshot: Snapshot) -> dict[str, Any]:
 
 
 @contextmanager
-def served_metrics(
+def serve_metrics(
     snapshot: Callable[[], Snapshot], port: int, address: str = "127.0.0.1"
 ) -> Iterator[int]:
-    """Serve snapshots to Prometheus at /metrics; the port, which the system chooses if it is 0.
+    """Serve snapshots to Prometheus at /metrics; yields the port, which the system chooses for 0.
 
-    A thread of its own answers, with what the snapshot says at that time.
+    A thread answers requests, each with a new snapshot.
     """
     registry = CollectorRegistry()
     registry.register(_Snapshots(snapshot))

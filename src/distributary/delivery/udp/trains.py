@@ -1,4 +1,4 @@
-"""Packets made in advance, for measuring receivers: far cheaper to send than a sender's own."""
+"""Packets made in advance, to measure receivers: much cheaper to send than a publisher's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from distributary.delivery.wire import (
     HEADER_SIZE,
     MESSAGE_HEADER_SIZE,
     Announcement,
-    Kind,
+    PacketKind,
     encode_announcement,
     encode_header,
 )
@@ -27,17 +27,19 @@ _SENT_AT_ONCE = 512
 
 
 def announcement(plan: Plan, incarnation: int, sequence: int) -> bytes:
-    """A packet that says that a plan holds, as version 1."""
+    """A packet that announces a plan as version 1."""
     body = encode_announcement(Announcement(0, 1, 0, 1, fingerprint_of(plan), 0, ""))
     length = HEADER_SIZE + len(body)
-    return encode_header(Kind.PLAN, length, 0, 0, CONTROL_SESSION, incarnation, sequence) + body
+    return (
+        encode_header(PacketKind.PLAN, length, 0, 0, CONTROL_SESSION, incarnation, sequence) + body
+    )
 
 
 class Train:
-    """The packets of one session, one after the other; its flows take turns.
+    """The consecutive packets of one session; its flows take turns.
 
-    All that changes from packet to packet is numbers, which are put into a block of packets at
-    once. `packets_before` and `messages_before` continue where another train of the session ended.
+    Only numbers differ from packet to packet, and are written into a block of packets at once.
+    `packets_before` and `messages_before` continue the numbers of another train of the session.
     """
 
     def __init__(
@@ -58,7 +60,7 @@ class Train:
         ]  # fmt: skip
         layout = np.dtype([("header", "V24"), ("sequence", "<u8"), ("messages", message, (h,))])
         self._rows = np.zeros((_SENT_AT_ONCE, length), np.uint8)
-        header = encode_header(Kind.DATA, length, h, 1, session, incarnation, 0)
+        header = encode_header(PacketKind.DATA, length, h, 1, session, incarnation, 0)
         self._rows[:, :HEADER_SIZE] = np.frombuffer(header, np.uint8)
         self._fields = self._rows.view(layout)[:, 0]
         self._fields["messages"]["length"] = message_bytes
@@ -68,7 +70,7 @@ class Train:
         self.messages = messages_before
 
     def take(self, n: int) -> ByteArray:
-        """The next packets, as rows, at most a block of them; they are gone with the next call."""
+        """The next packets as rows, at most a block of them; the next call overwrites them."""
         n, h = min(n, _SENT_AT_ONCE), self.messages_per_packet
         fields = self._fields[:n]
         number = self.messages + np.arange(n * h).reshape(n, h)
@@ -81,7 +83,7 @@ class Train:
 
 
 class Engine:
-    """Sends trains by a socket; `joined`: as packets that go through the system together."""
+    """Sends trains through a socket; with `joined` the kernel takes many packets as one piece."""
 
     def __init__(self, through: socket.socket, *, joined: bool = True) -> None:
         self._through = through
@@ -92,7 +94,7 @@ class Engine:
             self._writer = MmsgWriter(_SENT_AT_ONCE, joins=joined)
 
     def send(self, train: Train, packets: int, to: Address) -> None:
-        """Send the next packets of a train, waiting where the system has no room for them."""
+        """Send the next packets of a train, waiting while the socket's buffer is full."""
         while packets > 0:
             rows = train.take(packets)
             packets -= len(rows)

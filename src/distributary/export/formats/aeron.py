@@ -7,9 +7,9 @@ The grammar is that of Aeron's `ChannelUri`:
     param = key "=" value        key = any but "="        value = any but "|"
 
 Here the media is `udp`, and the keys are `endpoint` (address and port; Aeron sends its control
-messages to the next address, see `addresses`), `interface` if one is configured, and `alias`, which
-appears only in Aeron's counters. Add `|ttl=8` or the like if groups cross routers: Aeron uses the
-system's default of 1. Stream ids are session numbers plus 1, since Aeron reserves 0.
+messages to the next address, see `delivery.addresses`), `interface` if one is configured, and
+`alias`, which appears only in Aeron's counters. Add `|ttl=8` or the like if groups cross routers:
+Aeron uses the system's default of 1. Stream ids are session numbers plus 1, since Aeron reserves 0.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def aeron_files(plan: Plan, network: Network) -> dict[str, bytes]:
 
 def _session_streams(plan: Plan, network: Network) -> list[list[dict[str, Any]]]:
     """Channel and stream id of each session, on each line."""
-    address = {(a.group, a.line): a.address for a in network.addresses(plan.n_groups)}
+    address = {(a.group, a.line): a.address for a in network.assign(plan.n_groups)}
     return [
         [
             {

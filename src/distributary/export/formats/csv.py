@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from distributary.export.addresses import GroupAddress
+from distributary.delivery.addresses import GroupAddress
 from distributary.export.network import Network
 from distributary.export.tables import (
     csv_bytes,
@@ -27,7 +27,7 @@ def csv_files(plan: Plan, network: Network) -> dict[str, bytes]:
     Where flows go by unicast, `unicast.csv` has their receivers: it is for the sender to reach
     them.
     """
-    n_lines, addresses = len(network.lines), network.addresses(plan.n_groups)
+    n_lines, addresses = len(network.lines), network.assign(plan.n_groups)
     ends = {
         "flows": (placement_columns(plan, n_lines), plan.placement_session),
         "subscriptions": (subscription_columns(plan, n_lines), plan.subscription_session),

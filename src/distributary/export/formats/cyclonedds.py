@@ -33,7 +33,7 @@ def cyclonedds_files(plan: Plan, network: Network) -> dict[str, bytes]:
     """`cyclonedds.xml`, one per line, and tables of what is written and read in which partition."""
     topics = [escape_name(flow) for flow in plan.flows]
     partitions = [f"s{session}" for session in range(plan.n_sessions)]
-    addresses = network.addresses(plan.n_groups)
+    addresses = network.assign(plan.n_groups)
     files = {}
     for line in network.lines:
         name = f"cyclonedds-{line}.xml" if network.pairs else "cyclonedds.xml"

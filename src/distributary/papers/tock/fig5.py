@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from distributary.delivery.udp.calibration import Calibration, CalibrationParams
-from distributary.delivery.udp.isolated import isolated_calibration
+from distributary.delivery.udp.isolated import calibrate_in_isolation
 from distributary.papers.drawing import COLOURS, Sheet, draw_chart
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
 from distributary.papers.wording import NOTHING, table
@@ -30,7 +30,7 @@ def fig5(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
         seconds=0.2 if quick else 0.5,
         rounds=QUICK_ROUNDS if quick else ROUNDS,
     )
-    found = isolated_calibration(params)
+    found = calibrate_in_isolation(params)
     progress(Step("calibrating", 1, 1))
     return Figure(
         name="tock-fig5",

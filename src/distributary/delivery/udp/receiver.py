@@ -1,9 +1,9 @@
-"""The receiver in real time: `async for message in Receiver(plan, interest, name=...)`.
+"""The live receiver: `async for message in Receiver(plan, interest, name=...)`.
 
-A thin shell around `protocol.multicast.Receiver`: it reads batches of packets, hands them over, and
-does what the machine says. Messages wait in a bounded queue. When that is full the sockets are not
-read until half of it is gone: nobody else is slowed down, the system drops what it has no room for,
-and repair brings it or a gap is reported.
+A thin shell around `delivery.ReceiverMachine`: it reads batches of packets, hands them over, and
+performs the machine's actions. Messages wait in a bounded queue. When the queue is full the
+receiver stops reading its sockets until half of it is free. That slows nobody else down: the kernel
+drops packets, which are repaired later or reported as a gap.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from distributary.delivery import (
-    Join,
-    Leave,
+    JoinGroup,
+    LeaveGroup,
     Message,
     Messages,
     MulticastAction,
     NeedPlan,
+    ReceiverMachine,
     ReceiverParams,
     Report,
 )
-from distributary.delivery import Receiver as Machine
 from distributary.delivery.udp.datagrams import Address, Batch, keep_datagrams, reader_of
-from distributary.delivery.udp.endpoints import Outlet, Wake, told_address
+from distributary.delivery.udp.endpoints import Outlet, Wake, format_address
 from distributary.delivery.udp.faults import Loss
 from distributary.delivery.udp.interest import flows_of, read_flows
 from distributary.delivery.udp.memberships import Memberships
 from distributary.delivery.udp.network import NetworkOptions
 from distributary.delivery.udp.plan_watch import PlanWatch, load_plan
 from distributary.delivery.udp.sockets import find_interface, open_own_socket, packets_overrun
-from distributary.delivery.udp.statistics import SubscriberStatistics
+from distributary.delivery.udp.statistics import ReceiverStatistics
 from distributary.errors import DistributaryError
 from distributary.machines.actions import Send, SetTimer
 from distributary.machines.real.tasks import owned_tasks
@@ -60,13 +60,13 @@ _log = logging.getLogger(__name__)
 class Receiver:
     """Receives wanted flows by a plan: every message once, in its flow's order, or a report.
 
-    `plan` is one, or the folder of one, which is then watched. `interest` is the flows wanted, or
-    an `Interest` that has them under `name`, or the `Path` of such a table, which is read again
-    with each new plan in the folder, or None for all that each plan brings to `name`.
-    Reports (gaps, missing messages, a sender that began anew, wanted flows that do not come, a plan
-    that is not here) go to `on_report`; without one they are logged as warnings.
-    With `on_messages` messages go there at once, many at a time, and are not to be read by
-    iterating: its buffer is used again, so nothing of it may be kept.
+    `plan` is a plan or its folder, which is then watched. `interest` is the wanted flows, or an
+    `Interest` that has them under `name`, or the `Path` of such a table, which is read again with
+    each new plan in the folder, or None for all that each plan carries to `name`.
+    Reports (gaps, missing messages, a restarted sender, wanted flows that no plan carries, a
+    missing plan) go to `on_report`; without one they are logged as warnings.
+    With `on_messages` messages go there in batches, and cannot be read by iterating. The buffer of
+    a batch is used again, so keep nothing of it.
     """
 
     def __init__(
@@ -89,11 +89,11 @@ class Receiver:
         on_report: Callable[[Report], None] | None = None,
         on_fault: Callable[[DistributaryError], None] = lambda error: None,
     ) -> None:
-        """`sender` (`udp://HOST:PORT`) may be asked before it is heard, and may send to us alone.
+        """`sender` (`udp://HOST:PORT`) is asked before it is heard, and may announce by unicast.
 
-        Where many packets come at one look the next is a millisecond later, as it costs much less
-        to take them in together. With `gather` it is so many seconds later after every look that
-        brought any, and with 0 at once.
+        When one read returns many packets, the next one is a millisecond later, since it costs much
+        less to take them together. `gather` sets that delay in seconds, after every read that
+        returns any packet; 0 reads again at once.
         """
         self._network = NetworkOptions() if network is None else network
         self._folder = None if isinstance(plan, Plan) else plan
@@ -104,7 +104,7 @@ class Receiver:
             flows: tuple[str, ...] | None = read_flows(interest, name)
         else:
             flows = None if interest is None else flows_of(interest, name)
-        self._machine = Machine(
+        self._machine = ReceiverMachine(
             name,
             flows,
             rng=np.random.default_rng(seed),
@@ -181,11 +181,11 @@ class Receiver:
         return await self._stack.__aexit__(kind, error, trace)
 
     def __aiter__(self) -> AsyncIterator[Message]:
-        """Messages without end; opened and closed here where no `async with` did."""
+        """Iterate over messages without end; opens and closes the receiver outside `async with`."""
         return self._messages()
 
     async def receive(self) -> Message:
-        """The next message. Cancelled, it takes none."""
+        """Wait for the next message. If cancelled, it takes none."""
         while not self._queue:
             self._check()
             self._came.clear()
@@ -204,14 +204,14 @@ class Receiver:
         return message
 
     async def wait(self) -> None:
-        """Go on until cancelled, or until something fails; for those with `on_messages`."""
+        """Wait until cancelled, or until the receiver fails; for use with `on_messages`."""
         while True:
             self._check()
             self._came.clear()
             await self._came.wait()
 
     def pause(self) -> None:
-        """Read the sockets no more, for want of room for messages; nothing is given up meanwhile.
+        """Stop reading the sockets; the receiver gives nothing up until `resume`.
 
         The system keeps what it has room for and drops the rest.
         """
@@ -220,7 +220,7 @@ class Receiver:
             self._loop.remove_reader(source)
 
     def resume(self) -> None:
-        """Go on after a `pause`."""
+        """Read the sockets again after `pause`."""
         if not self._open:
             return
         self._paused = False
@@ -231,7 +231,7 @@ class Receiver:
             self._on_timer()
 
     def learn_plan(self, plan: Plan) -> None:
-        """Hear of a plan, before or after the sender announces it."""
+        """Take a plan, before or after the sender announces it."""
         self._network.groups.check_room(plan)
         self._perform(self._machine.learn_plan(plan, time.monotonic()))
 
@@ -242,29 +242,29 @@ class Receiver:
 
     @property
     def address(self) -> str:
-        """Where it can be reached alone."""
-        return told_address(self._own.getsockname())
+        """The receiver's unicast address."""
+        return format_address(self._own.getsockname())
 
     @property
     def flows(self) -> tuple[str, ...]:
-        """The flows it wants."""
+        """The wanted flows."""
         return self._machine.flows
 
     @property
     def unserved(self) -> tuple[str, ...]:
-        """Wanted flows that the plan does not bring."""
+        """Wanted flows that the plan does not carry."""
         return self._machine.unserved
 
     @property
     def incarnation(self) -> int:
-        """The sender's; to be kept where recorded packets could be replayed after a restart."""
+        """The sender's incarnation. Give it to the next receiver to refuse replayed packets."""
         return self._machine.incarnation
 
     @property
-    def statistics(self) -> SubscriberStatistics:
+    def statistics(self) -> ReceiverStatistics:
         """What it did so far."""
         sockets = [self._own, *self._memberships.sockets]
-        return SubscriberStatistics(
+        return ReceiverStatistics(
             machine=self._machine.statistics,
             plan_version=max(self._machine.versions, default=0),
             joined_groups=self._memberships.count,
@@ -288,7 +288,7 @@ class Receiver:
     # --- the edge ---------------------------------------------------------------------------------
 
     def _perform(self, actions: Sequence[MulticastAction]) -> None:
-        """Do what the machine says, strictly in order."""
+        """Perform the machine's actions, strictly in order."""
         for action in actions:
             match action:
                 case Messages():
@@ -297,9 +297,9 @@ class Receiver:
                     self._outlet.send([action])
                 case SetTimer(_, at):
                     self._wake.set(at)
-                case Join(group):
+                case JoinGroup(group):
                     self._memberships.join(group)
-                case Leave(group):
+                case LeaveGroup(group):
                     self._memberships.leave(group)
                 case NeedPlan():
                     self._look_for(action)
@@ -314,7 +314,7 @@ class Receiver:
 
     def _on_readable(self, source: socket.socket) -> None:
         try:
-            if self._waits_after(self._read(source)):
+            if self._should_gather(self._read(source)):
                 self._loop.remove_reader(source)
                 self._loop.call_later(self._gather, self._look_again, source)
         except Exception as error:  # a callback has no caller: the next one to call hears of it
@@ -324,21 +324,21 @@ class Receiver:
         if source.fileno() < 0 or self._paused:
             return
         try:
-            if self._waits_after(self._read(source)):
+            if self._should_gather(self._read(source)):
                 self._loop.call_later(self._gather, self._look_again, source)
             else:
                 self._read_from(source)
         except Exception as error:
             self._fail(error)
 
-    def _waits_after(self, look: Look) -> bool:
-        """Whether to let packets gather, while there is room for more than as many again."""
+    def _should_gather(self, look: Look) -> bool:
+        """Whether to let packets gather: only while the buffer has room for as many again."""
         if look.packets < self._least or not self._gather or self._paused:
             return False
         return 4 * (look.bytes + _BESIDE * look.packets) <= self._room
 
     def _read(self, source: socket.socket) -> Look:
-        """Take in what a socket has, in a few batches."""
+        """Read a socket in a few batches."""
         packets = size = 0
         for _ in range(_READS):
             batch = None if self._paused else self._reader.read(source)
@@ -360,12 +360,17 @@ class Receiver:
         control = alone or self._memberships.is_control(source)
         self._perform(
             self._machine.on_packets(
-                batch.buffer, batch.offsets, batch.lengths, now, _Sources(batch), control=control
+                batch.buffer,
+                batch.offsets,
+                batch.lengths,
+                now,
+                _PacketSources(batch),
+                control=control,
             )
         )
 
     def _take_strangers(self, batch: Batch, now: float) -> Batch:
-        """Take in what others than the sender sent here alone: what is left is the sender's."""
+        """Take unicast packets that are not the sender's out of a batch; returns the rest."""
         n = len(batch.offsets)
         if not n or (batch.one_source() and self._is_sender(batch.source_of(0))):
             return batch
@@ -373,12 +378,12 @@ class Receiver:
         for at in np.flatnonzero(~known).tolist():
             offset, length = int(batch.offsets[at]), int(batch.lengths[at])
             packet = batch.buffer[offset : offset + length].tobytes()
-            source = told_address(batch.source_of(at))
+            source = format_address(batch.source_of(at))
             self._perform(self._machine.on_stranger(packet, source, now))
         return keep_datagrams(batch, np.flatnonzero(known))
 
     def _is_sender(self, address: Address) -> bool:
-        told = told_address(address)
+        told = format_address(address)
         return self._machine.is_sender(told) or told == self._sender
 
     def _on_timer(self) -> None:
@@ -415,7 +420,7 @@ class Receiver:
     # --- plans ------------------------------------------------------------------------------------
 
     def _look_for(self, need: NeedPlan) -> None:
-        """See whether the folder has a plan; that it does not is reported, once."""
+        """Look for a plan in the folder; report once if it is not there."""
         if len(self._needs) < _MOST_NEEDS:
             self._needs[need.fingerprint] = need
         if self._watch is not None:
@@ -424,7 +429,7 @@ class Receiver:
             self._report_needs()
 
     def _report_needs(self) -> None:
-        """Report plans of the sender that are still not known here."""
+        """Report plans of the sender that the receiver still lacks."""
         needs, self._needs = self._needs, {}
         unknown = {found for found in needs if not self._machine.knows(found)}
         for fingerprint in unknown - self._reported_needs:
@@ -445,7 +450,7 @@ class Receiver:
             self._report_needs()
 
     async def _read_interest(self) -> None:
-        """Want what the table of interest has by now; the new plan was made from it."""
+        """Read the table of interest again, since the new plan was made from it."""
         if self._interest is None:
             return
         try:
@@ -457,14 +462,14 @@ class Receiver:
 
 
 class Look(NamedTuple):
-    """What one look at a socket brought."""
+    """How much one read of a socket returned."""
 
     packets: int
     bytes: int
 
 
-class _Sources(Sequence[str]):
-    """Where packets came from, worked out for the few that it matters for."""
+class _PacketSources(Sequence[str]):
+    """The source addresses of packets, formatted only when needed."""
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
@@ -473,7 +478,7 @@ class _Sources(Sequence[str]):
         return len(self._batch.offsets)
 
     def __getitem__(self, at: int) -> str:  # type: ignore[override]
-        return told_address(self._batch.source_of(at))
+        return format_address(self._batch.source_of(at))
 
 
 def _warn(report: Report) -> None:

@@ -8,8 +8,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from distributary.delivery.addresses import (
+    DEFAULT_BASE,
+    GroupAddress,
+    GroupAddresses,
+)
+from distributary.delivery.routes import CONTROL_GROUP, group_name
 from distributary.errors import InputError
-from distributary.export import GroupAddress, assign_addresses
+from tests.delivery.machines import simple_plan
 
 BASES_V4 = st.integers(int(ip_address("224.0.0.0")), int(ip_address("239.255.255.255"))).map(
     lambda number: str(ip_address(number))
@@ -21,6 +27,12 @@ BASES_V6 = st.builds(
 )
 BASES = BASES_V4 | BASES_V6 | st.sampled_from(("239.192.0.0", "239.0.0.0", "239.255.0.0"))
 FLOODED = IPv4Network("224.0.0.0/24")
+
+
+def assign_addresses(
+    n_groups: int, base: str = DEFAULT_BASE, *, pairs: bool = False
+) -> tuple[GroupAddress, ...]:
+    return GroupAddresses(base, pairs=pairs).assign(n_groups)
 
 
 def assign_or_skip(n_groups: int, base: str, *, pairs: bool) -> tuple[GroupAddress, ...]:
@@ -99,6 +111,56 @@ def test_the_two_lines_are_in_two_halves_of_one_block(n: int, base: str) -> None
     assert len({int(address) // half for address in b}) == 1
 
 
+@given(st.integers(1, 200), BASES, st.booleans())
+def test_what_is_assigned_is_where_groups_are_sent(n: int, base: str, pairs: bool) -> None:
+    rows = assign_or_skip(n, base, pairs=pairs)
+    groups = GroupAddresses(base, pairs=pairs)
+    assert {row.group: row.address for row in rows if row.line == "A"} == {
+        group: groups.of(group_name(group)) for group in range(n)
+    }
+
+
+@given(st.integers(1, 200), BASES, st.booleans())
+def test_the_control_group_looks_like_no_other(n: int, base: str, pairs: bool) -> None:
+    rows = assign_or_skip(n, base, pairs=pairs)
+    control = GroupAddresses(base).of(CONTROL_GROUP)
+    assert GroupAddresses(base, pairs=pairs).of(CONTROL_GROUP) == control
+    assert ip_address(control) + 1 == ip_address(rows[0].address)
+    taken = {row.mac for row in rows} | {mac_of(str(address)) for address in FLOODED}
+    assert mac_of(control) not in taken
+
+
+@given(st.integers(1, 50), BASES)
+def test_a_base_behind_all_groups_of_another_plan_keeps_clear_of_it(n: int, base: str) -> None:
+    rows = assign_or_skip(n, base, pairs=False)
+    behind = GroupAddresses(str(ip_address(rows[-1].address) + 1))
+    assert behind.of(CONTROL_GROUP) not in {row.address for row in rows}
+
+
+def test_the_control_group_is_at_a_base_that_is_even() -> None:
+    groups = GroupAddresses("239.1.2.254")
+    assert groups.of(CONTROL_GROUP) == "239.1.2.254"
+    assert groups.of(group_name(0)) == "239.1.2.255"
+    assert groups.of(group_name(1)) == "239.1.3.1"
+    assert GroupAddresses("239.1.2.255").of(CONTROL_GROUP) == "239.1.2.254"
+
+
+def test_a_plan_whose_groups_do_not_fit_behind_the_base_is_refused() -> None:
+    plan = simple_plan([0, 1], [0, 1])
+    GroupAddresses("239.255.255.253").check_room(plan)
+    refusing = GroupAddresses("239.255.255.254")
+    with pytest.raises(InputError, match="has 2 groups"):
+        refusing.check_room(plan)
+    with pytest.raises(InputError, match="has 2 groups"):
+        refusing.of(group_name(1))
+
+
+def test_a_block_without_any_room_has_none_for_the_control_group() -> None:
+    groups = GroupAddresses("224.128.0.0")  # switches take all of it for 224.0.0.0/24
+    with pytest.raises(InputError, match="only 0 addresses"):
+        groups.of(CONTROL_GROUP)
+
+
 @pytest.mark.parametrize(
     ("base", "block"),
     [
@@ -128,10 +190,10 @@ def test_addresses_fill_the_block_of_the_base_and_no_more(
 
 def test_the_default_starts_where_organisations_have_their_own() -> None:
     assert assign_addresses(2, pairs=True) == (
-        GroupAddress(0, "A", "239.192.0.1", "01:00:5e:40:00:01"),
-        GroupAddress(0, "B", "239.194.0.1", "01:00:5e:42:00:01"),
-        GroupAddress(1, "A", "239.192.0.3", "01:00:5e:40:00:03"),
-        GroupAddress(1, "B", "239.194.0.3", "01:00:5e:42:00:03"),
+        GroupAddress(0, "A", "239.192.77.1", "01:00:5e:40:4d:01"),
+        GroupAddress(0, "B", "239.194.77.1", "01:00:5e:42:4d:01"),
+        GroupAddress(1, "A", "239.192.77.3", "01:00:5e:40:4d:03"),
+        GroupAddress(1, "B", "239.194.77.3", "01:00:5e:42:4d:03"),
     )
 
 
