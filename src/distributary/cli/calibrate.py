@@ -23,7 +23,7 @@ def calibrate(
     out: Annotated[Path, typer.Option(help="The file to write, for `plan --calibration`.")],
     factor: Annotated[
         list[int] | None,
-        typer.Option("--messages-per-packet", "-h", min=1, help="h; can be repeated."),
+        typer.Option("--messages-per-packet", min=1, help="h; can be repeated."),
     ] = None,
     message_bytes: Annotated[int, typer.Option(min=1, help="The size of a payload.")] = 200,
     seconds: Annotated[str, typer.Option(help="How long each mix of rates is sent.")] = "500ms",

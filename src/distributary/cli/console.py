@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import (
@@ -17,7 +17,8 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bars
 
-from distributary.planning import Progress, Step
+if TYPE_CHECKING:
+    from distributary.planning import Progress, Step
 
 __all__ = ["notes", "print_json", "results", "shown_progress", "wide_results"]
 

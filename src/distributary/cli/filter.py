@@ -16,13 +16,13 @@ from distributary.model import Filter, Schema, covers, equivalent, intersects
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Look into filters.", no_args_is_help=True)
+app = typer.Typer(help="Explain SQL filters.", no_args_is_help=True)
 MOST_SHOWN = 20
 
 
 @app.callback()
 def _group() -> None:
-    """Look into filters."""
+    """Explain SQL filters."""
 
 
 @app.command()

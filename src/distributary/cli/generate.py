@@ -26,7 +26,7 @@ from distributary.workloads import (
 
 __all__ = ["app", "write_day", "write_workload"]
 
-app = typer.Typer(no_args_is_help=True, help="Write a workload: interest and rates.")
+app = typer.Typer(no_args_is_help=True, help="Write a workload: interest and rates, or logs.")
 
 Out = Annotated[Path, typer.Option(help="The folder to write interest and rates into.")]
 TableFormat = Annotated[Format, typer.Option("--format", help="How the tables are written.")]

@@ -60,7 +60,7 @@ def publish(
         str, typer.Option(help="The most bytes a second to send, repairs included.")
     ] = "100MB",
     messages_per_packet: Annotated[
-        int, typer.Option("--messages-per-packet", "-h", min=1, max=65_535, help="h, at most.")
+        int, typer.Option(min=1, max=65_535, help="The most messages in a packet (h).")
     ] = 8,
     packet_size: Annotated[
         int, typer.Option(min=1_100, max=65_507, help="The longest UDP payload, in bytes.")
@@ -73,7 +73,7 @@ def publish(
     metrics_address: MetricsAddress = "127.0.0.1",
     as_document: Json = False,
 ) -> None:
-    """Publish messages by a plan, over multicast, and repair what receivers miss."""
+    """Publish messages by a plan, over multicast, and repair what is missed."""
     from distributary.delivery import SenderParams
     from distributary.delivery.udp import Publisher, document
 

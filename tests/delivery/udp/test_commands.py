@@ -59,7 +59,7 @@ def test_what_cannot_work_is_an_error_that_says_why(
         "receive --plan plan --as r --flow f0 --interest i.csv",
         "publish --plan plan --packet-size 10",
         "publish --plan plan --bandwidth much",
-        "calibrate --out c.json -h 8",
+        "calibrate --out c.json --messages-per-packet 8",
         "calibrate --out c.json --message-bytes 60000",
     ],
 )
