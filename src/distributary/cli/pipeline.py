@@ -28,6 +28,7 @@ from distributary.cli.options import (
 from distributary.cli.report import CURVE_GROUPS
 from distributary.cli.stream import pipeline_stream
 from distributary.cli.summary import cost_table, headline
+from distributary.extras import require
 from distributary.report import Report, compare_algorithms, cost_curve, render_report, render_run
 
 if TYPE_CHECKING:
@@ -266,6 +267,8 @@ def run_job(
     from distributary.pipeline import run, running_spark
     from distributary.pipeline.interruptible import call_interruptibly
     from distributary.pipeline.spark import ui_address
+
+    require("report")
 
     def finish(outcome: Outcome, folder: Path, progress: planning.Progress) -> None:
         page = _plan_page(outcome, job, compare, progress)

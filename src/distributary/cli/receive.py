@@ -13,7 +13,6 @@ import typer
 from rich.markup import escape
 
 from distributary.cli.console import notes, print_json
-from distributary.cli.multicast_lines import LineWriter, MessageLines
 from distributary.cli.multicast_options import (
     GroupBase,
     InterfaceName,
@@ -33,6 +32,7 @@ from distributary.cli.multicast_table import shown_live, statistics_table
 from distributary.errors import OutputError
 
 if TYPE_CHECKING:
+    from distributary.cli.multicast_lines import LineWriter
     from distributary.delivery.udp import Report
 
 __all__ = ["receive"]
@@ -71,6 +71,7 @@ def receive(
     ] = False,
 ) -> None:
     """Receive the wanted flows of a plan, each message once and in its flow's order."""
+    from distributary.cli.multicast_lines import LineWriter, MessageLines
     from distributary.delivery import ReceiverParams
     from distributary.delivery.udp import Receiver, document
 

@@ -13,6 +13,7 @@ from distributary.cli.console import results, shown_progress
 from distributary.cli.evaluate import PlansAlpha, PlansBeta, choose_prices
 from distributary.cli.intake import read_inputs, tell_intake
 from distributary.cli.options import Floor, InterestFile, MaxBad, Quarantine, RatesFile
+from distributary.extras import require
 from distributary.files import read_plan, replaced_file
 from distributary.report import Report, compare_algorithms, cost_curve, render_report
 
@@ -37,6 +38,7 @@ def report(
     quarantine: Quarantine = None,
 ) -> None:
     """Write a self-contained HTML page about a plan."""
+    require("report")
     inputs = read_inputs(interest, rates, max_bad, floor, quarantine)
     tell_intake(inputs)
     stored = read_plan(plan, inputs.demand.interest)

@@ -30,6 +30,7 @@ from distributary.cli.options import (
     parse_seconds,
 )
 from distributary.cost import FilteringPrices
+from distributary.extras import require
 from distributary.files import replaced_file
 from distributary.report.sweep import (
     ONE_PER_GROUP,
@@ -83,6 +84,8 @@ def sweep(
 
     Each number of sessions and each pair of alpha and beta is a curve of its own.
     """
+    if out is not None:
+        require("report")
     numbers = _whole_numbers("--groups", groups)
     limits = _limits(sessions, sessions_per_group)
     prices = _prices(alpha, beta)
