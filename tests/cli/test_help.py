@@ -79,3 +79,19 @@ def test_a_misspelt_command_is_answered_with_one_that_exists(cli: CommandLine) -
     ran = cli("evalute")
     assert ran.status == 2
     assert "Did you mean 'evaluate'?" in ran.err
+
+
+@pytest.mark.parametrize(("words", "command"), ALL)
+def test_every_option_is_explained_and_stands_in_a_named_panel(
+    words: tuple[str, ...], command: Any
+) -> None:
+    for param in command.params:
+        assert param.help, param.name
+        if param.param_type_name == "option":
+            assert param.rich_help_panel or "--create" in param.opts, param.opts
+
+
+def test_a_default_is_shown_as_one_would_type_it(cli: CommandLine) -> None:
+    said = cli("pipeline", "run", "--help").out
+    for default in ("30s", "100%", "4GiB"):
+        assert f"[default: {default}]" in said

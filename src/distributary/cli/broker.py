@@ -14,7 +14,7 @@ import typer
 from rich.table import Table
 
 from distributary.cli.console import print_json, results, shown_progress
-from distributary.cli.options import TABLE, Json, Seed, at_most
+from distributary.cli.options import INPUT, OUTPUT, PRICES, TABLE, Json, Seed, at_most
 from distributary.content import COVERING_POLICIES
 from distributary.content.rehearsal import (
     DEFAULT_PRICES,
@@ -37,6 +37,8 @@ from distributary.planning import Step
 
 __all__ = ["app"]
 
+DAY = "The day"
+
 app = typer.Typer(help="Try out networks of content brokers.", no_args_is_help=True)
 POLICIES = ", ".join(COVERING_POLICIES)
 
@@ -49,32 +51,64 @@ def _group() -> None:
 @app.command()
 def simulate(
     links: Annotated[
-        Path, typer.Option("--links", help=f"The overlay, without cycles: a, b, delay. {TABLE}.")
+        Path,
+        typer.Option(
+            "--links",
+            help=f"The overlay, without cycles: a, b, delay. {TABLE}.",
+            rich_help_panel=INPUT,
+        ),
     ],
     filters: Annotated[
-        Path, typer.Option("--filters", help=f"Who wants what: receiver, filter. {TABLE}.")
+        Path,
+        typer.Option(
+            "--filters", help=f"Who wants what: receiver, filter. {TABLE}.", rich_help_panel=INPUT
+        ),
     ],
-    events: Annotated[Path, typer.Option("--events", help=f"Any columns. {TABLE}.")],
+    events: Annotated[
+        Path, typer.Option("--events", help=f"Any columns. {TABLE}.", rich_help_panel=INPUT)
+    ],
     homes: Annotated[
         Path | None,
-        typer.Option("--homes", help="Who is where: receiver, broker. Without it, drawn by seed."),
+        typer.Option(
+            "--homes",
+            help="Who is where: receiver, broker. Without it, drawn by seed.",
+            rich_help_panel=INPUT,
+        ),
     ] = None,
     publish_at: Annotated[
         list[str] | None,
-        typer.Option("--publish-at", help="A broker where events begin, again for more; or all."),
+        typer.Option(
+            "--publish-at",
+            help="A broker where events begin, again for more; or all.",
+            rich_help_panel=DAY,
+        ),
     ] = None,
     rate: Annotated[
-        float, typer.Option(min=1e-3, callback=at_most(1e9), help="Events per second.")
+        float,
+        typer.Option(
+            min=1e-3, callback=at_most(1e9), help="Events per second.", rich_help_panel=DAY
+        ),
     ] = 100.0,
     leave: Annotated[
-        int, typer.Option(min=0, help="How many of the widest subscriptions end half-way.")
+        int,
+        typer.Option(
+            min=0, help="How many of the widest subscriptions end half-way.", rich_help_panel=DAY
+        ),
     ] = 0,
     within: Annotated[
         float,
-        typer.Option(min=0.0, callback=at_most(LONGEST_DELAY_S), help="Within how many seconds."),
+        typer.Option(
+            min=0.0,
+            callback=at_most(LONGEST_DELAY_S),
+            help="Within how many seconds.",
+            rich_help_panel=DAY,
+        ),
     ] = 10.0,
     policy: Annotated[
-        list[str] | None, typer.Option(help=f"Which to try, again for more: {POLICIES}; or all.")
+        list[str] | None,
+        typer.Option(
+            help=f"Which to try, again for more: {POLICIES}; or all.", rich_help_panel=DAY
+        ),
     ] = None,
     per_message: Annotated[
         float,
@@ -82,6 +116,7 @@ def simulate(
             min=0.0,
             callback=at_most(LONGEST_DELAY_S),
             help="Seconds that a message costs a broker.",
+            rich_help_panel=PRICES,
         ),
     ] = DEFAULT_PRICES.per_message,
     per_box: Annotated[
@@ -90,11 +125,15 @@ def simulate(
             min=0.0,
             callback=at_most(LONGEST_DELAY_S),
             help="Seconds more for each entry of its table.",
+            rich_help_panel=PRICES,
         ),
     ] = DEFAULT_PRICES.per_box,
     seed: Seed = 0,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Write the comparison here, one row a policy.")
+        Path | None,
+        typer.Option(
+            "--out", help="Write the comparison here, one row a policy.", rich_help_panel=OUTPUT
+        ),
     ] = None,
     as_document: Json = False,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from distributary.cli.console import notes, print_json, results
-from distributary.cli.options import TABLE, Json
+from distributary.cli.options import INPUT, TABLE, Json
 from distributary.errors import InputError
 from distributary.files import read_events, read_filter_texts, read_filters
 from distributary.matching import event_schema, inferred_schema, parse_filter, print_filter
@@ -29,11 +29,20 @@ def _group() -> None:
 def check(
     text: Annotated[str, typer.Argument(help="A SQL condition, such as \"symbol = 'IBM'\".")],
     against: Annotated[
-        Path | None, typer.Option("--against", help=f"Others: receiver, filter. {TABLE}.")
+        Path | None,
+        typer.Option(
+            "--against",
+            help=f"Filters to compare with: receiver, filter. {TABLE}.",
+            rich_help_panel=INPUT,
+        ),
     ] = None,
     events: Annotated[
         Path | None,
-        typer.Option("--events", help="Take the attributes' types from this table of events."),
+        typer.Option(
+            "--events",
+            help="Take the attributes' types from this table of events.",
+            rich_help_panel=INPUT,
+        ),
     ] = None,
     as_document: Json = False,
 ) -> None:

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from distributary.cli.console import notes, print_json, results
-from distributary.cli.options import TABLE, Json
+from distributary.cli.options import INPUT, OUTPUT, TABLE, Json
 from distributary.files import FilterTable, read_events, read_filters, write_table
 from distributary.matching import Matcher, event_schema, event_table
 
@@ -20,17 +20,31 @@ __all__ = ["match"]
 
 def match(
     filters: Annotated[
-        Path, typer.Option("--filters", help=f"Who wants what: receiver, filter. {TABLE}.")
+        Path,
+        typer.Option(
+            "--filters", help=f"Who wants what: receiver, filter. {TABLE}.", rich_help_panel=INPUT
+        ),
     ],
-    events: Annotated[Path, typer.Option("--events", help=f"Any columns. {TABLE}.")],
+    events: Annotated[
+        Path, typer.Option("--events", help=f"Any columns. {TABLE}.", rich_help_panel=INPUT)
+    ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Where to write the pairs: event, filter, receiver."),
+        typer.Option(
+            "--out",
+            help="Where to write the pairs: event, filter, receiver.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
     quarantine: Annotated[
-        Path | None, typer.Option("--quarantine", help="Put filters that cannot be used here.")
+        Path | None,
+        typer.Option(
+            "--quarantine", help="Put filters that cannot be used here.", rich_help_panel=OUTPUT
+        ),
     ] = None,
-    threads: Annotated[int, typer.Option(min=1, help="How many share the work.")] = 2,
+    threads: Annotated[
+        int, typer.Option(min=1, help="How many threads share the work.", rich_help_panel="Run")
+    ] = 2,
     as_document: Json = False,
 ) -> None:
     """Match a table of events against a table of SQL filters.

@@ -13,6 +13,7 @@ import typer
 from rich.markup import escape
 
 from distributary.cli.console import notes
+from distributary.cli.options import INPUT, NETWORK
 from distributary.errors import DistributaryError
 
 if TYPE_CHECKING:
@@ -38,26 +39,65 @@ __all__ = [
 
 T = TypeVar("T")
 
-PlanFolder = Annotated[Path, typer.Option("--plan", help="The plan folder; it is watched.")]
+PlanFolder = Annotated[
+    Path,
+    typer.Option(
+        "--plan", help="The plan folder; a new plan in it is taken up.", rich_help_panel=INPUT
+    ),
+]
 GroupBase = Annotated[
     str,
-    typer.Option(help="The control group's address, IPv4 or IPv6; groups are behind it."),
+    typer.Option(
+        help="The control group's address, IPv4 or IPv6; groups are behind it.",
+        rich_help_panel=NETWORK,
+    ),
 ]
-Port = Annotated[int, typer.Option(min=1, max=65_535, help="The UDP port of all groups.")]
+Port = Annotated[
+    int,
+    typer.Option(min=1, max=65_535, help="The UDP port of all groups.", rich_help_panel=NETWORK),
+]
 InterfaceName = Annotated[
-    str, typer.Option("--interface", help="The name of the interface, or its IPv4 address.")
+    str,
+    typer.Option(
+        "--interface",
+        help="The name of the interface, or its IPv4 address.",
+        rich_help_panel=NETWORK,
+    ),
 ]
-Ttl = Annotated[int, typer.Option(min=0, max=255, help="1 stays on the link, 0 on the machine.")]
+Ttl = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        max=255,
+        help="How far packets go: 0 this machine, 1 this link.",
+        rich_help_panel=NETWORK,
+    ),
+]
 KeyFile = Annotated[
     Path | None,
-    typer.Option(help="A key for packets, 16 to 64 bytes; only its owner may have access."),
+    typer.Option(
+        help="A key for packets, 16 to 64 bytes; only its owner may have access.",
+        rich_help_panel=NETWORK,
+    ),
 ]
 MetricsPort = Annotated[
-    int | None, typer.Option("--metrics", min=0, max=65_535, help="Serve Prometheus at this port.")
+    int | None,
+    typer.Option(
+        "--metrics",
+        min=0,
+        max=65_535,
+        help="Serve Prometheus at this port.",
+        rich_help_panel="Metrics",
+    ),
 ]
-MetricsAddress = Annotated[str, typer.Option(help="The address to serve Prometheus at.")]
+MetricsAddress = Annotated[
+    str, typer.Option(help="The address to serve Prometheus at.", rich_help_panel="Metrics")
+]
 LargestPacket = Annotated[
-    int, typer.Option(min=512, max=65_507, help="The longest packet that is taken, in bytes.")
+    int,
+    typer.Option(
+        min=512, max=65_507, help="The longest packet to accept, in bytes.", rich_help_panel=NETWORK
+    ),
 ]
 
 

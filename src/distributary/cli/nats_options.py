@@ -11,46 +11,99 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from distributary.cli.options import reject_bad_values
+
 if TYPE_CHECKING:
     from distributary.topics.nats import NatsOptions
 
-__all__ = ["ServerChoice", "takes_server"]
+__all__ = ["SERVER", "ServerChoice", "takes_server"]
+
+SERVER = "NATS server"
 
 _OPTIONS: dict[str, tuple[Any, Any]] = {
     "state": (
         Annotated[
             Path | None,
-            typer.Option("--state", help="The service's folder; its embedded server is used."),
+            typer.Option(
+                "--state",
+                help="The service's folder; its embedded server is used.",
+                rich_help_panel=SERVER,
+            ),
         ],
         None,
     ),
     "nats": (
         Annotated[
-            str | None, typer.Option("--nats", help="A NATS server of one's own, as nats://HOST.")
+            str | None,
+            typer.Option(
+                "--nats", help="Your own NATS server, as nats://HOST.", rich_help_panel=SERVER
+            ),
         ],
         None,
     ),
     "token": (
-        Annotated[str | None, typer.Option(envvar="NATS_TOKEN", help="Its token.")],
+        Annotated[
+            str | None,
+            typer.Option(
+                envvar="NATS_TOKEN", help="Your token for the server.", rich_help_panel=SERVER
+            ),
+        ],
         None,
     ),
-    "user": (Annotated[str | None, typer.Option(envvar="NATS_USER", help="Its user.")], None),
+    "user": (
+        Annotated[
+            str | None,
+            typer.Option(
+                envvar="NATS_USER", help="Your user name at the server.", rich_help_panel=SERVER
+            ),
+        ],
+        None,
+    ),
     "password": (
-        Annotated[str | None, typer.Option(envvar="NATS_PASSWORD", help="The user's password.")],
+        Annotated[
+            str | None,
+            typer.Option(
+                envvar="NATS_PASSWORD", help="The user's password.", rich_help_panel=SERVER
+            ),
+        ],
         None,
     ),
     "creds": (
-        Annotated[Path | None, typer.Option(help="A file of credentials (JWT and seed).")],
+        Annotated[
+            Path | None,
+            typer.Option(help="A file of credentials (JWT and seed).", rich_help_panel=SERVER),
+        ],
         None,
     ),
     "ca": (
-        Annotated[Path | None, typer.Option(help="TLS: who signs the server's certificate.")],
+        Annotated[
+            Path | None,
+            typer.Option(
+                help="TLS: the certificate authority of the server.", rich_help_panel=SERVER
+            ),
+        ],
         None,
     ),
-    "cert": (Annotated[Path | None, typer.Option(help="TLS: a certificate of ours.")], None),
-    "key": (Annotated[Path | None, typer.Option(help="TLS: its key.")], None),
+    "cert": (
+        Annotated[
+            Path | None, typer.Option(help="TLS: the client certificate.", rich_help_panel=SERVER)
+        ],
+        None,
+    ),
+    "key": (
+        Annotated[
+            Path | None,
+            typer.Option(help="TLS: the key of the client certificate.", rich_help_panel=SERVER),
+        ],
+        None,
+    ),
     "prefix": (
-        Annotated[str, typer.Option(help="The first part of all subjects of ours.")],
+        Annotated[
+            str,
+            typer.Option(
+                help="The first part of every NATS subject that is used.", rich_help_panel=SERVER
+            ),
+        ],
         "distributary",
     ),
 }
@@ -114,10 +167,8 @@ def _choice(
     from distributary.topics.nats import NatsOptions
     from distributary.topics.nats.subjects import Subjects
 
-    try:
+    with reject_bad_values("'--prefix'"):
         Subjects(prefix)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="'--prefix'") from None
     if nats is None:
         return ServerChoice(state, prefix, None)
     own = NatsOptions(nats, token, user, password, creds, ca, cert, key)

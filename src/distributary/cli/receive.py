@@ -29,6 +29,7 @@ from distributary.cli.multicast_options import (
     tell_fault,
 )
 from distributary.cli.multicast_table import shown_live, statistics_table
+from distributary.cli.options import INPUT, OUTPUT
 from distributary.errors import OutputError
 
 if TYPE_CHECKING:
@@ -43,21 +44,40 @@ _PATIENCE = 1.0  # seconds of writing at the end after which the user hears of i
 
 def receive(
     plan: PlanFolder,
-    name: Annotated[str, typer.Option("--as", help="The receiver, by its name in the plan.")],
+    name: Annotated[
+        str,
+        typer.Option("--as", help="The receiver, by its name in the plan.", rich_help_panel=INPUT),
+    ],
     interest: Annotated[
         Path | None,
         typer.Option(
             help="Who wants what: receiver, flow; read again with each new plan. Without it: all "
-            "that a plan brings."
+            "that a plan brings.",
+            rich_help_panel=INPUT,
         ),
     ] = None,
-    flow: Annotated[list[str] | None, typer.Option(help="A wanted flow; can be repeated.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write there, and not to stdout.")] = None,
+    flow: Annotated[
+        list[str] | None, typer.Option(help="A wanted flow; repeatable.", rich_help_panel=INPUT)
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write to this file instead of stdout.", rich_help_panel=OUTPUT),
+    ] = None,
     count: Annotated[
-        int | None, typer.Option(min=1, help="End after so many messages; else with Ctrl-C.")
+        int | None,
+        typer.Option(
+            min=1,
+            help="End after this many messages; without it, with Ctrl-C.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
     history: Annotated[
-        bool, typer.Option("--history", help="Ask for what the sender has of the time before.")
+        bool,
+        typer.Option(
+            "--history",
+            help="Ask the sender for the earlier messages that it still has.",
+            rich_help_panel=INPUT,
+        ),
     ] = False,
     group_base: GroupBase = "239.192.77.0",
     port: Port = 7702,
@@ -67,7 +87,12 @@ def receive(
     metrics: MetricsPort = None,
     metrics_address: MetricsAddress = "127.0.0.1",
     as_document: Annotated[
-        bool, typer.Option("--json", help="With --out: print statistics as JSON at the end.")
+        bool,
+        typer.Option(
+            "--json",
+            help="With --out: print statistics as JSON at the end.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = False,
 ) -> None:
     """Receive the wanted flows of a plan, each message once and in its flow's order."""
