@@ -88,7 +88,7 @@ def test_every_option_is_explained_and_stands_in_a_named_panel(
     for param in command.params:
         assert param.help, param.name
         if param.param_type_name == "option":
-            assert param.rich_help_panel or "--create" in param.opts, param.opts
+            assert param.rich_help_panel, param.opts
 
 
 def test_a_default_is_shown_as_one_would_type_it(cli: CommandLine) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import typer
 from rich.table import Table
 
-from distributary.cli.console import print_json, results, shown_progress
+from distributary.cli.console import print_json, results, show_progress
 from distributary.cli.options import INPUT, OUTPUT, PRICES, TABLE, Json, Seed, at_most
 from distributary.content import COVERING_POLICIES
 from distributary.content.rehearsal import (
@@ -141,13 +141,15 @@ def simulate(
     names = policy or list(COVERING_POLICIES)
     if unknown := [name for name in names if name not in COVERING_POLICIES]:
         raise typer.BadParameter(f"{unknown[0]!r} is not a policy: there are {POLICIES}")
-    topology = _overlay(links)
+    topology = _read_overlay(links)
     table = read_events(events)
     schema = event_schema(table.schema)
     rng = np.random.default_rng(seed)
-    wishes = _wishes(filters, homes, schema, topology, rng)
-    published = _published(event_table(table, schema, path=str(events)), publish_at, topology, rng)
-    ending = Ending(_widest(wishes, schema, leave), within=within)
+    wishes = _read_subscriptions(filters, homes, schema, topology, rng)
+    published = _assign_events(
+        event_table(table, schema, path=str(events)), publish_at, topology, rng
+    )
+    ending = Ending(_find_widest(wishes, schema, leave), within=within)
     try_out = partial(
         rehearse,
         topology,
@@ -160,7 +162,7 @@ def simulate(
         seed=seed,
     )
     outcomes: list[RehearsalOutcome] = []
-    with shown_progress() as progress:
+    with show_progress() as progress:
         for at, name in enumerate(names):
             progress(Step(f"trying {name}", at, len(names)))
             outcomes.append(try_out(COVERING_POLICIES[name]))
@@ -177,13 +179,13 @@ def simulate(
             }
         )
         return
-    results.print(_shown(outcomes))
+    results.print(_make_table(outcomes))
 
 
 # --- reading --------------------------------------------------------------------------------------
 
 
-def _overlay(links: Path) -> Topology:
+def _read_overlay(links: Path) -> Topology:
     topology = read_links(links)
     try:
         check_acyclic(topology)
@@ -192,7 +194,7 @@ def _overlay(links: Path) -> Topology:
     return topology
 
 
-def _wishes(
+def _read_subscriptions(
     filters: Path,
     homes: Path | None,
     schema: Schema,
@@ -220,7 +222,7 @@ def _wishes(
     ]
 
 
-def _published(
+def _assign_events(
     events: pa.Table,
     publish_at: list[str] | None,
     topology: Topology,
@@ -238,8 +240,8 @@ def _published(
     ]
 
 
-def _widest(wishes: Sequence[RehearsalSubscription], schema: Schema, leave: int) -> list[int]:
-    """Those that cover most others: their ending is what hurts."""
+def _find_widest(wishes: Sequence[RehearsalSubscription], schema: Schema, leave: int) -> list[int]:
+    """Find the subscriptions that cover most others: their end costs the brokers most."""
     if leave > len(wishes):
         raise InputError(
             f"--leave {leave}: there are only {len(wishes)} subscriptions", value=leave
@@ -256,7 +258,7 @@ def _widest(wishes: Sequence[RehearsalSubscription], schema: Schema, leave: int)
 # --- showing --------------------------------------------------------------------------------------
 
 
-def _shown(outcomes: Sequence[RehearsalOutcome]) -> Table:
+def _make_table(outcomes: Sequence[RehearsalOutcome]) -> Table:
     table = Table(box=None, header_style="bold")
     table.add_column("policy")
     for title in ("delay, ms", "90 %", "queue", "table", "tables", "said", "again", "unwanted"):

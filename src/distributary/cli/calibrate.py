@@ -60,7 +60,7 @@ def calibrate(
 ) -> None:
     """Measure what receivers spend on a message at either filter: alpha(h) and beta(h)."""
     from distributary.delivery.udp.calibration import FACTORS, CalibrationParams
-    from distributary.delivery.udp.calibration import calibrate as measured
+    from distributary.delivery.udp.calibration import calibrate as measure_prices
     from distributary.delivery.udp.calibration_file import calibration_document, write_calibration
 
     with reject_bad_values():
@@ -74,7 +74,7 @@ def calibrate(
     network = network_from(group_base, port, interface, ttl=0)  # nothing leaves this machine
     with Bars(console=notes, transient=True, disable=not notes.is_terminal) as bars:
         task = bars.add_task("calibrating")
-        found = measured(
+        found = measure_prices(
             network,
             params,
             progress=lambda done, total: bars.update(task, completed=done, total=total),

@@ -20,7 +20,7 @@ from rich.progress import Progress as Bars
 if TYPE_CHECKING:
     from distributary.planning import Progress, Step
 
-__all__ = ["notes", "print_json", "results", "shown_progress", "wide_results"]
+__all__ = ["notes", "print_json", "results", "show_progress", "wide_results"]
 
 results = Console(highlight=False, soft_wrap=True)
 # Wide enough for every figure: a narrow terminal wraps lines, but cuts no number short.
@@ -34,8 +34,8 @@ def print_json(document: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def shown_progress() -> Iterator[Progress]:
-    """A bar on stderr with the current best cost, if that is a terminal; gone when done."""
+def show_progress() -> Iterator[Progress]:
+    """Show progress and the best cost so far on stderr while the block runs, on a terminal."""
     with Bars(
         SpinnerColumn(),
         TextColumn("{task.description}"),

@@ -126,7 +126,7 @@ def _network(
     pairs: bool,
     interface: list[str] | None,
 ) -> Network:
-    """What was asked for, refused where it is wrong or would be ignored."""
+    """Make the network options; refuse what is wrong or what the format would ignore."""
     asked: dict[str, Any] = {
         "base": base, "port": port, "pairs": pairs or None, "interfaces": tuple(interface or ()),
     }  # fmt: skip

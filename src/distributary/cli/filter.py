@@ -51,23 +51,23 @@ def check(
     Without --events the types of attributes are what the constants beside them say.
     """
     texts = () if against is None else read_filter_texts(against)
-    schema = _schema(text, texts, events)
-    found = _parsed(text, schema)
+    schema = _choose_schema(text, texts, events)
+    found = _parse(text, schema)
     told: dict[str, Any] = {
         "filter": text,
         "normal_form": print_filter(found),
         "alternatives": len(found.boxes),
-        "attributes": _attributes(found),
+        "attributes": _list_attributes(found),
     }
     if against is not None:
-        told |= _compared(found, against, schema)
+        told |= _compare(found, against, schema)
     if as_document:
         print_json(told)
     else:
         _show(told)
 
 
-def _parsed(text: str, schema: Schema) -> Filter:
+def _parse(text: str, schema: Schema) -> Filter:
     try:
         return parse_filter(text, schema)
     except InputError as error:
@@ -76,13 +76,13 @@ def _parsed(text: str, schema: Schema) -> Filter:
         ) from None
 
 
-def _schema(text: str, others: tuple[str, ...], events: Path | None) -> Schema:
+def _choose_schema(text: str, others: tuple[str, ...], events: Path | None) -> Schema:
     if events is not None:
         return event_schema(read_events(events).schema)
     return inferred_schema((text, *others))
 
 
-def _attributes(found: Filter) -> dict[str, str]:
+def _list_attributes(found: Filter) -> dict[str, str]:
     used = sorted({at for box in found.boxes for at, _ in box.tests})
     return {
         attribute.name: attribute.kind.value
@@ -90,7 +90,7 @@ def _attributes(found: Filter) -> dict[str, str]:
     }
 
 
-def _compared(found: Filter, against: Path, schema: Schema) -> dict[str, Any]:
+def _compare(found: Filter, against: Path, schema: Schema) -> dict[str, Any]:
     """Row numbers, from 0, of the others by how they stand to this one; equal ones only as such."""
     others = read_filters(against, schema)
     told: dict[str, Any] = {"equals": [], "covers": [], "covered_by": [], "meets": [], "apart": []}

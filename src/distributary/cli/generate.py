@@ -77,7 +77,7 @@ def generate_trading_floor(
     seed: Seed = 0,
     table_format: TableFormat = Format.PARQUET,
 ) -> None:
-    """Traders who each follow a part of two markets (Tock et al.)."""
+    """Write a trading floor: traders who each follow a part of two markets (Tock et al.)."""
     with reject_bad_values():
         params = TradingFloor(symbols, markets, receivers, markets_per_receiver, share_of_market)
     write_workload(*trading_floor(params, np.random.default_rng(seed)), out, table_format)
@@ -105,7 +105,7 @@ def generate_two_class(
     seed: Seed = 0,
     table_format: TableFormat = Format.PARQUET,
 ) -> None:
-    """Flows that are fast or slow, popular or not (Adler et al.)."""
+    """Write flows that are fast or slow, popular or not, and who wants them (Adler et al.)."""
     with reject_bad_values():
         params = TwoClass(
             flows, receivers, fast_share, fast_rate, slow_rate,
@@ -131,7 +131,7 @@ def generate_day(
     seed: Seed = 0,
     table_format: TableFormat = Format.PARQUET,
 ) -> None:
-    """A day of logs of a trading floor: who subscribed when, what was published when."""
+    """Write a trading floor's day of logs: who subscribed when, what was published when."""
     with reject_bad_values():
         floor = TradingFloor(symbols=symbols, receivers=receivers)
         day = Day(messages=messages, churn=churn)

@@ -39,7 +39,9 @@ def match(
     quarantine: Annotated[
         Path | None,
         typer.Option(
-            "--quarantine", help="Put filters that cannot be used here.", rich_help_panel=OUTPUT
+            "--quarantine",
+            help="Write filters that cannot be used here, with the reason.",
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
     threads: Annotated[
@@ -62,18 +64,18 @@ def match(
     rows = event_table(table, schema, path=str(events))
     if out is None:
         counts = matcher.count_table(rows, threads=threads)
-        told = _told(found, counts, None)
+        told = _summarize(found, counts, None)
     else:
         event, number = matcher.match_table(rows, threads=threads)
         write_table(_pairs(event, number, found), out)
         counts = np.bincount(event, minlength=rows.num_rows)
-        told = _told(found, counts, number)
+        told = _summarize(found, counts, number)
     if as_document:
         print_json(told)
         return
     if found.refused:
         notes.print(f"{len(found.refused):,} filters cannot be used: see {quarantine}")
-    results.print(_shown(told))
+    results.print(_make_table(told))
 
 
 def _pairs(event: Any, number: Any, found: FilterTable) -> pa.Table:
@@ -99,7 +101,7 @@ def _write_refused(found: FilterTable, path: Path) -> None:
     write_table(pa.table(columns), path)
 
 
-def _told(found: FilterTable, counts: Any, number: Any) -> dict[str, Any]:
+def _summarize(found: FilterTable, counts: Any, number: Any) -> dict[str, Any]:
     told = {
         "events": len(counts),
         "filters": len(found.filters),
@@ -110,7 +112,7 @@ def _told(found: FilterTable, counts: Any, number: Any) -> dict[str, Any]:
     return told if number is None else {**told, "matched_filters": len(np.unique(number))}
 
 
-def _shown(told: dict[str, Any]) -> Table:
+def _make_table(told: dict[str, Any]) -> Table:
     table = Table(show_header=False, box=None)
     for name, value in told.items():
         table.add_row(name.replace("_", " "), f"{value:,}")

@@ -104,7 +104,7 @@ LargestPacket = Annotated[
 def network_from(
     group_base: str, port: int, interface: str, ttl: int = 1, largest_packet: int = 9_216
 ) -> NetworkOptions:
-    """The network that the options describe."""
+    """Make the network that the options describe."""
     from distributary.delivery.udp import GroupAddresses, NetworkOptions
 
     groups = GroupAddresses(group_base, port)
@@ -112,7 +112,7 @@ def network_from(
 
 
 def key_from(path: Path | None) -> bytes | None:
-    """The key in the file that was named, if one was."""
+    """Read the key file, if one was named."""
     from distributary.delivery.udp import read_key
 
     return None if path is None else read_key(path)
@@ -137,22 +137,22 @@ def tell_fault(error: DistributaryError) -> None:
 
 
 def run_until_signal(work: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -> T:
-    """Run to the end; Ctrl-C and a request to end set the event, and a second one interrupts."""
+    """Run a coroutine; SIGINT or SIGTERM sets its event, and a second signal interrupts it."""
 
-    async def heeding() -> T:
+    async def run() -> T:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
 
-        def heed(number: int) -> None:
+        def ask_to_stop(number: int) -> None:
             loop.remove_signal_handler(number)
             stop.set()
 
         numbers = (signal.SIGINT, signal.SIGTERM)
         for number in numbers:
-            loop.add_signal_handler(number, heed, number)
+            loop.add_signal_handler(number, ask_to_stop, number)
         try:
             return await work(stop)
         finally:
             for number in numbers:
                 loop.remove_signal_handler(number)
 
-    return asyncio.run(heeding())
+    return asyncio.run(run())

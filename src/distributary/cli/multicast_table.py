@@ -16,7 +16,7 @@ from distributary.cli.console import notes
 if TYPE_CHECKING:
     from distributary.delivery.udp.statistics import Snapshot
 
-__all__ = ["shown_live", "statistics_table"]
+__all__ = ["show_live", "statistics_table"]
 
 EVERY = 1.0
 _WORDS = {
@@ -47,19 +47,19 @@ def statistics_table(
     if before is not None:
         table.add_column("a second", justify="right")
     for name, value in told.items():
-        cells = [_WORDS.get(name, name.replace("_", " ")), _shown(value)]
+        cells = [_WORDS.get(name, name.replace("_", " ")), _format(value)]
         if before is not None:
-            cells.append("" if name in _GAUGES else _shown((value - before[name]) / seconds))
+            cells.append("" if name in _GAUGES else _format((value - before[name]) / seconds))
         table.add_row(*cells)
     return table
 
 
-def _shown(value: float) -> str:
+def _format(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
 
 
 @asynccontextmanager
-async def shown_live(snapshot: Callable[[], Snapshot]) -> AsyncIterator[None]:
+async def show_live(snapshot: Callable[[], Snapshot]) -> AsyncIterator[None]:
     """Keep a table on stderr up to date, if that is a terminal."""
     from distributary.delivery.udp import document
     from distributary.machines.real.tasks import owned_tasks

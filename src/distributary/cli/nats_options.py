@@ -111,18 +111,18 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class ServerChoice:
-    """What the options say."""
+    """The NATS server that the options name."""
 
     state: Path | None
     prefix: str
     own: NatsOptions | None
 
     def options(self) -> NatsOptions:
-        """The server to connect to."""
-        return self.found()[0]
+        """Find the server to connect to."""
+        return self.find()[0]
 
-    def found(self) -> tuple[NatsOptions, str]:
-        """The server, and where it shows its own numbers if that is known."""
+    def find(self) -> tuple[NatsOptions, str]:
+        """Find the server, and the address of its monitoring pages where that is known."""
         from distributary.topics.nats.options import find_server
 
         if self.own is not None:
@@ -133,10 +133,10 @@ class ServerChoice:
 
 
 def takes_server(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with these options after its own; it gets them as `server`."""
+    """Add the options that name a NATS server to a command, which gets them as `server`."""
 
     @wraps(command)
-    def told(**given: Any) -> None:
+    def run(**given: Any) -> None:
         chosen = {name: given.pop(name) for name in _OPTIONS}
         command(server=_choice(**chosen), **given)
 
@@ -146,9 +146,9 @@ def takes_server(command: Callable[..., None]) -> Callable[..., None]:
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
         for name, (kind, default) in _OPTIONS.items()
     ]
-    told.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-    told.__annotations__ = {p.name: p.annotation for p in parameters}
-    return told
+    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    return run
 
 
 def _choice(

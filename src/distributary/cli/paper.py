@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from distributary.cli.console import results, shown_progress
+from distributary.cli.console import results, show_progress
 from distributary.cli.options import OUTPUT, SEARCH, Seed
 from distributary.papers import FIGURES, run_figure, write_figure, write_index
 
@@ -42,7 +42,7 @@ def run(
         raise typer.BadParameter(f"no figure is called {name!r}; there are {', '.join(FIGURES)}")
     figures = []
     for chosen in FIGURES if name == "all" else [name]:
-        with shown_progress() as progress:
+        with show_progress() as progress:
             figures.append(run_figure(chosen, quick=quick, seed=seed, progress=progress))
         write_figure(figures[-1], out)
         results.print(figures[-1].text, markup=False)

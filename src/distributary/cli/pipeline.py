@@ -210,7 +210,7 @@ def pipeline_replay(
     as_document: Json = False,
 ) -> None:
     """Run a publication log through a plan: what each receiver would have got, and why."""
-    from distributary.cli.stages import shown_stages
+    from distributary.cli.stages import show_stages
     from distributary.pipeline.ingest import Window
     from distributary.pipeline.interruptible import call_interruptibly
     from distributary.pipeline.run import replay_plan
@@ -219,7 +219,7 @@ def pipeline_replay(
     window = Window(since=since, until=until)
 
     def work() -> dict[str, Any]:
-        with running_spark(master, parse_settings(conf)) as spark, shown_stages(spark):
+        with running_spark(master, parse_settings(conf)) as spark, show_stages(spark):
             return replay_plan(spark, plan, publications, interest, window, out)
 
     document = call_interruptibly(work)
@@ -271,7 +271,7 @@ def pipeline_topics(
     as_document: Json = False,
 ) -> None:
     """Propose clusters of topics from logs: few changes that save much."""
-    from distributary.cli.stages import shown_stages
+    from distributary.cli.stages import show_stages
     from distributary.pipeline.interruptible import call_interruptibly
     from distributary.pipeline.spark import running_spark
     from distributary.pipeline.topics import Clusters, TopicJob, propose
@@ -289,7 +289,7 @@ def pipeline_topics(
     )
 
     def work() -> dict[str, Any]:
-        with running_spark(master, parse_settings(conf)) as spark, shown_stages(spark):
+        with running_spark(master, parse_settings(conf)) as spark, show_stages(spark):
             return propose(spark, job)
 
     document = call_interruptibly(work)
@@ -312,7 +312,7 @@ def run_job(
 
     With `compare` the plan's page also holds it against other algorithms, which takes longer.
     """
-    from distributary.cli.stages import shown_stages
+    from distributary.cli.stages import show_stages
     from distributary.pipeline import run, running_spark
     from distributary.pipeline.interruptible import call_interruptibly
     from distributary.pipeline.spark import ui_address
@@ -333,7 +333,7 @@ def run_job(
             address = ui_address(spark)
             if address and notes.is_terminal:
                 notes.print(f"Spark shows its work at {address}", markup=False)
-            with shown_stages(spark) as progress:
+            with show_stages(spark) as progress:
                 return run(spark, job, lambda made, place: finish(made, place, progress), progress)
 
     settings = parse_settings(conf)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import typer
 
 from distributary import cost, planning
-from distributary.cli.console import notes, print_json, results, shown_progress
+from distributary.cli.console import notes, print_json, results, show_progress
 from distributary.cli.intake import intake_document, read_inputs, tell_intake
 from distributary.cli.options import (
     INPUT,
@@ -221,7 +221,7 @@ def plan(
         labels = read_labels(rates, column, inputs.demand.interest.flows)
         request = replace(request, labels=labels)
     began = time.perf_counter()
-    with shown_progress() as progress:
+    with show_progress() as progress:
         solution = _asked(planning.plan, inputs.demand, request, progress)
     seconds = time.perf_counter() - began
     evaluation = cost.evaluate(solution.plan, inputs.demand, request.prices)

@@ -26,7 +26,7 @@ from distributary.cli.multicast_options import (
     run_until_signal,
     tell_fault,
 )
-from distributary.cli.multicast_table import shown_live, statistics_table
+from distributary.cli.multicast_table import show_live, statistics_table
 from distributary.cli.options import INPUT, Json, duration_option, reject_bad_values
 from distributary.cli.quantities import ByteCount, Seconds
 from distributary.errors import InputError
@@ -117,7 +117,7 @@ def publish(
     )
 
     async def work(stop: asyncio.Event) -> tuple[bool, dict[str, Any]]:
-        async with publisher, shown_live(lambda: publisher.statistics):
+        async with publisher, show_live(lambda: publisher.statistics):
             with metrics_page(lambda: publisher.statistics, metrics, metrics_address):
                 done = await _publish_until(publisher, _chunks(source), rate, stop)
                 await publisher.drain()
@@ -140,7 +140,7 @@ def publish(
 
 
 def _name_unplanned(unplanned: dict[str, int], messages: int, plan: Path) -> InputError:
-    """Which messages were dropped because the plan has their flows nowhere."""
+    """Name the flows whose messages were dropped because the plan does not have them."""
     most = sorted(unplanned, key=lambda flow: (-unplanned[flow], flow))
     named = ", ".join(f"{flow!r} ({unplanned[flow]:,})" for flow in most[:_NAMED])
     more = f" and {len(most) - _NAMED:,} more" if len(most) > _NAMED else ""
@@ -164,7 +164,7 @@ def _chunks(source: str) -> Iterator[list[Record]]:
 async def _publish_until(
     publisher: Publisher, chunks: Iterator[list[Record]], rate: float | None, stop: asyncio.Event
 ) -> bool:
-    """Publish until the input ends or we are told to stop: whether it was all."""
+    """Publish until the input ends (True) or the stop event is set (False)."""
     from distributary.delivery.udp.records import fed, publish_records
 
     publishing = asyncio.ensure_future(publish_records(publisher, fed(chunks), rate))

@@ -28,7 +28,7 @@ from distributary.cli.multicast_options import (
     run_until_signal,
     tell_fault,
 )
-from distributary.cli.multicast_table import shown_live, statistics_table
+from distributary.cli.multicast_table import show_live, statistics_table
 from distributary.cli.options import INPUT, OUTPUT
 from distributary.errors import OutputError
 
@@ -139,7 +139,7 @@ def receive(
                 on_room=receiver.resume,
                 on_end=stop.set,
             )
-            async with receiver, shown_live(lambda: receiver.statistics):
+            async with receiver, show_live(lambda: receiver.statistics):
                 with metrics_page(lambda: receiver.statistics, metrics, metrics_address):
                     await _first_of(receiver.wait(), signalled.wait(), stop.wait())
                     told = document(receiver.statistics)
@@ -154,7 +154,7 @@ def receive(
 
 
 def _tell_report(report: Report, name: str, plan: Path) -> None:
-    """Say in words what somebody has to do something about; the rest is in the lines."""
+    """Tell the user about reports that need a person; the rest is in the output."""
     from distributary.delivery import NeedPlan, Rival, Unserved
 
     match report:
@@ -175,7 +175,7 @@ def _tell_report(report: Report, name: str, plan: Path) -> None:
 
 
 async def _finish(writer: LineWriter) -> None:
-    """Write what was received; a second Ctrl-C leaves the rest out, and says how much that is."""
+    """Write what was received; a second Ctrl-C drops the rest and says how much that is."""
     try:
         try:
             async with asyncio.timeout(_PATIENCE):

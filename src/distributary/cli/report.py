@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from distributary import cost, planning
-from distributary.cli.console import results, shown_progress
+from distributary.cli.console import results, show_progress
 from distributary.cli.evaluate import PlansAlpha, PlansBeta, choose_prices
 from distributary.cli.intake import read_inputs, tell_intake
 from distributary.cli.options import OUTPUT, Floor, InterestFile, MaxBad, Quarantine, RatesFile
@@ -82,7 +82,7 @@ def _compared(page: Report) -> Report:
         prices=page.filtering_prices,
         seed=page.seed or 0,
     )
-    with shown_progress() as progress:
+    with show_progress() as progress:
         return replace(
             page,
             comparison=compare_algorithms(page.demand, request, progress),

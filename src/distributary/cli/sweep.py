@@ -14,7 +14,7 @@ import typer
 from rich.table import Table
 
 from distributary import planning
-from distributary.cli.console import print_json, results, shown_progress, wide_results
+from distributary.cli.console import print_json, results, show_progress, wide_results
 from distributary.cli.intake import intake_document, read_inputs, tell_intake
 from distributary.cli.options import (
     BUDGET_HELP,
@@ -126,7 +126,7 @@ def sweep(
     prices = _prices(alpha, beta)
     request = _request(algorithm, float(budget), seed)
     inputs = read_inputs(interest, rates, max_bad, floor, quarantine)
-    with shown_progress() as progress:
+    with show_progress() as progress:
         result = swept(inputs.demand, request, numbers, limits, prices, progress)
     if not result.points:
         raise typer.BadParameter(

@@ -125,7 +125,7 @@ def create(
     timeout: Timeout = Seconds("30s"),
     as_document: Json = False,
 ) -> None:
-    """Make topics; those that are there already stay as they are."""
+    """Create topics; those that exist already stay as they are."""
 
     async def work() -> list[str]:
         async with _client(server, float(timeout)) as client:
@@ -146,7 +146,12 @@ def publish(
     payload: Annotated[
         str | None, typer.Argument(help="One event; without it every line of stdin is one.")
     ] = None,
-    create: Annotated[bool, typer.Option("--create", help="Make the topic if needed.")] = False,
+    create: Annotated[
+        bool,
+        typer.Option(
+            "--create", help="Create the topic if it does not exist.", rich_help_panel=CHANNELS
+        ),
+    ] = False,
     timeout: Timeout = Seconds("30s"),
     as_document: Json = False,
 ) -> None:
@@ -178,7 +183,10 @@ def subscribe(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
-    create: Annotated[bool, typer.Option("--create", help="Make topics if needed.")] = False,
+    create: Annotated[
+        bool,
+        typer.Option("--create", help="Create topics that do not exist.", rich_help_panel=CHANNELS),
+    ] = False,
     timeout: Timeout = Seconds("30s"),
     as_document: Annotated[
         bool,
@@ -204,7 +212,10 @@ def subscribe(
 def status(
     server: ServerChoice,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Go on until Ctrl-C.", rich_help_panel=OUTPUT)
+        bool,
+        typer.Option(
+            "--watch", help="Keep the table up to date until Ctrl-C.", rich_help_panel=OUTPUT
+        ),
     ] = False,
     every: Annotated[Seconds, duration_option("With --watch: how often to ask.", OUTPUT)] = Seconds(
         "2s"
@@ -220,7 +231,7 @@ def status(
     """Show the clusters, what they save and what they cost in messages."""
     from distributary.cli.topics_status import show_once, watch_status
 
-    options, known = server.found()
+    options, known = server.find()
     pages = monitor or known
     if watch:
         _run(watch_status(options, server.prefix, pages, float(every), as_document))
@@ -236,7 +247,7 @@ for _command in (serve, create, publish, subscribe, status):
 
 
 async def _serve(server: ServerChoice, settings: ServiceSettings, monitor: bool) -> None:
-    """Serve until Ctrl-C, or until asked to end."""
+    """Serve until SIGINT or SIGTERM."""
     from distributary.topics.journal import Journal
     from distributary.topics.nats import TopicService, embedded_server
 
@@ -285,7 +296,7 @@ def _warn(what: str) -> None:
 
 
 class _on_signals:  # noqa: N801 - reads as a verb where it is used
-    """Call something on Ctrl-C and when asked to end, instead of being interrupted."""
+    """Call a function on SIGINT and SIGTERM while the block runs."""
 
     def __init__(self, call: Callable[[], None]) -> None:
         self._call = call
@@ -303,7 +314,7 @@ class _on_signals:  # noqa: N801 - reads as a verb where it is used
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Run to the end; of several failures that come together the first is told."""
+    """Run a coroutine; of an exception group raise the first error."""
     try:
         return asyncio.run(work)
     except BaseExceptionGroup as failed:
@@ -325,12 +336,12 @@ async def _client(server: ServerChoice, timeout: float) -> AsyncIterator[TopicCl
 
 
 async def _create_all(client: TopicClient, topics: Iterable[str]) -> list[str]:
-    """Make topics; which of them are new."""
+    """Create topics and return those that are new."""
     return [topic for topic in dict.fromkeys(topics) if await client.create(topic)]
 
 
 async def _publish_all(client: TopicClient, topic: str, lines: Iterable[bytes]) -> int:
-    """All lines, as many at a time as the client lets on their way."""
+    """Publish every line; as many at a time as the client's window allows."""
     published = 0
     room = asyncio.Semaphore(client.settings.window)
 
@@ -348,7 +359,7 @@ async def _publish_all(client: TopicClient, topic: str, lines: Iterable[bytes]) 
 
 
 async def _read(lines: Iterable[bytes]) -> AsyncIterator[bytes]:
-    """Lines without their ends; a thread waits for them, and nobody waits for the thread."""
+    """Yield lines without line ends. A daemon thread reads them: input may never come."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[bytes | None] = asyncio.Queue()
     room = Semaphore(1_000)
