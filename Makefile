@@ -39,7 +39,7 @@ papers: $(READY)
 
 # Needs uv (pip install uv). Names no index, so that any mirror will do.
 lock:
-	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
+	uv pip compile pyproject.toml --extra dev --extra all --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-header -o requirements.lock
 
 clean:

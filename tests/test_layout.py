@@ -132,7 +132,7 @@ def imported_names(body: list[ast.stmt]) -> set[str]:
     return {
         alias.asname or alias.name
         for node in body
-        if isinstance(node, ast.ImportFrom)
+        if isinstance(node, ast.ImportFrom) and node.module != "distributary.extras"
         for alias in node.names
     }
 

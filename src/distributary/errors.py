@@ -10,6 +10,7 @@
     │   └── StateError          the state of a service cannot be read or written
     ├── FullError           a sender's queue is full                   (delivery)
     ├── OutputError         a place that cannot be written to
+    ├── MissingExtraError   a package of an optional part is not installed
     ├── BadRowsError        more of a log cannot be used than the caller allows  (pipeline.ingest)
     ├── CountError          rows of a log do not add up                          (pipeline.ingest)
     ├── JavaError           there is no Java that Spark can run on               (pipeline.spark)
@@ -30,6 +31,7 @@ __all__ = [
     "InfeasibleError",
     "InputError",
     "LiveError",
+    "MissingExtraError",
     "MissingRateError",
     "OutputError",
     "PlanError",
@@ -109,6 +111,18 @@ class OutputError(DistributaryError):
         self.path = path
         self.remedy = remedy
         super().__init__(f"{path}: {reason}" + (f"; {remedy}" if remedy else ""))
+
+
+class MissingExtraError(DistributaryError, ImportError):
+    """A command or a module needs `package`, which the extra `extra` installs."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        self.package = package
+        self.extra = extra
+        super().__init__(
+            f"this needs the package {package}, which is not installed; "
+            f"run: pip install 'distributary[{extra}]'"
+        )
 
 
 class LiveError(DistributaryError):

@@ -17,7 +17,7 @@ from typing import Any
 
 import typer.main
 
-from distributary.cli.app import app
+from distributary.cli.app import COMMANDS, app
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -30,6 +30,8 @@ PAGES = (
 SHELL = ("", "sh", "bash", "shell", "console")
 PROGRAM = "distributary"
 APP: Any = typer.main.get_command(app)  # of Click's types, which Typer has under a private name
+for _name in COMMANDS:
+    APP.load(_name, APP.make_context(PROGRAM, [], resilient_parsing=True))
 
 
 @dataclass(frozen=True)

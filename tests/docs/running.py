@@ -68,7 +68,8 @@ SUBSTITUTIONS = (
     Substitution(r"--interface eth0", "--interface lo", "the tests' namespace has only a loopback"),
     Substitution(
         r"^distributary calibrate ",
-        "distributary calibrate -h 1 -h 8 --rounds 1 --seconds 20ms ",
+        "distributary calibrate --messages-per-packet 1 --messages-per-packet 8 --rounds 1 "
+        "--seconds 20ms ",
         "measures for a minute; here the prices need not be right",
     ),
     Substitution(

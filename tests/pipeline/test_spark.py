@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from distributary.cli.stages import shown_stages
+from distributary.cli.stages import show_stages
 from distributary.pipeline import spark as starting
 from distributary.pipeline.spark import JavaError, running_spark, spark_session, ui_address
 
@@ -162,12 +162,12 @@ def test_a_bar_names_the_stage_on_a_terminal(spark: SparkSession) -> None:
     drawn = io.StringIO()
     terminal = Console(file=drawn, force_terminal=True, width=100)
     spark.sparkContext.setJobDescription("counting sheep")
-    with shown_stages(spark, terminal):
+    with show_stages(spark, terminal):
         spark.sparkContext.parallelize(range(2), 2).foreach(lambda _: time.sleep(1))
     spark.sparkContext.setJobDescription("")
     assert "counting sheep" in drawn.getvalue()
     assert "/2" in drawn.getvalue()
     quiet = io.StringIO()
-    with shown_stages(spark, Console(file=quiet)):
+    with show_stages(spark, Console(file=quiet)):
         spark.range(3).count()
     assert quiet.getvalue() == ""

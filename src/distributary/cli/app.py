@@ -14,59 +14,93 @@ import typer
 from rich.markup import escape
 
 from distributary import __version__
-from distributary.cli import (
-    broker,
-    calibrate,
-    demo,
-    evaluate,
-    export,
-    filter,
-    generate,
-    match,
-    paper,
-    pipeline,
-    plan,
-    publish,
-    receive,
-    report,
-    sweep,
-    topics,
-)
 from distributary.cli.console import notes
+from distributary.cli.lazy import CommandEntry, LazyGroup
 from distributary.cli.start import INTERRUPTED
 from distributary.errors import DistributaryError
-from distributary.files.faults import brief, told
-from distributary.planning import SEARCH_THREAD
+from distributary.extras import find_extra
 
 __all__ = ["main"]
 
 FAILED = 1
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 
+PLANS, LOGS, CONTENT, LIVE, STUDY = (
+    "Plans",
+    "Logs, on Spark",
+    "Content: filters and brokers",
+    "Live: multicast and topics",
+    "Try out and reproduce",
+)
+
+
+def _entry(panel: str, name: str, help: str, attribute: str | None = None) -> CommandEntry:
+    return CommandEntry(f"distributary.cli.{name}", attribute or name, help, panel)
+
+
+# The help lines repeat the commands' own first paragraphs, which a test compares with these.
+COMMANDS = {
+    "plan": _entry(PLANS, "plan", "Decide which flow goes where and who joins what."),
+    "evaluate": _entry(
+        PLANS,
+        "evaluate",
+        "Check a plan and price it: is anybody missed, what is wasted, who carries how much.",
+    ),
+    "report": _entry(PLANS, "report", "Write a self-contained HTML page about a plan."),
+    "sweep": _entry(
+        PLANS,
+        "sweep",
+        "Say what one more group buys: plan with several numbers of groups and find the knee.",
+    ),
+    "export": _entry(
+        PLANS, "export", "Turn a plan into configuration: tables, Cyclone DDS, NATS or Aeron."
+    ),
+    "pipeline": _entry(LOGS, "pipeline", "From logs to a plan and its replay, on Spark.", "app"),
+    "match": _entry(CONTENT, "match", "Match a table of events against a table of SQL filters."),
+    "filter": _entry(CONTENT, "filter", "Explain SQL filters.", "app"),
+    "broker": _entry(CONTENT, "broker", "Try out networks of content brokers.", "app"),
+    "publish": _entry(
+        LIVE, "publish", "Publish messages by a plan, over multicast, and repair what is missed."
+    ),
+    "receive": _entry(
+        LIVE,
+        "receive",
+        "Receive the wanted flows of a plan, each message once and in its flow's order.",
+    ),
+    "calibrate": _entry(
+        LIVE,
+        "calibrate",
+        "Measure what receivers spend on a message at either filter: alpha(h) and beta(h).",
+    ),
+    "topics": _entry(
+        LIVE, "topics", "Topics on a NATS server that share channels where that saves.", "app"
+    ),
+    "demo": _entry(
+        STUDY,
+        "demo",
+        "Generate a day of a trading floor's logs, plan from them on Spark, replay them, report.",
+    ),
+    "generate": _entry(STUDY, "generate", "Write a workload: interest and rates, or logs.", "app"),
+    "paper": _entry(STUDY, "paper", "Reproduce a paper's figure.", "app"),
+}
+
+
+class Commands(LazyGroup):
+    """The commands of distributary."""
+
+    table = COMMANDS
+
+
 app = typer.Typer(
     name="distributary",
+    cls=Commands,
     help="Decide which message flows travel together, over which few channels, to whom.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
+    context_settings={"help_option_names": ["--help", "-h"]},
 )
-app.command("demo")(demo.demo)
-app.add_typer(generate.app, name="generate")
-app.command("plan")(plan.plan)
-app.command("evaluate")(evaluate.evaluate)
-app.command("report")(report.report)
-app.command("sweep")(sweep.sweep)
-app.command("export")(export.export)
-app.add_typer(pipeline.app, name="pipeline")
-app.command("match")(match.match)
-app.add_typer(filter.app, name="filter")
-app.add_typer(broker.app, name="broker")
-app.command("publish")(publish.publish)
-app.command("receive")(receive.receive)
-app.command("calibrate")(calibrate.calibrate)
-app.add_typer(topics.app, name="topics")
-app.add_typer(paper.app, name="paper")
 
 
 def _print_version(wanted: bool) -> None:
@@ -78,7 +112,10 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Say which.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     """Hold the options that come before any command."""
@@ -102,15 +139,16 @@ def _run_command() -> None:
         raise
     except DistributaryError as error:
         _fail(str(error))
+    except ModuleNotFoundError as error:
+        if (missing := find_extra(error)) is None:
+            _fail_by_defect(error)
+        _fail(str(missing))
     except MemoryError:
         _fail("there is not enough memory for this input; plan on a larger machine")
     except OSError as error:
         _fail(_describe(error))
     except Exception as error:
-        if "DISTRIBUTARY_DEBUG" in os.environ:
-            raise
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-        _fail(f"a defect in distributary itself: {said}; DISTRIBUTARY_DEBUG=1 shows the traceback")
+        _fail_by_defect(error)
 
 
 def _flush_results() -> None:
@@ -123,7 +161,9 @@ def _flush_results() -> None:
 
 
 def _describe(error: OSError) -> str:
-    """A fault of the environment that no room knew to describe better."""
+    """Describe a fault of the environment that no room knew to describe better."""
+    from distributary.files.faults import brief, told
+
     if isinstance(error.filename, str):
         return f"{told(error.filename)}: {brief(error)}; check the path and its permissions"
     if error.errno in _UNWRITABLE:
@@ -136,9 +176,17 @@ def _leave_interrupted() -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it has been heard
     with suppress(OSError):
         notes.print("interrupted: nothing is left half-written")
-    if any(thread.name == SEARCH_THREAD for thread in threading.enumerate()):
+    planning = sys.modules.get("distributary.planning")  # who searches has imported it
+    if planning and any(t.name == planning.SEARCH_THREAD for t in threading.enumerate()):
         os._exit(INTERRUPTED)
     sys.exit(INTERRUPTED)
+
+
+def _fail_by_defect(error: Exception) -> NoReturn:
+    if "DISTRIBUTARY_DEBUG" in os.environ:
+        raise error
+    said = " ".join(f"{type(error).__name__}: {error}".split())
+    _fail(f"a defect in distributary itself: {said}; DISTRIBUTARY_DEBUG=1 shows the traceback")
 
 
 def _fail(message: str) -> NoReturn:

@@ -13,8 +13,8 @@ import pyarrow as pa
 import typer
 from rich.table import Table
 
-from distributary.cli.console import print_json, results, shown_progress
-from distributary.cli.options import TABLE, Json, Seed, at_most
+from distributary.cli.console import print_json, results, show_progress
+from distributary.cli.options import INPUT, OUTPUT, PRICES, TABLE, Json, Seed, at_most
 from distributary.content import COVERING_POLICIES
 from distributary.content.rehearsal import (
     DEFAULT_PRICES,
@@ -37,6 +37,8 @@ from distributary.planning import Step
 
 __all__ = ["app"]
 
+DAY = "The day"
+
 app = typer.Typer(help="Try out networks of content brokers.", no_args_is_help=True)
 POLICIES = ", ".join(COVERING_POLICIES)
 
@@ -49,32 +51,64 @@ def _group() -> None:
 @app.command()
 def simulate(
     links: Annotated[
-        Path, typer.Option("--links", help=f"The overlay, without cycles: a, b, delay. {TABLE}.")
+        Path,
+        typer.Option(
+            "--links",
+            help=f"The overlay, without cycles: a, b, delay. {TABLE}.",
+            rich_help_panel=INPUT,
+        ),
     ],
     filters: Annotated[
-        Path, typer.Option("--filters", help=f"Who wants what: receiver, filter. {TABLE}.")
+        Path,
+        typer.Option(
+            "--filters", help=f"Who wants what: receiver, filter. {TABLE}.", rich_help_panel=INPUT
+        ),
     ],
-    events: Annotated[Path, typer.Option("--events", help=f"Any columns. {TABLE}.")],
+    events: Annotated[
+        Path, typer.Option("--events", help=f"Any columns. {TABLE}.", rich_help_panel=INPUT)
+    ],
     homes: Annotated[
         Path | None,
-        typer.Option("--homes", help="Who is where: receiver, broker. Without it, drawn by seed."),
+        typer.Option(
+            "--homes",
+            help="Who is where: receiver, broker. Without it, drawn by seed.",
+            rich_help_panel=INPUT,
+        ),
     ] = None,
     publish_at: Annotated[
         list[str] | None,
-        typer.Option("--publish-at", help="A broker where events begin, again for more; or all."),
+        typer.Option(
+            "--publish-at",
+            help="A broker where events begin, again for more; or all.",
+            rich_help_panel=DAY,
+        ),
     ] = None,
     rate: Annotated[
-        float, typer.Option(min=1e-3, callback=at_most(1e9), help="Events per second.")
+        float,
+        typer.Option(
+            min=1e-3, callback=at_most(1e9), help="Events per second.", rich_help_panel=DAY
+        ),
     ] = 100.0,
     leave: Annotated[
-        int, typer.Option(min=0, help="How many of the widest subscriptions end half-way.")
+        int,
+        typer.Option(
+            min=0, help="How many of the widest subscriptions end half-way.", rich_help_panel=DAY
+        ),
     ] = 0,
     within: Annotated[
         float,
-        typer.Option(min=0.0, callback=at_most(LONGEST_DELAY_S), help="Within how many seconds."),
+        typer.Option(
+            min=0.0,
+            callback=at_most(LONGEST_DELAY_S),
+            help="Within how many seconds.",
+            rich_help_panel=DAY,
+        ),
     ] = 10.0,
     policy: Annotated[
-        list[str] | None, typer.Option(help=f"Which to try, again for more: {POLICIES}; or all.")
+        list[str] | None,
+        typer.Option(
+            help=f"Which to try, again for more: {POLICIES}; or all.", rich_help_panel=DAY
+        ),
     ] = None,
     per_message: Annotated[
         float,
@@ -82,6 +116,7 @@ def simulate(
             min=0.0,
             callback=at_most(LONGEST_DELAY_S),
             help="Seconds that a message costs a broker.",
+            rich_help_panel=PRICES,
         ),
     ] = DEFAULT_PRICES.per_message,
     per_box: Annotated[
@@ -90,11 +125,15 @@ def simulate(
             min=0.0,
             callback=at_most(LONGEST_DELAY_S),
             help="Seconds more for each entry of its table.",
+            rich_help_panel=PRICES,
         ),
     ] = DEFAULT_PRICES.per_box,
     seed: Seed = 0,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Write the comparison here, one row a policy.")
+        Path | None,
+        typer.Option(
+            "--out", help="Write the comparison here, one row a policy.", rich_help_panel=OUTPUT
+        ),
     ] = None,
     as_document: Json = False,
 ) -> None:
@@ -102,13 +141,15 @@ def simulate(
     names = policy or list(COVERING_POLICIES)
     if unknown := [name for name in names if name not in COVERING_POLICIES]:
         raise typer.BadParameter(f"{unknown[0]!r} is not a policy: there are {POLICIES}")
-    topology = _overlay(links)
+    topology = _read_overlay(links)
     table = read_events(events)
     schema = event_schema(table.schema)
     rng = np.random.default_rng(seed)
-    wishes = _wishes(filters, homes, schema, topology, rng)
-    published = _published(event_table(table, schema, path=str(events)), publish_at, topology, rng)
-    ending = Ending(_widest(wishes, schema, leave), within=within)
+    wishes = _read_subscriptions(filters, homes, schema, topology, rng)
+    published = _assign_events(
+        event_table(table, schema, path=str(events)), publish_at, topology, rng
+    )
+    ending = Ending(_find_widest(wishes, schema, leave), within=within)
     try_out = partial(
         rehearse,
         topology,
@@ -121,7 +162,7 @@ def simulate(
         seed=seed,
     )
     outcomes: list[RehearsalOutcome] = []
-    with shown_progress() as progress:
+    with show_progress() as progress:
         for at, name in enumerate(names):
             progress(Step(f"trying {name}", at, len(names)))
             outcomes.append(try_out(COVERING_POLICIES[name]))
@@ -138,13 +179,13 @@ def simulate(
             }
         )
         return
-    results.print(_shown(outcomes))
+    results.print(_make_table(outcomes))
 
 
 # --- reading --------------------------------------------------------------------------------------
 
 
-def _overlay(links: Path) -> Topology:
+def _read_overlay(links: Path) -> Topology:
     topology = read_links(links)
     try:
         check_acyclic(topology)
@@ -153,7 +194,7 @@ def _overlay(links: Path) -> Topology:
     return topology
 
 
-def _wishes(
+def _read_subscriptions(
     filters: Path,
     homes: Path | None,
     schema: Schema,
@@ -181,7 +222,7 @@ def _wishes(
     ]
 
 
-def _published(
+def _assign_events(
     events: pa.Table,
     publish_at: list[str] | None,
     topology: Topology,
@@ -199,8 +240,8 @@ def _published(
     ]
 
 
-def _widest(wishes: Sequence[RehearsalSubscription], schema: Schema, leave: int) -> list[int]:
-    """Those that cover most others: their ending is what hurts."""
+def _find_widest(wishes: Sequence[RehearsalSubscription], schema: Schema, leave: int) -> list[int]:
+    """Find the subscriptions that cover most others: their end costs the brokers most."""
     if leave > len(wishes):
         raise InputError(
             f"--leave {leave}: there are only {len(wishes)} subscriptions", value=leave
@@ -217,7 +258,7 @@ def _widest(wishes: Sequence[RehearsalSubscription], schema: Schema, leave: int)
 # --- showing --------------------------------------------------------------------------------------
 
 
-def _shown(outcomes: Sequence[RehearsalOutcome]) -> Table:
+def _make_table(outcomes: Sequence[RehearsalOutcome]) -> Table:
     table = Table(box=None, header_style="bold")
     table.add_column("policy")
     for title in ("delay, ms", "90 %", "queue", "table", "tables", "said", "again", "unwanted"):

@@ -11,25 +11,47 @@ from rich.table import Table
 
 from distributary.cli.console import notes, print_json, results
 from distributary.cli.multicast_options import GroupBase, InterfaceName, Port, network_from
-from distributary.cli.options import Json, parse_seconds
+from distributary.cli.options import NETWORK, OUTPUT, Json, duration_option, reject_bad_values
+from distributary.cli.quantities import Seconds
 
 if TYPE_CHECKING:
     from distributary.delivery.udp.calibration import Calibration
 
 __all__ = ["calibrate"]
 
+MEASURING = "Measuring"
+
 
 def calibrate(
-    out: Annotated[Path, typer.Option(help="The file to write, for `plan --calibration`.")],
+    out: Annotated[
+        Path,
+        typer.Option(help="The file to write, for `plan --calibration`.", rich_help_panel=OUTPUT),
+    ],
     factor: Annotated[
         list[int] | None,
-        typer.Option("--messages-per-packet", "-h", min=1, help="h; can be repeated."),
+        typer.Option(
+            "--messages-per-packet",
+            min=1,
+            help="Messages in a packet (h); repeatable.",
+            rich_help_panel=MEASURING,
+        ),
     ] = None,
-    message_bytes: Annotated[int, typer.Option(min=1, help="The size of a payload.")] = 200,
-    seconds: Annotated[str, typer.Option(help="How long each mix of rates is sent.")] = "500ms",
-    rounds: Annotated[int, typer.Option(min=1, help="How often all is measured.")] = 3,
+    message_bytes: Annotated[
+        int, typer.Option(min=1, help="Bytes in a payload.", rich_help_panel=MEASURING)
+    ] = 200,
+    seconds: Annotated[
+        Seconds, duration_option("How long to send each mix of rates.", MEASURING)
+    ] = Seconds("500ms"),
+    rounds: Annotated[
+        int, typer.Option(min=1, help="How often to measure everything.", rich_help_panel=MEASURING)
+    ] = 3,
     unicast: Annotated[
-        bool, typer.Option("--unicast", help="Use no multicast: send to the receiver alone.")
+        bool,
+        typer.Option(
+            "--unicast",
+            help="Use no multicast: send to the receiver alone.",
+            rich_help_panel=NETWORK,
+        ),
     ] = False,
     group_base: GroupBase = "239.192.77.0",
     port: Port = 7703,
@@ -38,23 +60,21 @@ def calibrate(
 ) -> None:
     """Measure what receivers spend on a message at either filter: alpha(h) and beta(h)."""
     from distributary.delivery.udp.calibration import FACTORS, CalibrationParams
-    from distributary.delivery.udp.calibration import calibrate as measure
+    from distributary.delivery.udp.calibration import calibrate as measure_prices
     from distributary.delivery.udp.calibration_file import calibration_document, write_calibration
 
-    try:
+    with reject_bad_values():
         params = CalibrationParams(
             factors=tuple(sorted(set(factor))) if factor else FACTORS,
             message_bytes=message_bytes,
-            seconds=parse_seconds(seconds),
+            seconds=float(seconds),
             unicast=unicast,
             rounds=rounds,
         )
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
     network = network_from(group_base, port, interface, ttl=0)  # nothing leaves this machine
     with Bars(console=notes, transient=True, disable=not notes.is_terminal) as bars:
         task = bars.add_task("calibrating")
-        found = measure(
+        found = measure_prices(
             network,
             params,
             progress=lambda done, total: bars.update(task, completed=done, total=total),

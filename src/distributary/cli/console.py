@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import (
@@ -17,9 +17,10 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bars
 
-from distributary.planning import Progress, Step
+if TYPE_CHECKING:
+    from distributary.planning import Progress, Step
 
-__all__ = ["notes", "print_json", "results", "shown_progress", "wide_results"]
+__all__ = ["notes", "print_json", "results", "show_progress", "wide_results"]
 
 results = Console(highlight=False, soft_wrap=True)
 # Wide enough for every figure: a narrow terminal wraps lines, but cuts no number short.
@@ -33,8 +34,8 @@ def print_json(document: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def shown_progress() -> Iterator[Progress]:
-    """A bar on stderr with the current best cost, if that is a terminal; gone when done."""
+def show_progress() -> Iterator[Progress]:
+    """Show progress and the best cost so far on stderr while the block runs, on a terminal."""
     with Bars(
         SpinnerColumn(),
         TextColumn("{task.description}"),

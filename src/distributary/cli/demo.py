@@ -11,8 +11,8 @@ import typer
 
 from distributary import planning
 from distributary.cli.console import results
-from distributary.cli.generate import write_day
-from distributary.cli.options import Format, Seed
+from distributary.cli.generate import Messages, Receivers, workload_option, write_day
+from distributary.cli.options import LIMITS, OUTPUT, Format, Groups, Seed, reject_bad_values
 from distributary.cli.pipeline import run_job, tell_run
 from distributary.workloads import Day, TradingFloor
 
@@ -22,23 +22,30 @@ BAD_ROWS = 0.0005  # so that there is something to put aside
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="The folder for everything it writes.")] = Path("demo"),
-    symbols: Annotated[int, typer.Option(min=100)] = 20_000,
-    receivers: Annotated[int, typer.Option(min=1)] = 500,
-    messages: Annotated[int, typer.Option(min=1)] = 1_000_000,
-    groups: Annotated[int, typer.Option(min=1)] = 50,
-    sessions: Annotated[int, typer.Option(min=1)] = 500,
+    out: Annotated[
+        Path, typer.Option(help="The folder for everything it writes.", rich_help_panel=OUTPUT)
+    ] = Path("demo"),
+    symbols: Annotated[
+        int, workload_option("The number of symbols; each is a flow.", 100)
+    ] = 20_000,
+    receivers: Receivers = 500,
+    messages: Messages = 1_000_000,
+    groups: Groups = 50,
+    sessions: Annotated[
+        int,
+        typer.Option(
+            min=1, help="The most sessions that the plan may use.", rich_help_panel=LIMITS
+        ),
+    ] = 500,
     seed: Seed = 0,
 ) -> None:
     """Generate a day of a trading floor's logs, plan from them on Spark, replay them, report."""
     from distributary.pipeline import Job
 
-    try:
+    with reject_bad_values():
         floor = TradingFloor(symbols=symbols, receivers=receivers)
         request = planning.Request(groups=groups, sessions=sessions, seed=seed, budget_s=10)
         day = Day(messages=messages)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
     subscriptions, publications = write_day(
         floor, day, BAD_ROWS, seed, out / "logs", Format.PARQUET
     )

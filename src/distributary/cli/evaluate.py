@@ -12,6 +12,7 @@ from distributary import cost
 from distributary.cli.console import notes, print_json, results
 from distributary.cli.intake import intake_document, read_inputs, tell_intake
 from distributary.cli.options import (
+    PRICES,
     Floor,
     InterestFile,
     Json,
@@ -21,6 +22,7 @@ from distributary.cli.options import (
     filtering_prices,
 )
 from distributary.cli.plan import tell_extensions
+from distributary.cli.quantities import Share
 from distributary.cli.summary import cost_table, details_as_json, headline, load_table
 from distributary.cost import FilteringPrices
 from distributary.errors import PlanError
@@ -31,12 +33,18 @@ __all__ = ["PlansAlpha", "PlansBeta", "choose_prices", "evaluate"]
 PlansAlpha = Annotated[
     float | None,
     typer.Option(
-        "--alpha", help="Price of a message at the session filter; the plan's own without it."
+        "--alpha",
+        help="Price of a message at the session filter; the plan's own without it.",
+        rich_help_panel=PRICES,
     ),
 ]
 PlansBeta = Annotated[
     float | None,
-    typer.Option("--beta", help="Price of a message at the flow filter; the plan's own without."),
+    typer.Option(
+        "--beta",
+        help="Price of a message at the flow filter; the plan's own without it.",
+        rich_help_panel=PRICES,
+    ),
 ]
 
 
@@ -46,7 +54,7 @@ def evaluate(
     rates: RatesFile,
     alpha: PlansAlpha = None,
     beta: PlansBeta = None,
-    max_bad: MaxBad = "0%",
+    max_bad: MaxBad = Share("0%"),
     floor: Floor = None,
     quarantine: Quarantine = None,
     as_document: Json = False,

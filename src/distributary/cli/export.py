@@ -10,7 +10,7 @@ import typer
 
 from distributary import __version__
 from distributary.cli.console import notes, print_json, results
-from distributary.cli.options import TABLE, Json
+from distributary.cli.options import INPUT, NETWORK, OUTPUT, TABLE, Json, reject_bad_values
 from distributary.errors import PlanError
 from distributary.files import StoredPlan, fingerprint, read_interest, read_plan
 from distributary.files.replacing import replaced_folder
@@ -28,31 +28,48 @@ def export(
     plan: Annotated[Path, typer.Argument(help="A plan folder.")],
     format_name: Annotated[
         Literal["csv", "cyclonedds", "nats", "aeron"],
-        typer.Option("--format", help="What it is for."),
+        typer.Option("--format", help="What it is for.", rich_help_panel=OUTPUT),
     ],
-    out: Annotated[Path, typer.Option(help="The folder to write, or an export to replace.")],
+    out: Annotated[
+        Path,
+        typer.Option(help="The folder to write, or an export to replace.", rich_help_panel=OUTPUT),
+    ],
     interest: Annotated[
         Path | None,
-        typer.Option("--interest", help=f"Check first that the plan serves it. {TABLE}."),
+        typer.Option(
+            "--interest",
+            help=f"Check first that the plan serves it. {TABLE}.",
+            rich_help_panel=INPUT,
+        ),
     ] = None,
     base: Annotated[
         str | None,
         typer.Option(
             help="The first multicast address, IPv4 or IPv6, as `publish --group-base` takes it; "
-            "239.192.77.0 without it."
+            "239.192.77.0 without it.",
+            rich_help_panel=NETWORK,
         ),
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(min=1, max=65535, help="The UDP port of all groups; 7702 without it."),
+        typer.Option(
+            min=1,
+            max=65535,
+            help="The UDP port of all groups; 7702 without it.",
+            rich_help_panel=NETWORK,
+        ),
     ] = None,
     pairs: Annotated[
-        bool, typer.Option("--pairs", help="Two lines, A and B, for each group.")
+        bool,
+        typer.Option(
+            "--pairs", help="Two lines, A and B, for each group.", rich_help_panel=NETWORK
+        ),
     ] = False,
     interface: Annotated[
         list[str] | None,
         typer.Option(
-            help="Aeron: the interface, such as 10.1.0.0/16; for pairs first A's, then B's."
+            help="Aeron: the interface, such as 10.1.0.0/16; for pairs first A's, then B's.",
+            rich_help_panel=NETWORK,
         ),
     ] = None,
     guard: Annotated[
@@ -60,6 +77,7 @@ def export(
         typer.Option(
             "--guard-spreadsheets",
             help="Put ' before names in CSV files that a spreadsheet would run as a formula.",
+            rich_help_panel=OUTPUT,
         ),
     ] = False,
     as_document: Json = False,
@@ -107,7 +125,7 @@ def _network(
     pairs: bool,
     interface: list[str] | None,
 ) -> Network:
-    """What was asked for, refused where it is wrong or would be ignored."""
+    """Make the network options; refuse what is wrong or what the format would ignore."""
     from distributary.export import FORMATS, Network
 
     asked: dict[str, Any] = {
@@ -118,10 +136,8 @@ def _network(
         if name not in FORMATS[format_name].settings:
             option = "--interface" if name == "interfaces" else f"--{name}"
             raise typer.BadParameter(f"{option} means nothing to {FORMATS[format_name].label}")
-    try:
+    with reject_bad_values():
         return Network(**given)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
 
 
 def _manifest(plan: Plan, format_name: str, network: Network, names: list[str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from distributary.cli.console import notes, print_json, results
-from distributary.cli.options import TABLE, Json
+from distributary.cli.options import INPUT, TABLE, Json
 from distributary.errors import InputError
 from distributary.files import read_events, read_filter_texts, read_filters
 from distributary.matching import event_schema, inferred_schema, parse_filter, print_filter
@@ -16,24 +16,33 @@ from distributary.model import Filter, Schema, covers, equivalent, intersects
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Look into filters.", no_args_is_help=True)
+app = typer.Typer(help="Explain SQL filters.", no_args_is_help=True)
 MOST_SHOWN = 20
 
 
 @app.callback()
 def _group() -> None:
-    """Look into filters."""
+    """Explain SQL filters."""
 
 
 @app.command()
 def check(
     text: Annotated[str, typer.Argument(help="A SQL condition, such as \"symbol = 'IBM'\".")],
     against: Annotated[
-        Path | None, typer.Option("--against", help=f"Others: receiver, filter. {TABLE}.")
+        Path | None,
+        typer.Option(
+            "--against",
+            help=f"Filters to compare with: receiver, filter. {TABLE}.",
+            rich_help_panel=INPUT,
+        ),
     ] = None,
     events: Annotated[
         Path | None,
-        typer.Option("--events", help="Take the attributes' types from this table of events."),
+        typer.Option(
+            "--events",
+            help="Take the attributes' types from this table of events.",
+            rich_help_panel=INPUT,
+        ),
     ] = None,
     as_document: Json = False,
 ) -> None:
@@ -42,23 +51,23 @@ def check(
     Without --events the types of attributes are what the constants beside them say.
     """
     texts = () if against is None else read_filter_texts(against)
-    schema = _schema(text, texts, events)
-    found = _parsed(text, schema)
+    schema = _choose_schema(text, texts, events)
+    found = _parse(text, schema)
     told: dict[str, Any] = {
         "filter": text,
         "normal_form": print_filter(found),
         "alternatives": len(found.boxes),
-        "attributes": _attributes(found),
+        "attributes": _list_attributes(found),
     }
     if against is not None:
-        told |= _compared(found, against, schema)
+        told |= _compare(found, against, schema)
     if as_document:
         print_json(told)
     else:
         _show(told)
 
 
-def _parsed(text: str, schema: Schema) -> Filter:
+def _parse(text: str, schema: Schema) -> Filter:
     try:
         return parse_filter(text, schema)
     except InputError as error:
@@ -67,13 +76,13 @@ def _parsed(text: str, schema: Schema) -> Filter:
         ) from None
 
 
-def _schema(text: str, others: tuple[str, ...], events: Path | None) -> Schema:
+def _choose_schema(text: str, others: tuple[str, ...], events: Path | None) -> Schema:
     if events is not None:
         return event_schema(read_events(events).schema)
     return inferred_schema((text, *others))
 
 
-def _attributes(found: Filter) -> dict[str, str]:
+def _list_attributes(found: Filter) -> dict[str, str]:
     used = sorted({at for box in found.boxes for at, _ in box.tests})
     return {
         attribute.name: attribute.kind.value
@@ -81,7 +90,7 @@ def _attributes(found: Filter) -> dict[str, str]:
     }
 
 
-def _compared(found: Filter, against: Path, schema: Schema) -> dict[str, Any]:
+def _compare(found: Filter, against: Path, schema: Schema) -> dict[str, Any]:
     """Row numbers, from 0, of the others by how they stand to this one; equal ones only as such."""
     others = read_filters(against, schema)
     told: dict[str, Any] = {"equals": [], "covers": [], "covered_by": [], "meets": [], "apart": []}

@@ -8,7 +8,6 @@ from typing import Any
 import typer
 
 from distributary.cli.console import notes
-from distributary.cli.options import parse_share
 from distributary.files import BadTablesError, Intake, ReadDemand, read_demand, write_quarantine
 
 __all__ = ["intake_document", "read_inputs", "tell_intake"]
@@ -17,16 +16,15 @@ __all__ = ["intake_document", "read_inputs", "tell_intake"]
 def read_inputs(
     interest: Path,
     rates: Path,
-    max_bad: str,
+    max_bad: float,
     floor: float | None,
     quarantine: Path | None,
     *,
     on_peak: bool = False,
 ) -> ReadDemand:
     """Read interest and rates; bad rows go to the quarantine, also where there are too many."""
-    share = parse_share(max_bad)
     try:
-        inputs = read_demand(interest, rates, on_peak=on_peak, max_bad=share, floor=floor)
+        inputs = read_demand(interest, rates, on_peak=on_peak, max_bad=float(max_bad), floor=floor)
     except BadTablesError as error:
         if quarantine is not None:
             write_quarantine(error.bad, quarantine)

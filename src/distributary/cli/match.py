@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from distributary.cli.console import notes, print_json, results
-from distributary.cli.options import TABLE, Json
+from distributary.cli.options import INPUT, OUTPUT, TABLE, Json
 from distributary.files import FilterTable, read_events, read_filters, write_table
 from distributary.matching import Matcher, event_schema, event_table
 
@@ -20,17 +20,33 @@ __all__ = ["match"]
 
 def match(
     filters: Annotated[
-        Path, typer.Option("--filters", help=f"Who wants what: receiver, filter. {TABLE}.")
+        Path,
+        typer.Option(
+            "--filters", help=f"Who wants what: receiver, filter. {TABLE}.", rich_help_panel=INPUT
+        ),
     ],
-    events: Annotated[Path, typer.Option("--events", help=f"Any columns. {TABLE}.")],
+    events: Annotated[
+        Path, typer.Option("--events", help=f"Any columns. {TABLE}.", rich_help_panel=INPUT)
+    ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Where to write the pairs: event, filter, receiver."),
+        typer.Option(
+            "--out",
+            help="Where to write the pairs: event, filter, receiver.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
     quarantine: Annotated[
-        Path | None, typer.Option("--quarantine", help="Put filters that cannot be used here.")
+        Path | None,
+        typer.Option(
+            "--quarantine",
+            help="Write filters that cannot be used here, with the reason.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
-    threads: Annotated[int, typer.Option(min=1, help="How many share the work.")] = 2,
+    threads: Annotated[
+        int, typer.Option(min=1, help="How many threads share the work.", rich_help_panel="Run")
+    ] = 2,
     as_document: Json = False,
 ) -> None:
     """Match a table of events against a table of SQL filters.
@@ -48,18 +64,18 @@ def match(
     rows = event_table(table, schema, path=str(events))
     if out is None:
         counts = matcher.count_table(rows, threads=threads)
-        told = _told(found, counts, None)
+        told = _summarize(found, counts, None)
     else:
         event, number = matcher.match_table(rows, threads=threads)
         write_table(_pairs(event, number, found), out)
         counts = np.bincount(event, minlength=rows.num_rows)
-        told = _told(found, counts, number)
+        told = _summarize(found, counts, number)
     if as_document:
         print_json(told)
         return
     if found.refused:
         notes.print(f"{len(found.refused):,} filters cannot be used: see {quarantine}")
-    results.print(_shown(told))
+    results.print(_make_table(told))
 
 
 def _pairs(event: Any, number: Any, found: FilterTable) -> pa.Table:
@@ -85,7 +101,7 @@ def _write_refused(found: FilterTable, path: Path) -> None:
     write_table(pa.table(columns), path)
 
 
-def _told(found: FilterTable, counts: Any, number: Any) -> dict[str, Any]:
+def _summarize(found: FilterTable, counts: Any, number: Any) -> dict[str, Any]:
     told = {
         "events": len(counts),
         "filters": len(found.filters),
@@ -96,7 +112,7 @@ def _told(found: FilterTable, counts: Any, number: Any) -> dict[str, Any]:
     return told if number is None else {**told, "matched_filters": len(np.unique(number))}
 
 
-def _shown(told: dict[str, Any]) -> Table:
+def _make_table(told: dict[str, Any]) -> Table:
     table = Table(show_header=False, box=None)
     for name, value in told.items():
         table.add_row(name.replace("_", " "), f"{value:,}")

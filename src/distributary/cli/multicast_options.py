@@ -13,6 +13,7 @@ import typer
 from rich.markup import escape
 
 from distributary.cli.console import notes
+from distributary.cli.options import INPUT, NETWORK
 from distributary.errors import DistributaryError
 
 if TYPE_CHECKING:
@@ -38,33 +39,72 @@ __all__ = [
 
 T = TypeVar("T")
 
-PlanFolder = Annotated[Path, typer.Option("--plan", help="The plan folder; it is watched.")]
+PlanFolder = Annotated[
+    Path,
+    typer.Option(
+        "--plan", help="The plan folder; a new plan in it is taken up.", rich_help_panel=INPUT
+    ),
+]
 GroupBase = Annotated[
     str,
-    typer.Option(help="The first multicast address, IPv4 or IPv6, as `export --base` takes it."),
+    typer.Option(
+        help="The first multicast address, IPv4 or IPv6, as `export --base` takes it.",
+        rich_help_panel=NETWORK,
+    ),
 ]
-Port = Annotated[int, typer.Option(min=1, max=65_535, help="The UDP port of all groups.")]
+Port = Annotated[
+    int,
+    typer.Option(min=1, max=65_535, help="The UDP port of all groups.", rich_help_panel=NETWORK),
+]
 InterfaceName = Annotated[
-    str, typer.Option("--interface", help="The name of the interface, or its IPv4 address.")
+    str,
+    typer.Option(
+        "--interface",
+        help="The name of the interface, or its IPv4 address.",
+        rich_help_panel=NETWORK,
+    ),
 ]
-Ttl = Annotated[int, typer.Option(min=0, max=255, help="1 stays on the link, 0 on the machine.")]
+Ttl = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        max=255,
+        help="How far packets go: 0 this machine, 1 this link.",
+        rich_help_panel=NETWORK,
+    ),
+]
 KeyFile = Annotated[
     Path | None,
-    typer.Option(help="A key for packets, 16 to 64 bytes; only its owner may have access."),
+    typer.Option(
+        help="A key for packets, 16 to 64 bytes; only its owner may have access.",
+        rich_help_panel=NETWORK,
+    ),
 ]
 MetricsPort = Annotated[
-    int | None, typer.Option("--metrics", min=0, max=65_535, help="Serve Prometheus at this port.")
+    int | None,
+    typer.Option(
+        "--metrics",
+        min=0,
+        max=65_535,
+        help="Serve Prometheus at this port.",
+        rich_help_panel="Metrics",
+    ),
 ]
-MetricsAddress = Annotated[str, typer.Option(help="The address to serve Prometheus at.")]
+MetricsAddress = Annotated[
+    str, typer.Option(help="The address to serve Prometheus at.", rich_help_panel="Metrics")
+]
 LargestPacket = Annotated[
-    int, typer.Option(min=512, max=65_507, help="The longest packet that is taken, in bytes.")
+    int,
+    typer.Option(
+        min=512, max=65_507, help="The longest packet to accept, in bytes.", rich_help_panel=NETWORK
+    ),
 ]
 
 
 def network_from(
     group_base: str, port: int, interface: str, ttl: int = 1, largest_packet: int = 9_216
 ) -> NetworkOptions:
-    """The network that the options describe."""
+    """Make the network that the options describe."""
     from distributary.delivery.udp import GroupAddresses, NetworkOptions
 
     try:
@@ -75,7 +115,7 @@ def network_from(
 
 
 def key_from(path: Path | None) -> bytes | None:
-    """The key in the file that was named, if one was."""
+    """Read the key file, if one was named."""
     from distributary.delivery.udp import read_key
 
     return None if path is None else read_key(path)
@@ -100,22 +140,22 @@ def tell_fault(error: DistributaryError) -> None:
 
 
 def run_until_signal(work: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -> T:
-    """Run to the end; Ctrl-C and a request to end set the event, and a second one interrupts."""
+    """Run a coroutine; SIGINT or SIGTERM sets its event, and a second signal interrupts it."""
 
-    async def run_with_signals() -> T:
+    async def run() -> T:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
 
-        def heed(number: int) -> None:
+        def ask_to_stop(number: int) -> None:
             loop.remove_signal_handler(number)
             stop.set()
 
         numbers = (signal.SIGINT, signal.SIGTERM)
         for number in numbers:
-            loop.add_signal_handler(number, heed, number)
+            loop.add_signal_handler(number, ask_to_stop, number)
         try:
             return await work(stop)
         finally:
             for number in numbers:
                 loop.remove_signal_handler(number)
 
-    return asyncio.run(run_with_signals())
+    return asyncio.run(run())

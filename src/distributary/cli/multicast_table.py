@@ -47,14 +47,14 @@ def statistics_table(
     if before is not None:
         table.add_column("a second", justify="right")
     for name, value in told.items():
-        cells = [_WORDS.get(name, name.replace("_", " ")), _shown(value)]
+        cells = [_WORDS.get(name, name.replace("_", " ")), _format(value)]
         if before is not None:
-            cells.append("" if name in _GAUGES else _shown((value - before[name]) / seconds))
+            cells.append("" if name in _GAUGES else _format((value - before[name]) / seconds))
         table.add_row(*cells)
     return table
 
 
-def _shown(value: float) -> str:
+def _format(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
 
 

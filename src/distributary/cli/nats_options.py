@@ -11,46 +11,99 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from distributary.cli.options import reject_bad_values
+
 if TYPE_CHECKING:
     from distributary.topics.nats import NatsOptions
 
-__all__ = ["ServerChoice", "takes_server"]
+__all__ = ["SERVER", "ServerChoice", "takes_server"]
+
+SERVER = "NATS server"
 
 _OPTIONS: dict[str, tuple[Any, Any]] = {
     "state": (
         Annotated[
             Path | None,
-            typer.Option("--state", help="The service's folder; its embedded server is used."),
+            typer.Option(
+                "--state",
+                help="The service's folder; its embedded server is used.",
+                rich_help_panel=SERVER,
+            ),
         ],
         None,
     ),
     "nats": (
         Annotated[
-            str | None, typer.Option("--nats", help="A NATS server of one's own, as nats://HOST.")
+            str | None,
+            typer.Option(
+                "--nats", help="Your own NATS server, as nats://HOST.", rich_help_panel=SERVER
+            ),
         ],
         None,
     ),
     "token": (
-        Annotated[str | None, typer.Option(envvar="NATS_TOKEN", help="Its token.")],
+        Annotated[
+            str | None,
+            typer.Option(
+                envvar="NATS_TOKEN", help="Your token for the server.", rich_help_panel=SERVER
+            ),
+        ],
         None,
     ),
-    "user": (Annotated[str | None, typer.Option(envvar="NATS_USER", help="Its user.")], None),
+    "user": (
+        Annotated[
+            str | None,
+            typer.Option(
+                envvar="NATS_USER", help="Your user name at the server.", rich_help_panel=SERVER
+            ),
+        ],
+        None,
+    ),
     "password": (
-        Annotated[str | None, typer.Option(envvar="NATS_PASSWORD", help="The user's password.")],
+        Annotated[
+            str | None,
+            typer.Option(
+                envvar="NATS_PASSWORD", help="The user's password.", rich_help_panel=SERVER
+            ),
+        ],
         None,
     ),
     "creds": (
-        Annotated[Path | None, typer.Option(help="A file of credentials (JWT and seed).")],
+        Annotated[
+            Path | None,
+            typer.Option(help="A file of credentials (JWT and seed).", rich_help_panel=SERVER),
+        ],
         None,
     ),
     "ca": (
-        Annotated[Path | None, typer.Option(help="TLS: who signs the server's certificate.")],
+        Annotated[
+            Path | None,
+            typer.Option(
+                help="TLS: the certificate authority of the server.", rich_help_panel=SERVER
+            ),
+        ],
         None,
     ),
-    "cert": (Annotated[Path | None, typer.Option(help="TLS: a certificate of ours.")], None),
-    "key": (Annotated[Path | None, typer.Option(help="TLS: its key.")], None),
+    "cert": (
+        Annotated[
+            Path | None, typer.Option(help="TLS: the client certificate.", rich_help_panel=SERVER)
+        ],
+        None,
+    ),
+    "key": (
+        Annotated[
+            Path | None,
+            typer.Option(help="TLS: the key of the client certificate.", rich_help_panel=SERVER),
+        ],
+        None,
+    ),
     "prefix": (
-        Annotated[str, typer.Option(help="The first part of all subjects of ours.")],
+        Annotated[
+            str,
+            typer.Option(
+                help="The first part of every NATS subject that is used.", rich_help_panel=SERVER
+            ),
+        ],
         "distributary",
     ),
 }
@@ -58,18 +111,18 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class ServerChoice:
-    """What the options say."""
+    """The NATS server that the options name."""
 
     state: Path | None
     prefix: str
     own: NatsOptions | None
 
     def options(self) -> NatsOptions:
-        """The server to connect to."""
-        return self.found()[0]
+        """Find the server to connect to."""
+        return self.find()[0]
 
-    def found(self) -> tuple[NatsOptions, str]:
-        """The server, and where it shows its own numbers if that is known."""
+    def find(self) -> tuple[NatsOptions, str]:
+        """Find the server, and the address of its monitoring pages where that is known."""
         from distributary.topics.nats.options import find_server
 
         if self.own is not None:
@@ -80,10 +133,10 @@ class ServerChoice:
 
 
 def takes_server(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with these options after its own; it gets them as `server`."""
+    """Add the options that name a NATS server to a command, which gets them as `server`."""
 
     @wraps(command)
-    def told(**given: Any) -> None:
+    def run(**given: Any) -> None:
         chosen = {name: given.pop(name) for name in _OPTIONS}
         command(server=_choice(**chosen), **given)
 
@@ -93,9 +146,9 @@ def takes_server(command: Callable[..., None]) -> Callable[..., None]:
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
         for name, (kind, default) in _OPTIONS.items()
     ]
-    told.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-    told.__annotations__ = {p.name: p.annotation for p in parameters}
-    return told
+    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    return run
 
 
 def _choice(
@@ -114,10 +167,8 @@ def _choice(
     from distributary.topics.nats import NatsOptions
     from distributary.topics.nats.subjects import Subjects
 
-    try:
+    with reject_bad_values("'--prefix'"):
         Subjects(prefix)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="'--prefix'") from None
     if nats is None:
         return ServerChoice(state, prefix, None)
     own = NatsOptions(nats, token, user, password, creds, ca, cert, key)

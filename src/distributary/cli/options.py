@@ -1,72 +1,65 @@
-"""The options that several commands share."""
+"""The options that several commands share, by the panel of `--help` that they stand in."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from distributary.cli.quantities import Seconds, Share, parse_moment
 from distributary.cost import FilteringPrices
 from distributary.planning import ALGORITHMS
 
 __all__ = [
+    "INPUT",
+    "LIMITS",
+    "NETWORK",
+    "OUTPUT",
+    "PRICES",
+    "SEARCH",
+    "SPARK",
+    "TABLE",
+    "AlgorithmName",
     "Alpha",
     "Beta",
+    "Budget",
     "CalibrationFile",
+    "Conf",
     "Floor",
     "Format",
+    "Groups",
     "InterestFile",
     "Json",
+    "Master",
     "MaxBad",
     "MessagesPerPacket",
+    "Moment",
     "Quarantine",
     "RatesFile",
     "Seed",
+    "Sessions",
+    "at_most",
     "chosen_prices",
+    "duration_option",
     "filtering_prices",
-    "parse_seconds",
+    "moment_option",
+    "parse_settings",
+    "reject_bad_values",
+    "share_option",
 ]
+
+# --- panels ---------------------------------------------------------------------------------------
+
+INPUT, OUTPUT = "Input", "Output"
+LIMITS, SEARCH, PRICES = "Limits", "Search", "Prices"
+NETWORK, SPARK = "Network", "Spark"
 
 TABLE = "Parquet, CSV or JSON lines, by extension, or a folder of such files"
-
-InterestFile = Annotated[
-    Path, typer.Option("--interest", help=f"Who wants what: receiver, flow. {TABLE}.")
-]
-RatesFile = Annotated[Path, typer.Option("--rates", help=f"How fast: flow, rate. {TABLE}.")]
-MaxBad = Annotated[
-    str,
-    typer.Option(
-        "--max-bad", help="Put bad rows aside, up to this share of each table, such as 1%."
-    ),
-]
-Floor = Annotated[
-    float | None,
-    typer.Option("--floor", help="Messages/s of flows that are wanted but have no rate."),
-]
-Quarantine = Annotated[
-    Path | None,
-    typer.Option("--quarantine", help="Write the bad rows here, with file, row and reason."),
-]
-Alpha = Annotated[
-    float, typer.Option(help="Price of a message at the session filter (per message/s).")
-]
-Beta = Annotated[float, typer.Option(help="Price of a message at the flow filter.")]
-CalibrationFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--calibration", help="Prices that `calibrate` measured, instead of --alpha and --beta."
-    ),
-]
-MessagesPerPacket = Annotated[
-    float, typer.Option(min=1, help="With --calibration: messages in a packet.")
-]
-Seed = Annotated[int, typer.Option(min=0, help="Same seed, same answer.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 BUDGET_HELP = (
     "How long to search for a plan: 30s, 2m. best makes a fixed amount of work of it, so that the "
     "same seed gives the same plan; the clock ends only a run that takes 2.5 times as long, which "
@@ -75,7 +68,130 @@ BUDGET_HELP = (
 ALGORITHM_HELP = "One of " + ", ".join(a.label for a in ALGORITHMS.values()) + "."
 
 
-LONGEST_S = 1e9  # a generation: more is a typing error
+def duration_option(help: str, panel: str, *names: str) -> typer.models.OptionInfo:
+    """Declare an option that takes a time such as 30s."""
+    made: typer.models.OptionInfo = typer.Option(
+        *names, parser=Seconds, metavar="TIME", help=help, rich_help_panel=panel
+    )
+    return made
+
+
+def share_option(help: str, panel: str, *names: str) -> typer.models.OptionInfo:
+    """Declare an option that takes a share such as 1%."""
+    made: typer.models.OptionInfo = typer.Option(
+        *names, parser=Share, metavar="SHARE", help=help, rich_help_panel=panel
+    )
+    return made
+
+
+def moment_option(help: str) -> typer.models.OptionInfo:
+    """Declare an option that takes a moment in ISO 8601."""
+    made: typer.models.OptionInfo = typer.Option(
+        parser=parse_moment, metavar="MOMENT", help=help, rich_help_panel=INPUT
+    )
+    return made
+
+
+# --- input ----------------------------------------------------------------------------------------
+
+InterestFile = Annotated[
+    Path,
+    typer.Option(
+        "--interest", help=f"Who wants what: receiver, flow. {TABLE}.", rich_help_panel=INPUT
+    ),
+]
+RatesFile = Annotated[
+    Path,
+    typer.Option("--rates", help=f"How fast: flow, rate. {TABLE}.", rich_help_panel=INPUT),
+]
+MaxBad = Annotated[
+    Share,
+    share_option("Put bad rows aside, up to this share of each table, such as 1%.", INPUT),
+]
+Floor = Annotated[
+    float | None,
+    typer.Option(
+        "--floor",
+        help="Messages/s of flows that are wanted but have no rate.",
+        rich_help_panel=INPUT,
+    ),
+]
+Quarantine = Annotated[
+    Path | None,
+    typer.Option(
+        "--quarantine",
+        help="Write the bad rows here, with file, row and reason.",
+        rich_help_panel=INPUT,
+    ),
+]
+Moment = datetime | None
+
+# --- the planner ----------------------------------------------------------------------------------
+
+Groups = Annotated[
+    int,
+    typer.Option(
+        min=1, help="The most multicast groups that the plan may use.", rich_help_panel=LIMITS
+    ),
+]
+Sessions = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="The most sessions that the plan may use; one per group without it.",
+        rich_help_panel=LIMITS,
+    ),
+]
+AlgorithmName = Annotated[
+    str, typer.Option("--algorithm", help=ALGORITHM_HELP, rich_help_panel=SEARCH)
+]
+Budget = Annotated[Seconds, duration_option(BUDGET_HELP, SEARCH)]
+Seed = Annotated[
+    int, typer.Option(min=0, help="The same seed gives the same answer.", rich_help_panel=SEARCH)
+]
+
+# --- prices ---------------------------------------------------------------------------------------
+
+Alpha = Annotated[
+    float,
+    typer.Option(
+        help="Price of a message at the session filter (per message/s).", rich_help_panel=PRICES
+    ),
+]
+Beta = Annotated[
+    float, typer.Option(help="Price of a message at the flow filter.", rich_help_panel=PRICES)
+]
+CalibrationFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--calibration",
+        help="Prices that `calibrate` measured, instead of --alpha and --beta.",
+        rich_help_panel=PRICES,
+    ),
+]
+MessagesPerPacket = Annotated[
+    float,
+    typer.Option(min=1, help="With --calibration: messages in a packet.", rich_help_panel=PRICES),
+]
+
+# --- output and Spark -----------------------------------------------------------------------------
+
+Json = Annotated[
+    bool,
+    typer.Option("--json", help="Print one JSON document on stdout.", rich_help_panel=OUTPUT),
+]
+Master = Annotated[
+    str | None,
+    typer.Option(
+        help="Where Spark runs; this machine with all its cores without it.", rich_help_panel=SPARK
+    ),
+]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--conf", help="A setting of Spark as key=value; repeatable.", rich_help_panel=SPARK
+    ),
+]
 
 
 class Format(StrEnum):
@@ -86,12 +202,22 @@ class Format(StrEnum):
     JSONL = "jsonl"
 
 
+# --- values ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def reject_bad_values(hint: str | None = None) -> Iterator[None]:
+    """Report what a params object refuses (a `ValueError`) as wrong usage of the options."""
+    try:
+        yield
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=hint) from None
+
+
 def filtering_prices(alpha: float, beta: float) -> FilteringPrices:
     """The two prices, refused as wrong usage where they make no sense."""
-    try:
+    with reject_bad_values("'--alpha' / '--beta'"):
         return FilteringPrices(alpha, beta)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="'--alpha' / '--beta'") from None
 
 
 def chosen_prices(
@@ -108,7 +234,7 @@ def chosen_prices(
 
 
 def at_most(most: float) -> Callable[[float], float]:
-    """A check of an option's number: no more than that, and a number at all."""
+    """Make a check of an option's number: no more than that, and a number at all."""
 
     def check(value: float) -> float:
         if not value <= most:
@@ -116,45 +242,6 @@ def at_most(most: float) -> Callable[[float], float]:
         return value
 
     return check
-
-
-def parse_share(text: str) -> float:
-    """A share from `1%` or `0.01`."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%)?", text.strip())
-    share = float(match[1]) / (100 if match[2] else 1) if match else -1.0
-    if not 0 <= share <= 1:
-        raise typer.BadParameter(f"{text!r} is not a share, such as 1% or 0.01")
-    return share
-
-
-def parse_bytes(text: str) -> int:
-    """Bytes from `4GiB`, `500MB` or `1000`."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])(i?)B?|B)?", text.strip(), re.IGNORECASE)
-    if not match:
-        raise typer.BadParameter(f"{text!r} is not a size, such as 4GiB")
-    power = " KMGT".index((match[2] or " ").upper())
-    return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
-
-
-def parse_moment(text: str) -> datetime:
-    """A moment in ISO 8601; UTC where it names no zone."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(
-            f"{text!r} is not a moment in ISO 8601, such as 2025-03-03T09:30:00Z"
-        ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-def parse_seconds(text: str) -> float:
-    """Seconds from `30`, `30s`, `500ms`, `2m`, `1h` or `7d`."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?", text.strip())
-    unit = {"ms": 0.001, "m": 60, "h": 3600, "d": 86400}
-    seconds = float(match[1]) * unit.get(match[2], 1) if match else 0
-    if not 0 < seconds <= LONGEST_S:
-        raise typer.BadParameter(f"{text!r} is not a time above 0, such as 30s or 2m")
-    return seconds
 
 
 def parse_settings(conf: list[str] | None) -> dict[str, str]:

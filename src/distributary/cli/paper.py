@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from distributary.cli.console import results, shown_progress
-from distributary.cli.options import Seed
+from distributary.cli.console import results, show_progress
+from distributary.cli.options import OUTPUT, SEARCH, Seed
 from distributary.papers import FIGURES, run_figure, write_figure, write_index
 
 __all__ = ["app"]
@@ -19,7 +19,7 @@ app = typer.Typer(no_args_is_help=True, help="Reproduce a paper's figure.")
 
 @app.command("list")
 def list_figures() -> None:
-    """Say which figures there are."""
+    """List the figures."""
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     for name, figure in FIGURES.items():
         table.add_row(name, figure.summary)
@@ -29,8 +29,12 @@ def list_figures() -> None:
 @app.command("run")
 def run(
     name: Annotated[str, typer.Argument(help="A figure's name, or all.")],
-    quick: Annotated[bool, typer.Option(help="Fewer instances: for a first look.")] = False,
-    out: Annotated[Path, typer.Option(help="The folder for CSV, chart and text.")] = Path("papers"),
+    quick: Annotated[
+        bool, typer.Option(help="Run fewer instances, for a first look.", rich_help_panel=SEARCH)
+    ] = False,
+    out: Annotated[
+        Path, typer.Option(help="The folder for CSV, chart and text.", rich_help_panel=OUTPUT)
+    ] = Path("papers"),
     seed: Seed = 0,
 ) -> None:
     """Run a figure; write its table, its chart and a text with the paper's figures beside ours."""
@@ -38,7 +42,7 @@ def run(
         raise typer.BadParameter(f"no figure is called {name!r}; there are {', '.join(FIGURES)}")
     figures = []
     for chosen in FIGURES if name == "all" else [name]:
-        with shown_progress() as progress:
+        with show_progress() as progress:
             figures.append(run_figure(chosen, quick=quick, seed=seed, progress=progress))
         write_figure(figures[-1], out)
         results.print(figures[-1].text, markup=False)

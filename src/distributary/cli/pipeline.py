@@ -13,21 +13,34 @@ import typer
 from distributary import planning
 from distributary.cli.console import notes, print_json, results
 from distributary.cli.options import (
-    ALGORITHM_HELP,
+    INPUT,
+    LIMITS,
+    OUTPUT,
+    SEARCH,
+    SPARK,
+    AlgorithmName,
     Alpha,
     Beta,
+    Budget,
+    Conf,
+    Groups,
     Json,
+    Master,
+    Moment,
     Seed,
+    Sessions,
+    duration_option,
     filtering_prices,
-    parse_bytes,
-    parse_moment,
-    parse_seconds,
+    moment_option,
     parse_settings,
-    parse_share,
+    reject_bad_values,
+    share_option,
 )
+from distributary.cli.quantities import ByteCount, Seconds, Share
 from distributary.cli.report import CURVE_GROUPS
 from distributary.cli.stream import pipeline_stream
 from distributary.cli.summary import cost_table, headline
+from distributary.extras import require
 from distributary.report import Report, compare_algorithms, cost_curve, render_report, render_run
 
 if TYPE_CHECKING:
@@ -41,74 +54,100 @@ app = typer.Typer(no_args_is_help=True, help="From logs to a plan and its replay
 app.command("stream")(pipeline_stream)
 
 Publications = Annotated[
-    str, typer.Option(help="The publication log: a file, a folder, or a table Spark knows.")
-]
-Master = Annotated[
-    str | None, typer.Option(help="Where Spark runs; this machine with all its cores without it.")
-]
-Conf = Annotated[
-    list[str] | None, typer.Option("--conf", help="A setting of Spark as key=value; repeatable.")
+    str,
+    typer.Option(
+        help="The publication log: a file, a folder, or a table Spark knows.",
+        rich_help_panel=INPUT,
+    ),
 ]
 
 
 @app.command("run")
 def pipeline_run(
     publications: Publications,
-    groups: Annotated[int, typer.Option(min=1, help="The most multicast groups there may be.")],
-    out: Annotated[Path, typer.Option(help="The folder to write, or to replace.")],
+    groups: Groups,
+    out: Annotated[
+        Path, typer.Option(help="The folder to write, or to replace.", rich_help_panel=OUTPUT)
+    ],
     subscriptions: Annotated[
-        str | None, typer.Option(help="The subscription log: a file, a folder, or a table.")
+        str | None,
+        typer.Option(
+            help="The subscription log: a file, a folder, or a table.", rich_help_panel=INPUT
+        ),
     ] = None,
     filters: Annotated[
         str | None,
-        typer.Option(help="Instead of subscriptions: receivers and SQL conditions on messages."),
+        typer.Option(
+            help="Instead of subscriptions: receivers and SQL conditions on messages.",
+            rich_help_panel=INPUT,
+        ),
     ] = None,
-    sessions: Annotated[
-        int | None,
-        typer.Option(min=1, help="The most sessions there may be; one per group without it."),
-    ] = None,
-    algorithm: Annotated[str, typer.Option(help=ALGORITHM_HELP)] = planning.DEFAULT_ALGORITHM,
+    sessions: Sessions = None,
+    algorithm: AlgorithmName = planning.DEFAULT_ALGORITHM,
     alpha: Alpha = 1.0,
     beta: Beta = 1.0,
-    budget: Annotated[str, typer.Option(help="How long to search for a plan: 30s, 2m.")] = "30s",
-    since: Annotated[
-        str | None, typer.Option(help="Publications before this moment are put aside.")
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option(help="Rows of this moment and later are put aside.")
-    ] = None,
+    budget: Budget = Seconds("30s"),
+    since: Annotated[Moment, moment_option("Put publications before this moment aside.")] = None,
+    until: Annotated[Moment, moment_option("Put rows of this moment and later aside.")] = None,
     rate_half_life: Annotated[
-        str | None, typer.Option(help="Let messages count half as much after each of these.")
+        Seconds | None,
+        duration_option("Let messages count half as much after each of these.", INPUT),
     ] = None,
     presence_half_life: Annotated[
-        str | None,
-        typer.Option(help="Forget receivers not seen for 3.3 of these (presence below 10%)."),
+        Seconds | None,
+        duration_option("Forget receivers not seen for 3.3 of these (presence below 10%).", INPUT),
     ] = None,
     floor: Annotated[
         float | None,
-        typer.Option(help="Messages/s of flows that are wanted but silent; one per window."),
+        typer.Option(
+            help="Messages/s of flows that are wanted but silent; one per window.",
+            rich_help_panel=INPUT,
+        ),
     ] = None,
     plan_on_peak: Annotated[
-        str | None, typer.Option(help="Plan on the busiest stretch of this length, such as 1m.")
+        Seconds | None,
+        duration_option("Plan on the busiest stretch of this length, such as 1m.", INPUT),
     ] = None,
     max_flows: Annotated[
-        int, typer.Option(min=1, help="With --filters: the most flows to make of them.")
+        int,
+        typer.Option(
+            min=1, help="With --filters: the most flows to make of them.", rich_help_panel=INPUT
+        ),
     ] = 1_000,
     max_bad: Annotated[
-        str, typer.Option(help="Fail if a larger share of a log cannot be used, such as 1%.")
-    ] = "100%",
+        Share, share_option("Fail if a larger share of a log cannot be used, such as 1%.", INPUT)
+    ] = Share("100%"),
     previous: Annotated[
-        Path | None, typer.Option("--from", help="The plan to compare with; else the one in OUT.")
+        Path | None,
+        typer.Option(
+            "--from", help="The plan to compare with; else the one in OUT.", rich_help_panel=SEARCH
+        ),
     ] = None,
     max_moves: Annotated[
-        int | None, typer.Option(min=0, help="Start from that plan and move at most so many flows.")
+        int | None,
+        typer.Option(
+            min=0,
+            help="Start from that plan and move at most so many flows.",
+            rich_help_panel=LIMITS,
+        ),
     ] = None,
     restarts: Annotated[
-        int, typer.Option(min=1, help="Seeds to try side by side on executors; the best is kept.")
+        int,
+        typer.Option(
+            min=1,
+            help="Seeds to try side by side on executors; the best is kept.",
+            rich_help_panel=SEARCH,
+        ),
     ] = 1,
     driver_limit: Annotated[
-        str, typer.Option(help="Memory up to which the driver plans; beyond, executors do.")
-    ] = "4GiB",
+        ByteCount,
+        typer.Option(
+            parser=ByteCount,
+            metavar="SIZE",
+            help="Memory up to which the driver plans; beyond it executors do.",
+            rich_help_panel=SPARK,
+        ),
+    ] = ByteCount("4GiB"),
     master: Master = None,
     conf: Conf = None,
     seed: Seed = 0,
@@ -118,7 +157,7 @@ def pipeline_run(
     from distributary.pipeline.ingest import Window
     from distributary.pipeline.job import Job
 
-    try:
+    with reject_bad_values():
         job = Job(
             out=out,
             publications=publications,
@@ -130,25 +169,20 @@ def pipeline_run(
                 algorithm=algorithm,
                 prices=filtering_prices(alpha, beta),
                 seed=seed,
-                budget_s=parse_seconds(budget),
+                budget_s=float(budget),
             ),
-            window=Window(
-                since=None if since is None else parse_moment(since),
-                until=None if until is None else parse_moment(until),
-            ),
+            window=Window(since=since, until=until),
             rate_half_life=_duration(rate_half_life),
             presence_half_life=_duration(presence_half_life),
             floor=floor,
             peak_window=_duration(plan_on_peak),
             max_flows=max_flows,
-            max_bad=parse_share(max_bad),
+            max_bad=float(max_bad),
             previous=previous,
             max_moves=max_moves,
             restarts=restarts,
-            driver_limit=parse_bytes(driver_limit),
+            driver_limit=int(driver_limit),
         )
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
     outcome = run_job(job, master, conf)
     if as_document:
         print_json(_document(outcome.manifest))
@@ -160,30 +194,32 @@ def pipeline_run(
 def pipeline_replay(
     plan: Annotated[Path, typer.Argument(help="A plan folder.")],
     publications: Publications,
-    interest: Annotated[str, typer.Option(help="Who wants what: receiver, flow.")],
+    interest: Annotated[
+        str, typer.Option(help="Who wants what: receiver, flow.", rich_help_panel=INPUT)
+    ],
     out: Annotated[
-        Path | None, typer.Option(help="A folder for the tables per minute and per receiver.")
+        Path | None,
+        typer.Option(
+            help="A folder for the tables per minute and per receiver.", rich_help_panel=OUTPUT
+        ),
     ] = None,
-    since: Annotated[str | None, typer.Option(help="Leave out what is before this.")] = None,
-    until: Annotated[str | None, typer.Option(help="Leave out this moment and later.")] = None,
+    since: Annotated[Moment, moment_option("Leave out what is before this moment.")] = None,
+    until: Annotated[Moment, moment_option("Leave out this moment and later.")] = None,
     master: Master = None,
     conf: Conf = None,
     as_document: Json = False,
 ) -> None:
     """Run a publication log through a plan: what each receiver would have got, and why."""
-    from distributary.cli.stages import shown_stages
+    from distributary.cli.stages import show_stages
     from distributary.pipeline.ingest import Window
     from distributary.pipeline.interruptible import call_interruptibly
     from distributary.pipeline.run import replay_plan
     from distributary.pipeline.spark import running_spark
 
-    window = Window(
-        since=None if since is None else parse_moment(since),
-        until=None if until is None else parse_moment(until),
-    )
+    window = Window(since=since, until=until)
 
     def work() -> dict[str, Any]:
-        with running_spark(master, parse_settings(conf)) as spark, shown_stages(spark):
+        with running_spark(master, parse_settings(conf)) as spark, show_stages(spark):
             return replay_plan(spark, plan, publications, interest, window, out)
 
     document = call_interruptibly(work)
@@ -199,29 +235,43 @@ def pipeline_replay(
 @app.command("topics")
 def pipeline_topics(
     subscriptions: Annotated[
-        str, typer.Option(help="The subscription log: a file, a folder, or a table.")
+        str,
+        typer.Option(
+            help="The subscription log: a file, a folder, or a table.", rich_help_panel=INPUT
+        ),
     ],
     publications: Publications,
-    out: Annotated[Path, typer.Option(help="The folder to write, or to replace.")],
+    out: Annotated[
+        Path, typer.Option(help="The folder to write, or to replace.", rich_help_panel=OUTPUT)
+    ],
     budget: Annotated[
-        int, typer.Option(min=0, help="How many subscriptions may change for all proposals.")
+        int,
+        typer.Option(
+            min=0,
+            help="How many subscriptions may change for all proposals.",
+            rich_help_panel=LIMITS,
+        ),
     ] = 1_000,
     interval: Annotated[
-        str, typer.Option(help="How often a channel is maintained, such as 30m or 1h.")
-    ] = "1h",
+        Seconds,
+        duration_option("How often a channel is maintained, such as 30m or 1h.", SEARCH),
+    ] = Seconds("1h"),
     clusters: Annotated[
-        Path | None, typer.Option(help="The clusters there are: cluster, topic.")
+        Path | None,
+        typer.Option(help="The clusters there are: cluster, topic.", rich_help_panel=INPUT),
     ] = None,
-    members: Annotated[Path | None, typer.Option(help="Who is on them: cluster, receiver.")] = None,
+    members: Annotated[
+        Path | None, typer.Option(help="Who is on them: cluster, receiver.", rich_help_panel=INPUT)
+    ] = None,
     max_bad: Annotated[
-        str, typer.Option(help="Stop if more of a log than this share cannot be used.")
-    ] = "1%",
+        Share, share_option("Fail if a larger share of a log cannot be used.", INPUT)
+    ] = Share("1%"),
     master: Master = None,
     conf: Conf = None,
     as_document: Json = False,
 ) -> None:
     """Propose clusters of topics from logs: few changes that save much."""
-    from distributary.cli.stages import shown_stages
+    from distributary.cli.stages import show_stages
     from distributary.pipeline.interruptible import call_interruptibly
     from distributary.pipeline.spark import running_spark
     from distributary.pipeline.topics import Clusters, TopicJob, propose
@@ -233,13 +283,13 @@ def pipeline_topics(
         subscriptions,
         publications,
         budget,
-        timedelta(seconds=parse_seconds(interval)),
+        timedelta(seconds=interval),
         None if clusters is None or members is None else Clusters(clusters, members),
-        max_bad=parse_share(max_bad),
+        max_bad=float(max_bad),
     )
 
     def work() -> dict[str, Any]:
-        with running_spark(master, parse_settings(conf)) as spark, shown_stages(spark):
+        with running_spark(master, parse_settings(conf)) as spark, show_stages(spark):
             return propose(spark, job)
 
     document = call_interruptibly(work)
@@ -262,10 +312,12 @@ def run_job(
 
     With `compare` the plan's page also holds it against other algorithms, which takes longer.
     """
-    from distributary.cli.stages import shown_stages
+    from distributary.cli.stages import show_stages
     from distributary.pipeline import run, running_spark
     from distributary.pipeline.interruptible import call_interruptibly
     from distributary.pipeline.spark import ui_address
+
+    require("report")
 
     def finish(outcome: Outcome, folder: Path, progress: planning.Progress) -> None:
         page = _plan_page(outcome, job, compare, progress)
@@ -281,7 +333,7 @@ def run_job(
             address = ui_address(spark)
             if address and notes.is_terminal:
                 notes.print(f"Spark shows its work at {address}", markup=False)
-            with shown_stages(spark) as progress:
+            with show_stages(spark) as progress:
                 return run(spark, job, lambda made, place: finish(made, place, progress), progress)
 
     settings = parse_settings(conf)
@@ -370,5 +422,5 @@ def _document(manifest: Mapping[str, Any]) -> dict[str, Any]:
     return {**rest, **manifest["plan"], "replay": {**replays["plan"], "against": against}}
 
 
-def _duration(text: str | None) -> timedelta | None:
-    return None if text is None else timedelta(seconds=parse_seconds(text))
+def _duration(seconds: float | None) -> timedelta | None:
+    return None if seconds is None else timedelta(seconds=seconds)

@@ -11,16 +11,21 @@ from typing import Annotated, Any, Literal, TypeVar
 import typer
 
 from distributary import cost, planning
-from distributary.cli.console import notes, print_json, results, shown_progress
+from distributary.cli.console import notes, print_json, results, show_progress
 from distributary.cli.intake import intake_document, read_inputs, tell_intake
 from distributary.cli.options import (
-    ALGORITHM_HELP,
-    BUDGET_HELP,
+    INPUT,
+    LIMITS,
+    OUTPUT,
+    SEARCH,
+    AlgorithmName,
     Alpha,
     Beta,
+    Budget,
     CalibrationFile,
     Floor,
     Format,
+    Groups,
     InterestFile,
     Json,
     MaxBad,
@@ -28,9 +33,10 @@ from distributary.cli.options import (
     Quarantine,
     RatesFile,
     Seed,
+    Sessions,
     chosen_prices,
-    parse_seconds,
 )
+from distributary.cli.quantities import Seconds, Share
 from distributary.cli.summary import (
     cost_table,
     duplication_sentence,
@@ -61,79 +67,121 @@ T = TypeVar("T")
 def plan(
     interest: InterestFile,
     rates: RatesFile,
-    groups: Annotated[int, typer.Option(min=1, help="The most multicast groups there may be.")],
-    out: Annotated[Path, typer.Option(help="The plan folder to write, or to replace.")],
-    sessions: Annotated[
-        int | None,
-        typer.Option(min=1, help="The most sessions there may be; one per group without it."),
-    ] = None,
-    algorithm: Annotated[str, typer.Option(help=ALGORITHM_HELP)] = planning.DEFAULT_ALGORITHM,
+    groups: Groups,
+    out: Annotated[
+        Path, typer.Option(help="The plan folder to write, or to replace.", rich_help_panel=OUTPUT)
+    ],
+    sessions: Sessions = None,
+    algorithm: AlgorithmName = planning.DEFAULT_ALGORITHM,
     alpha: Alpha = 1.0,
     beta: Beta = 1.0,
     calibration: CalibrationFile = None,
     messages_per_packet: MessagesPerPacket = 8,
     column: Annotated[
         str | None,
-        typer.Option(help="The column of the rates that by-column goes by, such as a market."),
+        typer.Option(
+            help="The column of the rates that by-column goes by, such as a market.",
+            rich_help_panel=INPUT,
+        ),
     ] = None,
     objective: Annotated[
         Literal["filtering", "channel"],
-        typer.Option(help="The cost to go by where an algorithm chooses between plans."),
+        typer.Option(
+            help="The cost to go by where an algorithm chooses between plans.",
+            rich_help_panel=SEARCH,
+        ),
     ] = "filtering",
-    budget: Annotated[str, typer.Option(help=BUDGET_HELP)] = "30s",
+    budget: Budget = Seconds("30s"),
     previous: Annotated[
-        Path | None, typer.Option("--from", help="A plan folder to improve; best only.")
+        Path | None,
+        typer.Option("--from", help="A plan folder to improve; best only.", rich_help_panel=SEARCH),
     ] = None,
     max_moves: Annotated[
-        int | None, typer.Option(min=0, help="With --from: the most flows that may move.")
+        int | None,
+        typer.Option(
+            min=0, help="With --from: the most flows that may move.", rich_help_panel=LIMITS
+        ),
     ] = None,
     plan_on: Annotated[
         Literal["mean", "peak"],
-        typer.Option("--plan-on", help="Count costs in mean rates or in the rates' peak column."),
+        typer.Option(
+            "--plan-on",
+            help="Count costs in mean rates or in the rates' peak column.",
+            rich_help_panel=INPUT,
+        ),
     ] = "mean",
     group_cap: Annotated[
         float | None,
-        typer.Option(help="The most a group may carry (messages/s; at the peak where known)."),
+        typer.Option(
+            help="The most a group may carry (messages/s; at the peak where known).",
+            rich_help_panel=LIMITS,
+        ),
     ] = None,
     receiver_cap: Annotated[
-        float | None, typer.Option(help="The most any receiver may take in (messages/s).")
+        float | None,
+        typer.Option(
+            help="The most any receiver may take in (messages/s).", rich_help_panel=LIMITS
+        ),
     ] = None,
     receiver_caps: Annotated[
-        Path | None, typer.Option(help="A table of receiver, rate: caps of their own.")
+        Path | None,
+        typer.Option(help="A table of receiver, rate: caps of their own.", rich_help_panel=LIMITS),
     ] = None,
     pins: Annotated[
-        Path | None, typer.Option(help="A table of flow, group: where flows must be.")
+        Path | None,
+        typer.Option(help="A table of flow, group: where flows must be.", rich_help_panel=LIMITS),
     ] = None,
     together: Annotated[
-        Path | None, typer.Option(help="A table of set, flow: each set shares a session.")
+        Path | None,
+        typer.Option(
+            help="A table of set, flow: each set shares a session.", rich_help_panel=LIMITS
+        ),
     ] = None,
     apart: Annotated[
-        Path | None, typer.Option(help="A table of set, flow: no two of a set share a group.")
+        Path | None,
+        typer.Option(
+            help="A table of set, flow: no two of a set share a group.", rich_help_panel=LIMITS
+        ),
     ] = None,
     max_sent: Annotated[
         float | None,
         typer.Option(
-            min=1, help="Let flows travel in several sessions: the most to send, as a multiple."
+            min=1,
+            help="Let flows travel in several sessions: the most to send, as a multiple.",
+            rich_help_panel=LIMITS,
         ),
     ] = None,
     unicast_receivers: Annotated[
         int | None,
-        typer.Option(min=1, help="Flows with so many receivers or fewer may go by unicast."),
+        typer.Option(
+            min=1,
+            help="Flows with so many receivers or fewer may go by unicast.",
+            rich_help_panel=LIMITS,
+        ),
     ] = None,
     unicast_links: Annotated[
         int | None,
-        typer.Option(min=0, help="The most (receiver, flow) pairs to send by unicast."),
+        typer.Option(
+            min=0,
+            help="The most (receiver, flow) pairs to send by unicast.",
+            rich_help_panel=LIMITS,
+        ),
     ] = None,
     unicast_rate: Annotated[
         float | None,
-        typer.Option(min=0, help="The most messages/s to send beyond one copy of each flow."),
+        typer.Option(
+            min=0,
+            help="The most messages/s to send beyond one copy of each flow.",
+            rich_help_panel=LIMITS,
+        ),
     ] = None,
-    max_bad: MaxBad = "0%",
+    max_bad: MaxBad = Share("0%"),
     floor: Floor = None,
     quarantine: Quarantine = None,
     seed: Seed = 0,
     table_format: Annotated[
-        Format, typer.Option("--format", help="How the plan's tables are written.")
+        Format,
+        typer.Option("--format", help="How the plan's tables are written.", rich_help_panel=OUTPUT),
     ] = Format.PARQUET,
     as_document: Json = False,
 ) -> None:
@@ -148,7 +196,7 @@ def plan(
         objective=objective,
         prices=chosen_prices(alpha, beta, calibration, messages_per_packet),
         seed=seed,
-        budget_s=parse_seconds(budget),
+        budget_s=float(budget),
         previous=None if previous is None else read_previous(previous),
         max_moves=max_moves,
         max_sent=max_sent,
@@ -173,7 +221,7 @@ def plan(
         labels = read_labels(rates, column, inputs.demand.interest.flows)
         request = replace(request, labels=labels)
     began = time.perf_counter()
-    with shown_progress() as progress:
+    with show_progress() as progress:
         solution = _asked(planning.plan, inputs.demand, request, progress)
     seconds = time.perf_counter() - began
     evaluation = cost.evaluate(solution.plan, inputs.demand, request.prices)

@@ -27,7 +27,8 @@ from distributary.cli.multicast_options import (
     tell_fault,
 )
 from distributary.cli.multicast_table import show_live, statistics_table
-from distributary.cli.options import Json, parse_bytes, parse_seconds
+from distributary.cli.options import INPUT, Json, duration_option, reject_bad_values
+from distributary.cli.quantities import ByteCount, Seconds
 from distributary.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["publish"]
 
 INTERRUPTED = 130
+SENDING = "Sending"
 _NAMED = 10  # flows that are named where many are at fault
 
 
@@ -45,7 +47,9 @@ def publish(
     source: Annotated[
         str,
         typer.Option(
-            "--from", help="Parquet, JSON lines, or lines of FLOW, tab, PAYLOAD; - is stdin."
+            "--from",
+            help="Parquet, JSON lines, or lines of FLOW, tab, PAYLOAD; - is stdin.",
+            rich_help_panel=INPUT,
         ),
     ] = "-",
     group_base: GroupBase = "239.192.77.0",
@@ -54,43 +58,61 @@ def publish(
     ttl: Ttl = 1,
     rate: Annotated[
         float | None,
-        typer.Option(min=0.001, help="Messages/s; without it by the ts column, or at once."),
+        typer.Option(
+            min=0.001,
+            help="Messages/s; without it by the ts column, or at once.",
+            rich_help_panel=SENDING,
+        ),
     ] = None,
     bandwidth: Annotated[
-        str, typer.Option(help="The most bytes a second to send, repairs included.")
-    ] = "100MB",
+        ByteCount,
+        typer.Option(
+            parser=ByteCount,
+            metavar="SIZE",
+            help="The most bytes a second to send, repairs included.",
+            rich_help_panel=SENDING,
+        ),
+    ] = ByteCount("100MB"),
     messages_per_packet: Annotated[
-        int, typer.Option("--messages-per-packet", "-h", min=1, max=65_535, help="h, at most.")
+        int,
+        typer.Option(
+            min=1, max=65_535, help="The most messages in a packet (h).", rich_help_panel=SENDING
+        ),
     ] = 8,
     packet_size: Annotated[
-        int, typer.Option(min=1_100, max=65_507, help="The longest UDP payload, in bytes.")
+        int,
+        typer.Option(
+            min=1_100,
+            max=65_507,
+            help="The longest UDP payload, in bytes.",
+            rich_help_panel=SENDING,
+        ),
     ] = 1_400,
     stay: Annotated[
-        str, typer.Option(help="At the end, keep repairing until nobody has asked for this long.")
-    ] = "500ms",
+        Seconds,
+        duration_option("At the end, repair until no receiver asked for this long.", SENDING),
+    ] = Seconds("500ms"),
     key_file: KeyFile = None,
     metrics: MetricsPort = None,
     metrics_address: MetricsAddress = "127.0.0.1",
     as_document: Json = False,
 ) -> None:
-    """Publish messages by a plan, over multicast, and repair what receivers miss."""
+    """Publish messages by a plan, over multicast, and repair what is missed."""
     from distributary.delivery import SenderParams
     from distributary.delivery.udp import Publisher, document
 
-    try:
+    with reject_bad_values():
         params = SenderParams(
             packet_size=packet_size,
             messages_per_packet=messages_per_packet,
-            rate=float(parse_bytes(bandwidth)),
+            rate=float(bandwidth),
         )
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
     publisher = Publisher(
         plan,
         network_from(group_base, port, interface, ttl),
         params=params,
         key=key_from(key_file),
-        stay=parse_seconds(stay),
+        stay=float(stay),
         on_fault=tell_fault,
     )
 
@@ -118,7 +140,7 @@ def publish(
 
 
 def _name_unplanned(unplanned: dict[str, int], messages: int, plan: Path) -> InputError:
-    """Which messages were dropped because the plan has their flows nowhere."""
+    """Name the flows whose messages were dropped because the plan does not have them."""
     most = sorted(unplanned, key=lambda flow: (-unplanned[flow], flow))
     named = ", ".join(f"{flow!r} ({unplanned[flow]:,})" for flow in most[:_NAMED])
     more = f" and {len(most) - _NAMED:,} more" if len(most) > _NAMED else ""
@@ -142,7 +164,7 @@ def _chunks(source: str) -> Iterator[list[Record]]:
 async def _publish_until(
     publisher: Publisher, chunks: Iterator[list[Record]], rate: float | None, stop: asyncio.Event
 ) -> bool:
-    """Publish until the input ends or we are told to stop: whether it was all."""
+    """Publish until the input ends (True) or the stop event is set (False)."""
     from distributary.delivery.udp.records import feed_chunks, publish_records
 
     publishing = asyncio.ensure_future(publish_records(publisher, feed_chunks(chunks), rate))

@@ -13,7 +13,6 @@ import typer
 from rich.markup import escape
 
 from distributary.cli.console import notes, print_json
-from distributary.cli.multicast_lines import LineWriter, MessageLines
 from distributary.cli.multicast_options import (
     GroupBase,
     InterfaceName,
@@ -30,9 +29,11 @@ from distributary.cli.multicast_options import (
     tell_fault,
 )
 from distributary.cli.multicast_table import show_live, statistics_table
+from distributary.cli.options import INPUT, OUTPUT
 from distributary.errors import OutputError
 
 if TYPE_CHECKING:
+    from distributary.cli.multicast_lines import LineWriter
     from distributary.delivery.udp import Report
 
 __all__ = ["receive"]
@@ -43,23 +44,39 @@ _PATIENCE = 1.0  # seconds of writing at the end after which the user hears of i
 
 def receive(
     plan: PlanFolder,
-    name: Annotated[str, typer.Option("--as", help="The receiver, by its name in the plan.")],
+    name: Annotated[
+        str,
+        typer.Option("--as", help="The receiver, by its name in the plan.", rich_help_panel=INPUT),
+    ],
     interest: Annotated[
         Path | None,
         typer.Option(
-            help="The table of receivers and flows; read again with each new plan. Without it: all "
-            "that the plan carries to the receiver."
+            help="Who wants what: receiver, flow; read again with each new plan. Without it: all "
+            "that a plan brings.",
+            rich_help_panel=INPUT,
         ),
     ] = None,
-    flow: Annotated[list[str] | None, typer.Option(help="A wanted flow; can be repeated.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write there, and not to stdout.")] = None,
+    flow: Annotated[
+        list[str] | None, typer.Option(help="A wanted flow; repeatable.", rich_help_panel=INPUT)
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write to this file instead of stdout.", rich_help_panel=OUTPUT),
+    ] = None,
     count: Annotated[
-        int | None, typer.Option(min=1, help="End after so many messages; else with Ctrl-C.")
+        int | None,
+        typer.Option(
+            min=1,
+            help="End after this many messages; without it, with Ctrl-C.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
     history: Annotated[
         bool,
         typer.Option(
-            "--history", help="Ask also for what was sent before, as far as the sender has it."
+            "--history",
+            help="Ask the sender for the earlier messages that it still has.",
+            rich_help_panel=INPUT,
         ),
     ] = False,
     group_base: GroupBase = "239.192.77.0",
@@ -70,10 +87,16 @@ def receive(
     metrics: MetricsPort = None,
     metrics_address: MetricsAddress = "127.0.0.1",
     as_document: Annotated[
-        bool, typer.Option("--json", help="With --out: print statistics as JSON at the end.")
+        bool,
+        typer.Option(
+            "--json",
+            help="With --out: print statistics as JSON at the end.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = False,
 ) -> None:
     """Receive the wanted flows of a plan, each message once and in its flow's order."""
+    from distributary.cli.multicast_lines import LineWriter, MessageLines
     from distributary.delivery import ReceiverParams
     from distributary.delivery.udp import Receiver, document
 
@@ -131,7 +154,7 @@ def receive(
 
 
 def _tell_report(report: Report, name: str, plan: Path) -> None:
-    """Say in words what somebody has to do something about; the rest is in the lines."""
+    """Tell the user about reports that need a person; the rest is in the output."""
     from distributary.delivery import NeedPlan, Rival, Unserved
 
     match report:
@@ -152,7 +175,7 @@ def _tell_report(report: Report, name: str, plan: Path) -> None:
 
 
 async def _finish(writer: LineWriter) -> None:
-    """Write what was received; a second Ctrl-C leaves the rest out, and says how much that is."""
+    """Write what was received; a second Ctrl-C drops the rest and says how much that is."""
     try:
         try:
             async with asyncio.timeout(_PATIENCE):

@@ -9,10 +9,12 @@ from typing import Annotated
 import typer
 
 from distributary import cost, planning
-from distributary.cli.console import results, shown_progress
+from distributary.cli.console import results, show_progress
 from distributary.cli.evaluate import PlansAlpha, PlansBeta, choose_prices
 from distributary.cli.intake import read_inputs, tell_intake
-from distributary.cli.options import Floor, InterestFile, MaxBad, Quarantine, RatesFile
+from distributary.cli.options import OUTPUT, Floor, InterestFile, MaxBad, Quarantine, RatesFile
+from distributary.cli.quantities import Share
+from distributary.extras import require
 from distributary.files import read_plan, replaced_file
 from distributary.report import Report, compare_algorithms, cost_curve, render_report
 
@@ -25,20 +27,25 @@ def report(
     plan: Annotated[Path, typer.Argument(help="A plan folder.")],
     interest: InterestFile,
     rates: RatesFile,
-    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option(help="The page to write.", rich_help_panel=OUTPUT)] = Path(
+        "report.html"
+    ),
     compare: Annotated[
         bool,
-        typer.Option(help="Plan with the other algorithms and numbers of groups too (slower)."),
+        typer.Option(
+            help="Plan with the other algorithms and numbers of groups too (slower).",
+            rich_help_panel=OUTPUT,
+        ),
     ] = True,
     alpha: PlansAlpha = None,
     beta: PlansBeta = None,
-    max_bad: MaxBad = "0%",
+    max_bad: MaxBad = Share("0%"),
     floor: Floor = None,
     quarantine: Quarantine = None,
 ) -> None:
     """Write a self-contained HTML page about a plan."""
+    require("report")
     inputs = read_inputs(interest, rates, max_bad, floor, quarantine)
-    tell_intake(inputs)
     stored = read_plan(plan, inputs.demand.interest)
     prices = choose_prices(stored, plan, alpha, beta)
     algorithm = str(stored.metadata.get("algorithm", "a plan from elsewhere"))
@@ -56,6 +63,7 @@ def report(
     if compare:
         page = _compared(page)
     write_report(page, out)
+    tell_intake(inputs)
     results.print(f"the report is {out}", markup=False)
 
 
@@ -74,7 +82,7 @@ def _compared(page: Report) -> Report:
         prices=page.filtering_prices,
         seed=page.seed or 0,
     )
-    with shown_progress() as progress:
+    with show_progress() as progress:
         return replace(
             page,
             comparison=compare_algorithms(page.demand, request, progress),

@@ -26,17 +26,17 @@ from distributary.planning.progress import silent
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["shown_stages"]
+__all__ = ["show_stages"]
 
 _PAUSE_S = 0.2
 
 
 @contextmanager
-def shown_stages(session: SparkSession, console: Console = notes) -> Iterator[Steps]:
-    """A bar with the current stage's name and its tasks, if on a terminal; gone when done.
+def show_stages(session: SparkSession, console: Console = notes) -> Iterator[Steps]:
+    """Show the current stage and its tasks while the block runs, on a terminal.
 
-    A stage is called by the job description that was set when it was started. What is yielded takes
-    the steps of work on the driver, while Spark does nothing: one bar shows both.
+    A stage is named by the job description that was set when it started. The block gets a callback
+    for the steps of work on the driver, so that one bar shows both.
     """
     if not console.is_terminal:
         yield silent

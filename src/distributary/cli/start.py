@@ -1,29 +1,41 @@
-"""Where a command starts: Ctrl-C is answered from here on, also while all the rest is imported."""
+"""Where a command starts. From here on Ctrl-C ends the process, also while modules are imported."""
 
 from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["INTERRUPTED", "main"]
+__all__ = ["INTERRUPTED", "exit_on_interrupt", "main"]
 
 INTERRUPTED = 130
 
 
 def main() -> None:
     """Run the command line: exit 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
-    handler = signal.getsignal(signal.SIGINT)
-    ours = handler is signal.default_int_handler  # else somebody wants to handle it, or ignore it
-    if ours:
-        signal.signal(signal.SIGINT, _leave)
-    from distributary.cli import app
-
-    if ours:
-        signal.signal(signal.SIGINT, handler)
+    with exit_on_interrupt():
+        from distributary.cli import app
     app.main()
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
-    """End the process. While it imports there is nothing to tidy up, and nothing to say."""
+@contextmanager
+def exit_on_interrupt() -> Iterator[None]:
+    """Exit at once on Ctrl-C while modules are imported: there is nothing to tidy up yet.
+
+    Does nothing where the caller handles or ignores SIGINT in its own way.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, _exit)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
+def _exit(number: int, frame: FrameType | None) -> None:
     os._exit(INTERRUPTED)

@@ -14,14 +14,24 @@ import typer
 from distributary import planning
 from distributary.cli.console import notes, results
 from distributary.cli.options import (
+    INPUT,
+    LIMITS,
+    OUTPUT,
+    SEARCH,
     Alpha,
     Beta,
+    Conf,
+    Groups,
+    Master,
     Seed,
+    Sessions,
+    duration_option,
     filtering_prices,
-    parse_seconds,
     parse_settings,
-    parse_share,
+    reject_bad_values,
+    share_option,
 )
+from distributary.cli.quantities import Seconds, Share
 
 if TYPE_CHECKING:
     from distributary.pipeline.ledger import State
@@ -31,45 +41,65 @@ __all__ = ["pipeline_stream"]
 
 def pipeline_stream(
     subscriptions: Annotated[
-        str, typer.Option(help="The folder that subscription logs come into, or kafka://.")
+        str,
+        typer.Option(
+            help="The folder that subscription logs come into, or kafka://.", rich_help_panel=INPUT
+        ),
     ],
     publications: Annotated[
-        str, typer.Option(help="The folder that publication logs come into, or kafka://.")
+        str,
+        typer.Option(
+            help="The folder that publication logs come into, or kafka://.", rich_help_panel=INPUT
+        ),
     ],
-    groups: Annotated[int, typer.Option(min=1, help="The most multicast groups there may be.")],
-    out: Annotated[Path, typer.Option(help="The stream's own folder; go on from what is there.")],
-    sessions: Annotated[
-        int | None,
-        typer.Option(min=1, help="The most sessions there may be; one per group without it."),
-    ] = None,
-    trigger: Annotated[str, typer.Option(help="How often to look for new files.")] = "10s",
-    rate_window: Annotated[str, typer.Option(help="Rates are over so long a time.")] = "1h",
+    groups: Groups,
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="The stream's own folder; go on from what is there.", rich_help_panel=OUTPUT
+        ),
+    ],
+    sessions: Sessions = None,
+    trigger: Annotated[
+        Seconds, duration_option("How often to look for new files.", INPUT)
+    ] = Seconds("10s"),
+    rate_window: Annotated[
+        Seconds, duration_option("The time that rates are averaged over.", INPUT)
+    ] = Seconds("1h"),
     late: Annotated[
-        str, typer.Option(help="Messages older than the latest by more than this are put aside.")
-    ] = "10m",
+        Seconds,
+        duration_option("Put messages aside that are older than the latest by more.", INPUT),
+    ] = Seconds("10m"),
     drift: Annotated[
-        str, typer.Option(help="Move flows when the excess grew by more than this share.")
-    ] = "10%",
+        Share, share_option("Move flows when the excess grew by more than this share.", SEARCH)
+    ] = Share("10%"),
     max_moves: Annotated[
-        int | None, typer.Option(min=0, help="The most flows to move at once; 2 % without it.")
+        int | None,
+        typer.Option(
+            min=0, help="The most flows to move at once; 2 % without it.", rich_help_panel=LIMITS
+        ),
     ] = None,
     until_idle: Annotated[
-        bool, typer.Option("--until-idle", help="End when all files that are there were read.")
+        bool,
+        typer.Option(
+            "--until-idle",
+            help="End when all files that are there were read.",
+            rich_help_panel=INPUT,
+        ),
     ] = False,
     alpha: Alpha = 1.0,
     beta: Beta = 1.0,
-    budget: Annotated[str, typer.Option(help="How long to search for the first plan.")] = "30s",
-    master: Annotated[
-        str | None,
-        typer.Option(help="Where Spark runs; this machine with all its cores without it."),
-    ] = None,
-    conf: Annotated[
-        list[str] | None,
-        typer.Option("--conf", help="A setting of Spark as key=value; repeatable."),
-    ] = None,
+    budget: Annotated[
+        Seconds, duration_option("How long to search for the first plan.", SEARCH)
+    ] = Seconds("30s"),
+    master: Master = None,
+    conf: Conf = None,
     seed: Seed = 0,
     as_document: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object a line for each batch.")
+        bool,
+        typer.Option(
+            "--json", help="Print one JSON object a line for each batch.", rich_help_panel=OUTPUT
+        ),
     ] = False,
 ) -> None:
     """Follow folders of logs, and publish a new version of the plan when it no longer fits.
@@ -81,7 +111,7 @@ def pipeline_stream(
     from distributary.pipeline.spark import running_spark, ui_address
     from distributary.pipeline.stream import StreamJob, stream
 
-    try:
+    with reject_bad_values():
         job = StreamJob(
             out=out,
             subscriptions=subscriptions,
@@ -91,17 +121,15 @@ def pipeline_stream(
                 sessions=sessions,
                 prices=filtering_prices(alpha, beta),
                 seed=seed,
-                budget_s=parse_seconds(budget),
+                budget_s=float(budget),
             ),
-            trigger=timedelta(seconds=parse_seconds(trigger)),
-            rate_window=timedelta(seconds=parse_seconds(rate_window)),
-            late=timedelta(seconds=parse_seconds(late)),
-            drift=parse_share(drift),
+            trigger=timedelta(seconds=trigger),
+            rate_window=timedelta(seconds=rate_window),
+            late=timedelta(seconds=late),
+            drift=float(drift),
             max_moves=max_moves,
             until_idle=until_idle,
         )
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
     teller, settings = _Teller(as_document), parse_settings(conf)
 
     def work() -> State:

@@ -14,11 +14,15 @@ import typer
 from rich.table import Table
 
 from distributary import planning
-from distributary.cli.console import print_json, results, shown_progress, wide_results
+from distributary.cli.console import print_json, results, show_progress, wide_results
 from distributary.cli.intake import intake_document, read_inputs, tell_intake
 from distributary.cli.options import (
-    ALGORITHM_HELP,
     BUDGET_HELP,
+    LIMITS,
+    OUTPUT,
+    PRICES,
+    SEARCH,
+    AlgorithmName,
     Floor,
     InterestFile,
     Json,
@@ -26,10 +30,13 @@ from distributary.cli.options import (
     Quarantine,
     RatesFile,
     Seed,
+    duration_option,
     filtering_prices,
-    parse_seconds,
+    reject_bad_values,
 )
+from distributary.cli.quantities import Seconds, Share
 from distributary.cost import FilteringPrices
+from distributary.extras import require
 from distributary.files import replaced_file
 from distributary.report.sweep import (
     ONE_PER_GROUP,
@@ -51,31 +58,60 @@ def sweep(
     interest: InterestFile,
     rates: RatesFile,
     groups: Annotated[
-        str, typer.Option(metavar="N,N,...", help="The numbers of groups to try: 10,20,50,100.")
+        str,
+        typer.Option(
+            metavar="N,N,...",
+            help="The numbers of groups to try: 10,20,50,100.",
+            rich_help_panel=LIMITS,
+        ),
     ],
     sessions: Annotated[
         str | None,
-        typer.Option(metavar="N,N,...", help="The most sessions there may be, for each a curve."),
+        typer.Option(
+            metavar="N,N,...",
+            help="The most sessions there may be, for each a curve.",
+            rich_help_panel=LIMITS,
+        ),
     ] = None,
     sessions_per_group: Annotated[
         str | None,
-        typer.Option(metavar="N,N,...", help="Or the most sessions for each group. 1 without."),
+        typer.Option(
+            metavar="N,N,...",
+            help="Or the most sessions for each group. 1 without.",
+            rich_help_panel=LIMITS,
+        ),
     ] = None,
     alpha: Annotated[
-        str, typer.Option(metavar="A,A,...", help="Prices of a message at the session filter.")
+        str,
+        typer.Option(
+            metavar="A,A,...",
+            help="Prices of a message at the session filter.",
+            rich_help_panel=PRICES,
+        ),
     ] = "1",
     beta: Annotated[
-        str, typer.Option(metavar="B,B,...", help="At the flow filter: one for each alpha.")
+        str,
+        typer.Option(
+            metavar="B,B,...",
+            help="At the flow filter: one for each alpha.",
+            rich_help_panel=PRICES,
+        ),
     ] = "1",
-    algorithm: Annotated[str, typer.Option(help=ALGORITHM_HELP)] = planning.DEFAULT_ALGORITHM,
-    budget: Annotated[str, typer.Option(help=f"For each plan. {BUDGET_HELP}")] = "5s",
-    max_bad: MaxBad = "0%",
+    algorithm: AlgorithmName = planning.DEFAULT_ALGORITHM,
+    budget: Annotated[Seconds, duration_option(f"For each plan. {BUDGET_HELP}", SEARCH)] = Seconds(
+        "5s"
+    ),
+    max_bad: MaxBad = Share("0%"),
     floor: Floor = None,
     quarantine: Quarantine = None,
     seed: Seed = 0,
     out: Annotated[
         Path | None,
-        typer.Option(file_okay=False, help=f"A folder for {CSV_FILE} and {PAGE_FILE}."),
+        typer.Option(
+            file_okay=False,
+            help=f"A folder for {CSV_FILE} and {PAGE_FILE}.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
     as_document: Json = False,
 ) -> None:
@@ -83,12 +119,14 @@ def sweep(
 
     Each number of sessions and each pair of alpha and beta is a curve of its own.
     """
+    if out is not None:
+        require("report")
     numbers = _whole_numbers("--groups", groups)
     limits = _limits(sessions, sessions_per_group)
     prices = _prices(alpha, beta)
-    request = _request(algorithm, budget, seed)
+    request = _request(algorithm, float(budget), seed)
     inputs = read_inputs(interest, rates, max_bad, floor, quarantine)
-    with shown_progress() as progress:
+    with show_progress() as progress:
         result = swept(inputs.demand, request, numbers, limits, prices, progress)
     if not result.points:
         raise typer.BadParameter(
@@ -105,8 +143,8 @@ def sweep(
             "alpha": alpha,
             "beta": beta,
             "algorithm": request.solver.name,
-            "budget": budget,
-            "max-bad": max_bad if inputs.bad else None,
+            "budget": str(budget),
+            "max-bad": str(max_bad) if inputs.bad else None,
             "floor": str(floor) if inputs.floored else None,
             "seed": str(seed),
         }
@@ -168,12 +206,9 @@ def _prices(alpha: str, beta: str) -> list[FilteringPrices]:
     return [filtering_prices(*pair) for pair in zip(alphas, betas, strict=True)]
 
 
-def _request(algorithm: str, budget: str, seed: int) -> planning.Request:
-    budget_s = parse_seconds(budget)
-    try:
+def _request(algorithm: str, budget_s: float, seed: int) -> planning.Request:
+    with reject_bad_values():
         return planning.Request(groups=1, algorithm=algorithm, seed=seed, budget_s=budget_s)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
 
 
 def _tell(result: SweepResult) -> None:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from distributary.cli.console import notes, print_json, results
-from distributary.cli.nats_options import ServerChoice, takes_server
-from distributary.cli.options import Json, Seed, parse_seconds
+from distributary.cli.nats_options import SERVER, ServerChoice, takes_server
+from distributary.cli.options import OUTPUT, Json, Seed, duration_option
+from distributary.cli.quantities import Seconds
 
 if TYPE_CHECKING:
     from distributary.topics.messages import Event
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 T = TypeVar("T")
+
+CHANNELS, KEEPING = "Channels", "Keeping"
+Timeout = Annotated[Seconds, duration_option("How long to wait for an answer.", SERVER)]
 
 app = typer.Typer(
     help="Topics on a NATS server that share channels where that saves.", no_args_is_help=True
@@ -40,24 +44,50 @@ class PolicyName(StrEnum):
 
 def serve(
     server: ServerChoice,
-    policy: Annotated[PolicyName, typer.Option(help="How channels decide.")] = PolicyName.OURS,
+    policy: Annotated[
+        PolicyName, typer.Option(help="How channels decide.", rich_help_panel=CHANNELS)
+    ] = PolicyName.OURS,
     interval: Annotated[
-        str, typer.Option(help="A subscription costs as much as one message in this time.")
-    ] = "1m",
-    plan_every: Annotated[str, typer.Option(help="How often to look for new clusters.")] = "1m",
+        Seconds,
+        duration_option("A subscription costs as much as one message in this time.", CHANNELS),
+    ] = Seconds("1m"),
+    plan_every: Annotated[
+        Seconds, duration_option("How often to look for new clusters.", CHANNELS)
+    ] = Seconds("1m"),
     history: Annotated[
-        int, typer.Option(min=1, help="Events of each topic to keep for who was away.")
+        int,
+        typer.Option(
+            min=1,
+            help="Events of each topic to keep for clients that were away.",
+            rich_help_panel=KEEPING,
+        ),
     ] = 1_000,
     history_bytes: Annotated[
-        int, typer.Option(min=0, help="Bytes of each topic to keep at most; its last event stays.")
+        int,
+        typer.Option(
+            min=0,
+            help="The most bytes of each topic to keep; its last event always stays.",
+            rich_help_panel=KEEPING,
+        ),
     ] = 1 << 24,
-    dead_after: Annotated[str, typer.Option(help="Silence that means a client is dead.")] = "10s",
+    dead_after: Annotated[
+        Seconds, duration_option("Silence after which a client counts as dead.", CHANNELS)
+    ] = Seconds("10s"),
     fsync: Annotated[
-        bool, typer.Option("--fsync", help="Confirm events when they are on the disk itself.")
+        bool,
+        typer.Option(
+            "--fsync",
+            help="Confirm events only when they are safely on disk.",
+            rich_help_panel=KEEPING,
+        ),
     ] = False,
     monitor: Annotated[
         bool,
-        typer.Option("--monitor", help="Let every local user see the embedded server's numbers."),
+        typer.Option(
+            "--monitor",
+            help="Let every local user see the embedded server's numbers.",
+            rich_help_panel=SERVER,
+        ),
     ] = False,
     seed: Seed = 0,
 ) -> None:
@@ -76,15 +106,15 @@ def serve(
         server.state,
         policy=live_policy(
             base,
-            interval=parse_seconds(interval),
+            interval=float(interval),
             history=history,
             history_bytes=history_bytes,
         ),
         prefix=server.prefix,
         seed=seed,
         sync=fsync,
-        dead_after=parse_seconds(dead_after),
-        plan_every=parse_seconds(plan_every),
+        dead_after=float(dead_after),
+        plan_every=float(plan_every),
     )
     _run(_serve(server, settings, monitor))
 
@@ -92,13 +122,13 @@ def serve(
 def create(
     server: ServerChoice,
     topics: Annotated[list[str], typer.Argument(help="Any text.")],
-    timeout: Annotated[str, typer.Option(help="How long to wait for an answer.")] = "30s",
+    timeout: Timeout = Seconds("30s"),
     as_document: Json = False,
 ) -> None:
-    """Make topics; those that are there already stay as they are."""
+    """Create topics; those that exist already stay as they are."""
 
     async def work() -> list[str]:
-        async with _client(server, parse_seconds(timeout)) as client:
+        async with _client(server, float(timeout)) as client:
             return await _create_all(client, topics)
 
     new = _run(work())
@@ -116,15 +146,20 @@ def publish(
     payload: Annotated[
         str | None, typer.Argument(help="One event; without it every line of stdin is one.")
     ] = None,
-    create: Annotated[bool, typer.Option("--create", help="Make the topic if needed.")] = False,
-    timeout: Annotated[str, typer.Option(help="How long to wait for an answer.")] = "30s",
+    create: Annotated[
+        bool,
+        typer.Option(
+            "--create", help="Create the topic if it does not exist.", rich_help_panel=CHANNELS
+        ),
+    ] = False,
+    timeout: Timeout = Seconds("30s"),
     as_document: Json = False,
 ) -> None:
     """Publish events; ends when all of them are confirmed."""
     lines: Iterable[bytes] = sys.stdin.buffer if payload is None else [payload.encode()]
 
     async def work() -> int:
-        async with _client(server, parse_seconds(timeout)) as client:
+        async with _client(server, float(timeout)) as client:
             if create:
                 await client.create(topic)
             return await _publish_all(client, topic, lines)
@@ -141,12 +176,23 @@ def subscribe(
     server: ServerChoice,
     topics: Annotated[list[str], typer.Argument(help="Any text.")],
     count: Annotated[
-        int | None, typer.Option(min=1, help="End after so many events; else with Ctrl-C.")
+        int | None,
+        typer.Option(
+            min=1,
+            help="End after this many events; without it, with Ctrl-C.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
-    create: Annotated[bool, typer.Option("--create", help="Make topics if needed.")] = False,
-    timeout: Annotated[str, typer.Option(help="How long to wait for an answer.")] = "30s",
+    create: Annotated[
+        bool,
+        typer.Option("--create", help="Create topics that do not exist.", rich_help_panel=CHANNELS),
+    ] = False,
+    timeout: Timeout = Seconds("30s"),
     as_document: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object a line for each event.")
+        bool,
+        typer.Option(
+            "--json", help="Print one JSON object a line for each event.", rich_help_panel=OUTPUT
+        ),
     ] = False,
 ) -> None:
     """Print the events of topics as they come, each once and in order.
@@ -155,7 +201,7 @@ def subscribe(
     """
 
     async def work() -> None:
-        async with _client(server, parse_seconds(timeout)) as client:
+        async with _client(server, float(timeout)) as client:
             if create:
                 await _create_all(client, topics)
             await _print_events(client, dict.fromkeys(topics), count, as_document)
@@ -165,20 +211,30 @@ def subscribe(
 
 def status(
     server: ServerChoice,
-    watch: Annotated[bool, typer.Option("--watch", help="Go on until Ctrl-C.")] = False,
-    every: Annotated[str, typer.Option(help="How often, with --watch.")] = "2s",
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch", help="Keep the table up to date until Ctrl-C.", rich_help_panel=OUTPUT
+        ),
+    ] = False,
+    every: Annotated[Seconds, duration_option("With --watch: how often to ask.", OUTPUT)] = Seconds(
+        "2s"
+    ),
     monitor: Annotated[
-        str | None, typer.Option(help="The server's monitoring pages, as http://HOST:8222.")
+        str | None,
+        typer.Option(
+            help="The server's monitoring pages, as http://HOST:8222.", rich_help_panel=SERVER
+        ),
     ] = None,
     as_document: Json = False,
 ) -> None:
     """Show the clusters, what they save and what they cost in messages."""
     from distributary.cli.topics_status import show_once, watch_status
 
-    options, known = server.found()
+    options, known = server.find()
     pages = monitor or known
     if watch:
-        _run(watch_status(options, server.prefix, pages, parse_seconds(every), as_document))
+        _run(watch_status(options, server.prefix, pages, float(every), as_document))
     else:
         _run(show_once(options, server.prefix, pages, as_document))
 
@@ -191,7 +247,7 @@ for _command in (serve, create, publish, subscribe, status):
 
 
 async def _serve(server: ServerChoice, settings: ServiceSettings, monitor: bool) -> None:
-    """Serve until Ctrl-C, or until asked to end."""
+    """Serve until SIGINT or SIGTERM."""
     from distributary.topics.journal import Journal
     from distributary.topics.nats import TopicService, embedded_server
 
@@ -240,7 +296,7 @@ def _warn(what: str) -> None:
 
 
 class _on_signals:  # noqa: N801 - reads as a verb where it is used
-    """Call something on Ctrl-C and when asked to end, instead of being interrupted."""
+    """Call a function on SIGINT and SIGTERM while the block runs."""
 
     def __init__(self, call: Callable[[], None]) -> None:
         self._call = call
@@ -258,7 +314,7 @@ class _on_signals:  # noqa: N801 - reads as a verb where it is used
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Run to the end; of several failures that come together the first is told."""
+    """Run a coroutine; of an exception group raise the first error."""
     try:
         return asyncio.run(work)
     except BaseExceptionGroup as failed:
@@ -280,12 +336,12 @@ async def _client(server: ServerChoice, timeout: float) -> AsyncIterator[TopicCl
 
 
 async def _create_all(client: TopicClient, topics: Iterable[str]) -> list[str]:
-    """Make topics; which of them are new."""
+    """Create topics and return those that are new."""
     return [topic for topic in dict.fromkeys(topics) if await client.create(topic)]
 
 
 async def _publish_all(client: TopicClient, topic: str, lines: Iterable[bytes]) -> int:
-    """All lines, as many at a time as the client lets on their way."""
+    """Publish every line; as many at a time as the client's window allows."""
     published = 0
     room = asyncio.Semaphore(client.settings.window)
 
@@ -303,7 +359,7 @@ async def _publish_all(client: TopicClient, topic: str, lines: Iterable[bytes]) 
 
 
 async def _read(lines: Iterable[bytes]) -> AsyncIterator[bytes]:
-    """Lines without their ends; a thread waits for them, and nobody waits for the thread."""
+    """Yield lines without line ends. A daemon thread reads them: input may never come."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[bytes | None] = asyncio.Queue()
     room = Semaphore(1_000)

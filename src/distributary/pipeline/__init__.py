@@ -3,6 +3,10 @@
 Nothing here is loaded by `import distributary`: Spark is started only by who asks for it.
 """
 
+from distributary.extras import require
+
+require("spark")  # before the imports that need it
+
 from distributary.pipeline.job import Job, Outcome
 from distributary.pipeline.run import replay_plan, run
 from distributary.pipeline.spark import running_spark, spark_session

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from distributary import __version__
+from distributary.extras import require
 from distributary.report.charts import (
     Chart,
     curve_chart,
@@ -46,6 +47,7 @@ __all__ = ["render_report"]
 
 def render_report(report: Report) -> str:
     """One HTML page with everything in it: the same report gives the same text."""
+    require("report")
     plan, demand, evaluation = report.plan, report.demand, report.evaluation
     loads = evaluation.loads
     deliveries = plan_deliveries(plan, demand)

@@ -11,7 +11,6 @@ from io import BytesIO
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
 
 from distributary.model import FloatArray, IntArray, Interest, Plan
 from distributary.report.palette import FLOW_DROPPED, MISSED, SESSION_DROPPED, WANTED
@@ -180,6 +179,8 @@ def _ground_level(shares: FloatArray) -> IntArray:
 
 def _png(index: IntArray) -> bytes:
     """The cells' palette indices, blown up to the full size."""
+    from PIL import Image
+
     rows, columns = index.shape
     cells = index.astype(np.uint8)[np.arange(HEIGHT) * rows // HEIGHT]
     cells = cells[:, np.arange(WIDTH) * columns // WIDTH]

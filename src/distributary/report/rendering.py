@@ -6,19 +6,19 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
-from plotly.offline import get_plotlyjs
+from typing import TYPE_CHECKING, Any
 
 from distributary import __version__
 from distributary.report import palette
 from distributary.report.wording import number, percent, plural, shorten
 
-__all__ = ["Table", "Tile", "draw_bar", "mark", "render_page", "show_name"]
+if TYPE_CHECKING:  # of the extra `report`: imported where a page is made
+    from jinja2 import Environment
+    from markupsafe import Markup
 
-Cell = str | Markup
+    Cell = str | Markup
+
+__all__ = ["Table", "Tile", "draw_bar", "mark", "render_page", "show_name"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +46,39 @@ class Table:
 
 def render_page(template: str, **values: Any) -> str:
     """Fill a template of this room: the same values give the same text."""
+    from plotly.offline import get_plotlyjs
+
     page = _environment().get_template(template)
     return page.render(version=__version__, palette=palette, plotly=get_plotlyjs(), **values)
 
 
 def show_name(text: str) -> Markup:
     """A user's name: cut where too long, and kept apart from the script of its neighbours."""
+    from markupsafe import Markup
+
     return Markup("<bdi>{}</bdi>").format(shorten(text))
 
 
 def mark(text: str, badge: str, *, kind: str = "mark") -> Markup:
     """Text with a badge behind it."""
+    from markupsafe import Markup
+
     return Markup('{} <span class="{}">{}</span>').format(text, kind, badge)
 
 
 def draw_bar(share: float, text: str) -> Markup:
     """A bar as wide as the share, clipped to 0 to 1, with text behind it."""
+    from markupsafe import Markup
+
     width = f"{100 * min(max(share, 0.0), 1.0):.1f}"
     return Markup('<span class="bar"><i style="width:{}%"></i></span>{}').format(width, text)
 
 
 @cache
 def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup, escape
+
     environment = Environment(
         loader=PackageLoader("distributary.report"),
         autoescape=True,
@@ -85,6 +96,8 @@ def _environment() -> Environment:
 
 
 def _write_json(value: Any) -> Markup:
+    from markupsafe import Markup
+
     # Inside a script element only "<" can end it; JSON reads \u003c as the same character.
     text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
     return Markup(text.replace("<", "\\u003c"))

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from distributary import __version__
+from distributary.extras import require
 from distributary.model import FloatArray
 from distributary.report.charts import Chart
 from distributary.report.rendering import Table, Tile, draw_bar, mark, render_page, show_name
@@ -38,7 +39,7 @@ WORST_RECEIVERS = 10
 
 _LOGS = ("subscriptions", "filters", "publications")
 _PLANS = {
-    "plan": mark("Plan", "this run"),
+    "plan": "Plan",
     "previous": "Previous plan",
     "flooding": "Flooding",
     "unicast": "Unicast",
@@ -57,6 +58,7 @@ def render_run(
     `minutes` and `receivers` are the tables of the plan's replay; `plan_page` is the file name of
     the plan's own report, where there is one beside this page.
     """
+    require("report")
     replays = {key: _part(_part(manifest, "replay"), key) for key in _PLANS}
     return render_page(
         "run.html",
@@ -199,13 +201,14 @@ def _replay(replays: Mapping[str, Facts]) -> _ReplayTables:
     if any(totals.get("unserved") for totals in shown.values()):
         columns.append("unserved")
     heads = [column.replace("_", " ").replace("unserved", "missed") for column in columns]
+    names = {**_PLANS, "plan": mark(_PLANS["plan"], "this run")}
     messages = [
-        [_PLANS[key], *(_count(totals.get(column)) for column in columns), _goodput(totals)]
+        [names[key], *(_count(totals.get(column)) for column in columns), _goodput(totals)]
         for key, totals in shown.items()
     ]
     sizes = [
         [
-            _PLANS[key],
+            names[key],
             *(_bytes(totals.get(f"{column}_bytes")) for column in columns),
             _goodput(totals, "_bytes"),
         ]

@@ -8,6 +8,7 @@ from typing import Any
 
 from distributary import __version__
 from distributary.cost import FilteringPrices
+from distributary.extras import require
 from distributary.report.charts import Chart, rounded
 from distributary.report.palette import ACCENTS, MISSED, SESSION_DROPPED
 from distributary.report.rendering import Table, draw_bar, mark, render_page
@@ -24,6 +25,7 @@ def render_sweep(
 
     Measured seconds are left out, so that a repeated run gives the same page.
     """
+    require("report")
     return render_page(
         "sweep.html",
         kind="sweep",

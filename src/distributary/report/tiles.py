@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from markupsafe import Markup
-
 from distributary.report.deliveries import Deliveries, delivered_share
 from distributary.report.rendering import Tile, show_name
 from distributary.report.results import Report
@@ -14,6 +12,8 @@ __all__ = ["list_tiles"]
 
 def list_tiles(report: Report, deliveries: Deliveries) -> list[Tile]:
     """Six figures: is it good, for receivers and sender, who suffers most, and is it valid."""
+    from markupsafe import Markup
+
     evaluation, demand = report.evaluation, report.demand
     loads, filtering = evaluation.loads, evaluation.filtering
     sent_once = float(demand.rate.sum())

@@ -4,6 +4,10 @@ Reference: T. Milo, T. Zur, E. Verbin, "Boosting Topic-Based Publish-Subscribe S
 Clustering" (2007).
 """
 
+from distributary.extras import require
+
+require("live")  # before the imports that need it
+
 from distributary.topics.carriage import ClusterState
 from distributary.topics.cluster import ClusterChannel
 from distributary.topics.names import (

@@ -177,7 +177,8 @@ async def calibrating(folder: str, *more: str) -> None:
     from distributary.delivery.udp.calibration_file import read_prices
 
     out = Path(folder) / "calibration.json"
-    asked = ("--seconds", "50ms", "--rounds", "1", "-h", "1", "-h", "8", *more)
+    factors = ("--messages-per-packet", "1", "--messages-per-packet", "8")
+    asked = ("--seconds", "50ms", "--rounds", "1", *factors, *more)
     running = await _start("calibrate", "--out", str(out), "--json", *asked)
     told, faults = await running.communicate()
     assert running.returncode == 0, faults

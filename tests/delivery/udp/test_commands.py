@@ -66,7 +66,7 @@ def test_what_cannot_work_is_an_error_that_says_why(
         "receive --plan plan --as r --group-base 224.0.0.5",
         "calibrate --out c.json --group-base somewhere",
         "publish --plan plan --bandwidth much",
-        "calibrate --out c.json -h 8",
+        "calibrate --out c.json --messages-per-packet 8",
         "calibrate --out c.json --message-bytes 60000",
     ],
 )

@@ -1,5 +1,9 @@
 """Delivery over real multicast: publishers and receivers by a plan, on UDP sockets."""
 
+from distributary.extras import require
+
+require("live")  # before the imports that need it
+
 from distributary.delivery import Report, wanted_flows
 from distributary.delivery.addresses import DEFAULT_BASE, DEFAULT_PORT, GroupAddresses
 from distributary.delivery.errors import KeyFileError, NetworkError
