@@ -74,7 +74,7 @@ def _schema(text: str, others: tuple[str, ...], events: Path | None) -> Schema:
 
 
 def _attributes(found: Filter) -> dict[str, str]:
-    used = sorted({at for box in found.boxes for at, _ in box.tests})
+    used = sorted({at for box in found.boxes for at in box.attributes})
     return {
         attribute.name: attribute.kind.value
         for attribute in (found.schema.attributes[at] for at in used)

@@ -56,7 +56,7 @@ def _kind_beside(column: exp.Column) -> AttributeKind | None:
     """What the other operands of the test around a column are."""
     around = column.parent
     if isinstance(around, exp.Is):
-        return None
+        return AttributeKind.BOOLEAN if isinstance(around.expression, exp.Boolean) else None
     if around is None or isinstance(around, exp.And | exp.Or | exp.Not | exp.Paren):
         return AttributeKind.BOOLEAN
     for other in around.iter_expressions():
