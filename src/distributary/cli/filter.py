@@ -11,7 +11,7 @@ from distributary.cli.console import notes, print_json, results
 from distributary.cli.options import TABLE, Json
 from distributary.errors import InputError
 from distributary.files import read_events, read_filter_texts, read_filters
-from distributary.matching import event_schema, inferred_schema, parse_filter, print_filter
+from distributary.matching import event_schema, infer_schema, parse_filter, print_filter
 from distributary.model import Filter, Schema, covers, equivalent, intersects
 
 __all__ = ["app"]
@@ -70,7 +70,7 @@ def _parsed(text: str, schema: Schema) -> Filter:
 def _schema(text: str, others: tuple[str, ...], events: Path | None) -> Schema:
     if events is not None:
         return event_schema(read_events(events).schema)
-    return inferred_schema((text, *others))
+    return infer_schema((text, *others))
 
 
 def _attributes(found: Filter) -> dict[str, str]:
