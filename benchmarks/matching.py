@@ -28,7 +28,7 @@ from distributary.matching import (
 from distributary.matching._tree_reference import PlainTree
 from distributary.matching.axes import Axes
 from distributary.model import Filter, Schema
-from distributary.pipeline.matching import compiled_filters, match_counts
+from distributary.pipeline.matching import compile_filters, count_matches
 from distributary.pipeline.spark import running_spark
 from distributary.workloads.broker_trees import broker_trees, region_of
 from distributary.workloads.content import ContentParams, content_world
@@ -516,14 +516,14 @@ def _spark_row(spark: Any, events: Any, few: Any, n: int, n_events: int) -> list
     texts = [print_filter(found) for found in _quote_filters(n)]
     listed = [(f"r{at}", text) for at, text in enumerate(texts)]
     filters = spark.createDataFrame(listed, "receiver string, filter string")
-    compiled, compiling = timed(lambda: compiled_filters(filters, events), 1)
+    compiled, compiling = timed(lambda: compile_filters(filters, events), 1)
     assert len(compiled.matcher) == n
     count = F.sum("matches").alias("n")
-    ours, taken = timed(lambda: match_counts(events, compiled).agg(count).collect(), 3)
+    ours, taken = timed(lambda: count_matches(events, compiled).agg(count).collect(), 3)
     began = time.perf_counter()
     theirs = _by_spark(few, texts)
     plain = time.perf_counter() - began
-    part = match_counts(few, compiled).agg(count).collect()[0]["n"]
+    part = count_matches(few, compiled).agg(count).collect()[0]["n"]
     assert part == theirs
     few_rows = few.count()
     return [

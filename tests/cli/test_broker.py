@@ -45,6 +45,19 @@ def test_all_policies_deliver_the_same(cli: CommandLine) -> None:
     assert {each["deliveries"] for each in told["policies"]} == {25 * (3 + 1 + 3)}
 
 
+def test_brokers_take_patterns_and_comparisons_of_two_attributes(cli: CommandLine) -> None:
+    filters = """\
+receiver,filter
+ann,symbol LIKE '%B%'
+bob,price > low
+cy,"price > low AND symbol LIKE '_S%'"
+"""
+    cli.write("filters.csv", filters)
+    cli.write("events.csv", "symbol,price,low\n" + "IBM,121.5,130\nMSFT,300,299.5\nIBM,9,8\n" * 20)
+    told = cli(*SIMULATE, "--homes", "homes.csv", "--json").document
+    assert {each["deliveries"] for each in told["policies"]} == {20 * (2 + 2 + 1)}
+
+
 def test_some_may_leave_and_the_comparison_is_written(cli: CommandLine) -> None:
     options = ("--leave", "1", "--policy", "active", "--policy", "merging", "--out", "out.csv")
     ran = cli(*SIMULATE, "--homes", "homes.csv", *options)
@@ -65,7 +78,7 @@ def test_some_may_leave_and_the_comparison_is_written(cli: CommandLine) -> None:
         ({"homes.csv": "receiver,broker\nann,east\n"}, (), "'bob'"),
         ({"homes.csv": HOMES + "dee,moon\n"}, (), "homes.csv, row 4"),
         ({"homes.csv": HOMES + "hub,east\n"}, (), "the name of a broker"),
-        ({"filters.csv": FILTERS + "ann,price > price\n"}, (), "filters.csv, row 5"),
+        ({"filters.csv": FILTERS + "ann,price > symbol\n"}, (), "filters.csv, row 5"),
         ({}, ("--leave", "9"), "only 4 subscriptions"),
         ({}, ("--publish-at", "moon"), "no such broker"),
     ],

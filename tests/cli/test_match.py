@@ -117,6 +117,50 @@ def test_events_of_every_type_are_matched(cli: CommandLine, text: str, rows: lis
     assert pq.read_table(cli.folder / "pairs.parquet")["event"].to_pylist() == rows
 
 
+def test_patterns_and_comparisons_of_two_attributes_are_matched(cli: CommandLine) -> None:
+    filters = """\
+receiver,filter
+ann,price > volume
+bob,"symbol LIKE '%B%' AND volume < price"
+cy,"symbol NOT LIKE '_S%' OR venue IN ('N', NULL)"
+"""
+    cli.write("filters.csv", filters)
+    assert cli(*MATCH, "--out", "pairs.jsonl", "--json").status == 0
+    lines = (cli.folder / "pairs.jsonl").read_text().splitlines()
+    assert [tuple(json.loads(line).values())[:2] for line in lines] == [
+        *[(0, 0), (0, 1), (0, 2)],
+        *[(1, 0), (1, 1), (1, 2)],
+        (3, 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("volume = ", "does not parse: an operand is missing"),
+        ("colour = 'red'", "there is no attribute 'colour'"),
+        ("volume > symbol", "volume > symbol compares a whole number with text"),
+        ("volume IN (price, 3)", "IN lists constants; write volume = price, with OR"),
+        ("upper(symbol) = 'IBM'", "UPPER(symbol) = 'IBM' tests no attribute"),
+    ],
+)
+def test_every_command_refuses_a_filter_for_the_same_reason(
+    cli: CommandLine, text: str, reason: str
+) -> None:
+    cli.write("filters.csv", f'receiver,filter\nann,"{text}"\n')
+    cli.write("links.csv", "a,b,delay\nhub,east,0.002\n")
+    inputs = ("--filters", "filters.csv", "--events", "events.csv")
+    for command in (
+        ("match", *inputs),
+        ("filter", "check", text, "--events", "events.csv"),
+        ("broker", "simulate", "--links", "links.csv", *inputs),
+    ):
+        ran = cli(*command)
+        assert ran.status == 1
+        assert reason in ran.err
+        assert ran.err.count("\n") == 1
+
+
 def test_without_out_matches_are_counted(cli: CommandLine) -> None:
     assert cli(*MATCH, "--json").document["matches"] == 7
     assert "matched events" in cli(*MATCH).out
@@ -183,6 +227,12 @@ def test_check_prints_the_normal_form_and_how_others_stand(cli: CommandLine) -> 
         "apart": [],
         "refused": [],
     }
+
+
+def test_attributes_that_are_compared_are_of_one_kind(cli: CommandLine) -> None:
+    ran = cli("filter", "check", "low < high AND high BETWEEN last AND 100", "--json")
+    assert ran.document["normal_form"] == "high <= 100 AND high >= last AND high > low"
+    assert set(ran.document["attributes"].values()) == {"a number"}
 
 
 def test_check_takes_types_from_events(cli: CommandLine) -> None:

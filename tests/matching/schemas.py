@@ -192,6 +192,35 @@ def single_tests(draw: st.DrawFn) -> str:
     return f"{name} {draw(_SIGNS)} {draw(constants)}"
 
 
+_PATTERNS = st.text(st.sampled_from("ab%_%é😀\n 'i"), max_size=6)
+_COMPARABLE = [
+    ("qty", "price", "amount"),
+    ("at", "day"),
+    ("symbol", "symbol"),
+    ("hot", "hot"),
+]
+
+
+@st.composite
+def residual_tests(draw: st.DrawFn) -> str:
+    """A comparison of two attributes, a search for a pattern, IS TRUE, an IN with NULL."""
+    names = draw(st.sampled_from(_COMPARABLE))
+    one, other = draw(st.sampled_from(names)), draw(st.sampled_from(names))
+    match draw(st.integers(0, 4)):
+        case 0:
+            ends = [draw(_CONSTANTS[one]), other] if draw(st.booleans()) else [other, other]
+            return f"{one} {draw(st.sampled_from(['', 'NOT ']))}BETWEEN {ends[0]} AND {ends[1]}"
+        case 1:
+            return f"symbol {draw(st.sampled_from(['', 'NOT ']))}LIKE {as_text(draw(_PATTERNS))}"
+        case 2:
+            asked = draw(st.sampled_from(["TRUE", "FALSE", "NOT TRUE", "NOT FALSE"]))
+            return f"hot IS {asked}"
+        case 3:
+            listed = [*draw(st.lists(_CONSTANTS[one], max_size=2)), "NULL"]
+            return f"{one} {draw(st.sampled_from(['IN', 'NOT IN']))} ({', '.join(listed)})"
+    return f"{one} {draw(_SIGNS)} {other}"
+
+
 def conditions(leaves: st.SearchStrategy[str] | None = None) -> st.SearchStrategy[str]:
     """Any condition: tests under AND, OR and NOT."""
     return st.recursive(

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from distributary.pipeline.content import Content, content_flows, usable_filters
+from distributary.pipeline.content import Content, check_filters, content_flows
 from distributary.pipeline.schemas import FILTERS, QUARANTINE
 from tests.pipeline.test_replay import frame
 
@@ -283,7 +283,7 @@ def test_filters_that_cannot_be_used_go_to_quarantine(spark: SparkSession) -> No
     ]
     schema = pa.schema([("receiver", pa.string()), ("filter", pa.string())])
     table = pa.table([list(column) for column in zip(*rows, strict=True)], schema=schema)
-    usable = usable_filters(spark.createDataFrame(table), events)
+    usable = check_filters(spark.createDataFrame(table), events)
     assert usable.texts == ("messages <> 2 OR Hot", "qty = 1")
     assert usable.attributes == ("qty", "messages", "hot")
     owners = sorted(tuple(row.values()) for row in usable.owners.toArrow().to_pylist())
@@ -295,7 +295,7 @@ def test_filters_that_cannot_be_used_go_to_quarantine(spark: SparkSession) -> No
         "filter: there is no attribute 'colour'"
     )
     assert bad['{"receiver":"f","filter":"symbol = 3"}'] == (
-        "filter: symbol = 3 compares a number with text"
+        "filter: symbol = 3 compares text with a number"
     )
     assert bad['{"receiver":null,"filter":"qty = 1"}'] == "receiver is null"
     assert bad['{"receiver":"g","filter":null}'] == "filter is null"
@@ -318,7 +318,7 @@ def test_a_row_with_two_faults_counts_for_one_reason(spark: SparkSession) -> Non
     ]
     schema = pa.schema([("receiver", pa.string()), ("filter", pa.string())])
     table = pa.table([list(column) for column in zip(*rows, strict=True)], schema=schema)
-    usable = usable_filters(spark.createDataFrame(table), events)
+    usable = check_filters(spark.createDataFrame(table), events)
     reasons = Counter(usable.quarantine.toArrow()["reason"].to_pylist())
     parse = next(reason for reason in reasons if "does not parse" in reason)
     assert reasons == {

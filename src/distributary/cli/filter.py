@@ -11,7 +11,7 @@ from distributary.cli.console import notes, print_json, results
 from distributary.cli.options import INPUT, TABLE, Json
 from distributary.errors import InputError
 from distributary.files import read_events, read_filter_texts, read_filters
-from distributary.matching import event_schema, inferred_schema, parse_filter, print_filter
+from distributary.matching import event_schema, infer_schema, parse_filter, print_filter
 from distributary.model import Filter, Schema, covers, equivalent, intersects
 
 __all__ = ["app"]
@@ -79,11 +79,11 @@ def _parse(text: str, schema: Schema) -> Filter:
 def _choose_schema(text: str, others: tuple[str, ...], events: Path | None) -> Schema:
     if events is not None:
         return event_schema(read_events(events).schema)
-    return inferred_schema((text, *others))
+    return infer_schema((text, *others))
 
 
 def _list_attributes(found: Filter) -> dict[str, str]:
-    used = sorted({at for box in found.boxes for at, _ in box.tests})
+    used = sorted({at for box in found.boxes for at in box.attributes})
     return {
         attribute.name: attribute.kind.value
         for attribute in (found.schema.attributes[at] for at in used)

@@ -2,7 +2,7 @@
 
 from distributary.matching.axes import event_schema, event_table
 from distributary.matching.covering import CoverIndex
-from distributary.matching.inference import inferred_schema
+from distributary.matching.inference import infer_schema
 from distributary.matching.links import LinkMatcher
 from distributary.matching.matcher import Folding, Matcher
 from distributary.matching.printing import print_filter
@@ -18,7 +18,7 @@ __all__ = [
     "TreeOptions",
     "event_schema",
     "event_table",
-    "inferred_schema",
+    "infer_schema",
     "parse_filter",
     "print_filter",
 ]

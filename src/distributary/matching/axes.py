@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,7 @@ from distributary.errors import InputError
 from distributary.model import Attribute, AttributeKind, Box, IntArray, Key, Schema, Values
 from distributary.model.event import key_of
 
-__all__ = ["Axes", "CodeArray", "event_schema", "event_table"]
+__all__ = ["Axes", "CodeArray", "column_keys", "event_schema", "event_table", "float_keys"]
 
 CodeArray = NDArray[np.int32]
 CodeRange = tuple[int, int]
@@ -153,13 +153,14 @@ def event_table(events: pa.Table, schema: Schema, *, path: str | None = None) ->
 
 
 def event_schema(schema: pa.Schema) -> Schema:
-    """The attributes that filters can test; columns of other types are left out."""
+    """The attributes that filters can test; columns of other types are only named."""
     return Schema(
         tuple(
             Attribute(column.name, kind, scale=_scale(column.type))
             for column in schema
             if (kind := _kind(column.type)) is not None
-        )
+        ),
+        frozenset(column.name.lower() for column in schema if _kind(column.type) is None),
     )
 
 
@@ -275,18 +276,30 @@ def _cuts(tests: Iterable[Values], kind: AttributeKind) -> Cuts:
 
 def _column_codes(column: pa.Array, kind: AttributeKind, cuts: Cuts) -> CodeArray:
     if isinstance(cuts, list):
-        return _looked_up_codes(column, kind, cuts)
-    if kind is AttributeKind.FLOAT:
-        keys = _float_keys(pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False))
-    elif kind is AttributeKind.BOOLEAN:
-        keys = pc.fill_null(column, False).to_numpy(zero_copy_only=False).astype(np.int64)
-    else:
-        width = pa.int32() if kind is AttributeKind.DATE else pa.int64()
-        keys = pc.fill_null(column.cast(width).cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
-    found = _places(cuts, keys)
+        return _look_up_codes(column, kind, cuts)
+    found = _places(cuts, column_keys(column, kind))
     if column.null_count:
         found[pc.is_null(column).to_numpy(zero_copy_only=False)] = 0
     return found
+
+
+def column_keys(column: pa.Array, kind: AttributeKind) -> NDArray[Any]:
+    """`key_of` for a whole column of `event_table`: any key where the value is missing.
+
+    Keys of texts and decimals are Python's own, all others numbers of 64 bits.
+    """
+    match kind:
+        case AttributeKind.FLOAT:
+            return float_keys(pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False))
+        case AttributeKind.BOOLEAN:
+            return np.asarray(pc.fill_null(column, False), np.int64)
+        case AttributeKind.TEXT | AttributeKind.DECIMAL:
+            keys = np.empty(len(column), object)
+            scale = column.type.scale if kind is AttributeKind.DECIMAL else 0
+            keys[:] = [key_of(value, kind, scale) for value in column.to_pylist()]
+            return keys
+    width = pa.int32() if kind is AttributeKind.DATE else pa.int64()
+    return np.asarray(pc.fill_null(column.cast(width).cast(pa.int64()), 0), np.int64)
 
 
 def _places(cuts: NDArray[np.int64], keys: NDArray[np.int64]) -> CodeArray:
@@ -302,20 +315,18 @@ def _places(cuts: NDArray[np.int64], keys: NDArray[np.int64]) -> CodeArray:
     return codes
 
 
-def _looked_up_codes(column: pa.Array, kind: AttributeKind, cuts: Sequence[Key]) -> CodeArray:
+def _look_up_codes(column: pa.Array, kind: AttributeKind, cuts: Sequence[Key]) -> CodeArray:
     """Each different text or decimal is looked up once."""
     encoded = column.dictionary_encode()
-    values = encoded.dictionary.to_pylist()
-    if kind is AttributeKind.DECIMAL:
-        values = [key_of(value, kind, column.type.scale) for value in values]
-    found = np.array([1 + bisect_right(cuts, key) for key in values])
+    keys = column_keys(encoded.dictionary, kind)
+    found = np.array([1 + bisect_right(cuts, key) for key in keys])
     places = pc.fill_null(encoded.indices, len(found)).to_numpy(zero_copy_only=False)
     codes: CodeArray = np.append(found, 0).astype(np.int32)[places]
     return codes
 
 
-def _float_keys(values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """`key_of` for a whole column."""
+def float_keys(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """`key_of` for many doubles."""
     bits = np.ascontiguousarray(values).view(np.int64)
     keys = np.where(bits >= 0, bits, -(bits & _MAGNITUDE))
     return np.where(np.isnan(values), _NOT_A_NUMBER, keys)

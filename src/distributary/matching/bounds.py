@@ -6,7 +6,8 @@ come out equal; where only one of them is long, their order is right.
 
 Bounds decide most questions: a filter whose bounds do not hold another's never covers it. Whether
 one whose bounds do hold them covers it is decided too, unless there is a *doubt*: the cover is more
-than a single box of single ranges, or both have a long text for the same attribute.
+than a single box of single ranges without residuals, or both have a long text for the same
+attribute.
 """
 
 from __future__ import annotations
@@ -109,8 +110,10 @@ def _bounds(filter: Filter) -> Bounds | None:
     lowest = (
         corners[0] if len(corners) == 1 else [min(found) for found in zip(*corners, strict=True)]
     )
-    ragged = len(boxes) > 1 or any(
-        len(values.ranges) + values.null > 1 for _, values in boxes[0].tests
+    ragged = (
+        len(boxes) > 1
+        or bool(boxes[0].residuals)
+        or any(len(values.ranges) + values.null > 1 for _, values in boxes[0].tests)
     )
     word = long | _ANY | (_RAGGED if ragged else 0)
     return Bounds(np.array([*lowest, word], np.int64), _points(boxes), long, ragged)

@@ -22,7 +22,7 @@ __all__ = [
     "Constant",
     "after_prefix",
     "common_type",
-    "compared",
+    "compare",
     "prefix_range",
 ]
 
@@ -33,7 +33,7 @@ MOST_DIGITS = 38  # of Spark's decimals
 MOST_DECIMALS = 18
 
 
-def compared(sign: str, constant: Constant, attribute: Attribute) -> tuple[Range, ...] | None:
+def compare(sign: str, constant: Constant, attribute: Attribute) -> tuple[Range, ...] | None:
     """The keys that are =, <>, <, <=, > or >= a constant; None if it is of another kind."""
     around = _around(constant, attribute)
     if around is None:

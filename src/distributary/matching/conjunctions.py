@@ -14,7 +14,7 @@ from functools import lru_cache
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
-from distributary.matching.comparisons import Constant, compared, prefix_range
+from distributary.matching.comparisons import Constant, compare, prefix_range
 from distributary.model import Attribute, AttributeKind, Box, Schema, Values
 from distributary.model.filter import Test
 from distributary.model.values import Range
@@ -62,10 +62,10 @@ def _test(found: re.Match[str], schema: Schema) -> Test | None:
 
 def _values(found: re.Match[str], attribute: Attribute) -> Values | None:
     if found["sign"]:
-        return _compared(found["sign"], found["constant"], attribute)
+        return _compare_text(found["sign"], found["constant"], attribute)
     if found["low"]:
-        low = _compared(">=", found["low"], attribute)
-        high = _compared("<=", found["high"], attribute)
+        low = _compare_text(">=", found["low"], attribute)
+        high = _compare_text("<=", found["high"], attribute)
         return None if low is None or high is None else low & high
     if found["pattern"]:
         reach = (
@@ -74,15 +74,15 @@ def _values(found: re.Match[str], attribute: Attribute) -> Values | None:
         return None if reach is None else Values.of([reach], attribute.kind)
     ranges: list[Range] = []
     for constant in _CONSTANTS.findall(found["listed"]):
-        more = compared("=", _constant(constant), attribute)
+        more = compare("=", _constant(constant), attribute)
         if more is None:
             return None
         ranges += more
     return Values.of(ranges, attribute.kind)
 
 
-def _compared(sign: str, constant: str, attribute: Attribute) -> Values | None:
-    ranges = compared(sign, _constant(constant), attribute)
+def _compare_text(sign: str, constant: str, attribute: Attribute) -> Values | None:
+    ranges = compare(sign, _constant(constant), attribute)
     return None if ranges is None else Values.of(ranges, attribute.kind)
 
 

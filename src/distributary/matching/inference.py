@@ -8,29 +8,34 @@ from decimal import Decimal
 from sqlglot import exp
 
 from distributary.errors import InputError
-from distributary.matching.sql import constant_of, parsed
+from distributary.matching.sql import constant_of, parse_condition
 from distributary.model import Attribute, AttributeKind, Schema
 
-__all__ = ["inferred_schema"]
+__all__ = ["infer_schema"]
 
 _KINDS = {str: AttributeKind.TEXT, bool: AttributeKind.BOOLEAN}
 
 
-def inferred_schema(texts: Iterable[str]) -> Schema:
+def infer_schema(texts: Iterable[str]) -> Schema:
     """A schema for filters that come without one, attributes in the order of their names.
 
     Compared with text an attribute is text, with a number a number, and so on; one that is only
-    asked whether it is there is text. What does not parse tells nothing; two kinds for one
-    attribute are an `InputError`.
+    asked whether it is there is text. Attributes that are compared with each other are of one kind.
+    What does not parse tells nothing; two kinds for one attribute are an `InputError`.
     """
     kinds: dict[str, tuple[str, AttributeKind | None]] = {}
+    pairs: set[tuple[str, str]] = set()
     for text in texts:
         try:
-            tree = parsed(text)
+            tree = parse_condition(text)
         except InputError:
             continue
         for column in tree.find_all(exp.Column):
             _note(kinds, column.name, _kind_beside(column))
+            pairs.update((column.name, other) for other in _columns_beside(column))
+    for _ in kinds:  # a kind passes from one to the next
+        for name, other in sorted(pairs):
+            _note(kinds, name, kinds[other.lower()][1])
     return Schema(
         tuple(
             Attribute(name, kind or AttributeKind.TEXT) for _, (name, kind) in sorted(kinds.items())
@@ -52,11 +57,20 @@ def _note(
         )
 
 
+def _columns_beside(column: exp.Column) -> list[str]:
+    """The attributes that a column is compared with."""
+    around = column.parent
+    if not isinstance(around, exp.Predicate):
+        return []
+    operands = around.iter_expressions()
+    return [each.name for each in operands if isinstance(each, exp.Column) and each is not column]
+
+
 def _kind_beside(column: exp.Column) -> AttributeKind | None:
     """What the other operands of the test around a column are."""
     around = column.parent
     if isinstance(around, exp.Is):
-        return None
+        return AttributeKind.BOOLEAN if isinstance(around.expression, exp.Boolean) else None
     if around is None or isinstance(around, exp.And | exp.Or | exp.Not | exp.Paren):
         return AttributeKind.BOOLEAN
     for other in around.iter_expressions():

@@ -19,7 +19,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from distributary.errors import InputError
 from distributary.matching.axes import Axes
+from distributary.matching.printing import print_filter
 from distributary.matching.tree import DEFAULT_OPTIONS, SearchTree, TreeOptions
 from distributary.matching.trits import Annotation, Words, as_mask, as_words
 from distributary.model import Box, Filter, Key, Schema
@@ -63,6 +65,12 @@ class LinkMatcher:
             raise ValueError(f"link {link} is not one of {self.n_links}")
         if filter.schema != self.schema:
             raise ValueError("the filter is for events of another schema")
+        if filter.has_residuals:
+            raise InputError(
+                "link matching takes no filters that compare two attributes or look for a pattern",
+                value=print_filter(filter),
+                remedy="use tests of single attributes, LIKE 'prefix%' among them",
+            )
         handle = self._added
         self._added += 1
         self._recent[handle] = (filter, link)

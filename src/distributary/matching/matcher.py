@@ -5,6 +5,9 @@ The newest filters are kept as they are; once there are a few dozen they are com
 filter costs, in the long run, a number of compilations that grows as the logarithm of how many
 there are. A filter that goes is only marked. Compiling all that is there into one bitmap is a fold:
 at once by `fold`, or while the matcher is in use by `begin_fold` and `finish_fold`.
+
+Bitmaps know the tests of single attributes; the residuals of a filter are checked for the events
+that its tests let through.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import pyarrow as pa
 
 from distributary.matching.axes import event_table
 from distributary.matching.bitmap import BUCKETS, Bitmap, Buckets
+from distributary.matching.residuals import check_pairs
 from distributary.matching.scalars import plain_value
 from distributary.model import Filter, IntArray, Key, Schema
 
@@ -35,6 +39,9 @@ _GROWTH = 4
 # bitmaps together.
 _MOST_IN_PASSING = 100_000
 
+# So many pairs of events and filters with residuals may wait to be checked at once.
+_MOST_CHECKED = 1 << 23
+
 _NONE = np.empty(0, np.int64)
 
 _Found = TypeVar("_Found")
@@ -51,7 +58,7 @@ class Folding:
 
     def compile(self) -> None:
         """Do the work. The matcher may be used and changed meanwhile."""
-        self._bitmap = _compiled(self._filters, self._schema, self._buckets)
+        self._bitmap = _compile(self._filters, self._schema, self._buckets)
 
     @property
     def bitmap(self) -> Bitmap:
@@ -75,6 +82,8 @@ class Matcher:
         self._filters = dict(enumerate(filters))
         for each in self._filters.values():
             self._check(each)
+        # Those whose matches have to be checked, for bitmaps know no residuals.
+        self._inexact = {n: each for n, each in self._filters.items() if each.has_residuals}
         self._next = len(self._filters)
         self._newest = dict(self._filters)  # those in no bitmap
         self._newest_bitmap: Bitmap | None = None  # of the newest, while they stay as they are
@@ -115,6 +124,8 @@ class Matcher:
         number = self._next
         self._next += 1
         self._filters[number] = self._newest[number] = filter
+        if filter.has_residuals:
+            self._inexact[number] = filter
         self._forget_newest()
         if len(self._newest) > _MOST_NEWEST:
             self._compile_newest()
@@ -123,6 +134,7 @@ class Matcher:
     def remove(self, number: int) -> None:
         """Take out a filter; `KeyError` if there is none of that number."""
         del self._filters[number]
+        self._inexact.pop(number, None)
         if number in self._newest:
             del self._newest[number]
             self._forget_newest()
@@ -156,7 +168,7 @@ class Matcher:
             if number in self._filters
         }
         together = {**older, **self._newest}
-        self._bitmaps[first:] = [_compiled(together, self.schema, self._buckets)]
+        self._bitmaps[first:] = [_compile(together, self.schema, self._buckets)]
         self._newest = {}
         self._forget_newest()
 
@@ -205,77 +217,100 @@ class Matcher:
         """The same for an event given as the schema's `keys` of it."""
         self._tried += 1
         if self._tried > _MOST_TRIED:
-            found = [bitmap.match_keys(keys) for bitmap in self._compiled()]
-            return found[0] if len(found) == 1 else np.concatenate([_NONE, *found])
+            found = [bitmap.match_keys(keys) for bitmap in self._all_bitmaps()]
+            numbers = found[0] if len(found) == 1 else np.concatenate([_NONE, *found])
+            return self._check_residuals(numbers, keys)
         found = [bitmap.match_keys(keys) for bitmap in self._bitmaps]
+        older = self._check_residuals(np.concatenate([_NONE, *found]), keys)
         newest = [number for number, each in self._newest.items() if each.matches(keys)]
-        return np.concatenate([*found, np.array(newest, np.int64)])
+        return np.concatenate([older, np.array(newest, np.int64)])
+
+    def _check_residuals(self, numbers: IntArray, keys: Sequence[Key | None]) -> IntArray:
+        """The filters that do match, of those whose tests do."""
+        if not self._inexact:
+            return numbers
+        inexact = self._inexact
+        holds = [each not in inexact or inexact[each].matches(keys) for each in numbers.tolist()]
+        return numbers[np.array(holds, np.bool_)]
 
     def match_table(self, events: pa.Table, *, threads: int = 1) -> tuple[IntArray, IntArray]:
         """Rows of events and numbers of filters that they match, by row and then by number."""
-
-        def matched(part: pa.Table, first: int) -> tuple[IntArray, IntArray]:
-            found = [bitmap.match_codes(bitmap.axes.codes(part)) for bitmap in self._compiled()]
-            rows = [np.repeat(np.arange(part.num_rows), np.diff(offsets)) for offsets, _ in found]
-            numbers = [numbers for _, numbers in found]
-            return _in_order(rows, numbers, first)
-
-        parts = self._over_parts(events, threads, matched)
-        nothing = np.empty(0, np.int64)
+        parts = self._over_parts(events, threads, self._match_part)
+        rows = (rows + first for (rows, _), first in parts)
         return (
-            np.concatenate([nothing, *(rows for rows, _ in parts)]),
-            np.concatenate([nothing, *(numbers for _, numbers in parts)]),
+            np.concatenate([_NONE, *rows]),
+            np.concatenate([_NONE, *(numbers for (_, numbers), _ in parts)]),
         )
 
     def count_table(self, events: pa.Table, *, threads: int = 1) -> IntArray:
         """How many filters each event matches."""
 
-        def counted(part: pa.Table, _: int) -> IntArray:
+        def count(part: pa.Table) -> IntArray:
+            if self._inexact:
+                rows, _ = self._match_part(part)
+                return np.bincount(rows, minlength=part.num_rows)
             counts = np.zeros(part.num_rows, np.int64)
-            for bitmap in self._compiled():
+            for bitmap in self._all_bitmaps():
                 counts += bitmap.count_codes(bitmap.axes.codes(part))
             return counts
 
-        parts = self._over_parts(events, threads, counted)
-        return np.concatenate([np.empty(0, np.int64), *parts])
+        parts = self._over_parts(events, threads, count)
+        return np.concatenate([_NONE, *(counts for counts, _ in parts)])
 
-    def _compiled(self) -> list[Bitmap]:
+    def _match_part(self, part: pa.Table) -> tuple[IntArray, IntArray]:
+        found = [bitmap.match_codes(bitmap.axes.codes(part)) for bitmap in self._all_bitmaps()]
+        rows, numbers = _in_order(
+            [np.repeat(np.arange(part.num_rows), np.diff(offsets)) for offsets, _ in found],
+            [numbers for _, numbers in found],
+        )
+        if not self._inexact:
+            return rows, numbers
+        holds = check_pairs(part, rows, numbers, self._inexact)
+        return rows[holds], numbers[holds]
+
+    def _all_bitmaps(self) -> list[Bitmap]:
         """All bitmaps, with one of the newest."""
         if not self._newest:
             return self._bitmaps
         if self._newest_bitmap is None:
-            self._newest_bitmap = _compiled(self._newest, self.schema, self._buckets)
+            self._newest_bitmap = _compile(self._newest, self.schema, self._buckets)
         return [*self._bitmaps, self._newest_bitmap]
 
     def _over_parts(
-        self, events: pa.Table, threads: int, work: Callable[[pa.Table, int], _Found]
-    ) -> list[_Found]:
-        """Do the work on as many parts of the events as there are threads, in order."""
+        self, events: pa.Table, threads: int, work: Callable[[pa.Table], _Found]
+    ) -> list[tuple[_Found, int]]:
+        """Do the work on parts of the events, in order: what it gives, and each part's first row.
+
+        There are as many parts as threads; more if residuals might have to be checked for more
+        pairs than fit into memory.
+        """
         if threads < 1:
             raise ValueError(f"threads is {threads}; at least one is needed")
-        self._compiled()
+        self._all_bitmaps()
         events = event_table(events, self.schema)
         size = max(1, -(-events.num_rows // threads))
+        if self._inexact:
+            size = min(size, max(1, _MOST_CHECKED // len(self._inexact)))
         firsts = range(0, events.num_rows, size)
         parts = [events.slice(first, size) for first in firsts]
-        if len(parts) < 2:
-            return [work(part, first) for part, first in zip(parts, firsts, strict=True)]
+        if threads == 1:
+            return list(zip(map(work, parts), firsts, strict=True))
         with ThreadPoolExecutor(threads) as pool:
-            return list(pool.map(work, parts, firsts))
+            return list(zip(pool.map(work, parts), firsts, strict=True))
 
 
-def _compiled(filters: dict[int, Filter], schema: Schema, buckets: Buckets) -> Bitmap:
-    return Bitmap.of(list(filters), list(filters.values()), schema, buckets=buckets)
+def _compile(filters: dict[int, Filter], schema: Schema, buckets: Buckets) -> Bitmap:
+    """A bitmap of the filters' tests; residuals are checked for what it finds."""
+    tests = [each.drop_residuals() for each in filters.values()]
+    return Bitmap.of(list(filters), tests, schema, buckets=buckets)
 
 
-def _in_order(
-    rows: list[IntArray], numbers: list[IntArray], first: int
-) -> tuple[IntArray, IntArray]:
+def _in_order(rows: list[IntArray], numbers: list[IntArray]) -> tuple[IntArray, IntArray]:
     """What several bitmaps found, by row; numbers of a later bitmap are the greater ones."""
     if not rows:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    row, number = np.concatenate(rows) + first, np.concatenate(numbers)
+        return _NONE, _NONE
     if len(rows) == 1:
-        return row, number
+        return rows[0], numbers[0]
+    row = np.concatenate(rows)
     order = np.argsort(row, kind="stable")
-    return row[order], number[order]
+    return row[order], np.concatenate(numbers)[order]

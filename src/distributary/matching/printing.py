@@ -10,7 +10,18 @@ from decimal import Decimal
 
 from distributary.matching.comparisons import MOST_DIGITS, after_prefix
 from distributary.matching.times import print_day, print_moment
-from distributary.model import Attribute, AttributeKind, Box, Filter, Key, Schema, Values
+from distributary.model import (
+    Attribute,
+    AttributeKind,
+    Box,
+    Comparison,
+    Filter,
+    Key,
+    Pattern,
+    Residual,
+    Schema,
+    Values,
+)
 from distributary.model.event import EXACT, after, float_of
 
 __all__ = ["print_filter"]
@@ -20,18 +31,35 @@ def print_filter(found: Filter) -> str:
     """The normal form as SQL: reading it again gives the same filter."""
     if not found.boxes:
         return "FALSE"
-    printed = [_printed_box(box, found.schema) for box in found.boxes]
+    printed = [_print_box(box, found.schema) for box in found.boxes]
     if len(printed) == 1:
         return printed[0]
     return " OR ".join(f"({text})" if " AND " in text else text for text in printed)
 
 
-def _printed_box(box: Box, schema: Schema) -> str:
-    tests = [_printed_test(schema.attributes[at], values) for at, values in box.tests]
+def _print_box(box: Box, schema: Schema) -> str:
+    needed = {at for each in box.residuals for at in each.attributes}
+    tests = [
+        _print_test(attribute, values)
+        for at, values in box.tests
+        if (attribute := schema.attributes[at])
+        and not (at in needed and values == Values.present(attribute))
+    ]
+    tests += [_print_residual(each, schema) for each in box.residuals]
     return " AND ".join(tests) or "TRUE"
 
 
-def _printed_test(attribute: Attribute, values: Values) -> str:
+def _print_residual(residual: Residual, schema: Schema) -> str:
+    names = [_Name(schema.attributes[at]) for at in residual.attributes]
+    match residual:
+        case Comparison():
+            return f"{names[0]} {residual.sign} {names[1]}"
+        case Pattern():
+            like = "LIKE" if residual.wanted else "NOT LIKE"
+            return f"{names[0]} {like} {_text(residual.pattern)}"
+
+
+def _print_test(attribute: Attribute, values: Values) -> str:
     name = _Name(attribute)
     if Values(values.ranges) == Values.present(attribute):
         return f"{name} IS NOT NULL"
@@ -44,7 +72,7 @@ def _printed_test(attribute: Attribute, values: Values) -> str:
         one = "<> {}" if len(others) == 1 else "NOT IN ({})"
         alternatives.append(f"{name} {one.format(_listed(others, attribute))}")
     else:
-        alternatives += _printed_ranges(name, values, attribute)
+        alternatives += _print_ranges(name, values, attribute)
     return alternatives[0] if len(alternatives) == 1 else f"({' OR '.join(alternatives)})"
 
 
@@ -54,7 +82,7 @@ def _points(values: Values, attribute: Attribute) -> tuple[Key, ...]:
     return points if all(_constant(key, attribute) is not None for key in points) else ()
 
 
-def _printed_ranges(name: _Name, values: Values, attribute: Attribute) -> Iterator[str]:
+def _print_ranges(name: _Name, values: Values, attribute: Attribute) -> Iterator[str]:
     for low, high in values.ranges:
         here = _constant(low, attribute)
         if attribute.kind is AttributeKind.BOOLEAN:
@@ -69,10 +97,10 @@ def _printed_ranges(name: _Name, values: Values, attribute: Attribute) -> Iterat
         ):
             yield f"{name} LIKE {_constant(low + '%', attribute)}"
         else:
-            yield _printed_range(name, low, high, attribute)
+            yield _print_range(name, low, high, attribute)
 
 
-def _printed_range(name: _Name, low: Key, high: Key | None, attribute: Attribute) -> str:
+def _print_range(name: _Name, low: Key, high: Key | None, attribute: Attribute) -> str:
     kind = attribute.kind
     lower = None if low == kind.least else _end(low, attribute, ">=", ">")
     upper = None if high == kind.end else _end(high, attribute, "<", "<=")

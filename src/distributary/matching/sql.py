@@ -1,16 +1,20 @@
 """Filters as text: SQL conditions read into boxes.
 
-The language compares single attributes with constants: =, <>, <, <=, >, >=, <=>, BETWEEN, IN,
-LIKE 'prefix%', IS [NOT] NULL and bare Boolean attributes, put together by AND, OR and NOT. Anything
-else is refused with the offending part shown. Text is text and a number a number: nothing is cast,
-except that a point in time may be written as text. What passes here means the same to Spark.
+The language compares attributes with constants or with each other: =, <>, <, <=, >, >=, <=>,
+BETWEEN, IN, LIKE, IS [NOT] NULL, TRUE or FALSE and bare Boolean attributes, put together by AND, OR
+and NOT. Anything else is refused with the offending part shown. Text is text and a number a number:
+nothing is cast, except that a point in time may be written as text. What passes here means the same
+to Spark.
+
+A comparison of an attribute with a constant is a set of its values. That of two attributes, and a
+LIKE that asks for more than a prefix, is a residual of its box.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import product
@@ -24,24 +28,33 @@ from distributary.matching.comparisons import (
     MOST_DECIMALS,
     MOST_DIGITS,
     Constant,
+    after_prefix,
     common_type,
-    compared,
+    compare,
     prefix_range,
 )
 from distributary.matching.conjunctions import plain_conjunction
 from distributary.matching.times import Day, Moment, read_day, read_moment
-from distributary.model import Attribute, AttributeKind, Box, Filter, Schema, Values
-from distributary.model.filter import join_boxes
+from distributary.model import (
+    Attribute,
+    AttributeKind,
+    Box,
+    Filter,
+    Pattern,
+    Residual,
+    Schema,
+    Values,
+)
+from distributary.model.filter import Test, join_boxes
+from distributary.model.residual import compare_attributes
 from distributary.model.values import Range
 
 __all__ = [
     "MOST_ALTERNATIVES",
     "constant_of",
-    "is_moment",
     "parse_any_filter",
+    "parse_condition",
     "parse_filter",
-    "parsed",
-    "shown",
 ]
 
 MOST_CHARACTERS = 100_000
@@ -84,7 +97,7 @@ def parse_filter(text: str, schema: Schema) -> Filter:
 def parse_any_filter(text: str, schema: Schema) -> Filter:
     """The same by the SQL parser, whatever the filter: what conjunctions read fast are held to."""
     try:
-        boxes = _boxes(parsed(text), True, schema, _Work(MOST_WORK))
+        boxes = _boxes(parse_condition(text), True, schema, _Work(MOST_WORK))
     except InputError as error:
         raise InputError(error.reason, value=text) from None
     except RecursionError:
@@ -92,12 +105,12 @@ def parse_any_filter(text: str, schema: Schema) -> Filter:
     return Filter.of(boxes, schema)
 
 
-def parsed(text: str) -> exp.Expr:
+def parse_condition(text: str) -> exp.Expr:
     """The syntax tree of a condition."""
     if len(text) > MOST_CHARACTERS:
         raise InputError(f"is longer than {MOST_CHARACTERS:,} characters", value=text)
     try:
-        return parse_one(_QUOTED.sub(_escaped, text), dialect="spark")
+        return parse_one(_QUOTED.sub(_escape_quotes, text), dialect="spark")
     except ParseError as error:
         told = error.errors[0]["description"] if error.errors else str(error)
         if "Required keyword" in told:  # told in terms of the parser's own classes
@@ -109,7 +122,7 @@ def parsed(text: str) -> exp.Expr:
         raise InputError("is nested too deeply", value=text) from None
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escape_quotes(found: re.Match[str]) -> str:
     """A quote doubled inside a text is a quote to Spark; sqlglot would take it for two texts."""
     part = found.group()
     quote = part[0]
@@ -122,14 +135,9 @@ def _escaped(found: re.Match[str]) -> str:
     return quote + _ESCAPES.sub(escape, part[1:-1]) + quote
 
 
-def shown(node: exp.Expr) -> str:
+def show(node: exp.Expr) -> str:
     """A part of a condition as one short line."""
     return _line(node.sql(dialect="spark"))
-
-
-def is_moment(node: exp.Expr) -> bool:
-    """Whether a part is text that reads as a day, or a time of one."""
-    return _is_text(node) and read_moment(node.name) is not None
 
 
 # --- conditions into boxes -----------------------------------------------------------------------
@@ -166,7 +174,15 @@ def _boxes(node: exp.Expr, wanted: bool, schema: Schema, work: _Work) -> list[Bo
             return _all_of(parts, schema, work) if both else _any_of(parts, schema, work)
         case exp.Boolean():
             return [Box(())] if node.this == wanted else []
-    return _tested(node, wanted, schema)
+        case exp.Between() if _is_column(node.args["low"]) or _is_column(node.args["high"]):
+            return _boxes(_as_comparisons(node), wanted, schema, work)
+        case exp.Like() if (found := _read_pattern(node, schema)) is not None:
+            return _pattern_boxes(found, wanted != bool(node.args.get("negate")), schema)
+        case exp.Binary() if isinstance(node, _COMPARISONS) and (
+            _is_column(node.this) and _is_column(node.expression)
+        ):
+            return _pair_boxes(node, wanted, schema)
+    return _test_boxes(node, wanted, schema)
 
 
 def _any_of(parts: list[list[Box]], schema: Schema, work: _Work) -> list[Box]:
@@ -179,17 +195,24 @@ def _all_of(parts: list[list[Box]], schema: Schema, work: _Work) -> list[Box]:
     """Few alternatives first, and what has none besides it all at once: fewer to multiply."""
     if not all(parts):
         return []
-    single = Box.of((test for part in parts if len(part) == 1 for test in part[0].tests), schema)
+    singles = [part[0] for part in parts if len(part) == 1]
+    single = _both(singles, schema)
     boxes = [] if single is None else [single]
     for part in sorted((part for part in parts if len(part) > 1), key=len):
         work.count(len(boxes) * len(part))
-        found = (Box.of((*a.tests, *b.tests), schema) for a, b in product(boxes, part))
+        found = (_both(pair, schema) for pair in product(boxes, part))
         boxes = list(Filter.of((box for box in found if box is not None), schema).boxes)
     return boxes
 
 
-def _tested(node: exp.Expr, wanted: bool, schema: Schema) -> list[Box]:
-    """The box of one test."""
+def _both(boxes: Sequence[Box], schema: Schema) -> Box | None:
+    """The events that are in all of the boxes."""
+    residuals = [each for box in boxes for each in box.residuals]
+    return Box.of((test for box in boxes for test in box.tests), schema, residuals)
+
+
+def _test_boxes(node: exp.Expr, wanted: bool, schema: Schema) -> list[Box]:
+    """The box of one test of one attribute."""
     at, passing, failing = _test(node, schema)
     if node.args.get("negate"):  # how sqlglot writes NOT LIKE
         passing, failing = failing, passing
@@ -205,37 +228,58 @@ def _test(node: exp.Expr, schema: Schema) -> tuple[int, Values, Values]:
         case exp.Column():
             at, attribute = _attribute(node, schema)
             if attribute.kind is not AttributeKind.BOOLEAN:
-                raise InputError(f"{shown(node)} is not true or false")
-            return _decided(at, attribute, [(1, 2)])
+                raise InputError(f"{show(node)} is not true or false")
+            return _decide(at, attribute, [(1, 2)])
         case exp.Is() if isinstance(node.this, exp.Column) and isinstance(
             node.expression, exp.Null
         ):
             at, attribute = _attribute(node.this, schema)
             return at, Values((), null=True), Values.present(attribute)
+        case exp.Is() if isinstance(node.this, exp.Column) and isinstance(
+            node.expression, exp.Boolean
+        ):
+            at, attribute = _attribute(node.this, schema)
+            if attribute.kind is not AttributeKind.BOOLEAN:
+                raise InputError(f"{show(node.this)} is not true or false")
+            inside = Values(((int(node.expression.this), int(node.expression.this) + 1),))
+            return at, inside, inside.complement(attribute)
         case exp.Between() if not node.args.get("symmetric"):
             at, attribute = _attribute(node.this, schema)
-            low = _compared(">=", node.args["low"], attribute, node)
-            high = _compared("<=", node.args["high"], attribute, node)
+            low = _compare(">=", node.args["low"], attribute, node)
+            high = _compare("<=", node.args["high"], attribute, node)
             both = Values.of(low, attribute.kind) & Values.of(high, attribute.kind)
-            return _decided(at, attribute, both.ranges)
+            return _decide(at, attribute, both.ranges)
         case exp.In() if node.expressions and not node.args.get("query"):
-            at, attribute = _attribute(node.this, schema)
-            constants = common_type([constant_of(each) for each in node.expressions])
-            points = (_compared_with("=", each, attribute, node) for each in constants)
-            return _decided(at, attribute, (each for found in points for each in found))
+            return _membership(node, schema)
         case exp.Like():
             at, attribute = _attribute(node.this, schema)
-            return _decided(at, attribute, [_prefixed(node, attribute)])
+            reach = prefix_range(node.expression.name)
+            assert reach is not None, "other patterns are residuals"
+            return _decide(at, attribute, [reach])
         case _ if isinstance(node, _COMPARISONS):
             return _comparison(node, schema)
-    raise InputError(f"{shown(node)} is not a condition that filters may have")
+    raise InputError(f"{show(node)} is not a condition that filters may have")
 
 
-def _decided(at: int, attribute: Attribute, ranges: Iterable[Range]) -> tuple[int, Values, Values]:
+def _decide(at: int, attribute: Attribute, ranges: Iterable[Range]) -> tuple[int, Values, Values]:
     """A test that is true within `ranges`, false outside, and neither for a missing value."""
     inside = Values.of(ranges, attribute.kind)
     outside = inside.complement(attribute)
     return at, inside, Values(outside.ranges)
+
+
+def _membership(node: exp.In, schema: Schema) -> tuple[int, Values, Values]:
+    """With a NULL in its list, an IN is never false: the missing value might be the one."""
+    at, attribute = _attribute(node.this, schema)
+    for each in filter(_is_column, node.expressions):
+        raise InputError(
+            f"{show(node)}: IN lists constants; write {show(node.this)} = {show(each)}, with OR"
+        )
+    given = [each for each in node.expressions if not isinstance(each, exp.Null)]
+    constants = common_type([constant_of(each) for each in given])
+    points = (_compare_with("=", each, attribute, node) for each in constants)
+    found = _decide(at, attribute, (each for ranges in points for each in ranges))
+    return found if len(given) == len(node.expressions) else (*found[:2], Values(()))
 
 
 def _comparison(node: exp.Expr, schema: Schema) -> tuple[int, Values, Values]:
@@ -244,35 +288,31 @@ def _comparison(node: exp.Expr, schema: Schema) -> tuple[int, Values, Values]:
     if not isinstance(left, exp.Column):
         left, right, relation = right, left, _FLIPPED.get(relation, relation)
     if not isinstance(left, exp.Column):
-        raise InputError(f"{shown(node)} tests no attribute")
-    if isinstance(right, exp.Column):
-        raise InputError(f"{shown(node)} compares two attributes, not one with a constant")
+        raise InputError(f"{show(node)} tests no attribute")
     at, attribute = _attribute(left, schema)
     if relation is exp.NullSafeEQ:
-        inside = Values.of(_compared("=", right, attribute, node), attribute.kind)
+        if isinstance(right, exp.Null):
+            return at, Values((), null=True), Values.present(attribute)
+        inside = Values.of(_compare("=", right, attribute, node), attribute.kind)
         return at, inside, inside.complement(attribute)
-    return _decided(at, attribute, _compared(_SIGNS[relation], right, attribute, node))
+    return _decide(at, attribute, _compare(_SIGNS[relation], right, attribute, node))
 
 
-def _compared(
-    sign: str, node: exp.Expr, attribute: Attribute, whole: exp.Expr
-) -> tuple[Range, ...]:
-    return _compared_with(sign, constant_of(node), attribute, whole)
+def _compare(sign: str, node: exp.Expr, attribute: Attribute, whole: exp.Expr) -> tuple[Range, ...]:
+    return _compare_with(sign, constant_of(node), attribute, whole)
 
 
-def _compared_with(
+def _compare_with(
     sign: str, constant: Constant, attribute: Attribute, whole: exp.Expr
 ) -> tuple[Range, ...]:
     if attribute.kind is AttributeKind.INTEGER and _decimals(constant) > MOST_DECIMALS:
         raise InputError(
-            f"{shown(whole)} compares a whole number with more than {MOST_DECIMALS} digits "
+            f"{show(whole)} compares a whole number with more than {MOST_DECIMALS} digits "
             "after the point"
         )
-    found = compared(sign, constant, attribute)
+    found = compare(sign, constant, attribute)
     if found is None:
-        raise InputError(
-            f"{shown(whole)} compares {attribute.kind.value} with {_kind_of(constant)}"
-        )
+        raise InputError(f"{show(whole)} compares {attribute.kind.value} with {_kind_of(constant)}")
     return found
 
 
@@ -293,17 +333,55 @@ def _kind_of(constant: Constant) -> str:
     return "a number"
 
 
-def _prefixed(node: exp.Like, attribute: Attribute) -> Range:
-    """The range of texts that begin with the prefix of LIKE 'prefix%'."""
+# --- residuals -----------------------------------------------------------------------------------
+
+
+def _read_pattern(node: exp.Like, schema: Schema) -> Pattern | None:
+    """What LIKE looks for; None for a prefix or a text without wildcards, which is a range."""
+    at, attribute = _attribute(node.this, schema)
     pattern = node.expression
     if attribute.kind is not AttributeKind.TEXT:
-        raise InputError(f"{shown(node)} looks for a pattern in what is not text")
+        raise InputError(f"{show(node)} looks for a pattern in what is not text")
     if not _is_text(pattern) or "\\" in pattern.name:
-        raise InputError(f"{shown(node)}: a pattern is plain text without backslashes")
-    found = prefix_range(pattern.name)
+        raise InputError(f"{show(node)}: a pattern is plain text without backslashes")
+    return None if prefix_range(pattern.name) is not None else Pattern(at, pattern.name)
+
+
+def _pattern_boxes(found: Pattern, wanted: bool, schema: Schema) -> list[Box]:
+    """All texts that are LIKE a pattern begin as it does."""
+    if not wanted:
+        return _residual_boxes(found.negate(), (), schema)
+    start = re.split("[%_]", found.pattern, maxsplit=1)[0]
+    beginning = Values.of([(start, after_prefix(start))], AttributeKind.TEXT)
+    return _residual_boxes(found, [(found.at, beginning)], schema)
+
+
+def _pair_boxes(node: exp.Expr, wanted: bool, schema: Schema) -> list[Box]:
+    """The boxes of a comparison of two attributes."""
+    left, right = _attribute(node.this, schema), _attribute(node.expression, schema)
+    found = compare_attributes(left, _SIGNS.get(type(node), "="), right)
     if found is None:
-        raise InputError(f"{shown(node)}: a pattern is a prefix with % at its end")
-    return found
+        raise InputError(f"{show(node)} compares {left[1].kind.value} with {right[1].kind.value}")
+    boxes = _residual_boxes(found if wanted else found.negate(), (), schema)
+    if not isinstance(node, exp.NullSafeEQ):
+        return boxes
+    here, there = ((at, Values.present(attribute)) for at, attribute in (left, right))
+    not_here, not_there = ((at, Values((), null=True)) for at, _ in (left, right))
+    missing = [(not_here, not_there)] if wanted else [(here, not_there), (not_here, there)]
+    return boxes + [box for tests in missing if (box := Box.of(tests, schema)) is not None]
+
+
+def _residual_boxes(residual: Residual, tests: Iterable[Test], schema: Schema) -> list[Box]:
+    present = [(at, Values.present(schema.attributes[at])) for at in residual.attributes]
+    box = Box.of([*present, *tests], schema, [residual])
+    return [] if box is None else [box]
+
+
+def _as_comparisons(node: exp.Between) -> exp.Expr:
+    if node.args.get("symmetric"):
+        raise InputError(f"{show(node)} is not a condition that filters may have")
+    value, low, high = node.this, node.args["low"], node.args["high"]
+    return exp.and_(exp.GTE(this=value, expression=low), exp.LTE(this=value, expression=high))
 
 
 # --- attributes and constants --------------------------------------------------------------------
@@ -312,8 +390,10 @@ def _prefixed(node: exp.Like, attribute: Attribute) -> Range:
 def _attribute(node: exp.Expr, schema: Schema) -> tuple[int, Attribute]:
     node = _bare(node)
     if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier) or node.table:
-        raise InputError(f"{shown(node)} is not an attribute")
+        raise InputError(f"{show(node)} is not an attribute")
     at = schema.place(node.name)
+    if at is None and node.name.lower() in schema.untestable:
+        raise InputError(f"attribute {node.name!r} is of a type that filters cannot test")
     if at is None:
         raise InputError(f"there is no attribute {node.name!r}")
     return at, schema.attributes[at]
@@ -339,7 +419,7 @@ def constant_of(node: exp.Expr) -> Constant:
             time = read(node.this.name)
             if time is not None:
                 return time
-    raise InputError(f"{shown(node)} is not a constant")
+    raise InputError(f"{show(node)} is not a constant")
 
 
 def _number(node: exp.Literal) -> Decimal | float:
@@ -348,12 +428,12 @@ def _number(node: exp.Literal) -> Decimal | float:
         double = float(node.name)
         # What is rounded to the largest number may still be beyond it, which Spark refuses.
         if double == inf or (double == _LARGEST and Decimal(node.name) > Decimal(_LARGEST)):
-            raise InputError(f"{shown(node)} is beyond the largest number")
+            raise InputError(f"{show(node)} is beyond the largest number")
         return double
     number = Decimal(node.name)
     _, digits, exponent = number.as_tuple()
     if max(len(digits), -int(exponent)) > MOST_DIGITS:
-        raise InputError(f"{shown(node)} has more than {MOST_DIGITS} digits")
+        raise InputError(f"{show(node)} has more than {MOST_DIGITS} digits")
     return number
 
 
@@ -361,6 +441,10 @@ def _bare(node: exp.Expr) -> exp.Expr:
     while isinstance(node, exp.Paren):
         node = node.this
     return node
+
+
+def _is_column(node: exp.Expr) -> bool:
+    return isinstance(_bare(node), exp.Column)
 
 
 def _is_text(node: exp.Expr) -> bool:

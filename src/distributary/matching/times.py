@@ -17,9 +17,12 @@ from distributary.model.event import DAY, Instant, key_of
 __all__ = ["Day", "Moment", "print_day", "print_moment", "read_day", "read_moment"]
 
 _TIME = re.compile(
-    r"([+-]?\d{4,7}-\d\d-\d\d)(?:[ T]([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,6}))?)?)?",
+    r"([+-]?\d{4,7}-\d\d-\d\d)"
+    r"(?:[ T]([01]\d|2[0-3]):([0-5]\d)"
+    r"(?::([0-5]\d)(?:\.(\d{1,6}))?(?: ?(Z|UTC|[+-]\d\d:\d\d))?)?)?",
     re.ASCII,
 )
+_MOST_MINUTES = 18 * 60  # that a time zone may be away from UTC
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,10 @@ class Moment:
 
 
 def read_moment(text: str) -> Moment | None:
-    """The point in time that a text reads as; a day alone is its midnight."""
+    """The point in time that a text reads as, in UTC unless it says how far from it.
+
+    A day alone is its midnight.
+    """
     parts = _read(text)
     microseconds = (
         None if parts is None else key_of(Instant(sum(parts), "us"), AttributeKind.TIMESTAMP)
@@ -46,14 +52,14 @@ def read_moment(text: str) -> Moment | None:
 
 
 def read_day(text: str) -> Day | None:
-    """The day that a text reads as; a time of that day makes no difference."""
+    """The day that a text reads as; a time of that day, or a time zone, makes no difference."""
     parts = _read(text)
     days = None if parts is None else key_of(Instant(parts[0] // DAY, "D"), AttributeKind.DATE)
     return None if days is None else Day(days)
 
 
 def _read(text: str) -> tuple[int, int] | None:
-    """Microseconds until the day begins, and from there on."""
+    """Microseconds until the day begins, and from there on, less those of the time zone."""
     found = _TIME.fullmatch(text)
     if found is None:
         return None
@@ -63,7 +69,21 @@ def _read(text: str) -> tuple[int, int] | None:
         return None
     hours, minutes, seconds = (int(part or 0) for part in found.group(2, 3, 4))
     fraction = int((found[5] or "").ljust(6, "0"))
-    return days * DAY, ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + fraction
+    offset = _minutes_east(found[6])
+    if offset is None:
+        return None
+    time = ((hours * 60 + minutes - offset) * 60 + seconds) * 1_000_000 + fraction
+    return days * DAY, time
+
+
+def _minutes_east(zone: str | None) -> int | None:
+    """How far a time zone is ahead of UTC; None if there is none such, as beyond 18 hours."""
+    if zone is None or zone in ("Z", "UTC"):
+        return 0
+    hours, minutes = int(zone[1:3]), int(zone[4:6])
+    if minutes > 59 or hours * 60 + minutes > _MOST_MINUTES:
+        return None
+    return (hours * 60 + minutes) * (-1 if zone[0] == "-" else 1)
 
 
 def print_day(days: int) -> str:

@@ -7,6 +7,7 @@ from distributary.model.filter import Box, Filter, covers, equivalent, intersect
 from distributary.model.interest import FloatArray, IndexArray, IntArray, Interest, distinct
 from distributary.model.plan import Plan, Previous, plan_problems
 from distributary.model.rates import Rates
+from distributary.model.residual import Comparison, Pattern, Residual
 from distributary.model.topology import LinkTable, SpanningTree, Topology, VirtualLink
 from distributary.model.values import Values
 
@@ -14,6 +15,7 @@ __all__ = [
     "Attribute",
     "AttributeKind",
     "Box",
+    "Comparison",
     "Constraints",
     "Demand",
     "Filter",
@@ -23,9 +25,11 @@ __all__ = [
     "Interest",
     "Key",
     "LinkTable",
+    "Pattern",
     "Plan",
     "Previous",
     "Rates",
+    "Residual",
     "Schema",
     "SpanningTree",
     "Topology",

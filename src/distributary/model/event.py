@@ -131,9 +131,14 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The attributes of events, in order. Names are case-insensitive, as in SQL."""
+    """The attributes of events, in order. Names are case-insensitive, as in SQL.
+
+    `untestable` has the names, in small letters, of what events have besides: values of types that
+    no filter can test.
+    """
 
     attributes: tuple[Attribute, ...]
+    untestable: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
     _places: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

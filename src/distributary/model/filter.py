@@ -5,6 +5,10 @@ event's value. A *filter* is a union of boxes, the alternatives of an OR. Every 
 of tests on single attributes has this form: under SQL's three-valued logic a test on a missing
 value is neither true nor false, and neither is its NOT, so NOT can be pushed down to the tests, and
 each test, negated or not, is a set of values of its attribute.
+
+What is no such test, a comparison of two attributes or a pattern in a text, is a *residual* of the
+box, checked for the events that pass its tests. Nothing is concluded from one but that it equals
+itself: `covers` may say no where a proof would have to look into residuals, and `intersects` yes.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from distributary.model.event import Key, Schema
+from distributary.model.residual import Residual
 from distributary.model.values import Values
 
 __all__ = ["Box", "Filter", "covers", "equivalent", "intersects", "join_boxes"]
@@ -27,12 +32,18 @@ MOST_STEPS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Tests by attribute index; no test is empty and none accepts every value."""
+    """Tests by attribute index; no test is empty and none accepts every value.
+
+    `residuals` are in order, and no attribute of theirs may be missing by the tests.
+    """
 
     tests: tuple[Test, ...]
+    residuals: tuple[Residual, ...] = ()
 
     @classmethod
-    def of(cls, tests: Iterable[Test], schema: Schema) -> Self | None:
+    def of(
+        cls, tests: Iterable[Test], schema: Schema, residuals: Iterable[Residual] = ()
+    ) -> Self | None:
         """The conjunction of tests, several per attribute allowed; None if no event passes."""
         allowed: dict[int, Values] = {}
         for at, values in tests:
@@ -44,26 +55,41 @@ class Box:
                 (at, values)
                 for at, values in sorted(allowed.items())
                 if values != Values.all(schema.attributes[at])
-            )
+            ),
+            tuple(sorted(set(residuals), key=lambda each: each.order())) if residuals else (),
         )
 
+    @property
+    def attributes(self) -> set[int]:
+        """The attributes that the box looks at."""
+        needed = {at for each in self.residuals for at in each.attributes}
+        return needed.union(at for at, _ in self.tests)
+
     def matches(self, keys: Sequence[Key | None]) -> bool:
-        """Whether an event passes every test."""
-        return all(keys[at] in values for at, values in self.tests)
+        """Whether an event passes every test, and every residual holds for it."""
+        return all(keys[at] in values for at, values in self.tests) and all(
+            each.matches(keys) for each in self.residuals
+        )
 
     def within(self, other: Box) -> bool:
-        """Whether every event of this box is in the other one."""
+        """Whether every event of this box is known to be in the other one."""
         mine = dict(self.tests)
-        return all(at in mine and mine[at].within(values) for at, values in other.tests)
+        return self.implies_residuals(other) and all(
+            at in mine and mine[at].within(values) for at, values in other.tests
+        )
+
+    def implies_residuals(self, other: Box) -> bool:
+        """Whether each residual of the other box is one of this box too."""
+        return not other.residuals or set(other.residuals) <= set(self.residuals)
 
     def meets(self, other: Box) -> bool:
-        """Whether some event is in both."""
+        """Whether some event passes the tests of both."""
         mine = dict(self.tests)
         return all(at not in mine or bool(mine[at] & values) for at, values in other.tests)
 
     def order(self) -> tuple[object, ...]:
         """A key for a total order of boxes of one schema, the same on every machine."""
-        return tuple(
+        tests = tuple(
             (
                 at,
                 values.null,
@@ -71,6 +97,7 @@ class Box:
             )
             for at, values in self.tests
         )
+        return tests, tuple(each.order() for each in self.residuals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +124,31 @@ class Filter:
         """Whether the filter matches an event, given as the keys of its schema."""
         return any(box.matches(keys) for box in self.boxes)
 
+    @property
+    def has_residuals(self) -> bool:
+        """Whether some box has a residual."""
+        return any(box.residuals for box in self.boxes)
+
+    def drop_residuals(self) -> Filter:
+        """The filter of the tests alone, which matches at least the same events."""
+        if not self.has_residuals:
+            return self
+        return Filter.of((Box(box.tests) for box in self.boxes), self.schema)
+
 
 def intersects(one: Filter, other: Filter) -> bool:
-    """Whether some event matches both."""
+    """Whether some event matches both.
+
+    False is always correct. True is correct unless a residual lets no common event through.
+    """
     return any(a.meets(b) for a in one.boxes for b in other.boxes)
 
 
 def covers(one: Filter, other: Filter) -> bool:
     """Whether every event that matches `other` matches `one`.
 
-    True is always correct. False is correct unless the search for a proof exceeded `MOST_STEPS`.
+    True is always correct. False is correct unless the search for a proof exceeded `MOST_STEPS` or
+    would have to look into residuals.
     """
     steps = _StepBudget(MOST_STEPS)
     return all(_is_covered(box, one.boxes, one.schema, steps) for box in other.boxes)
@@ -158,7 +200,8 @@ def _as_bits(boxes: list[Box]) -> list[int]:
     """Each box as a set of bits, such that one is within another if and only if its bits are.
 
     Each attribute that some box tests has a bit for each stretch between two neighbouring ends of
-    ranges, one for the missing value and one for boxes without a test.
+    ranges, one for the missing value and one for boxes without a test. Each residual has one for
+    boxes without it.
     """
     found = [0] * len(boxes)
     tests = [dict(box.tests) for box in boxes]
@@ -176,19 +219,23 @@ def _as_bits(boxes: list[Box]) -> list[int]:
             for low, high in box[at].ranges:
                 found[row] |= (1 << place[high]) - (1 << place[low])
         first = end
+    for residual in {each for box in boxes for each in box.residuals}:
+        for row, whole in enumerate(boxes):
+            found[row] |= (residual not in whole.residuals) << first
+        first += 1
     return found
 
 
 def _join_along(at: int, boxes: set[Box], schema: Schema) -> set[Box]:
     """One box of those that differ only in what they ask of the attribute at `at`."""
-    alike: dict[tuple[Test, ...], list[Values | None]] = {}
+    alike: dict[Box, list[Values | None]] = {}
     for box in boxes:
-        rest = tuple(test for test in box.tests if test[0] != at)
+        rest = Box(tuple(test for test in box.tests if test[0] != at), box.residuals)
         alike.setdefault(rest, []).append(dict(box.tests).get(at))
     joined = set()
     for rest, found in alike.items():
         if None in found:
-            joined.add(Box(rest))
+            joined.add(rest)
             continue
         given = [values for values in found if values is not None]
         union = Values.of(
@@ -196,7 +243,7 @@ def _join_along(at: int, boxes: set[Box], schema: Schema) -> set[Box]:
             schema.attributes[at].kind,
             null=any(values.null for values in given),
         )
-        one = Box.of((*rest, (at, union)), schema)
+        one = Box.of((*rest.tests, (at, union)), schema, rest.residuals)
         assert one is not None
         joined.add(one)
     return joined
@@ -217,7 +264,7 @@ def _is_covered(box: Box, boxes: Sequence[Box], schema: Schema, steps: _StepBudg
     steps.left -= 1
     if steps.left < 0:
         return False
-    near = [other for other in boxes if box.meets(other)]
+    near = [other for other in boxes if box.implies_residuals(other) and box.meets(other)]
     if any(box.within(other) for other in near):
         return True
     if not near:
@@ -231,7 +278,7 @@ def _outside(box: Box, other: Box, schema: Schema) -> Iterable[Box]:
     inside: list[Test] = list(box.tests)
     for at, values in other.tests:
         outside = values.complement(schema.attributes[at])
-        piece = Box.of((*inside, (at, outside)), schema)
+        piece = Box.of((*inside, (at, outside)), schema, box.residuals)
         if piece is not None:
             yield piece
         inside.append((at, values))

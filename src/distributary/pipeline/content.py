@@ -9,12 +9,12 @@ then takes its filters in. *Nearest* adds least receivers x messages; receivers 
 by filter, so one that owns two filters of a set counts twice there. No event loses a receiver by
 that: a flow is wanted by the owners of every filter that any of its events match.
 
-**Where the work is done.** Spark evaluates the distinct texts with its own expressions, on the
-distinct combinations of the attributes that filters use: attributes with few values make that
-cheap, and one that differs from event to event (a price in full, a time) makes it as dear as the
-log is long. Sets are counted by Spark; the flows, a bounded number, are chosen on the driver, and
-each remaining set is folded against those alone, on executors. Whatever the partitions, the
-result is the same.
+**Where the work is done.** The driver parses and compiles the distinct texts; executors match, in
+Arrow batches, the distinct combinations of the attributes that filters use. Attributes with few
+values make that cheap, and one that differs from event to event (a price in full, a time) makes it
+as expensive as the log is long. Spark counts the sets; the driver chooses the flows, a bounded
+number, and executors fold each remaining set into one of these. The result does not depend on the
+partitions.
 
 **Names.** A flow is called after the set it grew from, `c-` and a hash of its filters' texts: it
 keeps its name from run to run, whatever else is folded into it.
@@ -24,37 +24,37 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
-from pyspark.sql.types import BooleanType
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from distributary.errors import InputError
-from distributary.model import IntArray
-from distributary.pipeline.filters import attribute_kinds, used_attributes
+from distributary.matching import Matcher, event_schema, parse_filter
+from distributary.model import Filter, IntArray, Schema
+from distributary.pipeline.matching import list_matches
 from distributary.pipeline.schemas import QUARANTINE
-from distributary.pipeline.spark import spark_words
 
-__all__ = ["Content", "UsableFilters", "content_flows", "usable_filters"]
+__all__ = ["Content", "UsableFilters", "check_filters", "content_flows"]
 
-# Each text is an expression that Spark plans and compiles: a few milliseconds on the driver.
-MOST_FILTERS = 20_000
-_CHUNK = 200
+# The driver parses each text, in some 40 microseconds, and holds all filters.
+MOST_FILTERS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UsableFilters:
-    """What can be evaluated: distinct texts in order of text, and the columns that they test.
+    """What can be matched: distinct texts in order of text, and the columns that they test.
 
-    `owners` (receiver, filter) has the rows whose filter is usable; `quarantine` the others.
+    Filter i of `matcher` is that of text i. `owners` (receiver, filter) has the rows whose filter
+    is usable; `quarantine` the others.
     """
 
+    matcher: Matcher
     texts: tuple[str, ...]
     attributes: tuple[str, ...]
     owners: DataFrame
@@ -109,17 +109,17 @@ def content_flows(
     """
     if max_flows < 1 or rare < 1:
         raise ValueError(f"max_flows ({max_flows}) and rare ({rare}) must be at least 1")
-    usable = usable_filters(filters, publications)
-    matched = _matched(publications, usable).persist()
+    usable = check_filters(filters, publications)
+    matched = _match_combinations(publications, usable).persist()
     sets = (
         matched.where(F.size("_filters") > 0)
         .groupBy(F.col("_filters").alias("filters"))
         .agg(F.sum("_messages").alias("messages"))
     )
-    cores = _cores(sets, usable, max_flows, rare)
+    cores = _choose_cores(sets, usable, max_flows, rare)
     folded = (
-        sets.withColumn("core", _nearest(cores)("filters", "messages"))
-        .join(F.broadcast(_named(cores, usable)), "core")
+        sets.withColumn("core", _find_nearest(cores)("filters", "messages"))
+        .join(F.broadcast(_name_cores(cores, usable)), "core")
         .withColumn("own", F.col("filters") == F.col("core_filters"))
         .select("flow", "filters", "messages", "own")
         .persist()
@@ -135,10 +135,10 @@ def content_flows(
         .select("flow", "filter", "own")
     )
     return Content(
-        publications=_relabelled(publications, matched, folded, usable.attributes),
+        publications=_relabel(publications, matched, folded, usable.attributes),
         interest=flows.join(usable.owners, "filter").select("receiver", "flow").distinct(),
         flows=flows,
-        sets=_with_texts(folded, texts),
+        sets=_add_texts(folded, texts),
         quarantine=usable.quarantine,
         matched=matched,
         folded=folded,
@@ -148,8 +148,8 @@ def content_flows(
 # --- filters -------------------------------------------------------------------------------------
 
 
-def usable_filters(filters: DataFrame, publications: DataFrame) -> UsableFilters:
-    """Tell the filters that can be evaluated on the log from those that cannot, and why not."""
+def check_filters(filters: DataFrame, publications: DataFrame) -> UsableFilters:
+    """Tell the filters that can be matched with the log from those that cannot, and why not."""
     known = filters.where(F.col("filter").isNotNull() & F.col("receiver").isNotNull())
     rows = known.select("filter").distinct().limit(MOST_FILTERS + 1).toArrow()
     if len(rows) > MOST_FILTERS:
@@ -158,35 +158,38 @@ def usable_filters(filters: DataFrame, publications: DataFrame) -> UsableFilters
             value=len(rows),
             remedy="write equal filters with the same text, or take some out",
         )
-    kinds = attribute_kinds(publications.schema)
+    schema = event_schema(to_arrow_schema(publications.schema, timezone="UTC"))
     reasons: dict[str, str] = {}
-    used: dict[str, frozenset[str]] = {}
+    usable: dict[str, Filter] = {}
     for text in sorted(rows["filter"].to_pylist()):
         try:
-            used[text] = used_attributes(text, kinds)
+            usable[text] = parse_filter(text, schema)
         except InputError as error:
             reasons[text] = error.reason
-    for text, reason in _refused_by_spark(publications, list(used)).items():
-        reasons[text] = reason
-        del used[text]
-    tested = frozenset[str]().union(*used.values())
-    told = _frame(filters, {"filter": list(reasons), "reason": list(reasons.values())})
+    refused = _frame(filters, {"filter": list(reasons), "reason": list(reasons.values())})
     return UsableFilters(
-        tuple(used),
-        tuple(name for name in publications.columns if name.lower() in tested),
-        known.join(F.broadcast(told), "filter", "left_anti").select("receiver", "filter"),
-        _quarantined(filters, told),
+        Matcher(schema, usable.values()),
+        tuple(usable),
+        _tested_attributes(usable.values(), schema),
+        known.join(F.broadcast(refused), "filter", "left_anti").select("receiver", "filter"),
+        _quarantine(filters, refused),
     )
 
 
-def _quarantined(filters: DataFrame, told: DataFrame) -> DataFrame:
+def _tested_attributes(filters: Iterable[Filter], schema: Schema) -> tuple[str, ...]:
+    """The names of the attributes on which some filter depends, in order of the schema."""
+    tested = {at for each in filters for box in each.boxes for at in box.attributes}
+    return tuple(schema.attributes[at].name for at in sorted(tested))
+
+
+def _quarantine(filters: DataFrame, refused: DataFrame) -> DataFrame:
     reason = (
         F.when(F.col("receiver").isNull(), "receiver is null")
         .when(F.col("filter").isNull(), "filter is null")
         .otherwise(F.concat(F.lit("filter: "), F.col("reason")))
     )
     file = F.col("position.file") if "position" in filters.columns else F.lit(None).cast("string")
-    joined = filters.join(F.broadcast(told), "filter", "left").withColumn("reason", reason)
+    joined = filters.join(F.broadcast(refused), "filter", "left").withColumn("reason", reason)
     return (
         joined.where(F.col("reason").isNotNull())
         .select(
@@ -199,52 +202,18 @@ def _quarantined(filters: DataFrame, told: DataFrame) -> DataFrame:
     )
 
 
-def _refused_by_spark(events: DataFrame, texts: Sequence[str]) -> dict[str, str]:
-    """Why Spark will not have some of the texts: asked of all at once, halved where it objects."""
-    if not texts:
-        return {}
-    if len(texts) <= _CHUNK:
-        try:
-            found = events.select(*(F.expr(f).alias(f"_{i}") for i, f in enumerate(texts))).schema
-        except AnalysisException as error:
-            if len(texts) == 1:
-                return {texts[0]: spark_words(error)}
-        else:
-            return {
-                text: "is not true or false"
-                for text, field in zip(texts, found.fields, strict=True)
-                if not isinstance(field.dataType, BooleanType)
-            }
-    middle = len(texts) // 2
-    return _refused_by_spark(events, texts[:middle]) | _refused_by_spark(events, texts[middle:])
-
-
 # --- events --------------------------------------------------------------------------------------
 
 
-def _matched(publications: DataFrame, usable: UsableFilters) -> DataFrame:
+def _match_combinations(publications: DataFrame, usable: UsableFilters) -> DataFrame:
     """The distinct combinations of attributes, how often each came, and the filters it matches."""
     combinations = publications.groupBy(*map(_column, usable.attributes)).agg(
         F.count(F.lit(1)).alias("_messages")
     )
-    chunks = [
-        F.array_compact(
-            F.array(
-                *(
-                    F.when(F.expr(text), F.lit(first + nth))
-                    for nth, text in enumerate(usable.texts[first : first + _CHUNK])
-                )
-            )
-        )
-        for first in range(0, len(usable.texts), _CHUNK)
-    ]
-    nothing = F.array().cast("array<int>")
-    return combinations.where(F.col("_messages") > 0).withColumn(
-        "_filters", F.concat(nothing, *chunks)
-    )
+    return list_matches(combinations.where(F.col("_messages") > 0), usable.matcher, "_filters")
 
 
-def _relabelled(
+def _relabel(
     publications: DataFrame, matched: DataFrame, folded: DataFrame, attributes: Sequence[str]
 ) -> DataFrame:
     """The log with each event's flow in place of its attributes."""
@@ -308,7 +277,7 @@ class _Cores:
         return int(price.argmin())
 
 
-def _cores(sets: DataFrame, usable: UsableFilters, max_flows: int, rare: int) -> _Cores:
+def _choose_cores(sets: DataFrame, usable: UsableFilters, max_flows: int, rare: int) -> _Cores:
     """The most frequent sets; in a tie, those whose filters come first in order of text."""
     first = sets.orderBy(F.desc("messages"), "filters").limit(max_flows).toArrow()
     messages = first["messages"].to_numpy().astype(np.int64)
@@ -336,14 +305,14 @@ def _receivers(usable: UsableFilters) -> IntArray:
     return np.array([counts[text] for text in usable.texts], np.int64)
 
 
-def _nearest(cores: _Cores) -> Callable[..., Column]:
+def _find_nearest(cores: _Cores) -> Callable[..., Column]:
     """filters, messages -> the index of the flow that a set goes to, on Arrow batches."""
     # A function without types: to look at types, PySpark would want pandas.
     made: Callable[..., Column] = arrow_udf(lambda sets, counts: cores.fold(sets, counts), "int")
     return made
 
 
-def _named(cores: _Cores, usable: UsableFilters) -> DataFrame:
+def _name_cores(cores: _Cores, usable: UsableFilters) -> DataFrame:
     """core (index), core_filters, flow (name) of each set that is one."""
     names = [_name([usable.texts[f] for f in core]) for core in cores.sets]
     columns = {
@@ -358,7 +327,7 @@ def _name(texts: Sequence[str]) -> str:
     return "c-" + hashlib.sha256(json.dumps(sorted(texts)).encode()).hexdigest()[:12]
 
 
-def _with_texts(folded: DataFrame, texts: DataFrame) -> DataFrame:
+def _add_texts(folded: DataFrame, texts: DataFrame) -> DataFrame:
     """flow, filters (texts, in order), messages, own: what went where."""
     return (
         folded.withColumn("id", F.explode("filters"))

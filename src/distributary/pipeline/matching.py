@@ -8,22 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
-from pyspark import Broadcast
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, StructField, StructType
 
 from distributary.errors import InputError
-from distributary.matching import Matcher, event_schema, event_table, parse_filter
+from distributary.matching import Matcher, event_schema, parse_filter
 from distributary.model import Filter, Schema
 from distributary.pipeline.schemas import QUARANTINE
 
-__all__ = ["CompiledFilters", "compiled_filters", "match_counts", "matched_pairs"]
+__all__ = ["CompiledFilters", "compile_filters", "count_matches", "list_matches", "match_pairs"]
 
 Batches = Iterator[pa.RecordBatch]
+_Shared = TypeVar("_Shared")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,17 +42,17 @@ class CompiledFilters:
     quarantine: DataFrame
 
 
-def compiled_filters(filters: DataFrame, events: DataFrame) -> CompiledFilters:
+def compile_filters(filters: DataFrame, events: DataFrame) -> CompiledFilters:
     """Compile a table of (receiver, filter) for a table of events, a repeated row counting once."""
     schema = event_schema(to_arrow_schema(events.schema, timezone="UTC"))
     # All filters go to the driver: it compiles them, and every executor gets the result.
     rows = filters.select("receiver", "filter").distinct().orderBy("receiver", "filter").toArrow()
-    parsed: dict[str, Filter | str] = {}
+    known: dict[str, Filter | str] = {}
     receivers, texts, usable, refused = [], [], [], []
     for receiver, text in zip(
         rows["receiver"].to_pylist(), rows["filter"].to_pylist(), strict=True
     ):
-        found = _parsed(receiver, text, schema, parsed)
+        found = _parse_row(receiver, text, schema, known)
         if isinstance(found, str):
             refused.append((found, str(text)))
         else:
@@ -64,13 +65,12 @@ def compiled_filters(filters: DataFrame, events: DataFrame) -> CompiledFilters:
     return CompiledFilters(schema, matcher, tuple(receivers), tuple(texts), quarantine)
 
 
-def matched_pairs(events: DataFrame, compiled: CompiledFilters, keep: Sequence[str]) -> DataFrame:
+def match_pairs(events: DataFrame, compiled: CompiledFilters, keep: Sequence[str]) -> DataFrame:
     """A row for each event and each filter that it matches.
 
     `keep` are the events' columns to carry along; `filter` is the filter's number, `receiver` whose
     it is.
     """
-    shared = _shared(events, compiled)
     schema = StructType(
         [
             *(events.schema[name] for name in keep),
@@ -81,31 +81,44 @@ def matched_pairs(events: DataFrame, compiled: CompiledFilters, keep: Sequence[s
     target = to_arrow_schema(schema, timezone="UTC")
     names = list(keep)
 
-    def pairs(batch: pa.RecordBatch, found: CompiledFilters) -> pa.RecordBatch:
-        table = event_table(pa.Table.from_batches([batch]), found.schema)
-        event, number = found.matcher.match_table(table)
+    def match(batch: pa.RecordBatch, found: CompiledFilters) -> pa.RecordBatch:
+        event, number = found.matcher.match_table(pa.Table.from_batches([batch]))
         kept = [batch.column(name).take(pa.array(event)) for name in names]
         owners = pa.array(found.receivers, pa.string()).take(pa.array(number))
         return _batch([*kept, pa.array(number, pa.int64()), owners], target)
 
-    return events.mapInArrow(_over_batches(pairs, shared), schema)
+    bare = CompiledFilters(compiled.schema, compiled.matcher, compiled.receivers, (), None)  # type: ignore[arg-type]
+    return _map_batches(events, match, bare, schema)
 
 
-def match_counts(events: DataFrame, compiled: CompiledFilters) -> DataFrame:
+def count_matches(events: DataFrame, compiled: CompiledFilters) -> DataFrame:
     """The events, each with the number of filters that it `matches`."""
-    shared = _shared(events, compiled)
     schema = StructType([*events.schema.fields, StructField("matches", LongType(), nullable=False)])
     target = to_arrow_schema(schema, timezone="UTC")
 
-    def counted(batch: pa.RecordBatch, found: CompiledFilters) -> pa.RecordBatch:
-        table = event_table(pa.Table.from_batches([batch]), found.schema)
-        counts = np.asarray(found.matcher.count_table(table), np.int64)
-        return _batch([*batch.columns, pa.array(counts)], target)
+    def count(batch: pa.RecordBatch, matcher: Matcher) -> pa.RecordBatch:
+        counts = matcher.count_table(pa.Table.from_batches([batch]))
+        return _batch([*batch.columns, pa.array(counts, pa.int64())], target)
 
-    return events.mapInArrow(_over_batches(counted, shared), schema)
+    return _map_batches(events, count, compiled.matcher, schema)
 
 
-def _parsed(
+def list_matches(events: DataFrame, matcher: Matcher, name: str) -> DataFrame:
+    """The events, each with the numbers of the filters that it matches, in order, as `name`."""
+    numbers = ArrayType(IntegerType(), containsNull=False)
+    schema = StructType([*events.schema.fields, StructField(name, numbers, nullable=False)])
+    target = to_arrow_schema(schema, timezone="UTC")
+
+    def match(batch: pa.RecordBatch, matcher: Matcher) -> pa.RecordBatch:
+        event, number = matcher.match_table(pa.Table.from_batches([batch]))
+        offsets = np.searchsorted(event, np.arange(batch.num_rows + 1)).astype(np.int32)
+        lists = pa.ListArray.from_arrays(pa.array(offsets), pa.array(number.astype(np.int32)))
+        return _batch([*batch.columns, lists], target)
+
+    return _map_batches(events, match, matcher, schema)
+
+
+def _parse_row(
     receiver: str | None, text: str | None, schema: Schema, known: dict[str, Filter | str]
 ) -> Filter | str:
     """The filter, or why it cannot be used; each text is parsed once."""
@@ -119,21 +132,21 @@ def _parsed(
     return known[text]
 
 
-def _shared(events: DataFrame, compiled: CompiledFilters) -> Broadcast[CompiledFilters]:
-    bare = CompiledFilters(compiled.schema, compiled.matcher, compiled.receivers, (), None)  # type: ignore[arg-type]
-    return events.sparkSession.sparkContext.broadcast(bare)
+def _map_batches(
+    events: DataFrame,
+    step: Callable[[pa.RecordBatch, _Shared], pa.RecordBatch],
+    shared: _Shared,
+    schema: StructType,
+) -> DataFrame:
+    """Do a step on every batch of the events with what all executors get once."""
+    sent = events.sparkSession.sparkContext.broadcast(shared)
 
-
-def _over_batches(
-    step: Callable[[pa.RecordBatch, CompiledFilters], pa.RecordBatch],
-    shared: Broadcast[CompiledFilters],
-) -> Callable[[Batches], Batches]:
-    def over(batches: Batches) -> Batches:
-        found = shared.value
+    def over_batches(batches: Batches) -> Batches:
+        received = sent.value
         for batch in batches:
-            yield step(batch, found)
+            yield step(batch, received)
 
-    return over
+    return events.mapInArrow(over_batches, schema)
 
 
 def _batch(columns: Sequence[pa.Array], target: pa.Schema) -> pa.RecordBatch:
