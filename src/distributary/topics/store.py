@@ -247,7 +247,7 @@ class TopicStore:
             case _Patch():
                 self._patch(record)
             case _Accepted(channel, stream, number, payload, at):
-                self._again(channel, payload, at)
+                self._topic(channel).accept(payload, at, self._policy, self.kept.epoch)
                 self.kept.streams.setdefault(channel, {})[stream] = Stream(number, at)
             case _History(channel, events):
                 state, policy = self._topic(channel), self._policy
@@ -294,12 +294,6 @@ class TopicStore:
                 state.departed.pop(name, None)
             else:  # who is forgotten follows from who leaves
                 depart(state.departed, name, last, self._policy.remember)
-
-    def _again(self, channel: str, payload: bytes, at: float) -> None:
-        """Let a topic's state be as its channel left it after an event."""
-        state = self._topic(channel)
-        state.meter.rate(at, self._policy.interval, events=1)
-        state.accept(payload, self._policy, self.kept.epoch)
 
     def _topic(self, channel: str) -> TopicState:
         state = self.kept.states.get(channel)

@@ -99,8 +99,9 @@ class TopicState(ChannelState):
         """A topic with nobody on it, and a first guess of its events per interval."""
         return cls(topic=topic, meter=FlowMeter(flow * memory, memory, 0.0, memory))
 
-    def accept(self, payload: bytes, policy: Policy, epoch: int) -> Event:
-        """Number an event and keep it."""
+    def accept(self, payload: bytes, now: float, policy: Policy, epoch: int) -> Event:
+        """Count, number and keep an event; also used to replay the event after a restart."""
+        self.meter.rate(now, policy.interval, events=1)
         if epoch and (not self.epochs or self.epochs[-1][0] != epoch):
             self.epochs = [*self.epochs, (epoch, self.next_number)][-_MOST_EPOCHS:]
         event = Event(self.topic, self.next_number, payload, epoch)
@@ -180,8 +181,8 @@ class TopicChannel(ChannelMachine):
         raise ValueError(f"there is no timer {name!r}")
 
     def _publish(self, payload: bytes, now: float) -> list[Action]:
-        self._flow = self.state.meter.rate(now, self.policy.interval, events=1)
-        event = self.state.accept(payload, self.policy, self.epoch)
+        event = self.state.accept(payload, now, self.policy, self.epoch)
+        self._flow = self.state.meter.rate(now, self.policy.interval)
         own = [Send(members_of(self.name), event)] if self.size else []
         return [*own, *(Send(cluster, event) for cluster in self.state.clusters)]
 
