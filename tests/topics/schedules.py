@@ -77,7 +77,7 @@ class Watch:
     def check(self) -> None:
         for name, machine in self.system.subscribers.items():
             for topic in machine.wanted:
-                if machine.covered(topic):
+                if machine.is_covered(topic):
                     self.covered.add((name, topic))
         self.covered = {
             (name, topic)
@@ -185,7 +185,7 @@ def _settled(system: TopicSystem, watch: Watch, published: dict[str, int]) -> No
     """In the end everybody has what they want, each event once, in order, none left out."""
     for name, machine in system.subscribers.items():
         for topic, wanted in machine.wanted.items():
-            held = machine.covered(topic) or (name, topic) in watch.covered  # on the move
+            held = machine.is_covered(topic) or (name, topic) in watch.covered  # on the move
             assert held, f"{name} still waits for {topic}"
             assert wanted.expected == published[topic] + 1, f"{name} lacks events of {topic}"
     last: dict[tuple[str, str], int] = {}

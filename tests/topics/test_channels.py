@@ -203,7 +203,7 @@ def test_a_subscriber_settles_only_when_it_has_the_topic_elsewhere() -> None:
 def test_events_come_in_order_once_and_gaps_are_asked_for() -> None:
     machine = Subscriber("s", TAMARA)
     machine.wanted["b"] = _wanted(1)
-    assert [type(a) for a in machine.on_message("c", Event("b", 2, b""), 0.0)] == [Send]
+    assert [type(a) for a in machine.on_message("c", Event("b", 2, b""), 0.0)] == [Send, SetTimer]
     found = machine.on_message("topic/b", Event("b", 1, b""), 0.0)
     assert [a.message.number for a in found if isinstance(a, Deliver)] == [1, 2]
     assert machine.on_message("c", Event("b", 2, b""), 0.0) == []

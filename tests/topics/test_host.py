@@ -15,20 +15,19 @@ from typing import Any
 import pytest
 
 from distributary.machines.actions import Deliver, Send, SetTimer
-from distributary.topics import TAMARA, Policy, is_cluster, members_of, topic_channel
+from distributary.topics import TAMARA, Policy, Subscriber, is_cluster, members_of, topic_channel
 from distributary.topics.advice import Adviser
 from distributary.topics.codec import (
     Beat,
     Bye,
     Create,
     Expect,
-    Expired,
     Forgotten,
     NoTopic,
     Pulse,
     Put,
-    Resume,
 )
+from distributary.topics.errors import EventsForgottenError, EventsLostError
 from distributary.topics.host import TopicHost
 from distributary.topics.journal import Journal
 from distributary.topics.messages import (
@@ -45,7 +44,6 @@ from distributary.topics.messages import (
     Unwant,
     Want,
 )
-from distributary.topics.nats.subscriber import LiveSubscriber
 from distributary.topics.store import Kept, TopicStore
 from distributary.topics.survey import survey
 from tests.topics.nats.running import QUICK
@@ -66,7 +64,7 @@ class World:
         self.folder, self.policy, self.loss = folder, policy, loss
         self.now = 1_000.0
         self.journal, self.host = opened(folder, policy)
-        self.subscribers = {name: LiveSubscriber(name, policy) for name in "abcde"}
+        self.subscribers = {name: Subscriber(name, policy) for name in "abcde"}
         self.topics = [f"t{n}" for n in range(5)]
         self.got: dict[tuple[str, str], list[int]] = defaultdict(list)
         self.heap: list[tuple[float, int, str, str, str]] = []
@@ -104,10 +102,7 @@ class World:
 
     def tell(self, name: str, sender: str, message: Any) -> None:
         self.found_dead += isinstance(message, Forgotten)
-        if isinstance(message, Resume):  # nothing was lost, however often the host crashed
-            resumed = self.subscribers[name].resume(message.topic, message.epoch, message.number)
-            assert not [*resumed]
-        elif not isinstance(message, Expect | Expired | NoTopic | Pulse):
+        if not isinstance(message, Expect | NoTopic | Pulse):
             self.perform(name, self.subscribers[name].on_message(sender, message, self.now))
 
     def perform(self, name: str, actions: list[Any]) -> None:
@@ -118,6 +113,9 @@ class World:
                         self.host.take(name, to, message, self.now)
                 case SetTimer(timer, at):
                     self.timer(name, timer, at)
+                case Deliver(_, EventsLostError() as lost, _):  # kept for no longer
+                    assert not isinstance(lost, EventsForgottenError)
+                    self.got.pop((name, lost.topic), None)
                 case Deliver(_, event, _):
                     self.got[name, event.topic].append(event.number)
 
@@ -260,8 +258,8 @@ def test_who_left_is_forgotten_in_time_and_a_restart_forgets_the_same(tmp_path: 
 # --- advice --------------------------------------------------------------------------------------
 
 
-def subscribed(host: TopicHost, name: str, *topics: str) -> LiveSubscriber:
-    subscriber = LiveSubscriber(name, QUICK)
+def subscribed(host: TopicHost, name: str, *topics: str) -> Subscriber:
+    subscriber = Subscriber(name, QUICK)
     for topic in topics:
         todo = [*subscriber.on_message("app", Want(topic), 1.0)]
         while todo:

@@ -204,7 +204,7 @@ class TopicSystem:
             found.join([row[name] for name in machine.state.members], cluster)
         for name, client in self.subscribers.items():
             for topic in client.wanted:
-                if client.covered(topic):
+                if client.is_covered(topic):
                     found.want(row[name], topics.index(topic))
         return found
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.machines.actions import Action, Deliver, Send
-from distributary.topics import members_of, topic_channel
-from distributary.topics.codec import Create, Expired, Pulse, Put, Resume
+from distributary.topics import Subscriber, members_of, topic_channel
+from distributary.topics.codec import Create, Pulse, Put
 from distributary.topics.host import TopicHost
 from distributary.topics.journal import Journal
 from distributary.topics.messages import Event, Want
@@ -24,7 +24,6 @@ from distributary.topics.nats import (
     UnknownTopicError,
     embedded_server,
 )
-from distributary.topics.nats.subscriber import LiveSubscriber
 from distributary.topics.store import TopicStore
 from tests.topics.nats.running import QUICK, client, run, serving
 
@@ -36,7 +35,7 @@ class Story:
 
     def __init__(self, folder: Path) -> None:
         self.state, self.copy = folder / "state", folder / "copy"
-        self.reader = LiveSubscriber("reader", QUICK)
+        self.reader = Subscriber("reader", QUICK)
         self.held: list[tuple[int, bytes]] = []  # what the reader believes there is
         self.away = False
         self.now = 1_000.0
@@ -95,16 +94,16 @@ class Story:
                     self.hear(sender, message)
 
     def hear(self, sender: str, message: Any) -> None:
-        if isinstance(message, Resume):
-            for lost in self.reader.resume(message.topic, message.epoch, message.number):
-                assert self.held[-1][0] == lost.last
-                self.held = [each for each in self.held if each[0] < lost.first]
-        elif not isinstance(message, Pulse | Expired):
+        if not isinstance(message, Pulse):
             self.perform(self.reader.on_message(sender, message, self.now))
 
     def perform(self, actions: list[Action]) -> None:
         for action in actions:
-            if isinstance(action, Deliver):
+            if isinstance(action, Deliver) and isinstance(action.message, EventsForgottenError):
+                lost = action.message
+                assert self.held[-1][0] == lost.last
+                self.held = [each for each in self.held if each[0] < lost.first]
+            elif isinstance(action, Deliver):
                 event = action.message
                 assert isinstance(event, Event)
                 assert not self.held or event.number == self.held[-1][0] + 1

@@ -16,13 +16,19 @@ import numpy as np
 import pytest
 
 from distributary.machines.actions import Action, Send, SetTimer
-from distributary.topics import TAMARA, ClusterChannel, Policy, members_of, topic_channel
-from distributary.topics.codec import Beat, Create, Expired, Pulse, Put
+from distributary.topics import (
+    TAMARA,
+    ClusterChannel,
+    Policy,
+    Subscriber,
+    members_of,
+    topic_channel,
+)
+from distributary.topics.codec import Beat, Create, Pulse, Put
 from distributary.topics.host import TopicHost
 from distributary.topics.journal import Journal
 from distributary.topics.messages import Want
 from distributary.topics.nats import embedded_server, live_policy
-from distributary.topics.nats.subscriber import LiveSubscriber
 from distributary.topics.store import TopicStore
 from tests.topics.nats.running import client, run, serving
 
@@ -38,7 +44,7 @@ class Town:
         self.journal = Journal(folder)
         self.host = TopicHost(policy, TopicStore(self.journal, policy), seed=seed)
         self.host.start(0.0)
-        self.readers = {name: LiveSubscriber(name, policy) for name in READERS}
+        self.readers = {name: Subscriber(name, policy) for name in READERS}
         self.rng = np.random.default_rng(seed)
         self.delay = delay
         self.now = 0.0
@@ -82,7 +88,7 @@ class Town:
         self.ended |= {n for n in self.seen if n not in host.clusters or host.clusters[n].finished}
 
     def tell(self, name: str, sender: str, message: Any) -> None:
-        if not isinstance(message, Pulse | Expired):
+        if not isinstance(message, Pulse):
             self.perform(name, self.readers[name].on_message(sender, message, self.now))
 
     def perform(self, name: str, actions: list[Action]) -> None:
