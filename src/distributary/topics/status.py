@@ -70,7 +70,7 @@ class TopicStatus(msgspec.Struct, frozen=True):
 
 def status_of(host: TopicHost, now: float, **traffic: Any) -> TopicStatus:
     """Look at the channels of a service."""
-    found = survey(host, now)
+    found = survey([host], now)
     cost = clustering_cost(found.clustering, found.flows, host.policy.prices)
     clusters = sorted(
         (

@@ -12,10 +12,12 @@ Reference: Milo et al. (2007), section 4.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from distributary.machines.actions import Action, Message, Send, SetTimer
 from distributary.topics.attendance import Attendance, Attendances, Wanted
 from distributary.topics.choice import Choice, best_cluster, cheapest_cover, widest_cluster
-from distributary.topics.codec import Expired, Forgotten, Resume
+from distributary.topics.codec import Expired, Forgotten, Pulse, Resume
 from distributary.topics.messages import (
     Answer,
     Change,
@@ -45,6 +47,7 @@ __all__ = ["Subscriber"]
 
 _MOST_INVITATIONS = 20
 _MESSAGES_PER_MOVE = 3.0
+_SOON = 0.1  # seconds
 
 
 class Subscriber(EventSequencer):
@@ -54,6 +57,7 @@ class Subscriber(EventSequencer):
         super().__init__(name, policy)
         self.on = Attendances()
         self.generation = 0  # how often the service took it for dead
+        self._epoch = 0  # the last start of the service that we know of
         self.secured: set[str] = set()  # topics found covered, for whoever waits for that
         self._tolls: dict[str, float] = {}  # of topics' own channels, when we last heard
         self._invitations: dict[str, Quote] = {}  # not taken so far: they may pay together
@@ -128,6 +132,8 @@ class Subscriber(EventSequencer):
                 return self._resume(message, now)
             case Expired():
                 return self._skip(message, now)
+            case Pulse():
+                return self._adopt(message, now)
             case Forgotten(generation):
                 return self._rejoin(generation, now)
         raise TypeError(f"a subscriber does not understand {message!r}")
@@ -430,6 +436,16 @@ class Subscriber(EventSequencer):
         self._owing.pop(channel, None)
         self.on.touch(channel)
         return [Send(channel, Leave(held.version)), *self._set_retry(now)]
+
+    def _adopt(self, pulse: Pulse, now: float) -> list[Action]:
+        """Follow the service's policy; after it has started anew, ask for what we missed."""
+        self.policy = replace(
+            self.policy, tells=pulse.tells, obeys=pulse.obeys, refresh=pulse.refresh
+        )
+        if pulse.epoch == self._epoch:
+            return []
+        self._epoch = pulse.epoch
+        return [SetTimer("refresh", now + _SOON)]
 
     def _rejoin(self, generation: int, now: float) -> list[Action]:
         """Join all channels anew, as the service took us for dead; then ask what we missed."""

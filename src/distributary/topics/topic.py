@@ -70,6 +70,11 @@ class FlowMeter:
         self.count = self.count * keep + events
         self.weight = self.weight * keep + passed
         self.at = max(self.at, now)
+        return self.mean
+
+    @property
+    def mean(self) -> float:
+        """The mean when it was last asked for."""
         return self.count / max(self.weight, 1e-9)
 
 
@@ -182,7 +187,7 @@ class TopicChannel(ChannelMachine):
 
     def _publish(self, payload: bytes, now: float) -> list[Action]:
         event = self.state.accept(payload, now, self.policy, self.epoch)
-        self._flow = self.state.meter.rate(now, self.policy.interval)
+        self._flow = self.state.meter.mean
         own = [Send(members_of(self.name), event)] if self.size else []
         return [*own, *(Send(cluster, event) for cluster in self.state.clusters)]
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from distributary.machines.actions import Action, Deliver, Send
 from distributary.topics import Subscriber, members_of, topic_channel
-from distributary.topics.codec import Create, Pulse, Put
-from distributary.topics.host import TopicHost
+from distributary.topics.codec import Create, Put, Taken
 from distributary.topics.journal import Journal
 from distributary.topics.messages import Event, Want
 from distributary.topics.nats import (
@@ -24,7 +23,7 @@ from distributary.topics.nats import (
     UnknownTopicError,
     embedded_server,
 )
-from distributary.topics.store import TopicStore
+from tests.topics.hosting import StoredHost
 from tests.topics.nats.running import QUICK, client, run, serving
 
 TOPIC, CHANNEL = "t", topic_channel("t")
@@ -51,8 +50,8 @@ class Story:
         self.streams += 1  # a publisher that begins anew
         self.stream = 0
         self.journal = Journal(self.state)
-        self.host = TopicHost(QUICK, TopicStore(self.journal, QUICK))
-        self.host.start(self.now)
+        self.host = StoredHost(self.journal)
+        self.host.perform(self.host.start(self.now))
         self.let_out()
 
     def publish(self) -> None:
@@ -67,7 +66,6 @@ class Story:
         self.open()
 
     def save(self) -> None:
-        self.host.store.commit()
         shutil.rmtree(self.copy, ignore_errors=True)
         shutil.copytree(self.state, self.copy)
 
@@ -87,14 +85,13 @@ class Story:
 
     def let_out(self) -> None:
         while self.host.out:
-            self.host.store.commit()
             out, self.host.out = self.host.out, []
             for to, sender, message in out:
                 if not self.away and to in ("reader", members_of(CHANNEL)):
                     self.hear(sender, message)
 
     def hear(self, sender: str, message: Any) -> None:
-        if not isinstance(message, Pulse):
+        if not isinstance(message, Taken):
             self.perform(self.reader.on_message(sender, message, self.now))
 
     def perform(self, actions: list[Action]) -> None:

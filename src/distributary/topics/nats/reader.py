@@ -7,7 +7,6 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -59,7 +58,6 @@ class TopicReader:
         self._subscriptions: dict[str, TopicSubscription] = {}
         self._confirmations: dict[str, asyncio.Future[None]] = {}
         self._service = ""  # its identity
-        self._epoch = 0  # of its last start
         self._replaced = False
 
     # --- for the client ------------------------------------------------------------------------
@@ -91,8 +89,10 @@ class TopicReader:
     def heard(self, sender: str, message: Any) -> None:
         """Take in what was said to this client alone."""
         if isinstance(message, Pulse):
-            self._adopt(message)
-            return
+            self._replaced |= self._service not in ("", message.identity) and bool(
+                self._subscriptions
+            )
+            self._service = message.identity
         try:
             self._queue.put_nowait((sender, message))
         except asyncio.QueueFull:
@@ -181,17 +181,6 @@ class TopicReader:
 
     async def _ring(self, name: str) -> None:
         await self._perform(self.machine.on_timer(name, time.time()))
-
-    def _adopt(self, pulse: Pulse) -> None:
-        """Be as the service wants its subscribers; one that does not know us is of no use."""
-        self._replaced |= self._service not in ("", pulse.identity) and bool(self._subscriptions)
-        self._service = pulse.identity
-        if pulse.epoch != self._epoch and not self._replaced:
-            self._epoch = pulse.epoch
-            self.refresh()  # and learn whether all that we have is still there
-        self.machine.policy = replace(
-            self.machine.policy, tells=pulse.tells, obeys=pulse.obeys, refresh=pulse.refresh
-        )
 
     # --- actions -------------------------------------------------------------------------------
 
