@@ -6,7 +6,6 @@ from typing import Any
 
 from distributary.machines.actions import Action, Append, Send
 from distributary.topics import Policy
-from distributary.topics.codec import SERVICE
 from distributary.topics.host import ChannelMessage, TopicHost
 from distributary.topics.journal import Journal
 from distributary.topics.store import TopicStore
@@ -29,7 +28,3 @@ class StoredHost(TopicHost):
         for action in actions:
             if isinstance(action, Send):
                 self.out.append((action.to, action.message.channel, action.message.message))
-
-    def answers(self) -> list[tuple[str, Any]]:
-        """What the host itself has told clients."""
-        return [(to, message) for to, sender, message in self.out if sender == SERVICE]

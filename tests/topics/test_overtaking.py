@@ -15,7 +15,7 @@ from distributary.topics import (
     ClusterState,
     TopicChannel,
     TopicState,
-    drawn_by_name,
+    derive_generator,
     topic_channel,
 )
 from distributary.topics.channel import ChannelMachine
@@ -26,11 +26,11 @@ from tests.topics.hosting import StoredHost
 
 
 def a_topic() -> TopicChannel:
-    return TopicChannel(TAMARA, drawn_by_name(0, "t"), TopicState.new("t", 0.01))
+    return TopicChannel(TAMARA, derive_generator(0, "t"), TopicState.new("t", 0.01))
 
 
 def a_cluster() -> ClusterChannel:
-    machine = ClusterChannel("cluster/1/a", TAMARA, drawn_by_name(0, "c"), ClusterState())
+    machine = ClusterChannel("cluster/1/a", TAMARA, derive_generator(0, "c"), ClusterState())
     machine.on_message("topic/a", Found(("a", "b")), 0.0)
     for name in "ab":
         carried = Carried(machine.state.version, 0.01, 5, 1.0, ())

@@ -58,7 +58,7 @@ from distributary.topics.names import (
     topic_channel,
     topic_of,
 )
-from distributary.topics.policy import Policy, drawn_by_name
+from distributary.topics.policy import Policy, derive_generator
 from distributary.topics.records import HostLog, HostState, State
 from distributary.topics.topic import FlowMeter, TopicChannel, TopicState
 
@@ -369,7 +369,7 @@ class TopicHost:
     # --- channels ------------------------------------------------------------------------------
 
     def _begin(self, channel: str, state: State, now: float) -> TopicChannel | ClusterChannel:
-        rng = drawn_by_name(self.seed, channel)
+        rng = derive_generator(self.seed, channel)
         machine: TopicChannel | ClusterChannel
         if isinstance(state, TopicState):
             machine = TopicChannel(self.policy, rng, state, epoch=self.state.epoch)

@@ -103,7 +103,7 @@ class Subscriber(EventSequencer):
     # --- inputs ------------------------------------------------------------------------------
 
     def on_message(self, sender: str, message: Message, now: float) -> list[Action]:
-        """Take in what the application and channels say."""
+        """Handle messages of the application, of channels and of the service."""
         match message:
             case Event():
                 return self._take_event(message, now)
@@ -139,7 +139,7 @@ class Subscriber(EventSequencer):
         raise TypeError(f"a subscriber does not understand {message!r}")
 
     def on_timer(self, name: str, now: float) -> list[Action]:
-        """Say unheard things again, or ask for events that may have been missed."""
+        """Repeat unanswered messages, or ask for events that may have been missed."""
         if name == "retry":
             return self._retry(now)
         if name == "tell":

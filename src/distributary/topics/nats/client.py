@@ -262,10 +262,10 @@ class TopicClient:
         except ValueError:
             return
         if isinstance(said, Taken | Expect | NoTopic):
-            for topic, puts in self._writer.heard(said):
+            for topic, puts in self._writer.hear(said):
                 await self._writer.say_again(topic, puts)
         if not isinstance(said, Taken | Expect):
-            self._reader.heard(sender, said)
+            self._reader.hear(sender, said)
 
     async def _on_reconnect(self) -> None:
         if self._nc is not None:

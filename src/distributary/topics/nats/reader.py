@@ -86,8 +86,8 @@ class TopicReader:
             subscription.close()
             await self._feed(_OUTSIDE, Unwant(topic))
 
-    def heard(self, sender: str, message: Any) -> None:
-        """Take in what was said to this client alone."""
+    def hear(self, sender: str, message: Any) -> None:
+        """Queue a message to this client alone."""
         if isinstance(message, Pulse):
             self._replaced |= self._service not in ("", message.identity) and bool(
                 self._subscriptions

@@ -213,7 +213,7 @@ class TopicService:
         self.traffic.received += 1
         if message.subject == self.subjects.status:
             if message.reply:
-                answers.append((message.reply, self.status().encoded()))
+                answers.append((message.reply, self.status().encode()))
             return ()
         try:
             sender, said = decode(message.data)
