@@ -27,7 +27,7 @@ from distributary.topics import (
     Policy,
     TopicChannel,
     TopicState,
-    drawn_by_name,
+    derive_generator,
     topic_channel,
 )
 from distributary.topics.messages import (
@@ -82,7 +82,7 @@ def _rate(prepare: Callable[[], Deciding]) -> tuple[str, str]:
 
 def _cluster(policy: Policy) -> ClusterChannel:
     """A cluster with members who want three quarters of it."""
-    machine = ClusterChannel("cluster/1/t0", policy, drawn_by_name(0, "c"), ClusterState())
+    machine = ClusterChannel("cluster/1/t0", policy, derive_generator(0, "c"), ClusterState())
     topics = tuple(f"t{at}" for at in range(CARRIED))
     machine.on_message("topic/t0", Found(topics), 0.0)
     for topic in topics:
@@ -119,7 +119,7 @@ def _news(policy: Policy) -> Deciding:
 
 
 def _proposals() -> Deciding:
-    machine = TopicChannel(TAMARA, drawn_by_name(0, "t"), TopicState.new("t", 0.1))
+    machine = TopicChannel(TAMARA, derive_generator(0, "t"), TopicState.new("t", 0.1))
     for at in range(MEMBERS):
         machine.on_message(f"s{at}", Join(1), 0.0)
     busy = (TopicFlow("busy", 3.0),)

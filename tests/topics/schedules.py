@@ -67,8 +67,8 @@ class Watch:
             assert self.lock(other) == Lock(proposer, number), f"{other} is in another merge"
 
     def lock(self, channel: str) -> Lock | None:
-        kept = self.system.channels.get(channel)
-        return kept.machine.lock if kept is not None else None
+        machine = self.system.machine(channel)
+        return machine.lock if machine is not None else None
 
     @property
     def crashed(self) -> set[str]:
@@ -77,7 +77,7 @@ class Watch:
     def check(self) -> None:
         for name, machine in self.system.subscribers.items():
             for topic in machine.wanted:
-                if machine.covered(topic):
+                if machine.is_covered(topic):
                     self.covered.add((name, topic))
         self.covered = {
             (name, topic)
@@ -121,7 +121,7 @@ def _run(seed: int, policy: str, loss: float | None, crashes: bool) -> Watch:
             watch.check()
         if rng.random() < 0.001:
             system.sweep()
-    _settled(system, watch, published)
+    _check_end(system, watch, published)
     return watch
 
 
@@ -156,7 +156,7 @@ def _disturb(
         )
         channel = topic_channel(topics[int(rng.integers(len(topics)))])
         if len(advice.topics) > 1:
-            system.simulation.post(float(time), channel, advice, sender="planner")
+            system.advise(float(time), channel, advice)
     for time in rng.uniform(0, BUSY, size=5):
         system.clock.at(float(time), lambda: _advise_a_cluster(system, rng))
     return published
@@ -173,7 +173,7 @@ def _advise_a_cluster(system: TopicSystem, rng: np.random.Generator) -> None:
     name = _any_cluster(system, rng)
     if name is not None:
         advice = Advise(partner=_any_cluster(system, rng) if rng.random() < 0.3 else None)
-        system.simulation.post(system.clock.now, name, advice, sender="planner")
+        system.advise(system.clock.now, name, advice)
 
 
 def _any_cluster(system: TopicSystem, rng: np.random.Generator) -> str | None:
@@ -181,11 +181,11 @@ def _any_cluster(system: TopicSystem, rng: np.random.Generator) -> str | None:
     return names[int(rng.integers(len(names)))] if names else None
 
 
-def _settled(system: TopicSystem, watch: Watch, published: dict[str, int]) -> None:
+def _check_end(system: TopicSystem, watch: Watch, published: dict[str, int]) -> None:
     """In the end everybody has what they want, each event once, in order, none left out."""
     for name, machine in system.subscribers.items():
         for topic, wanted in machine.wanted.items():
-            held = machine.covered(topic) or (name, topic) in watch.covered  # on the move
+            held = machine.is_covered(topic) or (name, topic) in watch.covered  # on the move
             assert held, f"{name} still waits for {topic}"
             assert wanted.expected == published[topic] + 1, f"{name} lacks events of {topic}"
     last: dict[tuple[str, str], int] = {}

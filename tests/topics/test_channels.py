@@ -19,7 +19,7 @@ from distributary.topics import (
     Subscriber,
     TopicChannel,
     TopicState,
-    drawn_by_name,
+    derive_generator,
     topic_channel,
 )
 from distributary.topics.attendance import Wanted
@@ -62,7 +62,7 @@ def sent(actions: list[Action], to: str | None = None) -> list[object]:
 
 
 def topic(policy: Policy = TAMARA, members: int = 0) -> TopicChannel:
-    machine = TopicChannel(policy, drawn_by_name(0, "t"), TopicState.new("t", 0.01))
+    machine = TopicChannel(policy, derive_generator(0, "t"), TopicState.new("t", 0.01))
     for at in range(members):
         machine.on_message(f"s{at}", Join(1), 0.0)
     return machine
@@ -70,7 +70,7 @@ def topic(policy: Policy = TAMARA, members: int = 0) -> TopicChannel:
 
 def cluster(members: int = 2, policy: Policy = TAMARA) -> ClusterChannel:
     """A cluster of a and b, with members who have settled."""
-    rng = drawn_by_name(0, "c")
+    rng = derive_generator(0, "c")
     machine = ClusterChannel("cluster/1/a", policy, rng, ClusterState())
     machine.on_message("topic/a", Found(("a", "b")), 0.0)
     for name, flow in (("a", 0.01), ("b", 0.02)):
@@ -170,7 +170,7 @@ def test_a_cluster_keeps_getting_a_topic_until_every_member_has_settled() -> Non
 def test_a_restarted_cluster_goes_on_dropping() -> None:
     machine = cluster(1)
     machine._give_up(["b"], 1.0)
-    again = ClusterChannel(machine.name, TAMARA, drawn_by_name(1, "c"), machine.state)
+    again = ClusterChannel(machine.name, TAMARA, derive_generator(1, "c"), machine.state)
     assert any(isinstance(m, Change) for m in sent(again.start(2.0), "s0"))
     version = again.state.version
     assert sent(again.on_message("s0", Settled(version), 3.0), "topic/b") == [Drop(version)]
@@ -203,7 +203,7 @@ def test_a_subscriber_settles_only_when_it_has_the_topic_elsewhere() -> None:
 def test_events_come_in_order_once_and_gaps_are_asked_for() -> None:
     machine = Subscriber("s", TAMARA)
     machine.wanted["b"] = _wanted(1)
-    assert [type(a) for a in machine.on_message("c", Event("b", 2, b""), 0.0)] == [Send]
+    assert [type(a) for a in machine.on_message("c", Event("b", 2, b""), 0.0)] == [Send, SetTimer]
     found = machine.on_message("topic/b", Event("b", 1, b""), 0.0)
     assert [a.message.number for a in found if isinstance(a, Deliver)] == [1, 2]
     assert machine.on_message("c", Event("b", 2, b""), 0.0) == []
@@ -229,7 +229,7 @@ def test_a_coin_is_won_by_one_of_so_many_as_surely_as_asked(subscribers: int) ->
 
 
 def test_names_give_different_draws_and_the_same_each_time() -> None:
-    draws = [drawn_by_name(1, name).random() for name in ("a", "b", "a", "ä\n")]
+    draws = [derive_generator(1, name).random() for name in ("a", "b", "a", "ä\n")]
     assert draws[0] == draws[2]
     assert len({*draws}) == 3
 
@@ -274,7 +274,7 @@ def test_a_word_that_is_later_than_anybody_remembers_is_taken_back() -> None:
     (leave,) = sent(subscriber.on_message(machine.name, joined, 9.0))
     assert sent(machine.on_message("s", leave, 9.0)) == [Left(1)]
     assert machine.size == 0
-    gone = ClusterChannel("cluster/1/t", TAMARA, drawn_by_name(0, "c"), ClusterState())
+    gone = ClusterChannel("cluster/1/t", TAMARA, derive_generator(0, "c"), ClusterState())
     (carried,) = sent(machine.on_message(gone.name, Carry(4, (A,), 1.0), 9.0))
     (drop,) = sent(gone.on_message(machine.name, carried, 9.0))
     assert sent(machine.on_message(gone.name, drop, 9.0)) == [Dropped(4)]
@@ -356,7 +356,7 @@ def test_a_cluster_for_named_subscribers_is_founded_at_once_and_invites_them() -
     machine = topic(OURS)
     (found,) = sent(machine.on_message("planner", Advise((A, B), invited=("s", "u")), 0.0))
     assert found == Found(("a", "b"), ("s", "u"))
-    new = ClusterChannel("cluster/1/t", OURS, drawn_by_name(0, "c"), ClusterState())
+    new = ClusterChannel("cluster/1/t", OURS, derive_generator(0, "c"), ClusterState())
     new.on_message("topic/t", found, 0.0)
     new.on_message("topic/a", Carried(1, 0.01, 5, 1.0, ()), 0.0)
     actions = new.on_message("topic/b", Carried(1, 0.02, 5, 1.0, ()), 0.0)

@@ -1,38 +1,48 @@
-"""All channels of a service in virtual time: what is kept, and what comes back after a crash."""
+"""A host of all channels in virtual time: what it records, and what comes back after a crash."""
 
 from __future__ import annotations
 
-import heapq
 import random
-import shutil
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import count
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from distributary.machines.actions import Deliver, Send, SetTimer
-from distributary.topics import TAMARA, Policy, is_cluster, members_of, topic_channel
+from distributary.machines.actions import Action, Send
+from distributary.machines.virtual import Link
+from distributary.topics import (
+    TAMARA,
+    Policy,
+    Subscriber,
+    TopicState,
+    is_cluster,
+    topic_channel,
+    topic_of,
+)
 from distributary.topics.advice import Adviser
 from distributary.topics.codec import (
     Beat,
     Bye,
     Create,
     Expect,
-    Expired,
     Forgotten,
     NoTopic,
     Pulse,
     Put,
-    Resume,
+    Taken,
 )
-from distributary.topics.host import TopicHost
+from distributary.topics.errors import EventsForgottenError, EventsLostError
+from distributary.topics.host import ChannelMessage, TopicHost
 from distributary.topics.journal import Journal
 from distributary.topics.messages import (
+    Advise,
+    Carry,
     Event,
+    Found,
     Inquire,
     Invite,
     Join,
@@ -42,159 +52,124 @@ from distributary.topics.messages import (
     Settled,
     Tell,
     TopicFlow,
-    Unwant,
     Want,
 )
-from distributary.topics.nats.subscriber import LiveSubscriber
-from distributary.topics.store import Kept, TopicStore
+from distributary.topics.records import HostState
+from distributary.topics.simulation import TopicSystem
+from distributary.topics.store import TopicStore
 from distributary.topics.survey import survey
+from tests.topics.hosting import StoredHost
 from tests.topics.nats.running import QUICK
 
-MEMBERS = members_of("")
+TOPICS = [f"t{n}" for n in range(5)]
 
 
-def opened(folder: Path, policy: Policy = QUICK) -> tuple[Journal, TopicHost]:
+def open_host(folder: Path, policy: Policy = QUICK) -> tuple[Journal, StoredHost]:
     journal = Journal(folder)
-    return journal, TopicHost(policy, TopicStore(journal, policy))
+    return journal, StoredHost(journal, policy)
 
 
 class World:
-    """A host, its journal, and subscribers; messages between them are lost now and then."""
+    """A host of all channels, and subscribers; messages between them are lost now and then."""
 
     def __init__(self, seed: int, folder: Path, policy: Policy, loss: float) -> None:
         self.rng = random.Random(seed)
-        self.folder, self.policy, self.loss = folder, policy, loss
-        self.now = 1_000.0
-        self.journal, self.host = opened(folder, policy)
-        self.subscribers = {name: LiveSubscriber(name, policy) for name in "abcde"}
-        self.topics = [f"t{n}" for n in range(5)]
-        self.got: dict[tuple[str, str], list[int]] = defaultdict(list)
-        self.heap: list[tuple[float, int, str, str, str]] = []
-        self.number = count()
-        self.set: dict[tuple[str, str], float | None] = {}
-        self.streams = dict.fromkeys(self.topics, 0)
+        self.folder, self.policy = folder, policy
+        link = Link(0.001, 0.02, loss=loss, reorders=True)
+        flows = dict.fromkeys(TOPICS, 1.0)
+        self.system = TopicSystem(policy, flows, seed=seed, link=link, together=True)
+        for name in "abcde":
+            self.system.subscriber(name)
+        self.state = HostState()  # replayed
+        self.replayed = self.written = 0  # records
         self.crashes = 0
         self.found_dead = 0
         self.had_clusters = False
-        for topic in self.topics:
-            self.host.take("a", topic_channel(topic), Create(1.0), self.now)
-        self.settle()
+        self.system.listeners.append(self.listen)
 
-    def settle(self) -> None:
-        """Commit, compare with what a restart would find, then let everything out."""
-        while True:
-            self.host.store.commit()
-            for channel, name, at in self.host.timers:
-                self.timer(channel, name, at)
-            self.host.timers.clear()
-            self.host.taken.clear()
-            out, self.host.out = self.host.out, []
-            if not out:
-                return
-            for to, sender, message in out:
-                for name in self.audience(to):
-                    if self.rng.random() >= self.loss:
-                        self.tell(name, sender, message)
+    @property
+    def host(self) -> TopicHost:
+        (host,) = self.system.hosts.values()
+        return host
 
-    def audience(self, to: str) -> list[str]:
-        channel = to.removeprefix(MEMBERS)
-        if channel == to:
-            return [to] if to in self.subscribers else []
-        return [name for name, each in self.subscribers.items() if channel in each.on]
-
-    def tell(self, name: str, sender: str, message: Any) -> None:
+    def listen(self, sender: str, to: str, message: object) -> None:
         self.found_dead += isinstance(message, Forgotten)
-        if isinstance(message, Resume):  # nothing was lost, however often the host crashed
-            resumed = self.subscribers[name].resume(message.topic, message.epoch, message.number)
-            assert not [*resumed]
-        elif not isinstance(message, Expect | Expired | NoTopic | Pulse):
-            self.perform(name, self.subscribers[name].on_message(sender, message, self.now))
-
-    def perform(self, name: str, actions: list[Any]) -> None:
-        for action in actions:
-            match action:
-                case Send(to, message):
-                    if self.rng.random() >= self.loss:
-                        self.host.take(name, to, message, self.now)
-                case SetTimer(timer, at):
-                    self.timer(name, timer, at)
-                case Deliver(_, event, _):
-                    self.got[name, event.topic].append(event.number)
-
-    def timer(self, who: str, name: str, at: float | None) -> None:
-        self.set[who, name] = at
-        if at is not None:
-            heapq.heappush(self.heap, (at, next(self.number), who, name, ""))
-
-    def pass_time(self, seconds: float) -> None:
-        until = self.now + seconds
-        while self.heap and self.heap[0][0] <= until:
-            at, _, who, name, _ = heapq.heappop(self.heap)
-            if self.set.get((who, name)) != at:
-                continue
-            self.now = max(self.now, at)
-            if who in self.subscribers:
-                self.perform(who, self.subscribers[who].on_timer(name, self.now))
-            else:
-                self.host.due(who, name, self.now)
-            self.settle()
-        self.now = until
-
-    def crash(self) -> None:
-        self.journal.close()
-        self.journal, self.host = opened(self.folder, self.policy)
-        self.set = {key: at for key, at in self.set.items() if key[0] in self.subscribers}
-        self.host.start(self.now)
-        self.settle()
-        self.crashes += 1
 
     def step(self) -> None:
-        topic, name = self.rng.choice(self.topics), self.rng.choice("abcde")
-        subscriber = self.subscribers[name]
+        system, now = self.system, self.system.clock.now
+        topic, name = self.rng.choice(TOPICS), self.rng.choice("abcde")
+        host = partial(system.simulation.call, *system.hosts)
         match self.rng.randrange(8):
-            case 0 | 1 if topic not in subscriber.wanted:
-                self.got.pop((name, topic), None)
-                self.perform(name, subscriber.on_message("app", Want(topic), self.now))
+            case 0 | 1:
+                system.want(now, name, topic)
             case 2 if self.rng.random() < 0.4:
-                self.perform(name, subscriber.on_message("app", Unwant(topic), self.now))
+                system.unwant(now, name, topic)
             case 3 | 4:
-                self.streams[topic] += 1
-                put = Put(1, self.streams[topic], b"payload")
-                self.host.take("a", topic_channel(topic), put, self.now)
+                system.publish(now, topic, b"payload")
             case 5:
-                self.advise()
+                adviser = Adviser(self.host, 10_000)
+                advice = adviser.propose(survey([self.host], now))
+                host(adviser.remind)
+                host(partial(adviser.give, advice))
             case 6:
-                self.host.sweep(self.now, self.rng.choice([0.0, 1e9]))
+                host(partial(self.host.sweep, forget_after=self.rng.choice([0.0, 1e9])))
             case 7 if self.rng.random() < 0.3:
-                self.host.heard[name] = self.now - 100.0
-                self.host.bury(self.now, 50.0)
-        self.settle()
+                self.host.heard[name] = now - 100.0
+                host(partial(self.host.bury, silent_for=50.0))
+        system.run(now + 0.1)
+        subscriber = system.subscribers[name]
         beat = Beat(subscriber.generation, bool(subscriber.channels()))
-        self.host.take(name, "service", beat, self.now)
-        self.settle()
+        system.simulation.post(now + 0.1, "service", beat, sender=name)
+        system.run(now + 0.2)
         self.had_clusters |= any(each.size for each in self.host.clusters.values())
 
-    def advise(self) -> None:
-        adviser = Adviser(self.host, 10_000)
-        found = survey(self.host, self.now)
-        adviser.remind(self.now)
-        adviser.give(adviser.propose(found), self.now)
+    def crash(self) -> None:
+        now = self.system.clock.now
+        self.system.crash(now, topic_channel(TOPICS[0]), 0.05)
+        self.system.run(now + 0.1)
+        self.crashes += 1
 
-    def kept(self) -> Kept:
-        """What somebody else would find in the journal as it is now."""
-        copy = self.folder.with_name("copy")
-        copy.mkdir(exist_ok=True)
-        shutil.copy(self.journal.path, copy / "journal")
-        with Journal(copy) as journal:
-            return TopicStore(journal, self.policy).kept
+    @property
+    def log(self) -> list[bytes]:
+        (node,) = self.system.hosts
+        return self.system.simulation.logs[node]
+
+    def check_log(self) -> None:
+        """The records so far make the state that the host has."""
+        for record in self.log[self.replayed :]:
+            self.state.replay(record, self.policy)
+        self.replayed = len(self.log)
+        assert self.state == self.host.state
+
+    def check_journal(self) -> None:
+        """So do the records in a journal, and those of a journal that was shortened."""
+        records = self.log[self.written :]
+        with Journal(self.folder) as journal:
+            store = TopicStore(journal, self.policy)
+            store.write(records)
+            self.written = len(self.log)
+        for _ in range(2):
+            with Journal(self.folder) as journal:
+                store = TopicStore(journal, self.policy)
+                assert replace(store.state, identity="") == self.state
+                store.shorten()
 
     def check_order(self) -> None:
-        for numbers in self.got.values():
-            assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        """Each subscriber has a topic's events one after the other, but for those reported."""
+        expected: dict[tuple[str, str], int] = defaultdict(int)
+        for _, _, name, _, event in self.system.simulation.record.delivered:
+            if isinstance(event, EventsLostError):  # older than the history
+                assert not isinstance(event, EventsForgottenError)
+                assert event.first == expected[name, event.topic] or not expected[name, event.topic]
+                expected[name, event.topic] = event.last + 1
+                continue
+            assert isinstance(event, Event)
+            assert event.number >= expected[name, event.topic]  # it may have been away
+            expected[name, event.topic] = event.number + 1
 
 
 def run_schedule(seed: int, folder: Path) -> World:
-    """Raise an AssertionError unless the journal says at any time what the channels know."""
+    """Raise an AssertionError unless the log says at any time what the channels know."""
     rng = random.Random(seed)
     policy = rng.choice([QUICK, replace(TAMARA, prices=QUICK.prices, survey_every=5.0, retry=0.3)])
     world = World(seed, folder, replace(policy, history=7, remember=2.0), rng.choice([0.0, 0.1]))
@@ -202,24 +177,21 @@ def run_schedule(seed: int, folder: Path) -> World:
         for step in range(60):
             world.step()
             if rng.random() < 0.3:
-                world.pass_time(rng.random() * 2)
+                world.system.run(world.system.clock.now + rng.random() * 2)
             if step % 5 == 0:
-                assert world.kept() == world.host.store.kept
+                world.check_log()
+            if step % 25 == 0:
+                world.check_journal()
             if rng.random() < 0.04:
                 world.crash()
-            if rng.random() < 0.04:
-                world.host.store.shorten()
-                assert world.kept() == world.host.store.kept
         world.check_order()
     except AssertionError as error:
         raise AssertionError(f"run_schedule({seed}, folder) runs it again") from error
-    finally:
-        world.journal.close()
     return world
 
 
-def test_the_journal_says_at_any_time_what_the_channels_know(tmp_path: Path) -> None:
-    worlds = [run_schedule(seed, tmp_path / str(seed) / "state") for seed in range(40)]
+def test_the_log_says_at_any_time_what_the_channels_know(tmp_path: Path) -> None:
+    worlds = [run_schedule(seed, tmp_path / str(seed)) for seed in range(40)]
     assert sum(world.had_clusters for world in worlds) > 10
     assert sum(world.crashes for world in worlds) > 40
     assert sum(world.found_dead for world in worlds) > 20
@@ -228,12 +200,12 @@ def test_the_journal_says_at_any_time_what_the_channels_know(tmp_path: Path) -> 
 @pytest.mark.slow
 def test_it_does_for_hundreds_of_seeds(tmp_path: Path) -> None:
     for seed in range(1_000, 1_600):
-        run_schedule(seed, tmp_path / str(seed) / "state")
+        run_schedule(seed, tmp_path / str(seed))
 
 
 def test_who_left_is_forgotten_in_time_and_a_restart_forgets_the_same(tmp_path: Path) -> None:
     policy = replace(QUICK, remember=10.0)
-    journal, host = opened(tmp_path / "state", policy)
+    journal, host = open_host(tmp_path / "state", policy)
     channel = topic_channel("t")
     host.take("p", channel, Create(0.0), 0.0)
     for at in range(300):
@@ -244,12 +216,11 @@ def test_who_left_is_forgotten_in_time_and_a_restart_forgets_the_same(tmp_path: 
     assert not host.topics[channel].size
     known = host.topics[channel].state.departed
     for shorten in (False, True):
-        host.store.commit()
         if shorten:
             host.store.shorten()
         journal.close()
-        journal, host = opened(tmp_path / "state", policy)
-        host.start(300.0)
+        journal, host = open_host(tmp_path / "state", policy)
+        host.perform(host.start(300.0))
         state = host.topics[channel].state
         assert list(state.departed.items()) == list(known.items())
         host.take("s299", channel, Join(1), 300.0)  # late, and said to somebody who was not there
@@ -257,11 +228,52 @@ def test_who_left_is_forgotten_in_time_and_a_restart_forgets_the_same(tmp_path: 
     journal.close()
 
 
+# --- hosts of some channels ----------------------------------------------------------------------
+
+
+def host_only(channel: str) -> TopicHost:
+    state = HostState()
+    if not is_cluster(channel):
+        state.states[channel] = TopicState.new(topic_of(channel), 1.0)
+    host = TopicHost(QUICK, state, hosts=lambda name: name == channel)
+    host.start(0.0)
+    return host
+
+
+def sent(actions: list[Action]) -> list[tuple[str, Any]]:
+    return [(a.to, a.message) for a in actions if isinstance(a, Send)]
+
+
+def test_a_message_for_a_channel_on_another_host_goes_over_the_network() -> None:
+    topic, cluster = host_only("topic/t"), host_only("cluster/1/t")
+    flows = (TopicFlow("t", 1.0), TopicFlow("u", 1.0))
+    ((to, found),) = sent(topic.tell("topic/t", Advise(flows, invited=("s",)), 1.0))
+    assert (to, found) == ("cluster/1/t", ChannelMessage("topic/t", Found(("t", "u"), ("s",))))
+    actions = cluster.on_message("topic/t", ChannelMessage(to, found.message), 1.0)
+    carry = dict(sent(actions))["topic/t"]
+    assert dict(sent(actions)).keys() == {"topic/t", "topic/u"}
+    actions = topic.on_message(to, ChannelMessage("topic/t", carry.message), 1.0)
+    assert [to for to, _ in sent(actions)] == ["cluster/1/t"]
+    assert not topic.clusters
+    assert not cluster.topics
+
+
+@pytest.mark.parametrize(
+    ("sender", "to"), [("topic/t", "topic/t"), ("topic/u", "topic/v"), ("service", "topic/t")]
+)
+def test_a_host_takes_words_of_channels_on_other_hosts_alone(sender: str, to: str) -> None:
+    host = host_only("topic/t")
+    carry = Carry(1, (TopicFlow("t", 1.0),), 1.0)
+    assert host.on_message(sender, ChannelMessage(to, carry), 1.0) == []
+    assert host.counts.refused == 1
+
+
 # --- advice --------------------------------------------------------------------------------------
 
 
-def subscribed(host: TopicHost, name: str, *topics: str) -> LiveSubscriber:
-    subscriber = LiveSubscriber(name, QUICK)
+def subscribe(host: StoredHost, name: str, *topics: str) -> Subscriber:
+    subscriber = Subscriber(name, QUICK)
+    host.out.clear()
     for topic in topics:
         todo = [*subscriber.on_message("app", Want(topic), 1.0)]
         while todo:
@@ -273,17 +285,17 @@ def subscribed(host: TopicHost, name: str, *topics: str) -> LiveSubscriber:
     return subscriber
 
 
-def test_those_who_would_gain_are_invited_by_name_and_nobody_else(host: TopicHost) -> None:
+def test_those_who_would_gain_are_invited_by_name_and_nobody_else(host: StoredHost) -> None:
     for topic in "abcx":
         host.take("p", topic_channel(topic), Create(1.0), 1.0)
     for name in ("one", "two", "three"):
-        subscribed(host, name, "a", "b", "c")
-    subscribed(host, "other", "x")
+        subscribe(host, name, "a", "b", "c")
+    subscribe(host, "other", "x")
     adviser = Adviser(host, 10_000)
-    advice = adviser.propose(survey(host, 1.0))
+    advice = adviser.propose(survey([host], 1.0))
     assert [{*said.invited} for _, said in advice] == [{"one", "two", "three"}]
     host.out.clear()
-    adviser.give(advice, 2.0)
+    host.perform(adviser.give(advice, 2.0))
     invited = {to: said.quote for to, _, said in host.out if isinstance(said, Invite)}
     assert invited.keys() == {"one", "two", "three"}
     assert {flow.topic for flow in invited["one"].topics} == {*"abc"}
@@ -293,70 +305,72 @@ def test_those_who_would_gain_are_invited_by_name_and_nobody_else(host: TopicHos
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Iterator[TopicHost]:
-    journal, host = opened(tmp_path)
+def host(tmp_path: Path) -> Iterator[StoredHost]:
+    journal, host = open_host(tmp_path)
     with journal:
         host.take("p", topic_channel("t"), Create(0.0), 0.0)
         host.out.clear()
         yield host
 
 
-def put(host: TopicHost, number: int, stream: int = 1) -> None:
+def put(host: StoredHost, number: int, stream: int = 1) -> None:
     host.take("p", topic_channel("t"), Put(stream, number, b"%d" % number), 1.0)
 
 
-def test_an_event_that_is_said_again_is_confirmed_and_not_taken_twice(host: TopicHost) -> None:
+def test_an_event_that_is_said_again_is_confirmed_and_not_taken_twice(host: StoredHost) -> None:
     for number in (1, 2, 2, 1, 3, 3):
         put(host, number)
     history = host.topics["topic/t"].state.history
     assert [event.payload for event in history] == [b"1", b"2", b"3"]
-    assert host.taken == {("p", 1): 3}
+    assert host.out[-1] == ("p", "service", Taken(1, 3))
     assert host.counts.repeated == 3
 
 
-def test_an_event_that_comes_too_early_is_not_taken(host: TopicHost) -> None:
+def test_an_event_that_comes_too_early_is_not_taken(host: StoredHost) -> None:
     put(host, 2)
     assert host.out == [("p", "service", Expect(1, 1))]
-    assert not host.taken
     assert not host.topics["topic/t"].state.history
 
 
-def test_who_publishes_to_no_topic_is_told(host: TopicHost) -> None:
+def test_who_publishes_to_no_topic_is_told(host: StoredHost) -> None:
     host.take("p", topic_channel("other"), Put(1, 1, b""), 1.0)
     host.take("s", topic_channel("other"), Inquire(), 1.0)
     assert host.out == [("p", "service", NoTopic("other")), ("s", "service", NoTopic("other"))]
 
 
-def test_a_publisher_that_says_goodbye_is_forgotten(host: TopicHost) -> None:
+def test_a_publisher_that_says_goodbye_is_forgotten(host: StoredHost) -> None:
     put(host, 1)
     host.take("p", "service", Bye(), 1.0)
-    assert host.store.kept.streams == {"topic/t": {}}
+    assert host.state.streams == {"topic/t": {}}
     assert "p" not in host.heard
 
 
 def test_a_publisher_that_is_there_is_not_forgotten_however_seldom_it_publishes(
-    host: TopicHost,
+    host: StoredHost,
 ) -> None:
     put(host, 1)
     host.take("p", "service", Beat(0, True), 90_000.0)
-    host.sweep(90_000.0, 86_400.0)
+    host.perform(host.sweep(90_000.0, 86_400.0))
     put(host, 2)
-    assert host.taken == {("p", 1): 2}
-    assert host.bury(200_000.0, 10.0) == ["p"]
-    host.sweep(200_000.0, 86_400.0)
-    assert host.store.kept.streams == {"topic/t": {}}
+    assert host.out[-1] == ("p", "service", Taken(1, 2))
+    host.perform(host.bury(200_000.0, 10.0))
+    assert not host.heard
+    host.perform(host.sweep(200_000.0, 86_400.0))
+    assert host.state.streams == {"topic/t": {}}
 
 
-def test_nobody_is_dead_because_the_service_could_not_hear_them(host: TopicHost) -> None:
-    host.excuse(100.0)
-    assert host.bury(105.0, 10.0) == []
-    assert host.bury(111.0, 10.0) == ["p"]
+def test_nobody_is_dead_because_the_service_could_not_hear_them(host: StoredHost) -> None:
+    host.perform(host.excuse(100.0))
+    host.perform(host.bury(105.0, 10.0))
+    assert "p" in host.heard
+    host.perform(host.bury(111.0, 10.0))
+    assert "p" not in host.heard
 
 
 @pytest.mark.parametrize(
     "sender", ["", "service", "topic/t", "cluster/1/t", "members/topic/t", "x" * 257]
 )
-def test_who_cannot_be_a_client_is_not_listened_to(host: TopicHost, sender: str) -> None:
+def test_who_cannot_be_a_client_is_not_listened_to(host: StoredHost, sender: str) -> None:
     host.take(sender, topic_channel("t"), Inquire(), 1.0)
     assert host.out == []
     assert host.counts.refused == 1
@@ -364,12 +378,12 @@ def test_who_cannot_be_a_client_is_not_listened_to(host: TopicHost, sender: str)
 
 
 @pytest.mark.parametrize("flow", [-1.0, float("inf"), float("nan")])
-def test_an_impossible_guess_of_a_flow_counts_for_nothing(host: TopicHost, flow: float) -> None:
+def test_an_impossible_guess_of_a_flow_counts_for_nothing(host: StoredHost, flow: float) -> None:
     host.take("p", topic_channel("u"), Create(flow), 1.0)
     assert host.flow("topic/u", 2.0) == 0.0
 
 
-def test_a_cluster_does_not_wait_for_a_topic_that_nobody_made(host: TopicHost) -> None:
+def test_a_cluster_does_not_wait_for_a_topic_that_nobody_made(host: StoredHost) -> None:
     tell = Tell((News(TopicFlow("never made", 1.0), True),), (), ("topic/never made",))
     host.take("s", "cluster/1/t", Join(1), 1.0)
     host.take("s", "cluster/1/t", tell, 1.0)
@@ -377,12 +391,12 @@ def test_a_cluster_does_not_wait_for_a_topic_that_nobody_made(host: TopicHost) -
     assert not host.clusters["cluster/1/t"].state.adding
 
 
-def test_a_client_that_was_away_for_days_is_told_too(host: TopicHost) -> None:
-    subscriber = subscribed(host, "s", "t")
+def test_a_client_that_was_away_for_days_is_told_too(host: StoredHost) -> None:
+    subscriber = subscribe(host, "s", "t")
     subscriber.generation = 3
-    host.bury(20.0, 5.0)
-    host.sweep(200_000.0, 86_400.0)
-    assert not host.store.kept.dead
+    host.perform(host.bury(20.0, 5.0))
+    host.perform(host.sweep(200_000.0, 86_400.0))
+    assert not host.state.dead
     host.take("s", topic_channel("t"), Repair(1), 200_000.0)
     host.out.clear()
     for at in (200_001.0, 200_002.0):
@@ -397,7 +411,7 @@ def test_a_client_that_was_away_for_days_is_told_too(host: TopicHost) -> None:
         assert isinstance(host.out.pop()[2], Pulse)
 
 
-def test_what_no_channel_understands_is_counted(host: TopicHost) -> None:
+def test_what_no_channel_understands_is_counted(host: StoredHost) -> None:
     host.take("x", topic_channel("t"), Settled(1), 1.0)
     host.take("x", "nothing of ours", Inquire(), 1.0)
     host.take("x", topic_channel("t"), Event("t", 1, b""), 1.0)
@@ -405,11 +419,12 @@ def test_what_no_channel_understands_is_counted(host: TopicHost) -> None:
     assert host.out == []
 
 
-def test_a_client_that_was_found_dead_is_told_until_it_knows(host: TopicHost) -> None:
-    subscriber = subscribed(host, "s", "t")
+def test_a_client_that_was_found_dead_is_told_until_it_knows(host: StoredHost) -> None:
+    subscriber = subscribe(host, "s", "t")
     machine = host.topics["topic/t"]
     assert "s" in machine.state.members
-    assert host.bury(20.0, 5.0) == ["p", "s"]
+    host.perform(host.bury(20.0, 5.0))
+    assert not host.heard
     assert "s" not in machine.state.members
     for at in (21.0, 22.0):
         host.take("s", "service", Beat(0, True), at)
@@ -418,7 +433,8 @@ def test_a_client_that_was_found_dead_is_told_until_it_knows(host: TopicHost) ->
         if isinstance(action, Send):
             host.take("s", action.to, action.message, 23.0)
     assert "s" in machine.state.members
-    assert host.bury(40.0, 5.0) == ["s"]
+    host.perform(host.bury(40.0, 5.0))
+    assert not host.heard
     host.take("s", "service", Beat(1, True), 41.0)
     assert host.out[-1] == ("s", "service", Forgotten(1))
     assert not any(map(is_cluster, host.topics))

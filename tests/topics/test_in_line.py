@@ -102,5 +102,5 @@ def test_the_work_for_one_more_topic_does_not_grow_with_their_number() -> None:
     for number, topic in enumerate(topics):
         welcome = Joined(number + 1, 0, (TopicFlow(topic, 0.0),), 1.0)
         machine.on_message(topic_channel(topic), welcome, 0.0)
-    assert all(machine.covered(topic) for topic in topics)
+    assert all(machine.is_covered(topic) for topic in topics)
     assert looked <= 4 * len(topics)

@@ -15,24 +15,22 @@ from distributary.topics import (
     ClusterState,
     TopicChannel,
     TopicState,
-    drawn_by_name,
+    derive_generator,
     topic_channel,
 )
 from distributary.topics.channel import ChannelMachine
 from distributary.topics.codec import Create
-from distributary.topics.host import TopicHost
 from distributary.topics.journal import Journal
 from distributary.topics.messages import Carried, Found, Join, Leave
-from distributary.topics.store import TopicStore
-from tests.topics.nats.running import QUICK
+from tests.topics.hosting import StoredHost
 
 
 def a_topic() -> TopicChannel:
-    return TopicChannel(TAMARA, drawn_by_name(0, "t"), TopicState.new("t", 0.01))
+    return TopicChannel(TAMARA, derive_generator(0, "t"), TopicState.new("t", 0.01))
 
 
 def a_cluster() -> ClusterChannel:
-    machine = ClusterChannel("cluster/1/a", TAMARA, drawn_by_name(0, "c"), ClusterState())
+    machine = ClusterChannel("cluster/1/a", TAMARA, derive_generator(0, "c"), ClusterState())
     machine.on_message("topic/a", Found(("a", "b")), 0.0)
     for name in "ab":
         carried = Carried(machine.state.version, 0.01, 5, 1.0, ())
@@ -58,12 +56,11 @@ def test_a_leave_that_overtakes_its_join_leaves_nobody_behind(
 def test_a_leave_that_overtakes_its_join_does_so_across_a_restart(tmp_path: Path) -> None:
     channel = topic_channel("t")
     with Journal(tmp_path) as journal:
-        host = TopicHost(QUICK, TopicStore(journal, QUICK))
+        host = StoredHost(journal)
         host.take("p", channel, Create(0.0), 0.0)
         host.take("s", channel, Leave(2), 0.0)
-        host.store.commit()
     with Journal(tmp_path) as journal:
-        host = TopicHost(QUICK, TopicStore(journal, QUICK))
-        host.start(1.0)
+        host = StoredHost(journal)
+        host.perform(host.start(1.0))
         host.take("s", channel, Join(1), 1.0)
         assert not host.topics[channel].size

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-__all__ = ["Action", "Deliver", "Machine", "Save", "Send", "SetTimer", "Work"]
+__all__ = ["Action", "Append", "Deliver", "Machine", "Save", "Send", "SetTimer", "Work"]
 
 Message = Any
 
@@ -51,6 +51,16 @@ class Save:
 
 
 @dataclass(frozen=True, slots=True)
+class Append:
+    """Append a record to the node's log, durably.
+
+    As with `Save`, this comes before the sends of the same input. A restarted node gets its log.
+    """
+
+    record: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """Reports an amount of work of a kind; its cost is the host's business."""
 
@@ -58,7 +68,7 @@ class Work:
     units: float
 
 
-Action = Send | Deliver | SetTimer | Save | Work
+Action = Send | Deliver | SetTimer | Save | Append | Work
 
 
 class Machine(Protocol):

@@ -98,7 +98,7 @@ class Answers:
         return found if besides is None else found + besides
 
     def _copies(self, carries: BoolArray, member: BoolArray) -> Single:
-        return member.astype(np.float32) @ carries.astype(np.float32)
+        return _multiply(member.astype(np.float32), carries.astype(np.float32))
 
     # --- subscribers answer --------------------------------------------------------------------
 
@@ -293,11 +293,21 @@ def _flip(mine: BoolArray, saving: FloatArray, on: bool) -> BoolArray:
     return pays
 
 
+def _multiply(left: Single, right: Single) -> Single:
+    """The product of two matrices, without numpy's warning about invalid values.
+
+    Every operand here is finite: 0, 1, means of those, or prices, and `_worth` checks these.
+    Fast kernels may still raise the processor's flag, at random, for lanes beyond the edge of a
+    small matrix, whose results they throw away.
+    """
+    with np.errstate(invalid="ignore"):
+        found: Single = left @ right
+    return found
+
+
 def _worth(some: Single, value: FloatArray) -> FloatArray:
     """What topics (subscribers x topics) are worth on each cluster (clusters x topics)."""
-    # Fast kernels may raise the flag for what lies beyond a small matrix: look at the result.
-    with np.errstate(invalid="ignore"):
-        found = (some @ value.astype(np.float32).T).astype(np.float64)
+    found = _multiply(some, value.astype(np.float32).T).astype(np.float64)
     if not np.isfinite(found).all():
         raise FloatingPointError("a price is not a number")
     return found
@@ -320,7 +330,7 @@ def _lloyd(
     centres = points[rng.choice(len(points), groups, replace=False)].copy()
     group = np.zeros(len(points), np.intp)
     for _ in range(passes):
-        distance = (centres**2).sum(axis=1) - 2.0 * points @ centres.T
+        distance = (centres**2).sum(axis=1) - _multiply(2.0 * points, centres.T)
         nearest = distance.argmin(axis=1)
         if np.array_equal(nearest, group):
             break

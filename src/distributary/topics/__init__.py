@@ -17,7 +17,7 @@ from distributary.topics.names import (
     topic_channel,
     topic_of,
 )
-from distributary.topics.policy import OURS, TAMARA, Policy, drawn_by_name
+from distributary.topics.policy import OURS, TAMARA, Policy, derive_generator
 from distributary.topics.subscriber import Subscriber
 from distributary.topics.topic import TopicChannel, TopicState
 
@@ -31,7 +31,7 @@ __all__ = [
     "TopicChannel",
     "TopicState",
     "cluster_channel",
-    "drawn_by_name",
+    "derive_generator",
     "is_cluster",
     "members_of",
     "topic_channel",

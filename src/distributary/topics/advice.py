@@ -1,4 +1,4 @@
-"""Proposals of new clusters for a running service, and who is told of them."""
+"""Proposals of new clusters, from what channels know, and advice to the channels."""
 
 from __future__ import annotations
 
@@ -6,53 +6,64 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import ceil
 
+from distributary.machines.actions import Action
 from distributary.planning.topics import Planner, Proposal, planned
 from distributary.topics import topic_channel, topic_of
 from distributary.topics.host import TopicHost
 from distributary.topics.messages import Advise, Carried, TopicFlow
 from distributary.topics.survey import Survey
 
-__all__ = ["Adviser"]
+__all__ = ["Adviser", "propose_clusters"]
 
 _LONGEST_HORIZON = 1e6  # intervals
 
 
 @dataclass(slots=True)
 class Adviser:
-    """Plans with all that the channels know; the channels decide for themselves."""
+    """Plans clusters for a host with all channels; the channels decide for themselves."""
 
     host: TopicHost
     budget: int
 
-    def remind(self, now: float) -> None:
+    def remind(self, now: float) -> list[Action]:
         """Let clusters reconsider: their topics may have become busy, or quiet."""
+        actions: list[Action] = []
         for name, machine in [*self.host.clusters.items()]:
             for topic, held in [*machine.state.topics.items()]:
                 channel = topic_channel(topic)
                 known = self.host.topics[channel]
                 flow = self.host.flow(channel, now)
                 word = Carried(held.told, flow, known.size, known.toll(), ())
-                self.host.tell(name, word, now, sender=channel)
+                actions += self.host.tell(name, word, now, sender=channel)
             if machine.state.members and machine.state.topics:
-                self.host.tell(name, Advise(), now)
+                actions += self.host.tell(name, Advise(), now)
+        return actions
 
     def propose(self, found: Survey) -> list[tuple[str, Advise]]:
-        """Whom to tell what. It reads the copy alone, so it may run beside the service."""
+        """Advice by channel. It reads the survey alone, so it may run beside the host."""
         policy = self.host.policy
         planner = Planner(policy.prices, min(policy.horizon, _LONGEST_HORIZON))
-        clustering = found.clustering
-        proposals = planned(clustering.wants, clustering, found.flows, self.budget, planner)
-        most = policy.most_topics
-        return [_word(found, part) for each in proposals for part in _split(each, most)]
+        return propose_clusters(found, planner, self.budget, policy.most_topics)
 
-    def give(self, advice: list[tuple[str, Advise]], now: float) -> None:
-        """Tell the channels, if they are still there."""
+    def give(self, advice: list[tuple[str, Advise]], now: float) -> list[Action]:
+        """Tell the channels that are still there."""
+        actions: list[Action] = []
         for channel, message in advice:
             if self.host.machine(channel) is not None:
-                self.host.tell(channel, message, now)
+                actions += self.host.tell(channel, message, now)
+        return actions
 
 
-def _word(found: Survey, proposal: Proposal) -> tuple[str, Advise]:
+def propose_clusters(
+    found: Survey, planner: Planner, budget: int, most_topics: int
+) -> list[tuple[str, Advise]]:
+    """Advice by channel: clusters of `most_topics` that move up to `budget` subscriptions."""
+    clustering = found.clustering
+    proposals = planned(clustering.wants, clustering, found.flows, budget, planner)
+    return [_advise(found, part) for each in proposals for part in _split(each, most_topics)]
+
+
+def _advise(found: Survey, proposal: Proposal) -> tuple[str, Advise]:
     """The topic with most subscribers of its own founds the cluster, for those invited."""
     size = found.clustering.topic_size
     leader = max(proposal.topics, key=lambda topic: int(size[topic]))

@@ -51,6 +51,12 @@ class Wanted(Unheard):
         """Whether there are events that we cannot hand over yet."""
         return bool(self.early) or self.heard_of > self.epoch
 
+    def pop_early(self) -> Iterator[Event]:
+        """The events that came early and are next now, one after the other."""
+        while self.expected is not None and self.expected in self.early:
+            self.expected += 1
+            yield self.early.pop(self.expected - 1)
+
     def is_past(self, event: Event) -> bool:
         """Whether an event is one that the service has lost."""
         lost = event.epoch <= self.past and event.number >= self.since

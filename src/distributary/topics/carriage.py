@@ -64,33 +64,33 @@ class Carrier(ChannelMachine):
     ) -> None:
         super().__init__(name, policy, rng, state)
         self.state = state
-        self._waiting = self._unsettled()  # members who have not settled for the last change
+        self._waiting = self._find_unsettled()  # members who have not settled for the last change
 
     @property
     def finished(self) -> bool:
-        """Nothing is left of it."""
+        """Whether the cluster has ended: no topics, no members, nothing under way."""
         state = self.state
         return not (state.topics or state.adding or state.dropping or state.members)
 
-    def known(self) -> Channel:
+    def measure(self) -> Channel:
         """Members, and the events and number of its topics."""
         topics = self.state.topics
         return Channel(self.size, sum(held.flow for held in topics.values()), len(topics))
 
     def flows(self) -> tuple[TopicFlow, ...]:
-        """What members can rely on."""
+        """The topics that members can rely on, with their events per interval."""
         return tuple(TopicFlow(topic, held.flow) for topic, held in self.state.topics.items())
 
-    def joined(self, subscriber: str, version: int) -> Action:
-        """Whoever comes knows what it carries at this version, and relies on nothing older."""
+    def welcome(self, subscriber: str, version: int) -> Action:
+        """Confirm a subscriber, with the topics at this version; it relies on nothing older."""
         return Send(subscriber, Joined(version, self.state.version, self.flows(), self.toll()))
 
     def start(self, now: float) -> list[Action]:
-        """Go on with what was under way."""
+        """Begin, or continue the changes that were under way before a restart."""
         return super().start(now) + self._advance(now)
 
     def _free(self) -> bool:
-        """Whether a change could begin now."""
+        """Whether a change can begin now."""
         state = self.state
         return self.lock is None and not (state.ended or state.adding or state.dropping)
 
@@ -104,9 +104,9 @@ class Carrier(ChannelMachine):
         new = [t for t in topics if t not in state.topics and t not in state.dropping]
         state.adding |= {topic: recruit for topic in new if topic not in state.adding}
         state.version += bool(new)
-        return self._advance(now) if state.adding else self.all_carried(now)
+        return self._advance(now) if state.adding else self.complete_carriage(now)
 
-    def _carried(self, sender: str, message: Carried, now: float) -> list[Action]:
+    def _take_carried(self, sender: str, message: Carried, now: float) -> list[Action]:
         topic, state = topic_of(sender), self.state
         if topic in state.adding and message.version == state.version:
             recruit = state.adding.pop(topic)
@@ -114,7 +114,7 @@ class Carrier(ChannelMachine):
             if state.adding:
                 return []
             state.version += 1
-            return [*self._advance(now), *self.all_carried(now)]
+            return [*self._advance(now), *self.complete_carriage(now)]
         held = state.topics.get(topic)
         if held is not None:
             held.flow, held.size = message.flow, message.size
@@ -125,14 +125,14 @@ class Carrier(ChannelMachine):
         unknown = topic not in state.adding and topic not in state.dropping
         return [Send(sender, Drop(message.version))] if unknown else []
 
-    def all_carried(self, now: float) -> list[Action]:
-        """What was asked for is carried."""
+    def complete_carriage(self, now: float) -> list[Action]:
+        """Act once all topics that were asked for are carried."""
         raise NotImplementedError
 
     # --- down ----------------------------------------------------------------------------------
 
     def _give_up(self, topics: Iterable[str], now: float) -> list[Action]:
-        """Begin to carry topics no more."""
+        """Begin to give up topics."""
         state = self.state
         gone = [topic for topic in topics if topic in state.topics]
         if not gone:
@@ -146,12 +146,12 @@ class Carrier(ChannelMachine):
         return self._advance(now)
 
     def _end(self, successor: str | None, now: float) -> list[Action]:
-        """Begin to carry nothing, for good."""
+        """Begin to give up all topics and end the cluster."""
         self.state.ended = True
         self.state.successor = successor
         return self._give_up(list(self.state.topics), now)
 
-    def _settled(self, sender: str, message: Settled, now: float) -> list[Action]:
+    def _take_settled(self, sender: str, message: Settled, now: float) -> list[Action]:
         member = self.state.members.get(sender)
         if member is None or message.carry_version < member.settled:
             return []
@@ -161,7 +161,7 @@ class Carrier(ChannelMachine):
             return []
         return self._unwait(sender, now)
 
-    def _dropped(self, sender: str, message: Dropped, now: float) -> list[Action]:
+    def _take_dropped(self, sender: str, message: Dropped, now: float) -> list[Action]:
         topic, state = topic_of(sender), self.state
         if message.version >= state.dropping.get(topic, message.version + 1):
             del state.dropping[topic]
@@ -173,15 +173,15 @@ class Carrier(ChannelMachine):
         refuse = Refuse(self.lock.number)
         return [Send(self.lock.partner, refuse), *self._release()]
 
-    def left(self, subscriber: str, now: float) -> list[Action]:
-        """A cluster that nobody is on ends; one that is still being made does not."""
+    def lose_member(self, subscriber: str, now: float) -> list[Action]:
+        """End the cluster after its last member, unless it is still being formed."""
         if not self.state.members and not self.state.adding:
             self.state.ended = True
             return self._give_up(list(self.state.topics), now)
         return self._unwait(subscriber, now)
 
     def _unwait(self, subscriber: str, now: float) -> list[Action]:
-        """Once the last member has settled, topics can be told."""
+        """Tell topics that they are dropped once the last member has settled."""
         if subscriber not in self._waiting:
             return []
         self._waiting.discard(subscriber)
@@ -189,15 +189,15 @@ class Carrier(ChannelMachine):
             return []
         return [*self._drops(), SetTimer("retry", now + self.policy.retry)]
 
-    def _unsettled(self) -> set[str]:
+    def _find_unsettled(self) -> set[str]:
         state = self.state
         return {name for name, held in state.members.items() if held.settled < state.version}
 
     # --- saying it until it is heard -----------------------------------------------------------
 
     def _advance(self, now: float) -> list[Action]:
-        """Say everything that nobody has confirmed yet, and come back to it."""
-        self._waiting = self._unsettled()
+        """Repeat all unconfirmed messages, and set the timer for the next time."""
+        self._waiting = self._find_unsettled()
         actions = [*self._asks(), *self._tells_members(), *self._tells_topics()]
         return [*actions, SetTimer("retry", now + self.policy.retry)] if actions else []
 

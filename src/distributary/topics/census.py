@@ -54,16 +54,16 @@ class Census:
 
     def on(self, channel: str, size: int) -> int:
         """How many of the channel's `size` subscribers are on another one too."""
-        return self._scaled(self.channels[channel], size)
+        return self._scale(self.channels[channel], size)
 
     def need(self, topic: str, size: int) -> int:
         """How many of them have a topic from here only."""
-        return self._scaled(self.needs[topic], size)
+        return self._scale(self.needs[topic], size)
 
     def nearest(self, others: Iterable[str]) -> str | None:
         """The one of the other channels with most common subscribers, if there are any."""
         best = max(sorted(others), key=lambda name: self.channels[name], default=None)
         return best if best is not None and self.channels[best] > 0 else None
 
-    def _scaled(self, count: int, size: int) -> int:
+    def _scale(self, count: int, size: int) -> int:
         return round(count * size / self.counted) if self.counted else 0

@@ -91,71 +91,71 @@ class ChannelMachine:
 
     # --- for the kinds of channels -----------------------------------------------------------
 
-    def known(self) -> Channel:
-        """The channel's own numbers."""
+    def measure(self) -> Channel:
+        """The channel's subscribers and events, as prices are computed from them."""
         raise NotImplementedError
 
     def flows(self) -> tuple[TopicFlow, ...]:
-        """What it carries."""
+        """The topics that the channel carries, with their events per interval."""
         raise NotImplementedError
 
-    def concluded(self, poll: Poll, now: float) -> list[Action]:
-        """A survey has ended."""
+    def conclude(self, poll: Poll, now: float) -> list[Action]:
+        """Act on the answers to a survey that has ended."""
         raise NotImplementedError
 
-    def joined(self, subscriber: str, version: int) -> Action:
-        """The word of welcome."""
+    def welcome(self, subscriber: str, version: int) -> Action:
+        """Confirm that a subscriber has joined."""
         raise NotImplementedError
 
-    def left(self, subscriber: str, now: float) -> list[Action]:
-        """A subscriber is gone."""
+    def lose_member(self, subscriber: str, now: float) -> list[Action]:
+        """Act on the departure of a subscriber."""
         return []
 
-    def proposed(self, sender: str, message: Propose, now: float) -> list[Action]:
-        """Another channel offers to merge."""
+    def consider_proposal(self, sender: str, message: Propose, now: float) -> list[Action]:
+        """Answer another channel that proposes to merge."""
         raise NotImplementedError
 
-    def accepted(self, sender: str, message: Accept, now: float) -> list[Action]:
-        """It agrees to what was offered."""
+    def complete_merge(self, sender: str, message: Accept, now: float) -> list[Action]:
+        """Carry out a merge that the other channel has accepted."""
         raise NotImplementedError
 
-    def advised(self, message: Advise, now: float) -> list[Action]:
-        """A planner knows something better."""
+    def follow_advice(self, message: Advise, now: float) -> list[Action]:
+        """Act on the advice of a planner."""
         raise NotImplementedError
 
     # --- inputs --------------------------------------------------------------------------------
 
     def on_message(self, sender: str, message: Message, now: float) -> list[Action]:
-        """Take in what is said to channels of any kind."""
+        """Handle messages to channels of any kind."""
         match message:
             case Join():
                 return self._join(sender, message)
             case Leave():
                 return self._leave(sender, message, now)
             case Gone():
-                return self._gone(message, now)
+                return self._remove_dead(message, now)
             case Answer():
                 return self._answer(sender, message)
             case Propose():
-                return self.proposed(sender, message, now)
+                return self.consider_proposal(sender, message, now)
             case Accept():
-                return self.accepted(sender, message, now)
+                return self.complete_merge(sender, message, now)
             case Refuse(number):
                 return self._release() if self.lock == Lock(sender, number) else []
             case Advise():
-                return self.advised(message, now)
+                return self.follow_advice(message, now)
         raise TypeError(f"{self.name} does not understand {message!r}")
 
     # --- subscribers ---------------------------------------------------------------------------
 
     @property
     def size(self) -> int:
-        """How many are on this channel."""
+        """The number of subscribers on this channel."""
         return len(self._members.members)
 
     def toll(self) -> float:
         """What one more subscriber would cost."""
-        return toll(self.policy.prices, self.known())
+        return toll(self.policy.prices, self.measure())
 
     def quote(self) -> Quote:
         """The channel as it offers itself."""
@@ -173,7 +173,7 @@ class ChannelMachine:
             self._members.departed.pop(subscriber, None)
         held.version = message.version
         self._see(held, Views(message.needs, message.channels))
-        return [self.joined(subscriber, message.version)]
+        return [self.welcome(subscriber, message.version)]
 
     def _leave(self, subscriber: str, message: Leave, now: float) -> list[Action]:
         if message.version < self._last_version(subscriber):
@@ -181,7 +181,7 @@ class ChannelMachine:
         left = Send(subscriber, Left(message.version))
         return [left, *self._forget(subscriber, message.version, now)]
 
-    def _gone(self, message: Gone, now: float) -> list[Action]:
+    def _remove_dead(self, message: Gone, now: float) -> list[Action]:
         held = self._members.members.get(message.subscriber)
         return self._forget(message.subscriber, held.version, now) if held else []
 
@@ -192,7 +192,7 @@ class ChannelMachine:
         if held is None:
             return []
         self.census.remove(held.views)
-        return self.left(subscriber, now)
+        return self.lose_member(subscriber, now)
 
     def _last_version(self, subscriber: str) -> int:
         held = self._members.members.get(subscriber)
@@ -206,14 +206,14 @@ class ChannelMachine:
     # --- surveys -------------------------------------------------------------------------------
 
     def start(self, now: float) -> list[Action]:
-        """What to do when the machine is made, new or from its state."""
+        """Begin, new or from a state that was brought back."""
         return self._next_survey(now, 0.0, 1.0)
 
     def _next_survey(self, now: float, least: float = 0.75, most: float = 1.25) -> list[Action]:
-        """About every so often; the first at any time within the period.
+        """Set the timer of the next survey, after a random share of the period.
 
-        Never quite as often as others: two that ask at the same time would propose to each other,
-        and refuse each other, for ever.
+        The periods vary: two channels that survey in step would propose to each other, and refuse
+        each other, for ever.
         """
         every = self.policy.survey_every
         if every == float("inf"):
@@ -250,7 +250,7 @@ class ChannelMachine:
         poll, self._poll = self._poll, None
         if poll is None or not poll.answers or poll.version != self._members.version:
             return []
-        return self.concluded(poll, now)
+        return self.conclude(poll, now)
 
     # --- locks ---------------------------------------------------------------------------------
 

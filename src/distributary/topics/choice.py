@@ -21,7 +21,7 @@ class Choice:
     is_direct: Callable[[str], bool]
     toll: Callable[[str], float]
 
-    def replaced(self, quote: Quote, also: str | None = None) -> list[str]:
+    def find_replaced(self, quote: Quote, also: str | None = None) -> list[str]:
         """The topics' own channels that a cluster would make needless (and `also`, if carried)."""
         return [
             found.topic
@@ -31,12 +31,12 @@ class Choice:
 
     def saving(self, quote: Quote, also: str | None = None) -> float:
         """What one saves by the cluster; below 0 it costs more than it replaces."""
-        return sum(self.toll(topic) for topic in self.replaced(quote, also)) - quote.toll
+        return sum(self.toll(topic) for topic in self.find_replaced(quote, also)) - quote.toll
 
 
 def widest_cluster(topic: str, clusters: Sequence[Quote], choice: Choice) -> Quote | None:
     """The paper's: look only at the cluster that would replace most, and take it if it pays."""
-    widest = max(clusters, key=lambda quote: len(choice.replaced(quote, topic)), default=None)
+    widest = max(clusters, key=lambda quote: len(choice.find_replaced(quote, topic)), default=None)
     if widest is None or choice.saving(widest, topic) <= 0:
         return None
     return widest

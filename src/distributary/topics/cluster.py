@@ -62,16 +62,16 @@ class ClusterChannel(Carrier):
                 known = topic in self.state.topics or topic in self.state.dropping
                 return [Send(members_of(self.name), message)] if known and self.size else []
             case Settled():
-                return self._settled(sender, message, now)
+                return self._take_settled(sender, message, now)
             case Tell() | More():
-                return self._told(sender, message, now)
+                return self._take_news(sender, message, now)
             case Found(topics, invited):
                 self.state.invited = invited
                 return self._take_up(topics, now, recruit=not invited)
             case Carried():
-                return self._carried(sender, message, now)
+                return self._take_carried(sender, message, now)
             case Dropped():
-                return self._dropped(sender, message, now)
+                return self._take_dropped(sender, message, now)
         return super().on_message(sender, message, now)
 
     def on_timer(self, name: str, now: float) -> list[Action]:
@@ -94,12 +94,12 @@ class ClusterChannel(Carrier):
         """Some time after its last change: end if nobody came, or if those who came do not pay."""
         if not self.size and not self.state.adding:
             return self._end(None, now)
-        return self._pruned(self.census, now) if self.policy.tells and self._free() else []
+        return self._prune(self.census, now) if self.policy.tells and self._free() else []
 
     # --- a topic in or out ---------------------------------------------------------------------
 
-    def _told(self, sender: str, message: Tell | More, now: float) -> list[Action]:
-        """One subscription may make a change pay: toss for a survey, or count what is known."""
+    def _take_news(self, sender: str, message: Tell | More, now: float) -> list[Action]:
+        """Reconsider topics that a member has taken up or given up, by a survey or at once."""
         member = self.state.members.get(sender)
         if member is None:
             return []
@@ -119,18 +119,18 @@ class ClusterChannel(Carrier):
             return []
         most = most_winning(self.policy.phi, float(self._rng.random()))
         topic = self._topic(news.topic)
-        if not enough_common(self.policy.prices, self.known(), topic, most):
+        if not enough_common(self.policy.prices, self.measure(), topic, most):
             return []
         return self._ask(now, news.topic)
 
-    def concluded(self, poll: Poll, now: float) -> list[Action]:
+    def conclude(self, poll: Poll, now: float) -> list[Action]:
         """A survey about one topic decides on it; a regular one on everything."""
         if not self._free():
             return []
         census = Census.of(poll.answers.values())
         if poll.about is not None:
             return self._reconsider(census, now, poll.about)
-        if self.policy.prunes and (changes := self._pruned(census, now)):
+        if self.policy.prunes and (changes := self._prune(census, now)):
             return changes
         own = {topic_channel(topic) for topic in self.state.topics} | {self.name}
         other = census.nearest(name for name in census.channels if name not in own)
@@ -141,8 +141,8 @@ class ClusterChannel(Carrier):
         if about.topic not in self.state.topics:
             return self._try_adding(census, now, about)
         if self.policy.tells:
-            return self._pruned(census, now)
-        return self._give_up(self._useless(census, [about.topic]), now)
+            return self._prune(census, now)
+        return self._give_up(self._find_useless(census, [about.topic]), now)
 
     def _try_adding(self, census: Census, now: float, about: TopicFlow) -> list[Action]:
         if about.topic in self.state.dropping or not self.state.topics or not self._has_room(1):
@@ -150,25 +150,25 @@ class ClusterChannel(Carrier):
         topic = self._topic(about)
         common = census.on(topic_channel(about.topic), self.size)
         topic = Channel(max(topic.size, common), topic.flow)
-        change = adding(self.policy.prices, self.known(), topic, common)
+        change = adding(self.policy.prices, self.measure(), topic, common)
         messages = 2.0 * self.size + 2.0 * common
         if not self.policy.pays(change, messages):
             return []
         return self._take_up((about.topic,), now, recruit=self.policy.tells)
 
-    def _pruned(self, census: Census, now: float) -> list[Action]:
+    def _prune(self, census: Census, now: float) -> list[Action]:
         """End the cluster, or give up the topics that do not pay."""
         needs = [
             (Channel(held.size, held.flow), census.need(topic, self.size))
             for topic, held in self.state.topics.items()
         ]
-        change = destroying(self.policy.prices, self.known(), needs)
+        change = destroying(self.policy.prices, self.measure(), needs)
         if self.policy.pays(change, 2.0 * self.size + 2.0 * sum(n for _, n in needs)):
             return self._end(None, now)
-        return self._give_up(self._useless(census, list(self.state.topics)), now)
+        return self._give_up(self._find_useless(census, list(self.state.topics)), now)
 
-    def _useless(self, census: Census, topics: list[str]) -> list[str]:
-        cluster, found = self.known(), []
+    def _find_useless(self, census: Census, topics: list[str]) -> list[str]:
+        cluster, found = self.measure(), []
         for topic in topics:
             held = self.state.topics[topic]
             need = census.need(topic, self.size)
@@ -186,13 +186,13 @@ class ClusterChannel(Carrier):
 
     # --- merging -------------------------------------------------------------------------------
 
-    def advised(self, message: Advise, now: float) -> list[Action]:
+    def follow_advice(self, message: Advise, now: float) -> list[Action]:
         """Offer a merge to the partner; without one, see whether the cluster still pays."""
         if not self._free() or message.partner == self.name:
             return []
         if message.partner is not None:
             return self._offer(message.partner, self.census, now)
-        return self._pruned(self.census, now) if self.policy.tells else self._ask(now)
+        return self._prune(self.census, now) if self.policy.tells else self._ask(now)
 
     def _offer(self, other: str, census: Census, now: float) -> list[Action]:
         if not self._has_room(1):
@@ -201,7 +201,7 @@ class ClusterChannel(Carrier):
         propose = Propose(number, self.flows(), self.size, common)
         return [*self._hold(other, number, now), Send(other, propose)]
 
-    def proposed(self, sender: str, message: Propose, now: float) -> list[Action]:
+    def consider_proposal(self, sender: str, message: Propose, now: float) -> list[Action]:
         """Take up what the other carries, if the merge pays."""
         known = {found.topic for found in message.topics} & set(self.state.topics)
         if not self._free() or (known and not is_cluster(sender)):
@@ -220,7 +220,7 @@ class ClusterChannel(Carrier):
 
     def _merge_change(self, sender: str, message: Propose) -> tuple[float, float]:
         """What the merge does to OC, and the messages it takes."""
-        prices, known = self.policy.prices, self.known()
+        prices, known = self.policy.prices, self.measure()
         common = min(message.common, message.size, self.size)
         flow = sum(found.flow for found in message.topics)
         if not is_cluster(sender):
@@ -232,7 +232,7 @@ class ClusterChannel(Carrier):
         change = merging(prices, known, other, common, both)
         return change, 2.0 * self.size + 6.0 * message.size
 
-    def accepted(self, sender: str, message: Accept, now: float) -> list[Action]:
+    def complete_merge(self, sender: str, message: Accept, now: float) -> list[Action]:
         """End in favour of another cluster, or take the other's topic up."""
         if self.lock != Lock(sender, message.number) or self.state.ended:
             return [Send(sender, Refuse(message.number))]
@@ -240,7 +240,7 @@ class ClusterChannel(Carrier):
             return self._end(sender, now)
         return self._take_up((topic_of(sender),), now, recruit=True)
 
-    def all_carried(self, now: float) -> list[Action]:
+    def complete_carriage(self, now: float) -> list[Action]:
         """What was asked for is carried: the merge that it was for can go on."""
         idle = SetTimer("idle", now + self.policy.lock_for)
         if self._absorbs is None:

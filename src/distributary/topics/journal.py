@@ -98,7 +98,7 @@ class Journal:
 
     def append(self, records: Iterable[bytes]) -> None:
         """Write records, all of them before this returns."""
-        data = b"".join(_framed(record) for record in records)
+        data = b"".join(_frame(record) for record in records)
         if not data:
             return
         try:
@@ -119,7 +119,7 @@ class Journal:
             file = os.open(temporary, flags, 0o600)
             try:
                 size = _write_all(file, _MAGIC)
-                size += sum(_write_all(file, _framed(record)) for record in records)
+                size += sum(_write_all(file, _frame(record)) for record in records)
                 os.fsync(file)
                 temporary.replace(self.path)
             except BaseException:
@@ -197,7 +197,7 @@ def _is_blank(file: BinaryIO) -> bool:
     return True
 
 
-def _framed(record: bytes) -> bytes:
+def _frame(record: bytes) -> bytes:
     if len(record) > _LONGEST:
         raise ValueError(f"a record of {len(record):,} bytes is too long for a journal")
     head = _LENGTH.pack(len(record), crc32(record))

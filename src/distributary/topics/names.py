@@ -9,7 +9,9 @@ __all__ = [
     "check_topic",
     "cluster_channel",
     "founding_of",
+    "is_channel",
     "is_cluster",
+    "is_topic",
     "members_of",
     "topic_channel",
     "topic_of",
@@ -58,6 +60,16 @@ def founding_of(cluster: str) -> tuple[int, str]:
 def is_cluster(channel: str) -> bool:
     """Whether a channel is a cluster's."""
     return channel.startswith(_CLUSTER)
+
+
+def is_topic(channel: str) -> bool:
+    """Whether a channel is a topic's own."""
+    return channel.startswith(_TOPIC)
+
+
+def is_channel(name: str) -> bool:
+    """Whether a name is that of a channel, and not of a subscriber."""
+    return name.startswith((_TOPIC, _CLUSTER))
 
 
 def members_of(channel: str) -> str:

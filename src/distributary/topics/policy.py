@@ -12,7 +12,7 @@ import numpy as np
 
 from distributary.cost import OperatingPrices
 
-__all__ = ["OURS", "TAMARA", "Policy", "coin", "drawn_by_name", "most_winning", "sample_size"]
+__all__ = ["OURS", "TAMARA", "Policy", "coin", "derive_generator", "most_winning", "sample_size"]
 
 _LEAST_DRAW = 1e-15  # below it, more subscribers would win than there can be
 
@@ -76,7 +76,7 @@ def sample_size(population: int, sample: float) -> int:
     return min(population, ceil(sample / (1.0 + (sample - 1.0) / population)))
 
 
-def drawn_by_name(seed: int, name: str) -> np.random.Generator:
+def derive_generator(seed: int, name: str) -> np.random.Generator:
     """A generator of its own for everything with a name; names may be any text."""
     words = np.frombuffer(blake2b(name.encode(), digest_size=16).digest(), np.uint32)
     return np.random.default_rng([seed, *_whole(words)])

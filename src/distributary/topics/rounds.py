@@ -238,7 +238,7 @@ class TopicRounds:
             self.leave_if_cheaper(subscriber, int(cluster))
         kept = sources[state.member[subscriber, sources]]
         if len(kept):
-            self._report_to(self._most_filtered(subscriber, kept), topic)
+            self._report_to(self._find_most_filtered(subscriber, kept), topic)
 
     def leave_if_cheaper(self, subscriber: int, cluster: int) -> bool:
         """Leave a cluster if the topics still needed from it cost less on their own channels."""
@@ -263,7 +263,7 @@ class TopicRounds:
                 state.unfollow(rows, int(topic))
                 self.messages["move"] += 2 * len(rows)
 
-    def _most_filtered(self, subscriber: int, clusters: IntArray) -> int:
+    def _find_most_filtered(self, subscriber: int, clusters: IntArray) -> int:
         state = self.clustering
         filtered = (state.carries[clusters] & ~state.wants[subscriber]).sum(axis=1)
         return int(clusters[np.argmax(filtered)])
@@ -271,7 +271,7 @@ class TopicRounds:
     def _report(self, subscriber: int, topic: int) -> None:
         mine = np.flatnonzero(self.clustering.member[subscriber])
         if len(mine):
-            self._report_to(self._most_filtered(subscriber, mine), topic)
+            self._report_to(self._find_most_filtered(subscriber, mine), topic)
 
     def _report_to(self, cluster: int, topic: int) -> None:
         """Report a changed subscription to a cluster, which tosses the coin of section 3.1."""

@@ -1,110 +1,117 @@
-"""Topic channels, clusters and subscribers as machines over a network in virtual time.
+"""A complete topic system in virtual time: hosts of channels, and subscribers.
 
-Every message is simulated, which suits hundreds of subscribers and fault schedules; use
-`topic_rounds` for thousands of subscribers over months.
+Every message is simulated, which suits hundreds of subscribers and fault schedules; use `rounds`
+for thousands of subscribers over months.
 """
 
 from __future__ import annotations
 
-import pickle
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from math import inf
 from typing import Any
 
 import numpy as np
 
-from distributary.machines.actions import Action
 from distributary.machines.virtual.engine import Simulation
 from distributary.machines.virtual.network import Link, VirtualNetwork
 from distributary.model.topics import Clustering
-from distributary.planning.topics import Planner, planned
-from distributary.topics import (
-    ClusterChannel,
-    ClusterState,
-    Policy,
-    Subscriber,
-    TopicChannel,
-    TopicState,
-    drawn_by_name,
-    is_cluster,
-    members_of,
-    topic_channel,
-)
-from distributary.topics.messages import Advise, Event, Publish, Repair, TopicFlow, Unwant, Want
+from distributary.planning.topics import Planner
+from distributary.topics.advice import propose_clusters
+from distributary.topics.cluster import ClusterChannel
+from distributary.topics.codec import SERVICE, Put
+from distributary.topics.host import ChannelMessage, TopicHost
+from distributary.topics.messages import OVERHEAD, Advise, Unwant, Want
+from distributary.topics.names import is_channel, is_cluster, members_of, topic_channel
+from distributary.topics.policy import Policy
+from distributary.topics.records import HostState
+from distributary.topics.subscriber import Subscriber
+from distributary.topics.survey import survey
+from distributary.topics.topic import TopicChannel, TopicState
 
 __all__ = ["TopicSystem"]
 
-_START = "start"
-_OUTSIDE = "outside"
-
-
-class _SavedChannel:
-    """A channel's machine, and a copy of its state after its last input."""
-
-    def __init__(self, machine: TopicChannel | ClusterChannel) -> None:
-        self.machine = machine
-        self.copy = pickle.dumps(machine.state)
-
-    def on_message(self, sender: str, message: Any, now: float) -> Iterable[Action]:
-        actions = (
-            self.machine.start(now)
-            if message == _START
-            else self.machine.on_message(sender, message, now)
-        )
-        self.copy = pickle.dumps(self.machine.state)
-        return actions
-
-    def on_timer(self, name: str, now: float) -> Iterable[Action]:
-        actions = self.machine.on_timer(name, now)
-        self.copy = pickle.dumps(self.machine.state)
-        return actions
+_OUTSIDE = "application"
+_PUBLISHER = "publisher"
+_HOST = "host"
+_OVERHEAD = {kind.__name__ for kind in OVERHEAD}
 
 
 class _ChannelNetwork(VirtualNetwork):
-    """A network that creates a cluster when its name is first used, and knows group members."""
+    """A network that starts a cluster's host when it is first addressed, and knows members."""
 
     def __init__(self, link: Link, rng: np.random.Generator, system: TopicSystem) -> None:
         super().__init__({}, rng, default=link)
         self.system = system
-        self.sent: Counter[str] = Counter()
 
     def arrivals(self, sender: str, to: str, now: float) -> Iterator[tuple[str, float | None]]:
-        self.system.make(to)
-        group = self.system.group(to)
-        for name in (to,) if group is None else group:
+        for name in self.system.find_receivers(to):
             yield from super().arrivals(sender, name, now)
 
-    def count(self, message: Any) -> None:
+
+class _TopicSimulation(Simulation):
+    """Delivers messages to the hosts of their channels, and counts them by type."""
+
+    def __init__(self, network: _ChannelNetwork) -> None:
+        super().__init__(network)
+        self.system = network.system
+        self.sent: Counter[str] = Counter()
+
+    def _send(self, sender: str, to: str, message: Any) -> None:
+        if isinstance(message, ChannelMessage):
+            sender, message = message.channel, message.message
         self.sent[type(message).__name__] += 1
+        for listener in self.system.listeners:
+            listener(sender, to, message)
+        super()._send(sender, to, message)
+
+    def _arrive(self, sender: str, to: str, message: Any) -> None:
+        if is_channel(to) or to == SERVICE:
+            super()._arrive(sender, self.system.node_of(to), ChannelMessage(to, message))
+        else:
+            super()._arrive(sender, to, message)
 
 
 class TopicSystem:
-    """A complete topic broker: a channel for every topic, clusters as they form, and subscribers.
+    """A complete topic broker: hosts with a channel for every topic and cluster, and subscribers.
 
-    Channels can crash; they restart with their last state. `overhead` counts the messages that a
-    broker without clusters would not send.
+    Each channel has a host of its own, or one host has them all if they are `together`. Hosts can
+    crash; they restart from their logs. `overhead` counts the messages that a broker without
+    clusters would not send.
     """
 
     def __init__(
-        self, policy: Policy, flows: Mapping[str, float], *, seed: int, link: Link | None = None
+        self,
+        policy: Policy,
+        flows: Mapping[str, float],
+        *,
+        seed: int,
+        link: Link | None = None,
+        together: bool = False,
     ) -> None:
         self.policy = policy
         self.seed = seed
         self.flows = dict(flows)
+        self.together = together
         rng = np.random.default_rng([seed, 1])
         self.network = _ChannelNetwork(link or Link(0.01), rng, self)
-        self.simulation = _CountingSimulation(self.network)
+        self.simulation = _TopicSimulation(self.network)
         self.clock = self.simulation.clock
-        self.channels: dict[str, _SavedChannel] = {}
+        self.hosts: dict[str, TopicHost] = {}  # by node
         self.subscribers: dict[str, Subscriber] = {}
         self.down: set[str] = set()
-        self.crashed: set[str] = set()  # all that have ever crashed
+        self.crashed: set[str] = set()  # all nodes that have ever crashed
         self.listeners: list[Callable[[str, str, Any], None]] = []  # called with every message sent
+        self._published: Counter[str] = Counter()
+        states = {_HOST: HostState()} if together else {}
         for topic, flow in self.flows.items():
-            state = TopicState.new(topic, flow)
-            name = topic_channel(topic)
-            self._begin(name, TopicChannel(policy, drawn_by_name(seed, name), state))
+            channel = topic_channel(topic)
+            state = states.setdefault(self.node_of(channel), HostState())
+            state.states[channel] = TopicState.new(topic, flow)
+        for node, state in states.items():
+            self.simulation.logs[node] += state.snapshot()
+            self._start(node, seed)
 
     # --- driving -------------------------------------------------------------------------------
 
@@ -126,16 +133,24 @@ class TopicSystem:
 
     def publish(self, time: float, topic: str, payload: bytes = b"") -> None:
         """Let an event arrive at its topic's channel as soon as that is up."""
-        name = topic_channel(topic)
-        self.clock.at(time, partial(self._publish, name, payload))
+        self.clock.at(time, partial(self._publish, topic_channel(topic), payload))
 
     def crash(self, time: float, channel: str, down_for: float) -> None:
-        """Let a channel crash, if it exists at that time, and restart."""
+        """Let the host of a channel crash, if the channel exists at that time, and restart."""
         self.clock.at(time, partial(self._crash, channel, down_for))
+
+    def advise(self, time: float, channel: str, advice: Advise) -> None:
+        """Give a channel advice, if it exists at that time and its host is up."""
+        self.clock.at(time, partial(self._advise, channel, advice))
 
     def plan(self, time: float, budget: int, planner: Planner) -> None:
         """Let a planner survey everything at a time and send its advice to the channels."""
         self.clock.at(time, partial(self._plan, budget, planner))
+
+    def sweep(self) -> None:
+        """Let hosts remove finished clusters now, as a service does now and then."""
+        for node in self.hosts.keys() - self.down:
+            self.simulation.call(node, partial(self.hosts[node].sweep, forget_after=inf))
 
     def run(self, until: float) -> None:
         """Run up to a time."""
@@ -143,40 +158,25 @@ class TopicSystem:
 
     @property
     def overhead(self) -> int:
-        """The messages sent so far except events and repair requests."""
-        own = {Event.__name__, Repair.__name__}
-        return sum(n for kind, n in self.network.sent.items() if kind not in own)
+        """The messages sent so far that a broker without clusters would not send."""
+        return sum(n for kind, n in self.simulation.sent.items() if kind in _OVERHEAD)
 
     # --- inspection ----------------------------------------------------------------------------
 
     def clusters(self) -> dict[str, ClusterChannel]:
         """The existing clusters."""
-        machines = ((name, kept.machine) for name, kept in self.channels.items())
-        return {
-            name: machine
-            for name, machine in machines
-            if isinstance(machine, ClusterChannel) and not machine.finished
-        }
-
-    def sweep(self) -> int:
-        """Remove finished clusters, as a service does now and then; returns how many."""
-        done = [
-            name
-            for name, kept in self.channels.items()
-            if isinstance(kept.machine, ClusterChannel)
-            and kept.machine.finished
-            and name not in self.down
-        ]
-        for name in done:
-            self.simulation.crash(name)
-            del self.channels[name]
-        return len(done)
+        found = (item for host in self.hosts.values() for item in host.clusters.items())
+        return {name: machine for name, machine in found if not machine.finished}
 
     def topic(self, topic: str) -> TopicChannel:
         """The channel of a topic."""
-        machine = self.channels[topic_channel(topic)].machine
-        assert isinstance(machine, TopicChannel)
-        return machine
+        channel = topic_channel(topic)
+        return self.hosts[self.node_of(channel)].topics[channel]
+
+    def machine(self, channel: str) -> TopicChannel | ClusterChannel | None:
+        """A channel, if it exists."""
+        host = self.hosts.get(self.node_of(channel))
+        return host.machine(channel) if host is not None else None
 
     def reaches(self, topic: str, subscriber: str) -> bool:
         """Whether an event of the topic published now would be sent to the subscriber."""
@@ -204,70 +204,63 @@ class TopicSystem:
             found.join([row[name] for name in machine.state.members], cluster)
         for name, client in self.subscribers.items():
             for topic in client.wanted:
-                if client.covered(topic):
+                if client.is_covered(topic):
                     found.want(row[name], topics.index(topic))
         return found
 
     # --- internals -----------------------------------------------------------------------------
 
-    def make(self, name: str) -> None:
-        """Create a cluster if the name is that of a cluster which does not exist yet."""
-        if is_cluster(name) and name not in self.channels:
-            rng = drawn_by_name(self.seed, name)
-            self._begin(name, ClusterChannel(name, self.policy, rng, ClusterState()))
+    def node_of(self, channel: str) -> str:
+        """The node that hosts a channel."""
+        return _HOST if self.together else channel
 
-    def group(self, name: str) -> list[str] | None:
-        """The receivers of what is sent to everybody on a channel; None for a single node."""
+    def find_receivers(self, name: str) -> list[str]:
+        """Who gets what is sent to a name: one node, or everybody on a channel."""
         channel = name.removeprefix(members_of(""))
-        if channel == name:
-            return None
-        return list(self.channels[channel].machine.state.members)
+        if channel != name:
+            machine = self.machine(channel)
+            return [*machine.state.members] if machine is not None else []
+        if is_cluster(name) and self.node_of(name) not in self.hosts:
+            self._start(self.node_of(name), self.seed)
+        return [name]
 
-    def _begin(self, name: str, machine: TopicChannel | ClusterChannel) -> None:
-        self.channels[name] = _SavedChannel(machine)
-        self.simulation.add(name, self.channels[name])
-        self.simulation.post(self.clock.now, name, _START, sender=_OUTSIDE)
+    def _start(self, node: str, seed: int) -> None:
+        state = HostState()
+        for record in self.simulation.logs[node]:
+            state.replay(record, self.policy)
+        hosts = is_channel if self.together else node.__eq__
+        host = self.hosts[node] = TopicHost(self.policy, state, hosts=hosts, seed=seed)
+        self.simulation.add(node, host)
+        self.simulation.call(node, host.start)
 
-    def _publish(self, name: str, payload: bytes) -> None:
-        if name in self.down:  # a publisher retries until the channel is up
-            self.clock.at(self.clock.now + 0.5, partial(self._publish, name, payload))
-        else:
-            self.simulation.post(self.clock.now, name, Publish(payload), sender=_OUTSIDE)
+    def _publish(self, channel: str, payload: bytes) -> None:
+        if self.node_of(channel) in self.down:  # a publisher retries until the channel is up
+            self.clock.at(self.clock.now + 0.5, partial(self._publish, channel, payload))
+            return
+        self._published[channel] += 1
+        put = Put(1, self._published[channel], payload)
+        self.simulation.post(self.clock.now, channel, put, sender=_PUBLISHER)
 
     def _plan(self, budget: int, planner: Planner) -> None:
-        state, topics = self.clustering(), list(self.flows)
-        frequency = np.array([self.topic(topic).known().flow for topic in topics])
-        names = sorted(self.subscribers)
-        for found in planned(state.wants, state, frequency, budget, planner):
-            carried = tuple(TopicFlow(topics[t], float(frequency[t])) for t in found.topics)
-            advice = Advise(carried, invited=tuple(names[at] for at in found.invited))
-            self.network.count(advice)
-            to = topic_channel(carried[0].topic)
-            self.simulation.post(self.clock.now, to, advice, sender=_OUTSIDE)
+        found = survey([*self.hosts.values()], self.clock.now)
+        most = self.policy.most_topics
+        for channel, advice in propose_clusters(found, planner, budget, most):
+            self.simulation.sent[Advise.__name__] += 1
+            self._advise(channel, advice)
 
-    def _crash(self, name: str, down_for: float) -> None:
-        if name in self.channels and name not in self.down:
-            self.down.add(name)
-            self.crashed.add(name)
-            self.simulation.crash(name)
-            self.clock.at(self.clock.now + down_for, partial(self._restart, name))
+    def _advise(self, channel: str, advice: Advise) -> None:
+        node = self.node_of(channel)
+        if self.machine(channel) is not None and node not in self.down:
+            self.simulation.call(node, partial(self.hosts[node].tell, channel, advice))
 
-    def _restart(self, name: str) -> None:
-        self.down.discard(name)
-        state = pickle.loads(self.channels[name].copy)
-        rng = drawn_by_name(self.seed + self.clock.scheduled, name)
-        if isinstance(state, TopicState):
-            self._begin(name, TopicChannel(self.policy, rng, state))
-        else:
-            self._begin(name, ClusterChannel(name, self.policy, rng, state))
+    def _crash(self, channel: str, down_for: float) -> None:
+        node = self.node_of(channel)
+        if self.machine(channel) is not None and node not in self.down:
+            self.down.add(node)
+            self.crashed.add(node)
+            self.simulation.crash(node)
+            self.clock.at(self.clock.now + down_for, partial(self._restart, node))
 
-
-class _CountingSimulation(Simulation):
-    """A simulation that counts messages by type."""
-
-    def _send(self, sender: str, to: str, message: Any) -> None:
-        assert isinstance(self.network, _ChannelNetwork)
-        self.network.count(message)
-        for listener in self.network.system.listeners:
-            listener(sender, to, message)
-        super()._send(sender, to, message)
+    def _restart(self, node: str) -> None:
+        self.down.discard(node)
+        self._start(node, self.seed + self.clock.scheduled)

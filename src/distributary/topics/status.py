@@ -58,7 +58,7 @@ class TopicStatus(msgspec.Struct, frozen=True):
         """The share of OC that clusters save."""
         return 1.0 - self.cost / self.unclustered if self.unclustered else 0.0
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         """As it goes over the network."""
         return msgspec.msgpack.encode(self)
 
@@ -70,7 +70,7 @@ class TopicStatus(msgspec.Struct, frozen=True):
 
 def status_of(host: TopicHost, now: float, **traffic: Any) -> TopicStatus:
     """Look at the channels of a service."""
-    found = survey(host, now)
+    found = survey([host], now)
     cost = clustering_cost(found.clustering, found.flows, host.policy.prices)
     clusters = sorted(
         (
@@ -79,7 +79,7 @@ def status_of(host: TopicHost, now: float, **traffic: Any) -> TopicStatus:
                 topics=sorted(machine.state.topics)[:_MOST_NAMED],
                 n_topics=len(machine.state.topics),
                 members=machine.size,
-                flow=machine.known().flow,
+                flow=machine.measure().flow,
                 needed=sum(len(held.views.needs) for held in machine.state.members.values()),
             )
             for name, machine in host.clusters.items()

@@ -5,16 +5,19 @@ another that has confirmed. Events have numbers per topic; what comes twice is d
 missing is asked for at the topic's own channel.
 
 What one message costs does not depend on how many topics are wanted: only those that it touches are
-looked at.
+looked at. It also comes back after the service took it for dead: see `_rejoin`.
 
 Reference: Milo et al. (2007), section 4.
 """
 
 from __future__ import annotations
 
-from distributary.machines.actions import Action, Deliver, Message, Send, SetTimer
+from dataclasses import replace
+
+from distributary.machines.actions import Action, Message, Send, SetTimer
 from distributary.topics.attendance import Attendance, Attendances, Wanted
 from distributary.topics.choice import Choice, best_cluster, cheapest_cover, widest_cluster
+from distributary.topics.codec import Expired, Forgotten, Pulse, Resume
 from distributary.topics.messages import (
     Answer,
     Change,
@@ -28,7 +31,6 @@ from distributary.topics.messages import (
     News,
     Offer,
     Quote,
-    Repair,
     Settled,
     Suggest,
     Survey,
@@ -39,21 +41,23 @@ from distributary.topics.messages import (
 )
 from distributary.topics.names import is_cluster, topic_channel, topic_of
 from distributary.topics.policy import Policy
+from distributary.topics.sequence import EventSequencer
 
 __all__ = ["Subscriber"]
 
 _MOST_INVITATIONS = 20
 _MESSAGES_PER_MOVE = 3.0
+_SOON = 0.1  # seconds
 
 
-class Subscriber:
+class Subscriber(EventSequencer):
     """The `Machine` of one subscriber; the application says `Want` and `Unwant` to it."""
 
     def __init__(self, name: str, policy: Policy) -> None:
-        self.name = name
-        self.policy = policy
-        self.wanted: dict[str, Wanted] = {}
+        super().__init__(name, policy)
         self.on = Attendances()
+        self.generation = 0  # how often the service took it for dead
+        self._epoch = 0  # the last start of the service that we know of
         self.secured: set[str] = set()  # topics found covered, for whoever waits for that
         self._tolls: dict[str, float] = {}  # of topics' own channels, when we last heard
         self._invitations: dict[str, Quote] = {}  # not taken so far: they may pay together
@@ -67,7 +71,7 @@ class Subscriber:
 
     # --- what holds --------------------------------------------------------------------------
 
-    def covered(self, topic: str) -> bool:
+    def is_covered(self, topic: str) -> bool:
         """Whether a topic comes by a channel that has confirmed and that we are not leaving.
 
         Before its channel has told the number of the next event, none could be delivered.
@@ -99,91 +103,53 @@ class Subscriber:
     # --- inputs ------------------------------------------------------------------------------
 
     def on_message(self, sender: str, message: Message, now: float) -> list[Action]:
-        """Take in what the application and channels say."""
+        """Handle messages of the application, of channels and of the service."""
         match message:
             case Event():
-                return self._event(message, now)
+                return self._take_event(message, now)
             case Want(topic):
                 return self._want(topic, now)
             case Unwant(topic):
                 return self._unwant(topic, now)
             case Offer():
-                return self._offered(topic_of(sender), message, now)
+                return self._take_offer(topic_of(sender), message, now)
             case Joined():
-                return self._joined(sender, message, now)
+                return self._take_joined(sender, message, now)
             case Left(version):
                 held = self.on.get(sender)
                 if held is not None and held.leaving and held.version == version:
                     self.on.remove(sender)
                 return self._settle(now)
             case Change():
-                return self._changed(sender, message, now)
+                return self._take_change(sender, message, now)
             case Suggest(quote):
-                return self._suggested(quote, now)
+                return self._take_suggestion(quote, now)
             case Invite(quote):
-                return self._invited(quote, now)
+                return self._take_invitation(quote, now)
             case Survey(number):
                 return self._answer(sender, number)
+            case Resume():
+                return self._resume(message, now)
+            case Expired():
+                return self._skip(message, now)
+            case Pulse():
+                return self._adopt(message, now)
+            case Forgotten(generation):
+                return self._rejoin(generation, now)
         raise TypeError(f"a subscriber does not understand {message!r}")
 
     def on_timer(self, name: str, now: float) -> list[Action]:
-        """Say unheard things again, or ask for events that may have been missed."""
+        """Repeat unanswered messages, or ask for events that may have been missed."""
         if name == "retry":
-            return self._again(now)
+            return self._retry(now)
         if name == "tell":
             return self._tell_news(now)
+        if name == "chase":
+            return self._chase_all(now)
         if name == "refresh":
-            asks = [
-                self._ask_again(topic, wanted)
-                for topic, wanted in self.wanted.items()
-                if wanted.expected is not None
-            ]
+            asks = self._ask_for_all()
             return [*asks, SetTimer("refresh", now + self.policy.refresh)] if asks else []
         raise ValueError(f"there is no timer {name!r}")
-
-    # --- events ------------------------------------------------------------------------------
-
-    def takes(self, event: Event) -> bool | None:
-        """Take an event in if that is all there is to do: whether to hand it over, None if not.
-
-        It is, if the event is the next of its topic and none waits behind it, or is not wanted.
-        """
-        wanted = self.wanted.get(event.topic)
-        if wanted is None or wanted.expected is None:
-            return False  # the local filter
-        if event.epoch != wanted.epoch:
-            return None
-        if event.number < wanted.expected:
-            return False
-        if event.number > wanted.expected or wanted.early:
-            return None
-        wanted.expected += 1
-        return True
-
-    def _event(self, event: Event, now: float) -> list[Action]:
-        wanted = self.wanted.get(event.topic)
-        if wanted is None or wanted.expected is None:
-            return []  # the local filter
-        if event.epoch > wanted.epoch:  # which number it began with must be known first
-            known, wanted.heard_of = wanted.heard_of, max(wanted.heard_of, event.epoch)
-            return [self._ask_again(event.topic, wanted)] if event.epoch > known else []
-        if event.number < wanted.expected or wanted.is_past(event):
-            return []
-        if event.number > wanted.expected:
-            first = not wanted.early
-            wanted.early[event.number] = event
-            return [self._ask_again(event.topic, wanted)] if first else []
-        actions: list[Action] = []
-        found: Event | None = event
-        while found is not None:
-            actions.append(Deliver(self.name, found, now))
-            wanted.expected += 1
-            found = wanted.early.pop(wanted.expected, None)
-        return actions
-
-    def _ask_again(self, topic: str, wanted: Wanted) -> Action:
-        assert wanted.expected is not None
-        return Send(topic_channel(topic), Repair(wanted.expected, wanted.epoch))
 
     # --- interests ---------------------------------------------------------------------------
 
@@ -191,9 +157,9 @@ class Subscriber:
         if topic in self.wanted:
             return []
         self.wanted[topic] = Wanted(again_at=now + self.policy.retry)
-        return [Send(topic_channel(topic), Inquire()), *self._later(now)]
+        return [Send(topic_channel(topic), Inquire()), *self._set_retry(now)]
 
-    def _offered(self, topic: str, offer: Offer, now: float) -> list[Action]:
+    def _take_offer(self, topic: str, offer: Offer, now: float) -> list[Action]:
         wanted = self.wanted.get(topic)
         if wanted is None:
             return []
@@ -204,7 +170,7 @@ class Subscriber:
             wanted.flow = offer.quote.topics[0].flow
             self.on.touched[topic] = None
         actions: list[Action] = [SetTimer("refresh", now + self.policy.refresh)] if fresh else []
-        if self._provided(topic):
+        if self._is_provided(topic):
             return [*actions, *self._settle(now), *self._tell(News(self._flow(topic), True), now)]
         choose = widest_cluster if self.policy.obeys else best_cluster
         chosen = choose(topic, offer.clusters, self._choice())
@@ -230,7 +196,7 @@ class Subscriber:
             held = self.on[name]
             if held.brings and not held.parting:
                 wanted = (topic for topic in held.topics if topic in self.wanted)
-                alone = sum(self._toll(t) for t in wanted if not self._elsewhere(t, name))
+                alone = sum(self._toll(t) for t in wanted if not self._comes_elsewhere(t, name))
                 self._part(name, alone < held.toll)
 
     def _part(self, name: str, parting: bool) -> None:
@@ -300,7 +266,7 @@ class Subscriber:
         again_at = now + self.policy.retry
         self.on.add(quote.channel, Attendance(self._version, topics, quote.toll, again_at=again_at))
         self._owing.pop(quote.channel, None)
-        return [self._join(quote.channel), *self._later(now)]
+        return [self._join(quote.channel), *self._set_retry(now)]
 
     def _join(self, channel: str) -> Action:
         held = self.on[channel]
@@ -309,7 +275,7 @@ class Subscriber:
         needs = tuple(topic for topic in held.topics if topic in self.wanted)
         return Send(channel, Join(held.version, needs, self.channels()))
 
-    def _joined(self, channel: str, message: Joined, now: float) -> list[Action]:
+    def _take_joined(self, channel: str, message: Joined, now: float) -> list[Action]:
         held = self.on.get(channel)
         if held is None:  # a word of ours from long ago has brought us back there
             return [Send(channel, Leave(message.version))]
@@ -326,7 +292,7 @@ class Subscriber:
         news = [News(self._flow(topic), True) for topic in fresh]
         return [*self._settle(now), *(said for each in news for said in self._tell(each, now))]
 
-    def _changed(self, channel: str, message: Change, now: float) -> list[Action]:
+    def _take_change(self, channel: str, message: Change, now: float) -> list[Action]:
         held = self.on.get(channel)
         if held is None or held.leaving:
             return [Send(channel, Settled(message.carry_version))]
@@ -352,7 +318,7 @@ class Subscriber:
             held.toll = toll
             self.on.carry(channel, topics)
 
-    def _suggested(self, quote: Quote, now: float) -> list[Action]:
+    def _take_suggestion(self, quote: Quote, now: float) -> list[Action]:
         carried = {found.topic for found in quote.topics}
         if not carried & set(self.wanted):
             return []
@@ -360,7 +326,7 @@ class Subscriber:
             return [*self._come(quote, now), *self._settle(now)]
         return []
 
-    def _invited(self, quote: Quote, now: float) -> list[Action]:
+    def _take_invitation(self, quote: Quote, now: float) -> list[Action]:
         """Change over to the cheapest cover by clusters one is on or invited to, if it is worth it.
 
         Clusters that it is without are left as soon as everything comes from elsewhere.
@@ -392,7 +358,7 @@ class Subscriber:
             self._part(found.channel, found.channel not in names)
         return [*actions, *self._settle(now)]
 
-    def _provided(self, topic: str) -> bool:
+    def _is_provided(self, topic: str) -> bool:
         """Whether a topic comes, or will once a channel has confirmed."""
         return any(not (h.leaving or h.parting) for h in self.on.sources(topic).values())
 
@@ -411,7 +377,7 @@ class Subscriber:
             channels |= self._owing
             actions += self._give_words()
         for name in channels:
-            if self._spare(name):
+            if self._can_leave(name):
                 actions += self._go(name, now)
         return actions
 
@@ -433,17 +399,17 @@ class Subscriber:
             self._uncovered.discard(topic)
             return []
         actions: list[Action] = []
-        if not self._provided(topic):
+        if not self._is_provided(topic):
             own = Quote(topic_channel(topic), (self._flow(topic),), self._toll(topic))
             actions = self._come(own, now)
-        if self.covered(topic):
+        if self.is_covered(topic):
             self._uncovered.discard(topic)
             self.secured.add(topic)
         else:
             self._uncovered.add(topic)
         return actions
 
-    def _spare(self, name: str) -> bool:
+    def _can_leave(self, name: str) -> bool:
         """Whether a channel can be left now, and should."""
         held = self.on[name]
         if not held.joined or held.leaving or held.owes is not None:
@@ -451,11 +417,11 @@ class Subscriber:
         if any(topic in self.wanted for topic in held.topics):
             useless = held.parting or not is_cluster(name)
             return useless and all(
-                self._elsewhere(topic, name) for topic in held.topics if topic in self.wanted
+                self._comes_elsewhere(topic, name) for topic in held.topics if topic in self.wanted
             )
         return True
 
-    def _elsewhere(self, topic: str, channel: str) -> bool:
+    def _comes_elsewhere(self, topic: str, channel: str) -> bool:
         """Whether a topic comes by another channel that we mean to stay on."""
         return any(
             held.brings and not held.parting and name != channel
@@ -469,11 +435,37 @@ class Subscriber:
         held.tries, held.again_at = 0, now + self.policy.retry
         self._owing.pop(channel, None)
         self.on.touch(channel)
-        return [Send(channel, Leave(held.version)), *self._later(now)]
+        return [Send(channel, Leave(held.version)), *self._set_retry(now)]
+
+    def _adopt(self, pulse: Pulse, now: float) -> list[Action]:
+        """Follow the service's policy; after it has started anew, ask for what we missed."""
+        self.policy = replace(
+            self.policy, tells=pulse.tells, obeys=pulse.obeys, refresh=pulse.refresh
+        )
+        if pulse.epoch == self._epoch:
+            return []
+        self._epoch = pulse.epoch
+        return [SetTimer("refresh", now + _SOON)]
+
+    def _rejoin(self, generation: int, now: float) -> list[Action]:
+        """Join all channels anew, as the service took us for dead; then ask what we missed."""
+        if generation < self.generation:
+            return []  # we have done so
+        self.generation = generation + 1
+        for name, held in [*self.on.items()]:
+            if held.leaving:
+                self.on.remove(name)
+                continue
+            self._version += 1
+            held.version, held.joined, held.carry_version = self._version, False, -1
+            held.owes, held.tries, held.again_at = None, 0, now
+            self.on.touch(name)
+        self._owing.clear()
+        return [*self._retry(now), SetTimer("refresh", now + self.policy.retry)]
 
     # --- saying it until it is heard ---------------------------------------------------------
 
-    def _again(self, now: float) -> list[Action]:
+    def _retry(self, now: float) -> list[Action]:
         """Say what is due once more; what was said just now is given its time."""
         self._retry_at = None
         actions: list[Action] = []
@@ -489,9 +481,9 @@ class Subscriber:
                 if held.is_due(now, self.policy.retry):
                     leave = Send(name, Leave(held.version))
                     actions.append(leave if held.leaving else self._join(name))
-        return [*actions, *self._later(now)] if waiting else []
+        return [*actions, *self._set_retry(now)] if waiting else []
 
-    def _later(self, now: float) -> list[Action]:
+    def _set_retry(self, now: float) -> list[Action]:
         if self._retry_at is not None:
             return []
         self._retry_at = now + self.policy.retry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,17 +28,17 @@ class Survey:
     subscribers: tuple[str, ...]
 
 
-def survey(host: TopicHost, now: float) -> Survey:
-    """Look at all channels."""
-    topics = tuple(host.topics)
-    clusters = [each for each in host.clusters.values() if not each.finished]
-    everybody = [each.state.members for each in host.topics.values()]
+def survey(hosts: Sequence[TopicHost], now: float) -> Survey:
+    """Collect what all channels of some hosts know."""
+    machines = {name: each for host in hosts for name, each in host.topics.items()}
+    clusters = [each for host in hosts for each in host.clusters.values() if not each.finished]
+    everybody = [each.state.members for each in machines.values()]
     everybody += [each.state.members for each in clusters]
-    names = sorted(set().union(*everybody))
+    topics, names = tuple(machines), sorted(set().union(*everybody))
     row = {name: at for at, name in enumerate(names)}
-    column = {machine.state.topic: at for at, machine in enumerate(host.topics.values())}
+    column = {machine.state.topic: at for at, machine in enumerate(machines.values())}
     found = Clustering(len(names), len(topics))
-    for at, machine in enumerate(host.topics.values()):
+    for at, machine in enumerate(machines.values()):
         members = [row[name] for name in machine.state.members]
         found.follow(members, at)
         found.want(members, at)
@@ -50,5 +51,5 @@ def survey(host: TopicHost, now: float) -> Survey:
             for topic in attendance.views.needs:
                 if topic in carried:
                     found.want(row[member], column[topic])
-    flows = np.array([host.flow(channel, now) for channel in topics], float)
+    flows = np.array([host.flow(name, now) for host in hosts for name in host.topics], float)
     return Survey(found, flows, topics, tuple(names))

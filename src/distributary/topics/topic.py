@@ -64,12 +64,17 @@ class FlowMeter:
     memory: float = 240.0
 
     def rate(self, now: float, interval: float, *, events: int = 0) -> float:
-        """The mean by now, with so many events more."""
+        """The mean by now, after so many more events."""
         passed = max(0.0, (now - self.at) / interval)
         keep = exp(-passed / self.memory)
         self.count = self.count * keep + events
         self.weight = self.weight * keep + passed
         self.at = max(self.at, now)
+        return self.mean
+
+    @property
+    def mean(self) -> float:
+        """The mean when it was last asked for."""
         return self.count / max(self.weight, 1e-9)
 
 
@@ -99,8 +104,9 @@ class TopicState(ChannelState):
         """A topic with nobody on it, and a first guess of its events per interval."""
         return cls(topic=topic, meter=FlowMeter(flow * memory, memory, 0.0, memory))
 
-    def accept(self, payload: bytes, policy: Policy, epoch: int) -> Event:
-        """Number an event and keep it."""
+    def accept(self, payload: bytes, now: float, policy: Policy, epoch: int) -> Event:
+        """Count, number and keep an event; also used to replay the event after a restart."""
+        self.meter.rate(now, policy.interval, events=1)
         if epoch and (not self.epochs or self.epochs[-1][0] != epoch):
             self.epochs = [*self.epochs, (epoch, self.next_number)][-_MOST_EPOCHS:]
         event = Event(self.topic, self.next_number, payload, epoch)
@@ -134,7 +140,7 @@ class TopicChannel(ChannelMachine):
         self._founded: tuple[Lock, str] | None = None  # for a merge, the last cluster
         self._moving_until = -inf  # subscribers are on their way to a cluster
 
-    def known(self) -> Channel:
+    def measure(self) -> Channel:
         """Direct subscribers and the topic's own events."""
         return Channel(self.size, self._flow)
 
@@ -142,12 +148,12 @@ class TopicChannel(ChannelMachine):
         """The topic alone."""
         return (TopicFlow(self.state.topic, self._flow),)
 
-    def joined(self, subscriber: str, version: int) -> Action:
-        """Its own topic it carries always: of version 0."""
+    def welcome(self, subscriber: str, version: int) -> Action:
+        """Confirm a subscriber; a topic's own channel always carries the topic, at version 0."""
         return Send(subscriber, Joined(version, 0, self.flows(), self.toll()))
 
     def on_message(self, sender: str, message: Message, now: float) -> list[Action]:
-        """Take in what publishers, subscribers and clusters say."""
+        """Handle messages of publishers, subscribers and clusters."""
         match message:
             case Publish(payload):
                 return self._publish(payload, now)
@@ -180,8 +186,8 @@ class TopicChannel(ChannelMachine):
         raise ValueError(f"there is no timer {name!r}")
 
     def _publish(self, payload: bytes, now: float) -> list[Action]:
-        self._flow = self.state.meter.rate(now, self.policy.interval, events=1)
-        event = self.state.accept(payload, self.policy, self.epoch)
+        event = self.state.accept(payload, now, self.policy, self.epoch)
+        self._flow = self.state.meter.mean
         own = [Send(members_of(self.name), event)] if self.size else []
         return [*own, *(Send(cluster, event) for cluster in self.state.clusters)]
 
@@ -227,12 +233,12 @@ class TopicChannel(ChannelMachine):
 
     # --- merging -------------------------------------------------------------------------------
 
-    def concluded(self, poll: Poll, now: float) -> list[Action]:
-        """Offer a merge to the channel with most common subscribers, or found what was advised."""
+    def conclude(self, poll: Poll, now: float) -> list[Action]:
+        """Propose a merge to the channel with most common subscribers, or follow the advice."""
         if self.lock is not None or now < self._moving_until:
             return []
         if poll.topics is not None:
-            return self._agreed(poll)
+            return self._found_if_it_pays(poll)
         census = Census.of(poll.answers.values())
         own = {self.name, *self.state.clusters}
         other = census.nearest(name for name in census.channels if name not in own)
@@ -244,7 +250,7 @@ class TopicChannel(ChannelMachine):
             Send(other, Propose(number, self.flows(), self.size, common)),
         ]
 
-    def advised(self, message: Advise, now: float) -> list[Action]:
+    def follow_advice(self, message: Advise, now: float) -> list[Action]:
         """Found a cluster for those who are named, or ask the topic's own subscribers first."""
         if self.lock is not None or not message.topics:
             return []
@@ -256,7 +262,7 @@ class TopicChannel(ChannelMachine):
         name = cluster_channel(self._number(), self.state.topic)
         return Send(name, Found(tuple(found.topic for found in topics), invited))
 
-    def _agreed(self, poll: Poll) -> list[Action]:
+    def _found_if_it_pays(self, poll: Poll) -> list[Action]:
         """Found the cluster if the topic's own subscribers alone save enough by it.
 
         Those who are on many of the topics would leave them for the one cluster; whoever is on
@@ -282,7 +288,7 @@ class TopicChannel(ChannelMachine):
             return []
         return [self._found(poll.topics)]
 
-    def proposed(self, sender: str, message: Propose, now: float) -> list[Action]:
+    def consider_proposal(self, sender: str, message: Propose, now: float) -> list[Action]:
         """Agree if a cluster of both pays; not while subscribers leave for another."""
         if self.lock is not None or sender in self.state.clusters or now < self._moving_until:
             return [Send(sender, Refuse(message.number))]
@@ -291,15 +297,15 @@ class TopicChannel(ChannelMachine):
         prices = self.policy.prices
         if is_cluster(sender):
             other = Channel(message.size, flow, len(message.topics))
-            change = absorbing(prices, other, self.known(), common)
+            change = absorbing(prices, other, self.measure(), common)
         else:
-            change = pairing(prices, Channel(message.size, flow), self.known(), common)
+            change = pairing(prices, Channel(message.size, flow), self.measure(), common)
         if not self.policy.pays(change, 4.0 * (message.size + self.size)):
             return [Send(sender, Refuse(message.number))]
         accept = Accept(message.number, self.flows(), self.size)
         return [*self._hold(sender, message.number, now), Send(sender, accept)]
 
-    def accepted(self, sender: str, message: Accept, now: float) -> list[Action]:
+    def complete_merge(self, sender: str, message: Accept, now: float) -> list[Action]:
         """Found the cluster that was agreed on."""
         if self.lock != Lock(sender, message.number):
             return [Send(sender, Refuse(message.number))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from distributary.machines import Action, Deliver, Send, SetTimer, Work
+from distributary.machines import Action, Append, Deliver, Send, SetTimer, Work
 
 
 class Source:
@@ -58,3 +58,13 @@ class Muddled(Sink):
 
     def on_message(self, sender: str, message: Any, now: float) -> Iterable[Any]:
         return ["not an action"]
+
+
+class Scribe(Sink):
+    """Appends what it hears to its log, and one record more when it starts."""
+
+    def start(self, now: float) -> list[Action]:
+        return [Append(b"start")]
+
+    def on_message(self, sender: str, message: Any, now: float) -> Iterable[Action]:
+        return [Append(message), Work("unit", 1)]

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from distributary.machines.virtual import Link, Simulation, VirtualNetwork, price_work
-from tests.machines.virtual.machines import Alarm, Chatter, Muddled, Sink, Source
+from tests.machines.virtual.machines import Alarm, Chatter, Muddled, Scribe, Sink, Source
 
 
 def quiet(seed: int = 0) -> Simulation:
@@ -116,6 +116,23 @@ def test_a_crashed_node_is_gone_with_its_queue_and_timers() -> None:
     assert len(sink.heard) == 1
     assert simulation.record.delivered == []
     assert simulation.record.messages["outside", "sink", "dropped"] == 1
+
+
+def test_a_log_outlives_its_node_and_has_only_what_was_finished() -> None:
+    simulation = quiet()
+    for records in ([b"start"], [b"start", b"one", b"start"]):
+        scribe = Scribe()
+        simulation.add("scribe", scribe, service=price_work(unit=2.0))
+        simulation.call("scribe", scribe.start)
+        simulation.run(until=simulation.clock.now + 1.0)
+        assert simulation.logs["scribe"] == records
+        now = simulation.clock.now
+        simulation.post(now, "scribe", b"one", sender="client")
+        simulation.post(now + 1.0, "scribe", b"two", sender="client")
+        simulation.run(until=now + 3.0)
+        simulation.crash("scribe")
+    simulation.run()
+    assert simulation.logs["scribe"] == [b"start", b"one", b"start", b"one"]
 
 
 def test_what_is_no_action_is_refused() -> None:

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.machines.actions import Action, Deliver, Send
-from distributary.topics import members_of, topic_channel
-from distributary.topics.codec import Create, Expired, Pulse, Put, Resume
-from distributary.topics.host import TopicHost
+from distributary.topics import Subscriber, members_of, topic_channel
+from distributary.topics.codec import Create, Put, Taken
 from distributary.topics.journal import Journal
 from distributary.topics.messages import Event, Want
 from distributary.topics.nats import (
@@ -24,8 +23,7 @@ from distributary.topics.nats import (
     UnknownTopicError,
     embedded_server,
 )
-from distributary.topics.nats.subscriber import LiveSubscriber
-from distributary.topics.store import TopicStore
+from tests.topics.hosting import StoredHost
 from tests.topics.nats.running import QUICK, client, run, serving
 
 TOPIC, CHANNEL = "t", topic_channel("t")
@@ -36,7 +34,7 @@ class Story:
 
     def __init__(self, folder: Path) -> None:
         self.state, self.copy = folder / "state", folder / "copy"
-        self.reader = LiveSubscriber("reader", QUICK)
+        self.reader = Subscriber("reader", QUICK)
         self.held: list[tuple[int, bytes]] = []  # what the reader believes there is
         self.away = False
         self.now = 1_000.0
@@ -52,8 +50,8 @@ class Story:
         self.streams += 1  # a publisher that begins anew
         self.stream = 0
         self.journal = Journal(self.state)
-        self.host = TopicHost(QUICK, TopicStore(self.journal, QUICK))
-        self.host.start(self.now)
+        self.host = StoredHost(self.journal)
+        self.host.perform(self.host.start(self.now))
         self.let_out()
 
     def publish(self) -> None:
@@ -68,7 +66,6 @@ class Story:
         self.open()
 
     def save(self) -> None:
-        self.host.store.commit()
         shutil.rmtree(self.copy, ignore_errors=True)
         shutil.copytree(self.state, self.copy)
 
@@ -88,23 +85,22 @@ class Story:
 
     def let_out(self) -> None:
         while self.host.out:
-            self.host.store.commit()
             out, self.host.out = self.host.out, []
             for to, sender, message in out:
                 if not self.away and to in ("reader", members_of(CHANNEL)):
                     self.hear(sender, message)
 
     def hear(self, sender: str, message: Any) -> None:
-        if isinstance(message, Resume):
-            for lost in self.reader.resume(message.topic, message.epoch, message.number):
-                assert self.held[-1][0] == lost.last
-                self.held = [each for each in self.held if each[0] < lost.first]
-        elif not isinstance(message, Pulse | Expired):
+        if not isinstance(message, Taken):
             self.perform(self.reader.on_message(sender, message, self.now))
 
     def perform(self, actions: list[Action]) -> None:
         for action in actions:
-            if isinstance(action, Deliver):
+            if isinstance(action, Deliver) and isinstance(action.message, EventsForgottenError):
+                lost = action.message
+                assert self.held[-1][0] == lost.last
+                self.held = [each for each in self.held if each[0] < lost.first]
+            elif isinstance(action, Deliver):
                 event = action.message
                 assert isinstance(event, Event)
                 assert not self.held or event.number == self.held[-1][0] + 1

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from distributary.topics import Policy
 from distributary.topics.codec import Create, Expired, Put
 from distributary.topics.history import TopicHistory
-from distributary.topics.host import TopicHost
 from distributary.topics.journal import Journal
 from distributary.topics.messages import Event, Join, Repair
 from distributary.topics.store import TopicStore
+from tests.topics.hosting import StoredHost
 from tests.topics.nats.running import QUICK
 
 CHANNEL = "topic/t"
@@ -45,17 +45,16 @@ def test_a_history_is_bounded_by_count_and_by_bytes_and_keeps_the_last(
             assert sum(sizes[oldest - 2 :][: number - oldest + 2]) > most_bytes
 
 
-def open_host(journal: Journal, policy: Policy) -> TopicHost:
-    host = TopicHost(policy, TopicStore(journal, policy))
-    host.start(1.0)
+def open_host(journal: Journal, policy: Policy) -> StoredHost:
+    host = StoredHost(journal, policy)
+    host.perform(host.start(1.0))
     return host
 
 
-def publish(host: TopicHost, payloads: list[bytes]) -> None:
+def publish(host: StoredHost, payloads: list[bytes]) -> None:
     host.take("p", CHANNEL, Create(0.0), 1.0)
     for number, payload in enumerate(payloads, start=1):
         host.take("p", CHANNEL, Put(1, number, payload), 1.0)
-        host.store.commit()
     host.out.clear()
 
 
@@ -70,7 +69,7 @@ def test_a_restart_finds_as_much_of_the_past_as_was_kept(tmp_path: Path) -> None
         with Journal(tmp_path) as journal:
             host = open_host(journal, policy)
             assert host.topics[CHANNEL].state.history == known
-            host.take("s", CHANNEL, Repair(2, host.store.kept.epoch), 1.0)
+            host.take("s", CHANNEL, Repair(2, host.state.epoch), 1.0)
             assert ("s", "service", Expired("t", 2, 7)) in host.out
             if shorten:
                 host.store.shorten()
@@ -83,11 +82,11 @@ def test_a_long_state_is_written_in_short_records(tmp_path: Path) -> None:
         for number in range(3_000):
             host.take(f"s{number}", CHANNEL, Join(1), 1.0)
         host.store.shorten()
-        kept = host.store.kept
+        kept = host.state
     with Journal(tmp_path) as journal:
         assert max(map(len, journal.read())) < 2_000_000
     with Journal(tmp_path) as journal:
-        assert TopicStore(journal, QUICK).kept == kept
+        assert TopicStore(journal, QUICK).state == kept
 
 
 def test_a_restart_needs_little_more_memory_than_the_state(tmp_path: Path) -> None:

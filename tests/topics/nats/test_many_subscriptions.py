@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from distributary.machines.actions import Send
 from distributary.planning.topics import Proposal
-from distributary.topics import OURS, ClusterChannel, ClusterState, drawn_by_name, is_cluster
+from distributary.topics import OURS, ClusterChannel, ClusterState, derive_generator, is_cluster
 from distributary.topics.advice import _split
 from distributary.topics.codec import AROUND, encode
 from distributary.topics.messages import (
@@ -38,7 +38,7 @@ names = st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=80),
 
 
 def a_cluster() -> ClusterChannel:
-    machine = ClusterChannel("cluster/1/a", OURS, drawn_by_name(0, "c"), ClusterState())
+    machine = ClusterChannel("cluster/1/a", OURS, derive_generator(0, "c"), ClusterState())
     machine.on_message("topic/a", Found(("a", "b")), 0.0)
     for name in "ab":
         carried = Carried(machine.state.version, 0.01, 5, 1.0, ())

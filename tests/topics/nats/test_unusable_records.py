@@ -10,22 +10,20 @@ import pytest
 
 from distributary.errors import StateError
 from distributary.topics.codec import Beat, Create, Put, decode, encode
-from distributary.topics.host import TopicHost
 from distributary.topics.journal import Journal
 from distributary.topics.messages import Join, Leave, Settled
-from distributary.topics.store import TopicStore
-from tests.topics.nats.running import QUICK
+from tests.topics.hosting import StoredHost
 
 LARGEST = 2**64 - 1
 
 
-def open_host(journal: Journal) -> TopicHost:
-    host = TopicHost(QUICK, TopicStore(journal, QUICK))
-    host.start(1.0)
+def open_host(journal: Journal) -> StoredHost:
+    host = StoredHost(journal)
+    host.perform(host.start(1.0))
     return host
 
 
-def hear(host: TopicHost, to: str, message: Any) -> None:
+def hear(host: StoredHost, to: str, message: Any) -> None:
     """What a service does with bytes from a peer."""
     try:
         sender, said = decode(encode("s", message))
@@ -47,14 +45,12 @@ def test_a_peer_with_absurd_numbers_does_not_keep_a_service_from_starting(
             hear(host, to, Join(number))
             hear(host, to, Settled(number))
             hear(host, "topic/t", Put(number, number, b""))
-            host.bury(50.0, 10.0)
+            host.perform(host.bury(50.0, 10.0))
             hear(host, to, Leave(number))
-        host.store.commit()
     with Journal(tmp_path) as journal:
         host = open_host(journal)
         assert host.store.reports == []
-        host.bury(100.0, 10.0)
-        host.store.commit()
+        host.perform(host.bury(100.0, 10.0))
 
 
 RECORDS = {
@@ -74,24 +70,21 @@ def test_a_record_that_cannot_be_replayed_is_set_aside_and_reported_once(
     with Journal(tmp_path) as journal:
         host = open_host(journal)
         hear(host, "topic/t", Create(1.0))
-        host.store.commit()
         journal.append([data])
         hear(host, "topic/t", Put(1, 1, b"after"))
-        host.store.commit()
     for reports in (1, 0):
         with Journal(tmp_path) as journal:
             host = open_host(journal)
             assert [e.payload for e in host.topics["topic/t"].state.history] == [b"after"]
             assert len(host.store.reports) == reports
             assert all("1 record cannot be replayed" in said for said in host.store.reports)
-            host.bury(100.0, 10.0)
-            host.store.commit()
+            host.perform(host.bury(100.0, 10.0))
     assert (tmp_path / "journal.set-aside").read_bytes() == data
 
 
 def test_a_record_of_a_kind_that_only_another_version_knows_is_told(tmp_path: Path) -> None:
     with Journal(tmp_path) as journal:
-        open_host(journal).store.commit()
+        open_host(journal)
         journal.append([msgspec.msgpack.encode(["new in version 9", 1])])
     with Journal(tmp_path) as journal, pytest.raises(StateError, match="does not understand"):
         open_host(journal)

@@ -10,7 +10,7 @@ from typing import Any
 from distributary.machines import Machine
 from distributary.machines.virtual.clock import Clock
 from distributary.machines.virtual.network import VirtualNetwork
-from distributary.machines.virtual.node import Node, Service, price_work
+from distributary.machines.virtual.node import Input, Node, Service, price_work
 from distributary.machines.virtual.record import SimulationRecord
 
 __all__ = ["Simulation"]
@@ -22,7 +22,7 @@ class Simulation:
     """Nodes, the network between them, and a record of the run; same seed, same run.
 
     `clock` drives everything: run it to run the simulation, and schedule faults on it. `saved`
-    holds what each node has saved, by name, also after a crash.
+    holds what each node has saved, by name, and `logs` what it has appended, also after a crash.
     """
 
     def __init__(self, network: VirtualNetwork) -> None:
@@ -30,6 +30,7 @@ class Simulation:
         self.clock = Clock()
         self.record = SimulationRecord()
         self.saved: defaultdict[str, dict[Hashable, object]] = defaultdict(dict)
+        self.logs: defaultdict[str, list[bytes]] = defaultdict(list)
         self._nodes: dict[str, Node] = {}
 
     def add(
@@ -52,6 +53,7 @@ class Simulation:
             self.record,
             self._send,
             self.saved[name],
+            self.logs[name],
         )
 
     def crash(self, name: str) -> None:
@@ -61,6 +63,10 @@ class Simulation:
     def post(self, time: float, to: str, message: Any, *, sender: str) -> None:
         """Deliver a message from outside, such as a client's, to a node at a time."""
         self.clock.at(time, partial(self._arrive, sender, to, message))
+
+    def call(self, name: str, found: Input) -> None:
+        """Give a node an input of its host's own now, such as `machine.start`."""
+        self._nodes[name].call(found)
 
     def run(self, *, until: float = float("inf"), max_events: float = float("inf")) -> int:
         """Run up to a time, a number of events, or the end; returns the number of events."""

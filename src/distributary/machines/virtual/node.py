@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, assert_never
 
-from distributary.machines import Action, Deliver, Machine, Save, Send, SetTimer, Work
+from distributary.machines import Action, Append, Deliver, Machine, Save, Send, SetTimer, Work
 from distributary.machines.virtual.clock import Clock
 from distributary.machines.virtual.record import SimulationRecord
 
-__all__ = ["Node", "Service", "price_work"]
+__all__ = ["Input", "Node", "Service", "price_work"]
 
 # Maps the work that one input caused, by kind, to the seconds that the node is busy.
 Service = Callable[[Mapping[str, float]], float]
@@ -41,6 +41,7 @@ class Node:
     record: SimulationRecord
     send: Callable[[str, str, Any], None]
     saved: dict[Hashable, object]
+    log: list[bytes]
     alive: bool = True
     busy: bool = False
     queue: deque[Input] = field(default_factory=deque)
@@ -52,6 +53,11 @@ class Node:
         if accepted:
             self._enqueue(partial(self.machine.on_message, sender, message))
         return accepted
+
+    def call(self, found: Input) -> None:
+        """Accept an input of the host's own, such as the machine's start."""
+        if self.alive:
+            self._enqueue(found)
 
     def _enqueue(self, found: Input) -> None:
         if not self.busy:
@@ -95,6 +101,8 @@ class Node:
                     self.saved.pop(key, None)
                 else:
                     self.saved[key] = value
+            case Append(record):
+                self.log.append(record)
             case Work():
                 pass  # it has already been charged as service time
             case _:

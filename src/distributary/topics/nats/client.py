@@ -17,6 +17,7 @@ from nats.aio.msg import Msg
 
 from distributary.errors import LiveError
 from distributary.machines.real.tasks import owned_tasks
+from distributary.topics import Subscriber
 from distributary.topics.codec import (
     SERVICE,
     Beat,
@@ -42,7 +43,6 @@ from distributary.topics.nats.options import NatsOptions, connected
 from distributary.topics.nats.policy import LIVE
 from distributary.topics.nats.reader import TopicReader
 from distributary.topics.nats.subjects import Subjects
-from distributary.topics.nats.subscriber import LiveSubscriber
 from distributary.topics.nats.subscription import TopicSubscription, WhenFull
 from distributary.topics.nats.writer import TopicWriter
 
@@ -120,7 +120,7 @@ class TopicClient:
                     on_error=self._on_error,
                 )
             )
-            subscriber = LiveSubscriber(self.name, LIVE)
+            subscriber = Subscriber(self.name, LIVE)
             self._reader = TopicReader(nc, self._subjects, subscriber, queue=self.settings.capacity)
             self._writer = TopicWriter(
                 nc,
@@ -262,10 +262,10 @@ class TopicClient:
         except ValueError:
             return
         if isinstance(said, Taken | Expect | NoTopic):
-            for topic, puts in self._writer.heard(said):
+            for topic, puts in self._writer.hear(said):
                 await self._writer.say_again(topic, puts)
         if not isinstance(said, Taken | Expect):
-            self._reader.heard(sender, said)
+            self._reader.hear(sender, said)
 
     async def _on_reconnect(self) -> None:
         if self._nc is not None:
@@ -294,7 +294,7 @@ class TopicClient:
         while True:
             await asyncio.sleep(_TICK)
             await self._writer.repeat()
-            await self._reader.chase()
+            self._reader.check_service()
 
 
 def _answer_in(message: Msg) -> Any:

@@ -47,8 +47,8 @@ class Outbox:
         self._waiting.append(_Waiting(put, now, confirmed))
         return put, confirmed
 
-    def taken(self, upto: int, now: float) -> None:
-        """Everything up to a number is accepted."""
+    def confirm(self, upto: int, now: float) -> None:
+        """Drop all events up to a number: the service has accepted them."""
         while self._waiting and self._waiting[0].put.number <= upto:
             self.heard_at = now
             self._drop(None)

@@ -7,7 +7,6 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,11 +17,11 @@ from nats.aio.subscription import Subscription
 
 from distributary.errors import LiveError
 from distributary.machines.actions import Action, Deliver, Send, SetTimer
-from distributary.topics.codec import AROUND, Expired, NoTopic, Pulse, Resume, decode, encode
+from distributary.topics import Subscriber
+from distributary.topics.codec import AROUND, NoTopic, Pulse, decode, encode
 from distributary.topics.errors import EventsLostError, UnknownTopicError
 from distributary.topics.messages import Event, Join, Left, Unwant, Want
 from distributary.topics.nats.subjects import Subjects
-from distributary.topics.nats.subscriber import LiveSubscriber
 from distributary.topics.nats.subscription import TopicSubscription
 from distributary.topics.parts import split
 
@@ -43,7 +42,7 @@ class TopicReader:
     """
 
     def __init__(
-        self, nc: Client, subjects: Subjects, subscriber: LiveSubscriber, *, queue: int
+        self, nc: Client, subjects: Subjects, subscriber: Subscriber, *, queue: int
     ) -> None:
         self.machine = subscriber
         self.delivered = 0
@@ -59,7 +58,6 @@ class TopicReader:
         self._subscriptions: dict[str, TopicSubscription] = {}
         self._confirmations: dict[str, asyncio.Future[None]] = {}
         self._service = ""  # its identity
-        self._epoch = 0  # of its last start
         self._replaced = False
 
     # --- for the client ------------------------------------------------------------------------
@@ -88,11 +86,13 @@ class TopicReader:
             subscription.close()
             await self._feed(_OUTSIDE, Unwant(topic))
 
-    def heard(self, sender: str, message: Any) -> None:
-        """Take in what was said to this client alone."""
+    def hear(self, sender: str, message: Any) -> None:
+        """Queue a message to this client alone."""
         if isinstance(message, Pulse):
-            self._adopt(message)
-            return
+            self._replaced |= self._service not in ("", message.identity) and bool(
+                self._subscriptions
+            )
+            self._service = message.identity
         try:
             self._queue.put_nowait((sender, message))
         except asyncio.QueueFull:
@@ -115,15 +115,13 @@ class TopicReader:
         """Ask for all that may have been missed, soon; often is no more than once."""
         self._later("refresh", _SOON, partial(self._ring, "refresh"))
 
-    async def chase(self) -> None:
-        """Ask again for what is missing and due."""
+    def check_service(self) -> None:
+        """Raise a `LiveError` if the service does not know our subscriptions any more."""
         if self._replaced:
             raise LiveError(
                 "the channel service has lost its state, or another one is in its place: it knows "
                 "none of our subscriptions; start it with the folder it had, or open a new client"
             )
-        for topic in self.machine.behind():
-            await self._perform(self.machine.chase(topic, time.time()))
 
     def close(self) -> None:
         """Stop all timers and end all subscriptions."""
@@ -142,18 +140,10 @@ class TopicReader:
     # --- inputs --------------------------------------------------------------------------------
 
     async def _take(self, sender: str, message: Any) -> None:
-        match message:
-            case NoTopic(topic):
-                await self._miss(topic)
-            case Expired(topic, _, oldest):
-                await self._hand_over(topic, self.machine.skip(topic, oldest))
-            case Resume(topic, epoch, number):
-                await self._hand_over(topic, self.machine.resume(topic, epoch, number))
-            case Event(topic):
-                await self._feed(sender, message)
-                await self._perform(self.machine.chase(topic, time.time()))
-            case _:
-                await self._feed(sender, message)
+        if isinstance(message, NoTopic):
+            await self._miss(message.topic)
+        else:
+            await self._feed(sender, message)
 
     async def _miss(self, topic: str) -> None:
         """There is no such topic, or no more: whoever waits for it or reads it is told."""
@@ -163,7 +153,7 @@ class TopicReader:
                 confirmation.set_exception(UnknownTopicError(topic))
             return
         if self._replaced:
-            return  # there is no topic of ours at all: `chase` says so
+            return  # there is no topic of ours at all: `check_service` says so
         subscription = self._subscriptions.pop(topic, None)
         if subscription is not None:
             subscription.fail(UnknownTopicError(topic))
@@ -181,27 +171,16 @@ class TopicReader:
         secured, self.machine.secured = self.machine.secured, set()
         for topic in secured:
             confirmation = self._confirmations.get(topic)
-            if confirmation is not None and not confirmation.done() and self._secured(topic):
+            if confirmation is not None and not confirmation.done() and self._is_secured(topic):
                 confirmation.set_result(None)
 
-    def _secured(self, topic: str) -> bool:
+    def _is_secured(self, topic: str) -> bool:
         """Whether a topic comes, and it is known from which event on."""
         wanted = self.machine.wanted.get(topic)
-        return wanted is not None and wanted.expected is not None and self.machine.covered(topic)
+        return wanted is not None and wanted.expected is not None and self.machine.is_covered(topic)
 
     async def _ring(self, name: str) -> None:
         await self._perform(self.machine.on_timer(name, time.time()))
-
-    def _adopt(self, pulse: Pulse) -> None:
-        """Be as the service wants its subscribers; one that does not know us is of no use."""
-        self._replaced |= self._service not in ("", pulse.identity) and bool(self._subscriptions)
-        self._service = pulse.identity
-        if pulse.epoch != self._epoch and not self._replaced:
-            self._epoch = pulse.epoch
-            self.refresh()  # and learn whether all that we have is still there
-        self.machine.policy = replace(
-            self.machine.policy, tells=pulse.tells, obeys=pulse.obeys, refresh=pulse.refresh
-        )
 
     # --- actions -------------------------------------------------------------------------------
 
@@ -211,7 +190,7 @@ class TopicReader:
                 await asyncio.sleep(0)  # beats must go out meanwhile
             match action:
                 case Deliver(_, event, _):
-                    await self._hand_over(event.topic, (event,))
+                    await self._hand_over(event)
                 case Send(to, message):
                     if isinstance(message, Join):
                         await self._listen(to)
@@ -219,12 +198,11 @@ class TopicReader:
                 case SetTimer(name, at):
                     self._set_timer(name, at)
 
-    async def _hand_over(self, topic: str, events: Iterable[Event | EventsLostError]) -> None:
-        subscription = self._subscriptions.get(topic)
-        for event in events:
-            if subscription is not None:
-                self.delivered += 1
-                await subscription.put(event)
+    async def _hand_over(self, event: Event | EventsLostError) -> None:
+        subscription = self._subscriptions.get(event.topic)
+        if subscription is not None:
+            self.delivered += 1
+            await subscription.put(event)
 
     async def _say(self, to: str, message: Any) -> None:
         subject, most = self._subjects.to(to), self._nc.max_payload - AROUND
@@ -250,17 +228,17 @@ class TopicReader:
         except ValueError:
             self.dropped += 1
             return
-        if not (isinstance(said[1], Event) and self._taken_at_once(said[1])):
+        if not (isinstance(said[1], Event) and self._take_at_once(said[1])):
             await self._queue.put(said)
 
-    def _taken_at_once(self, event: Event) -> bool:
+    def _take_at_once(self, event: Event) -> bool:
         """Hand an event over, or drop it, if nothing is before it and nothing else follows."""
         if self._busy or not self._queue.empty():
             return False
         subscription = self._subscriptions.get(event.topic)
         if subscription is not None and not subscription.has_room:
             return False
-        wanted = self.machine.takes(event)
+        wanted = self.machine.take_next(event)
         if wanted and subscription is not None:
             self.delivered += 1
             subscription.put_now(event)

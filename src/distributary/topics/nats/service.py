@@ -1,8 +1,8 @@
-"""The channel service: all channels of topics and clusters, on a NATS server.
+"""The channel service: runs a host with all channels of topics and clusters on a NATS server.
 
-It can be stopped, killed and started again at any moment: what it has confirmed it knows again.
-Whatever comes in is taken in batches. What a batch changed is written first; only then is anything
-sent that follows from it.
+It can be stopped, killed and started again at any moment without losing what it has confirmed.
+It handles messages in batches: it writes the records of a batch first, and only then sends the
+messages that follow from it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,12 +22,22 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from distributary.errors import LiveError
+from distributary.machines.actions import Action, Append, Send, SetTimer
 from distributary.machines.real.tasks import owned_tasks
 from distributary.topics import Policy, members_of
 from distributary.topics.advice import Adviser
-from distributary.topics.codec import AROUND, SERVICE, Taken, decode, encode
+from distributary.topics.codec import (
+    AROUND,
+    SERVICE,
+    Create,
+    Created,
+    NoTopic,
+    Taken,
+    decode,
+    encode,
+)
 from distributary.topics.errors import ServerAwayError
-from distributary.topics.host import TopicHost
+from distributary.topics.host import ChannelMessage, TopicHost
 from distributary.topics.journal import Journal
 from distributary.topics.messages import Event
 from distributary.topics.nats.connection import MalformedMessageError
@@ -103,8 +113,8 @@ class TopicService:
         self._lease = Lease(self.subjects)
         self._stopping = asyncio.Event()
         self._queue: asyncio.Queue[Msg | None] = asyncio.Queue(settings.queue)
-        self._due: deque[Callable[[float], object]] = deque()
-        self._timers: dict[tuple[str, str], asyncio.TimerHandle] = {}
+        self._due: deque[Callable[[float], Iterable[Action]]] = deque()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def stop(self) -> None:
         """Finish what was begun, and end."""
@@ -118,11 +128,11 @@ class TopicService:
                 Journal(self.settings.folder, sync=self.settings.sync)
             )
             policy = self.settings.policy
-            store = TopicStore(journal, policy)
-            self.reports = store.reports
+            self._store = TopicStore(journal, policy)
+            self.reports = self._store.reports
             self.host = TopicHost(
                 policy,
-                store,
+                self._store.state,
                 seed=self.settings.seed,
                 flow_memory=self.settings.flow_memory,
             )
@@ -145,8 +155,7 @@ class TopicService:
             await self._lease.listen(nc)
             await self._prove_lease(nc)
             self.host.fit(nc.max_payload - AROUND)
-            self.host.start(time.time())
-            await self._let_out(nc)
+            await self._perform(nc, self.host.start(time.time()))
             await nc.subscribe(self.subjects.service, cb=self._queue.put)
             await nc.subscribe(self.subjects.status, cb=self._queue.put)
             await nc.flush()
@@ -187,49 +196,60 @@ class TopicService:
                     return  # told to stop; what came now is said again to the next service
                 self.host.excuse(time.time())
             now = time.time()
-            answers = []
+            actions: list[Action] = []
+            answers: list[tuple[str, bytes]] = []
             for message in batch:
                 if message is not None:
-                    answers += self._take(message, now)
+                    actions += self._take(message, now, answers)
             while self._due:
-                self._due.popleft()(now)
-            await self._let_out(nc)
+                actions += self._due.popleft()(now)
+            await self._perform(nc, actions)
             for reply, data in answers:
                 await self._publish(nc, reply, data)
             self.traffic.batches += 1
 
-    def _take(self, message: Msg, now: float) -> list[tuple[str, bytes]]:
+    def _take(self, message: Msg, now: float, answers: list[tuple[str, bytes]]) -> Iterable[Action]:
+        """Hand a message to the host; answers to requests go to `answers`, with their subjects."""
         self.traffic.received += 1
         if message.subject == self.subjects.status:
-            return [(message.reply, self.status().encoded())] if message.reply else []
+            if message.reply:
+                answers.append((message.reply, self.status().encode()))
+            return ()
         try:
             sender, said = decode(message.data)
             to = self.subjects.channel(message.subject)
         except ValueError:  # msgspec's are ValueErrors, too
             self.host.counts.refused += 1
-            return []
-        answer = self.host.take(sender, to, said, now)
-        return [(message.reply, encode(SERVICE, answer))] if message.reply and answer else []
+            return ()
+        actions = self.host.on_message(sender, ChannelMessage(to, said), now)
+        if isinstance(said, Create):  # whoever creates a topic waits for the reply, nobody else
+            found = [action for action in actions if _answers_create(action)]
+            actions = [action for action in actions if action not in found]
+            if message.reply:
+                data = (encode(SERVICE, a.message.message) for a in found if isinstance(a, Send))
+                answers += [(message.reply, each) for each in data]
+        return actions
 
-    async def _let_out(self, nc: Client) -> None:
-        """Write what changed, then send what follows from it."""
-        host = self.host
-        host.store.commit()
-        timers, host.timers = host.timers, []
-        for channel, name, at in timers:
-            self._set_timer(channel, name, at)
-        out, host.out = host.out, []
-        taken, host.taken = host.taken, {}
+    async def _perform(self, nc: Client, actions: list[Action]) -> None:
+        """Write all records, then send; of confirmations, the last one of each stream."""
+        self._store.write([action.record for action in actions if isinstance(action, Append)])
+        confirmed: dict[tuple[str, int], Taken] = {}
         last: Any = None
         data = b""
-        for to, sender, message in out:
-            if message is not last:  # one event goes to several channels
-                data = encode("" if isinstance(message, Event) else sender, message)
-                last = message
-            await self._publish(nc, self._subject(to), data)
-        for (client, stream), upto in taken.items():
-            data = encode(SERVICE, Taken(stream, upto))
-            await self._publish(nc, self.subjects.client(client), data)
+        for action in actions:
+            if isinstance(action, SetTimer):
+                self._set_timer(action.name, action.at)
+            elif isinstance(action, Send):
+                sender, message = action.message.channel, action.message.message
+                if isinstance(message, Taken):
+                    confirmed[action.to, message.stream] = message
+                    continue
+                if message is not last:  # one event goes to several channels
+                    data = encode("" if isinstance(message, Event) else sender, message)
+                    last = message
+                await self._publish(nc, self._subject(action.to), data)
+        for (client, _), taken in confirmed.items():
+            await self._publish(nc, self.subjects.client(client), encode(SERVICE, taken))
 
     def _subject(self, to: str) -> str:
         channel = to.removeprefix(_MEMBERS)
@@ -252,7 +272,7 @@ class TopicService:
         self._lease.lose()
 
     async def _on_reconnect(self) -> None:
-        self._do(self.host.say_last)
+        self._do(self.host.repeat_last)
 
     async def _on_error(self, error: Exception) -> None:
         if isinstance(error, nats.errors.SlowConsumerError):
@@ -262,22 +282,21 @@ class TopicService:
 
     # --- time ----------------------------------------------------------------------------------
 
-    def _set_timer(self, channel: str, name: str, at: float | None) -> None:
-        key = (channel, name)
-        running = self._timers.pop(key, None)
+    def _set_timer(self, name: str, at: float | None) -> None:
+        running = self._timers.pop(name, None)
         if running is not None:
             running.cancel()
         if at is not None:
             delay = max(0.0, at - time.time())
-            call = asyncio.get_running_loop().call_later(delay, self._ring, key)
-            self._timers[key] = call
+            call = asyncio.get_running_loop().call_later(delay, self._ring, name)
+            self._timers[name] = call
 
-    def _ring(self, key: tuple[str, str]) -> None:
-        self._timers.pop(key, None)
-        self._do(partial(self.host.due, *key))
+    def _ring(self, name: str) -> None:
+        self._timers.pop(name, None)
+        self._do(partial(self.host.on_timer, name))
 
-    def _do(self, what: Callable[[float], object]) -> None:
-        """Let something be done between two batches."""
+    def _do(self, what: Callable[[float], Iterable[Action]]) -> None:
+        """Give the host an input of our own, after the next batch of messages."""
         self._due.append(what)
         self._wake()
 
@@ -308,7 +327,7 @@ class TopicService:
             # Where members do not tell, nobody knows what they need: channels ask by themselves.
             if settings.policy.tells and time.monotonic() - planned >= settings.plan_every:
                 self._do(self.adviser.remind)
-                found = survey(self.host, time.time())
+                found = survey([self.host], time.time())
                 advice = await asyncio.to_thread(self.adviser.propose, found)
                 self._do(partial(self.adviser.give, advice))
                 planned = time.monotonic()
@@ -330,3 +349,7 @@ class TopicService:
             dropped=traffic.dropped,
             batches=traffic.batches,
         )
+
+
+def _answers_create(action: Action) -> bool:
+    return isinstance(action, Send) and isinstance(action.message.message, Created | NoTopic)

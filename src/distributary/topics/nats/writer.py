@@ -65,7 +65,7 @@ class TopicWriter:
         await confirmed
         self.published += 1
 
-    def heard(self, message: Taken | Expect | NoTopic) -> list[tuple[str, list[Put]]]:
+    def hear(self, message: Taken | Expect | NoTopic) -> list[tuple[str, list[Put]]]:
         """Take an answer in; what to say again."""
         now = time.monotonic()
         if isinstance(message, NoTopic):
@@ -77,7 +77,7 @@ class TopicWriter:
         if outbox is None:
             return []
         if isinstance(message, Taken):
-            outbox.taken(message.upto, now)
+            outbox.confirm(message.upto, now)
             return []
         if not outbox.expects(message.number):
             self._end(outbox, NotConfirmedError(outbox.topic, self._timeout))

@@ -1,0 +1,318 @@
+"""The state of a host of channels, and the records that bring it back after a restart.
+
+An event is one record. For any other change of a channel, the record has the fields that changed
+and the one subscriber that the change was about, not the whole state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar, get_args, get_type_hints
+
+import msgspec
+
+from distributary.topics.carriage import ClusterState
+from distributary.topics.channel import Member
+from distributary.topics.departures import Departure, depart
+from distributary.topics.messages import Event
+from distributary.topics.names import is_cluster
+from distributary.topics.numbers import Count
+from distributary.topics.policy import Policy
+from distributary.topics.topic import TopicState
+
+__all__ = ["UNUSABLE", "Death", "HostLog", "HostState", "State", "Stream", "is_record"]
+
+State = TopicState | ClusterState
+T = TypeVar("T")
+
+# What `HostState.replay` raises for a record that cannot be replayed.
+UNUSABLE = (msgspec.MsgspecError, ValueError, TypeError, ArithmeticError, RecursionError)
+
+_APART = frozenset({"members", "departed", "history"})  # written one by one
+_PART, _PART_BYTES = 1_000, 1 << 20  # of a state in one record
+
+
+class _Patch(msgspec.Struct, array_like=True, tag="patch"):
+    """The fields of a channel that changed, if any, and some of its subscribers (None: gone)."""
+
+    channel: str
+    fields: msgspec.Raw
+    members: dict[str, Member | None]
+    departed: dict[str, Departure | None]
+
+
+class _Accepted(msgspec.Struct, array_like=True, tag="accepted"):
+    channel: str
+    stream: str
+    number: Count
+    payload: bytes
+    at: float
+
+
+class _History(msgspec.Struct, array_like=True, tag="history"):
+    channel: str
+    events: list[tuple[Count, bytes]]
+
+
+class _Streams(msgspec.Struct, array_like=True, tag="streams"):
+    """The last accepted number of each stream, and when; None: forget the stream."""
+
+    channel: str
+    streams: dict[str, tuple[Count, float] | None]
+
+
+class _Dead(msgspec.Struct, array_like=True, tag="dead"):
+    """A client was found dead in a generation; None: forget that."""
+
+    client: str
+    generation: Count | None
+    at: float
+
+
+class _Thrown(msgspec.Struct, array_like=True, tag="thrown"):
+    channel: str
+
+
+class _Identity(msgspec.Struct, array_like=True, tag="identity"):
+    identity: str
+
+
+class _Epoch(msgspec.Struct, array_like=True, tag="epoch"):
+    """The host has started; the events that follow belong to this epoch."""
+
+    epoch: Count
+
+
+_Record = _Patch | _Accepted | _History | _Streams | _Dead | _Thrown | _Identity | _Epoch
+_decoder = msgspec.msgpack.Decoder(_Record)
+_encoder = msgspec.msgpack.Encoder()
+_NOTHING = _encoder.encode({})
+_TAGS = {kind.__struct_config__.tag for kind in get_args(_Record)}
+_HINTS = {kind: get_type_hints(kind) for kind in (TopicState, ClusterState)}
+
+
+@dataclass(slots=True)
+class Stream:
+    """A publisher's stream to one topic: the number accepted last, and when."""
+
+    upto: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """The last generation in which a client was found dead, and when."""
+
+    generation: int
+    at: float
+
+
+@dataclass(slots=True)
+class HostState:
+    """All that a host must find again after a restart."""
+
+    states: dict[str, State] = field(default_factory=dict)  # by channel
+    streams: dict[str, dict[str, Stream]] = field(default_factory=dict)  # by channel
+    dead: dict[str, Death] = field(default_factory=dict)  # by client, whether it is back or not
+    epoch: int = 0  # the last start of the host
+    identity: str = ""  # a host with another identity does not know this state
+
+    def replay(self, record: bytes, policy: Policy) -> None:
+        """Apply a record of a `HostLog`, or of a snapshot; raises `UNUSABLE` if that fails."""
+        self.apply(_decoder.decode(record), policy)
+
+    def snapshot(self) -> Iterator[bytes]:
+        """Records that make this state from an empty one, none of them long."""
+        yield _encoder.encode(_Identity(self.identity))
+        yield _encoder.encode(_Epoch(self.epoch))
+        for channel, state in self.states.items():
+            yield from _describe_state(channel, state)
+        for channel, streams in self.streams.items():
+            found = [(name, (stream.upto, stream.at)) for name, stream in streams.items()]
+            for part in [*_split(found)] or [[]]:
+                yield _encoder.encode(_Streams(channel, {**dict(part)}))
+        for client, death in self.dead.items():
+            yield _encoder.encode(_Dead(client, death.generation, death.at))
+
+    def apply(self, record: _Record, policy: Policy) -> None:
+        """Apply a record that is decoded."""
+        match record:
+            case _Patch():
+                self._patch(record, policy)
+            case _Accepted(channel, stream, number, payload, at):
+                self._topic(channel).accept(payload, at, policy, self.epoch)
+                self.mark_stream(channel, stream, number, at)
+            case _History(channel, events):
+                state = self._topic(channel)
+                for event in events:
+                    kept = Event(state.topic, *event, state.epoch_of(event[0]))
+                    state.history.append(kept, policy.history, policy.history_bytes)
+            case _Streams(channel, streams):
+                held = self.streams.setdefault(channel, {})
+                for name, last in streams.items():
+                    held.pop(name, None)
+                    if last is not None:
+                        held[name] = Stream(*last)
+            case _Dead(client, None, _):
+                self.dead.pop(client, None)
+            case _Dead(client, generation, at) if generation is not None:
+                self.dead[client] = Death(generation, at)
+            case _Thrown(channel):
+                self.states.pop(channel, None)
+            case _Identity(identity):
+                self.identity = identity
+            case _Epoch(epoch):
+                self.epoch = epoch
+
+    def mark_stream(self, channel: str, stream: str, number: int, at: float) -> None:
+        """Remember the last accepted event of a publisher's stream."""
+        self.streams.setdefault(channel, {})[stream] = Stream(number, at)
+
+    def _patch(self, patch: _Patch, policy: Policy) -> None:
+        kind = ClusterState if is_cluster(patch.channel) else TopicState
+        found: dict[str, Any] = msgspec.msgpack.decode(patch.fields)
+        changes = {  # all of them or none
+            name: msgspec.convert(value, _HINTS[kind][name])
+            for name, value in found.items()
+            if name in _HINTS[kind]
+        }
+        state = self.states.get(patch.channel)
+        if state is None:
+            state = self.states[patch.channel] = kind()
+        for name, value in changes.items():
+            setattr(state, name, value)
+        for member, held in patch.members.items():
+            if held is None:
+                state.members.pop(member, None)
+            else:
+                state.members[member] = held
+        for name, last in patch.departed.items():
+            if last is None:
+                state.departed.pop(name, None)
+            else:  # who is forgotten follows from who leaves
+                depart(state.departed, name, last, policy.remember)
+
+    def _topic(self, channel: str) -> TopicState:
+        state = self.states.get(channel)
+        if not isinstance(state, TopicState):
+            raise TypeError(f"there is no topic of the channel {channel!r}")
+        return state
+
+
+class HostLog:
+    """Writes the records of the changes of a host's state.
+
+    Channels change their own states, and the host reports that here. All else is changed here, by
+    applying the record.
+    """
+
+    def __init__(self, state: HostState, policy: Policy) -> None:
+        self.state = state
+        self._policy = policy
+        self._fields: dict[str, bytes] = {}  # of each channel, as they were recorded last
+        self._records: list[bytes] = []
+
+    def take(self) -> list[bytes]:
+        """The records since this was last called."""
+        records, self._records = self._records, []
+        return records
+
+    def begin_epoch(self, now: float) -> int:
+        """A number for this start of the host that no start before had.
+
+        A state that was restored from an older copy does not know of the starts since then, so the
+        number is taken from the clock if that is larger.
+        """
+        self._change(_Epoch(max(self.state.epoch + 1, int(now * 1_000))))
+        return self.state.epoch
+
+    def record_channel(self, channel: str, state: State, who: str | None = None) -> None:
+        """Record the change of a channel, which concerned the subscriber `who`, or none."""
+        body = _encoder.encode(_plain_fields(state))
+        same = self._fields.get(channel) == body
+        self._fields[channel] = body
+        self.state.states[channel] = state
+        raw = msgspec.Raw(_NOTHING if same else body)
+        if who is not None:
+            member, departed = state.members.get(who), state.departed.get(who)
+            self._record(_Patch(channel, raw, {who: member}, {who: departed}))
+        elif not same:
+            self._record(_Patch(channel, raw, {}, {}))
+
+    def record_event(
+        self, channel: str, stream: str, number: int, payload: bytes, at: float
+    ) -> None:
+        """Record an event that a topic's channel has accepted."""
+        self.state.mark_stream(channel, stream, number, at)
+        self._record(_Accepted(channel, stream, number, payload, at))
+
+    def remove_channel(self, channel: str) -> None:
+        """Forget a cluster that has ended."""
+        self._fields.pop(channel, None)
+        self._change(_Thrown(channel))
+
+    def forget_stream(self, channel: str, stream: str) -> None:
+        """Forget a publisher that will not come back."""
+        if stream in self.state.streams.get(channel, {}):
+            self._change(_Streams(channel, {stream: None}))
+
+    def record_death(self, client: str, at: float, least: int = 0) -> None:
+        """Record that a client was found dead once more, at least in generation `least`."""
+        before = self.state.dead.get(client)
+        generation = max(before.generation + 1 if before else 0, least)
+        self._change(_Dead(client, generation, at))
+
+    def forget_death(self, client: str) -> None:
+        """Forget a client that will not come back."""
+        if client in self.state.dead:
+            self._change(_Dead(client, None, 0.0))
+
+    def _change(self, record: _Record) -> None:
+        self.state.apply(record, self._policy)
+        self._record(record)
+
+    def _record(self, record: _Record) -> None:
+        self._records.append(_encoder.encode(record))
+
+
+def is_record(data: bytes) -> bool:
+    """Whether data names a kind of record of this version, usable or not."""
+    try:
+        match msgspec.msgpack.decode(data):
+            case [tag, *_]:
+                return tag in _TAGS
+    except (msgspec.MsgspecError, RecursionError, TypeError):
+        pass
+    return False
+
+
+def _describe_state(channel: str, state: State) -> Iterator[bytes]:
+    body = msgspec.Raw(_encoder.encode(_plain_fields(state)))
+    yield _encoder.encode(_Patch(channel, body, {}, {}))
+    nothing = msgspec.Raw(_NOTHING)
+    for members in _split(state.members.items()):
+        yield _encoder.encode(_Patch(channel, nothing, {**dict(members)}, {}))
+    for departed in _split(state.departed.items()):
+        yield _encoder.encode(_Patch(channel, nothing, {}, {**dict(departed)}))
+    if isinstance(state, TopicState):
+        events = ((event.number, event.payload) for event in state.history)
+        for part in _split(events, lambda event: len(event[1])):
+            yield _encoder.encode(_History(channel, part))
+
+
+def _split(items: Iterable[T], size: Callable[[T], int] = lambda item: 0) -> Iterator[list[T]]:
+    """Lists of a thousand or so items, shorter where these are large."""
+    part, total = list[T](), 0
+    for item in items:
+        part.append(item)
+        total += size(item)
+        if len(part) >= _PART or total >= _PART_BYTES:
+            yield part
+            part, total = [], 0
+    if part:
+        yield part
+
+
+def _plain_fields(state: State) -> dict[str, Any]:
+    return {one.name: getattr(state, one.name) for one in fields(state) if one.name not in _APART}

@@ -1,0 +1,126 @@
+"""The events of wanted topics in order: each one once, and none left out without a report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from distributary.machines.actions import Action, Deliver, Send, SetTimer
+from distributary.topics.attendance import Wanted
+from distributary.topics.codec import Expired, Resume
+from distributary.topics.errors import EventsForgottenError, EventsLostError
+from distributary.topics.messages import Event, Repair
+from distributary.topics.names import topic_channel
+from distributary.topics.policy import Policy
+
+__all__ = ["EventSequencer"]
+
+_ONE_ANSWER = 200  # events at most that a topic's channel sends for one request
+
+
+class EventSequencer:
+    """The half of a subscriber's `Machine` that puts events in order.
+
+    It drops duplicates, and asks a topic's own channel for missing events until the gap is closed.
+    Events that the channel no longer has are delivered as one `EventsLostError` in their place.
+    """
+
+    def __init__(self, name: str, policy: Policy) -> None:
+        self.name = name
+        self.policy = policy
+        self.wanted: dict[str, Wanted] = {}
+        self._asked: dict[str, tuple[int, float]] = {}  # topics with gaps: first missing, and when
+
+    def take_next(self, event: Event) -> bool | None:
+        """The short way for most events: whether to deliver it, or None if it needs the long way.
+
+        An event goes the short way if it is the next of its topic and none waits behind it, or if
+        it is a duplicate or not wanted.
+        """
+        wanted = self.wanted.get(event.topic)
+        if wanted is None or wanted.expected is None:
+            return False  # the local filter
+        if event.epoch != wanted.epoch:
+            return None
+        if event.number < wanted.expected:
+            return False
+        if event.number > wanted.expected or wanted.early:
+            return None
+        wanted.expected += 1
+        return True
+
+    def _take_event(self, event: Event, now: float) -> list[Action]:
+        wanted = self.wanted.get(event.topic)
+        if wanted is None or wanted.expected is None:
+            return []  # the local filter
+        if event.epoch > wanted.epoch:  # which number it began with must be known first
+            newer = event.epoch > wanted.heard_of
+            wanted.heard_of = max(wanted.heard_of, event.epoch)
+            return self._chase(event.topic, now, at_once=newer)
+        if event.number < wanted.expected or wanted.is_past(event):
+            return []
+        if event.number > wanted.expected:
+            first = not wanted.early
+            wanted.early[event.number] = event
+            return self._chase(event.topic, now, at_once=first)
+        wanted.expected += 1
+        actions: list[Action] = [Deliver(self.name, event, now)]
+        actions += [Deliver(self.name, early, now) for early in wanted.pop_early()]
+        return [*actions, *self._chase(event.topic, now)]
+
+    def _ask_again(self, topic: str, wanted: Wanted) -> Action:
+        assert wanted.expected is not None
+        return Send(topic_channel(topic), Repair(wanted.expected, wanted.epoch))
+
+    def _ask_for_all(self) -> list[Action]:
+        """Ask for events of all topics: the latest ones may have been missed."""
+        known = [(t, wanted) for t, wanted in self.wanted.items() if wanted.expected is not None]
+        return [self._ask_again(topic, wanted) for topic, wanted in known]
+
+    def _chase(self, topic: str, now: float, *, at_once: bool = False) -> list[Action]:
+        """Ask for missing events at once, or once a whole answer came, or none did for a while."""
+        wanted = self.wanted.get(topic)
+        if wanted is None or wanted.expected is None or not wanted.is_behind:
+            self._asked.pop(topic, None)
+            return []
+        first, at = self._asked.get(topic, (wanted.expected, now))
+        answered = wanted.expected >= first + _ONE_ANSWER
+        if not (at_once or answered or now >= at + self.policy.retry):
+            return []
+        idle = not self._asked
+        self._asked[topic] = (wanted.expected, now)
+        timer = [SetTimer("chase", now + self.policy.retry)] if idle else []
+        return [self._ask_again(topic, wanted), *timer]
+
+    def _chase_all(self, now: float) -> list[Action]:
+        actions = [action for topic in [*self._asked] for action in self._chase(topic, now)]
+        timer = [SetTimer("chase", now + self.policy.retry)] if self._asked else []
+        return [*actions, *timer]
+
+    def _resume(self, message: Resume, now: float) -> list[Action]:
+        """Go on in another epoch of the service; report the events we have and it has lost."""
+        topic, epoch, number = message.topic, message.epoch, message.number
+        wanted = self.wanted.get(topic)
+        if wanted is None or wanted.expected is None or epoch == wanted.epoch:
+            return []
+        wanted.past, wanted.since, wanted.epoch = wanted.epoch, number, epoch
+        early = wanted.early.items()
+        wanted.early = {n: event for n, event in early if not wanted.is_past(event)}
+        if number >= wanted.expected:
+            return []
+        last, wanted.expected = wanted.expected - 1, number
+        return [Deliver(self.name, EventsForgottenError(topic, number, last), now)]
+
+    def _skip(self, message: Expired, now: float) -> list[Action]:
+        """Go on at the oldest event that the channel has kept."""
+        return [Deliver(self.name, found, now) for found in self._pass_to(message)]
+
+    def _pass_to(self, message: Expired) -> Iterator[Event | EventsLostError]:
+        wanted = self.wanted.get(message.topic)
+        if wanted is None or wanted.expected is None:
+            return
+        yield from wanted.pop_early()
+        while wanted.expected < message.oldest:
+            first = wanted.expected
+            wanted.expected = min([message.oldest, *wanted.early])
+            yield EventsLostError(message.topic, first, wanted.expected - 1)
+            yield from wanted.pop_early()
