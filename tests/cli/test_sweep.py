@@ -10,7 +10,7 @@ from plotly.offline import get_plotlyjs
 
 from distributary.model import Demand
 from distributary.planning import Progress, Request, Solution, plan
-from distributary.report.sweep import sweep
+from distributary.planning.sweep import sweep
 from tests.cli.conftest import CommandLine
 
 # By name: the default may go by the clock.

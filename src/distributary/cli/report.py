@@ -14,7 +14,8 @@ from distributary.cli.evaluate import PlansAlpha, PlansBeta, choose_prices
 from distributary.cli.intake import read_inputs, tell_intake
 from distributary.cli.options import Floor, InterestFile, MaxBad, Quarantine, RatesFile
 from distributary.files import read_plan, replaced_file
-from distributary.report import Report, compare_algorithms, cost_curve, render_report
+from distributary.planning import compare_algorithms, cost_curve
+from distributary.report import Report, render_report
 
 __all__ = ["CURVE_GROUPS", "report", "write_report"]
 

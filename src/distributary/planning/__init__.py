@@ -13,6 +13,7 @@ from distributary.planning.solve import (
     Solution,
     plan,
 )
+from distributary.planning.study import Compared, CurvePoint, compare_algorithms, cost_curve
 from distributary.planning.subscription import (
     Bill,
     channel_bill,
@@ -28,6 +29,8 @@ __all__ = [
     "Algorithm",
     "Annealing",
     "Bill",
+    "Compared",
+    "CurvePoint",
     "Move",
     "Progress",
     "Request",
@@ -36,6 +39,8 @@ __all__ = [
     "UnicastLimits",
     "channel_bill",
     "choose_unicast",
+    "compare_algorithms",
+    "cost_curve",
     "filtering_bill",
     "moves_between",
     "place",

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from distributary.cost import FilteringPrices, filtering_cost
 from distributary.model import Demand
-from distributary.planning import Progress, Request, Step, plan, silent
-from distributary.report.knee import ROUNDING, Knee, find_knee
+from distributary.planning.knee import ROUNDING, Knee, find_knee
+from distributary.planning.progress import Progress, Step, silent
+from distributary.planning.solve import Request, plan
 
 __all__ = [
     "ONE_PER_GROUP",

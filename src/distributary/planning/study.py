@@ -4,17 +4,68 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Self
 
 from distributary.cost import Evaluation, evaluate
 from distributary.model import Demand
-from distributary.planning import ALGORITHMS, Progress, Request, Step, plan, silent
-from distributary.report.results import Compared, CurvePoint
+from distributary.planning.progress import Progress, Step, silent
+from distributary.planning.solve import ALGORITHMS, Request, plan
 
-__all__ = ["compare_algorithms", "cost_curve"]
+__all__ = ["Compared", "CurvePoint", "compare_algorithms", "cost_curve"]
 
 SECONDS_PER_POINT = 2.0  # of a curve: it is there to show the shape
 EXACT = ("optimal", "optimal-shared")  # they prove tiny instances; on large ones they only wait
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One row of the comparison: a way to carry the flows, and what it costs.
+
+    `sent_rate` is what the sender puts on the wire, in messages per second, each copy counted.
+    `chosen` marks the plan that the report is about.
+    """
+
+    name: str
+    sessions: int | None
+    groups: int | None
+    relative_excess: float
+    work: float
+    channel_cost: float
+    sent_rate: float
+    seconds: float | None = None
+    chosen: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        evaluation: Evaluation,
+        *,
+        seconds: float | None = None,
+        chosen: bool = False,
+    ) -> Self:
+        """The row of an evaluated plan."""
+        return cls(
+            name=name,
+            sessions=evaluation.sessions,
+            groups=evaluation.groups,
+            relative_excess=evaluation.filtering.relative_excess,
+            work=evaluation.filtering.work,
+            channel_cost=evaluation.channel.cost,
+            sent_rate=float(evaluation.loads.session_rate.sum()) + evaluation.loads.unicast_rate,
+            seconds=seconds,
+            chosen=chosen,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """What a plan with this many groups and sessions wastes (Cx/Cf)."""
+
+    groups: int
+    sessions: int
+    relative_excess: float
 
 
 def compare_algorithms(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from distributary.cost import FilteringPrices, evaluate
 from distributary.model import Demand
 from distributary.planning import Progress, Request, Solution, Step, plan
-from distributary.report.sweep import ONE_PER_GROUP, SessionLimit, SweepPoint, sweep
+from distributary.planning.sweep import ONE_PER_GROUP, SessionLimit, SweepPoint, sweep
 from tests.report.cases import demand_of
 from tests.strategies import dense_demands
 
