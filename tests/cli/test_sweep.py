@@ -178,7 +178,7 @@ def test_ctrl_c_writes_nothing(
     cli: CommandLine, inputs: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted_at_three(demand: Demand, request: Request, progress: Progress) -> Solution:
-        if request.groups == 3:
+        if request.size.groups == 3:
             raise KeyboardInterrupt
         return plan(demand, request, progress)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -158,8 +158,7 @@ def plan(
     everybody = () if receiver_cap is None else inputs.demand.interest.receivers
     caps = dict.fromkeys(everybody, receiver_cap)
     request = _asked(
-        replace,
-        request,
+        request.replace,
         constraints=_asked(
             Constraints,
             group_rate=group_cap,
@@ -171,7 +170,7 @@ def plan(
     )
     if column is not None:
         labels = read_labels(rates, column, inputs.demand.interest.flows)
-        request = replace(request, labels=labels)
+        request = request.replace(labels=labels)
     began = time.perf_counter()
     with shown_progress() as progress:
         solution = _asked(planning.plan, inputs.demand, request, progress)
@@ -181,8 +180,8 @@ def plan(
     write_plan(solution.plan, metadata, out, table_format=table_format.value)
     moves = (
         []
-        if request.previous is None
-        else moves_between(request.previous, solution.plan, solution.session_origin)
+        if request.change.previous is None
+        else moves_between(request.change.previous, solution.plan, solution.session_origin)
     )
     if as_document:
         document = {
@@ -191,7 +190,7 @@ def plan(
             "seconds": seconds,
             "intake": intake_document(inputs),
         }
-        if request.previous is not None:
+        if request.change.previous is not None:
             document["moves"] = [asdict(move) for move in moves]
         print_json(document)
         return
@@ -206,7 +205,7 @@ def plan(
             "cut short: the clock ended the search before its work was done, so another run with "
             "this seed may give another plan; plan.json says so too"
         )
-    if request.previous is not None:
+    if request.change.previous is not None:
         _tell_moves(moves)
     results.print(
         f"{request.solver.label} took {seconds:.2f} s; the plan is in {out}", markup=False

@@ -68,25 +68,24 @@ def plan_document(
 ) -> dict[str, Any]:
     """What `plan.json` says: enough to make the same plan again, and nothing of the moment."""
     costs = evaluation_document(evaluation)
+    search, limits, max_moves = request.search, request.limits, request.change.max_moves
     if not evaluation.unicast_flows:
         del costs["unicast"]
     return {
         "distributary": __version__,
         **solver_document(request, solution),
         "parameters": {
-            "groups": request.groups,
-            "sessions": request.sessions,
-            "objective": request.objective,
+            "groups": request.size.groups,
+            "sessions": request.size.sessions,
+            "objective": search.objective,
             "alpha": request.prices.alpha,
             "beta": request.prices.beta,
-            "budget_s": request.budget_s,
-            **({} if request.max_sent is None else {"max_sent": request.max_sent}),
-            **({} if request.max_moves is None else {"max_moves": request.max_moves}),
-            **({} if request.unicast is None else {"unicast": asdict(request.unicast)}),
+            "budget_s": search.budget_s,
+            **({} if limits.max_sent is None else {"max_sent": limits.max_sent}),
+            **({} if max_moves is None else {"max_moves": max_moves}),
+            **({} if limits.unicast is None else {"unicast": asdict(limits.unicast)}),
             **(
-                {"constraints": _constraints_json(request.constraints)}
-                if request.constraints
-                else {}
+                {"constraints": _constraints_json(limits.constraints)} if limits.constraints else {}
             ),
         },
         "inputs": fingerprints,
@@ -98,7 +97,7 @@ def solver_document(request: Request, solution: Solution) -> dict[str, Any]:
     """Which solver made it, whether the clock ended it, and what it could prove."""
     facts: dict[str, Any] = {
         "algorithm": request.solver.name,
-        "seed": request.seed,
+        "seed": request.search.seed,
         "cut_short": solution.cut_short,
     }
     if solution.channel_lower_bound is not None:

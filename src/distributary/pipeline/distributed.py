@@ -119,12 +119,12 @@ def plan_on_executors(
     n_flows, pairs, total = flows.agg(
         F.count(F.lit(1)), F.sum(F.size("members")), F.sum("weight")
     ).collect()[0]
-    n_sessions = min(request.sessions or request.groups, n_flows)
+    n_sessions = min(request.size.most_sessions, n_flows)
     problem = _Problem(
         n_receivers,
         n_sessions,
-        min(request.groups, n_sessions),
-        request.seed,
+        min(request.size.groups, n_sessions),
+        request.search.seed,
         request.weights,
     )
     group_file = work / "group.json"
@@ -150,9 +150,9 @@ def _identity(interest: DataFrame, rates: DataFrame, request: Request) -> dict[s
     return {
         "interest": mark(interest, "receiver", "flow"),
         "rates": mark(rates, "flow", "rate"),
-        "groups": request.groups,
-        "sessions": request.sessions,
-        "seed": request.seed,
+        "groups": request.size.groups,
+        "sessions": request.size.sessions,
+        "seed": request.search.seed,
         "prices": [request.weights.alpha, request.weights.beta],
     }
 

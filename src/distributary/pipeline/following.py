@@ -78,7 +78,7 @@ def _moved(
     demand: Demand, request: Request, previous: Previous, most: int, reference: float
 ) -> Followed:
     """The running plan for a demand, with so many moves at the most."""
-    request = replace(request, previous=previous, max_moves=most)
+    request = request.replace(previous=previous, max_moves=most)
     solution = plan(demand, request)
     moves = moves_between(previous, solution.plan, solution.session_origin)
     known = sum(move.before is not None for move in moves)

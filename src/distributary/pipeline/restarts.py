@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -28,12 +27,12 @@ def plan_with_restarts(
     and the same seed gives the same one.
     """
     known = spark.sparkContext.broadcast((demand, request))
-    seeds = spark.range(request.seed, request.seed + restarts).repartitionById(
-        restarts, (F.col("id") - request.seed).cast("int")
+    seeds = spark.range(request.search.seed, request.search.seed + restarts).repartitionById(
+        restarts, (F.col("id") - request.search.seed).cast("int")
     )
     priced = seeds.mapInArrow(_planning(known), "seed bigint, cost double").toArrow().to_pylist()
     best = min(priced, key=lambda row: (row["cost"], row["seed"]))["seed"]
-    return plan(demand, replace(request, seed=best)), best
+    return plan(demand, request.replace(seed=best)), best
 
 
 def _planning(known: Broadcast[tuple[Demand, Request]]) -> Callable[..., Any]:
@@ -41,7 +40,7 @@ def _planning(known: Broadcast[tuple[Demand, Request]]) -> Callable[..., Any]:
         demand, request = known.value
         for batch in batches:
             seeds = batch.column(0).to_pylist()
-            costs = [_cost(demand, replace(request, seed=seed)) for seed in seeds]
+            costs = [_cost(demand, request.replace(seed=seed)) for seed in seeds]
             yield pa.RecordBatch.from_arrays(
                 [pa.array(seeds, pa.int64()), pa.array(costs, pa.float64())], ["seed", "cost"]
             )
@@ -51,6 +50,6 @@ def _planning(known: Broadcast[tuple[Demand, Request]]) -> Callable[..., Any]:
 
 def _cost(demand: Demand, request: Request) -> float:
     found = plan(demand, request).plan
-    if request.objective == "channel":
+    if request.search.objective == "channel":
         return channel_cost(found, demand, ChannelPrices()).cost
     return filtering_cost(found, demand, request.prices).work

@@ -17,7 +17,6 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -183,8 +182,8 @@ def _planned(
 ) -> Outcome:
     told = inputs.told
     facts = told["interest"]
-    sizes = facts["receivers"], job.request.sessions or job.request.groups, job.request.groups
-    need = driver_need(facts["pairs"], *sizes)
+    size = job.request.size
+    need = driver_need(facts["pairs"], facts["receivers"], size.most_sessions, size.groups)
     on_driver = need <= job.driver_limit
     say(spark, "planning")
     demand = evaluation = None
@@ -219,22 +218,22 @@ def _on_driver(
 ) -> tuple[Demand, Plan, Evaluation, dict[str, Any]]:
     inputs = read_demand(folder / "interest", folder / "rates", on_peak=job.peak_window is not None)
     # A repeated run must give the same bytes, so the clock has no say here.
-    request, demand = replace(job.request, patience=math.inf), inputs.demand
+    request, demand = job.request.replace(patience=math.inf), inputs.demand
     if job.max_moves is not None and previous is not None:
-        request = replace(request, previous=read_previous(previous), max_moves=job.max_moves)
+        request = request.replace(previous=read_previous(previous), max_moves=job.max_moves)
     solution = None
-    if request.previous is not None and previous is not None:
+    if request.change.previous is not None and previous is not None:
         solution = _unchanged(job, previous, inputs.fingerprints, demand)
     if solution is None and job.restarts > 1:
         solution, seed = plan_with_restarts(spark, demand, request, job.restarts)
-        request = replace(request, seed=seed)
+        request = request.replace(seed=seed)
     if solution is None:
         solution = plan(demand, request, progress)
     evaluation = evaluate(solution.plan, demand, request.prices)
     document = plan_document(request, inputs.fingerprints, evaluation, solution)
     write_plan(solution.plan, document, folder / "plan")
     shown = {**evaluation_document(evaluation), "algorithm": document["algorithm"]}
-    return demand, solution.plan, evaluation, {**shown, "seed": request.seed}
+    return demand, solution.plan, evaluation, {**shown, "seed": request.search.seed}
 
 
 def _unchanged(
@@ -267,17 +266,17 @@ def _on_executors(
     metadata = {
         "distributary": __version__,
         "algorithm": "best",
-        "seed": job.request.seed,
+        "seed": job.request.search.seed,
         "parameters": {
-            "groups": job.request.groups,
-            "sessions": job.request.sessions,
+            "groups": job.request.size.groups,
+            "sessions": job.request.size.sessions,
             "alpha": job.request.prices.alpha,
             "beta": job.request.prices.beta,
         },
         "costs": costs,
     }
     write_plan(made.plan, metadata, folder / "plan")
-    told = {**costs, "algorithm": "best", "seed": job.request.seed}
+    told = {**costs, "algorithm": "best", "seed": job.request.search.seed}
     return made.plan, {**told, "rounds": len(made.rounds) - 1}
 
 

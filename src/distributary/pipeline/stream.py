@@ -104,7 +104,7 @@ class StreamJob:
     driver_limit: int = DRIVER_LIMIT
 
     def __post_init__(self) -> None:
-        if self.request.solver.name != "best" or self.request.previous is not None:
+        if self.request.solver.name != "best" or self.request.change.previous is not None:
             raise ValueError("a stream plans with best, from the plan that it has")
         if not self.drift >= 0:
             raise ValueError(f"drift must be at least 0, not {self.drift}")
@@ -368,7 +368,7 @@ class _Steps:
     def _check_size(self, interest: Path) -> None:
         """Refuse interest that takes more memory than the driver may use."""
         request, limit = self._job.request, self._job.driver_limit
-        sizes = request.sessions or request.groups, request.groups
+        sizes = request.size.most_sessions, request.size.groups
         pairs = _rows_in(interest)
         need = driver_need(pairs, pairs, *sizes)
         if need > limit:  # at the worst, with a receiver for each pair
@@ -494,8 +494,8 @@ def _check_settings(job: StreamJob, ledger: Ledger) -> None:
     if ledger.running_plan is None:
         return
     group = read_previous(ledger.running_plan).session_group
-    sessions = job.request.sessions or job.request.groups
-    if len(group) > sessions or int(group.max()) >= job.request.groups:
+    size = job.request.size
+    if len(group) > size.most_sessions or int(group.max()) >= size.groups:
         raise LedgerError(
             job.out,
             f"its plan has {len(group)} sessions in {int(group.max()) + 1} groups, more than asked",

@@ -5,14 +5,18 @@ from distributary.planning.hybrid import UnicastLimits, choose_unicast
 from distributary.planning.interruptible import SEARCH_THREAD
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.replan import Move, moves_between
-from distributary.planning.solve import (
+from distributary.planning.request import (
     ALGORITHMS,
     DEFAULT_ALGORITHM,
     Algorithm,
+    Change,
+    Limits,
     Request,
-    Solution,
-    plan,
+    Search,
+    Settings,
+    Size,
 )
+from distributary.planning.solve import Solution, plan
 from distributary.planning.study import Compared, CurvePoint, compare_algorithms, cost_curve
 from distributary.planning.subscription import (
     Bill,
@@ -29,11 +33,16 @@ __all__ = [
     "Algorithm",
     "Annealing",
     "Bill",
+    "Change",
     "Compared",
     "CurvePoint",
+    "Limits",
     "Move",
     "Progress",
     "Request",
+    "Search",
+    "Settings",
+    "Size",
     "Solution",
     "Step",
     "UnicastLimits",

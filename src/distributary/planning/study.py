@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 from distributary.cost import Evaluation, evaluate
 from distributary.model import Demand
 from distributary.planning.progress import Progress, Step, silent
-from distributary.planning.solve import ALGORITHMS, Request, plan
+from distributary.planning.request import ALGORITHMS, Request
+from distributary.planning.solve import plan
 
 __all__ = ["Compared", "CurvePoint", "compare_algorithms", "cost_curve"]
 
@@ -72,12 +73,16 @@ def compare_algorithms(
     demand: Demand, request: Request, progress: Progress = silent
 ) -> list[Compared]:
     """Plan with every other algorithm that scales, on the same demand, numbers and seed."""
-    left_out = {*EXACT, request.solver.name, *(["by-column"] if request.labels is None else [])}
+    left_out = {
+        *EXACT,
+        request.solver.name,
+        *(["by-column"] if request.search.labels is None else []),
+    }
     others = [a for a in ALGORITHMS.values() if a.name not in left_out]
     rows = []
     for done, algorithm in enumerate(others):
         progress(Step(f"comparing {algorithm.name}", done, len(others)))
-        evaluation, seconds = _timed(demand, replace(request, algorithm=algorithm.name))
+        evaluation, seconds = _timed(demand, request.replace(algorithm=algorithm.name))
         rows.append(Compared.of(algorithm.label, evaluation, seconds=seconds))
     progress(Step("comparing", len(others), len(others)))
     return rows
@@ -87,21 +92,20 @@ def cost_curve(
     demand: Demand, request: Request, groups: Sequence[int], progress: Progress = silent
 ) -> list[CurvePoint]:
     """What other numbers of groups would waste: flat, and with the request's sessions per group."""
-    per_group = max(1, (request.sessions or request.groups) // request.groups)
+    per_group = max(1, request.size.most_sessions // request.size.groups)
     sizes = [
         (n_groups, n_groups * ratio)
         for ratio in sorted({1, per_group})
-        for n_groups in sorted({*groups, request.groups})
+        for n_groups in sorted({*groups, request.size.groups})
         if n_groups * ratio <= len(demand.rate)
     ]
     points = []
     for done, (n_groups, n_sessions) in enumerate(sizes):
         progress(Step(f"trying {n_groups} groups", done, len(sizes)))
-        point = replace(
-            request,
+        point = request.replace(
             groups=n_groups,
             sessions=n_sessions,
-            budget_s=min(request.budget_s, SECONDS_PER_POINT),
+            budget_s=min(request.search.budget_s, SECONDS_PER_POINT),
         )
         evaluation, _ = _timed(demand, point)
         points.append(CurvePoint(n_groups, n_sessions, evaluation.filtering.relative_excess))
