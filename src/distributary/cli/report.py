@@ -39,9 +39,9 @@ def report(
 ) -> None:
     """Write a self-contained HTML page about a plan."""
     inputs = read_inputs(interest, rates, max_bad, floor, quarantine)
-    tell_intake(inputs)
     stored = read_plan(plan, inputs.demand.interest)
     prices = choose_prices(stored, plan, alpha, beta)
+    tell_intake(inputs)
     algorithm = str(stored.metadata.get("algorithm", "a plan from elsewhere"))
     seed = stored.metadata.get("seed")
     page = Report(
