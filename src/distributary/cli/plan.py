@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -40,14 +39,13 @@ from distributary.cli.summary import (
 )
 from distributary.files import (
     evaluation_document,
-    plan_document,
     read_flow_sets,
     read_labels,
     read_pins,
     read_previous,
     read_receiver_caps,
+    save_plan,
     solver_document,
-    write_plan,
 )
 from distributary.model import Constraints
 from distributary.planning import Move, moves_between
@@ -171,13 +169,10 @@ def plan(
     if column is not None:
         labels = read_labels(rates, column, inputs.demand.interest.flows)
         request = request.replace(labels=labels)
-    began = time.perf_counter()
     with shown_progress() as progress:
-        solution = _asked(planning.plan, inputs.demand, request, progress)
-    seconds = time.perf_counter() - began
-    evaluation = cost.evaluate(solution.plan, inputs.demand, request.prices)
-    metadata = plan_document(request, inputs.fingerprints, evaluation, solution)
-    write_plan(solution.plan, metadata, out, table_format=table_format.value)
+        made = _asked(planning.make_plan, inputs.demand, request, progress)
+    save_plan(made, inputs, out, table_format=table_format.value)
+    solution, evaluation = made.solution, made.evaluation
     moves = (
         []
         if request.change.previous is None
@@ -186,8 +181,8 @@ def plan(
     if as_document:
         document = {
             **evaluation_document(evaluation),
-            **solver_document(request, solution),
-            "seconds": seconds,
+            **solver_document(made),
+            "seconds": made.seconds,
             "intake": intake_document(inputs),
         }
         if request.change.previous is not None:
@@ -208,7 +203,7 @@ def plan(
     if request.change.previous is not None:
         _tell_moves(moves)
     results.print(
-        f"{request.solver.label} took {seconds:.2f} s; the plan is in {out}", markup=False
+        f"{request.solver.label} took {made.seconds:.2f} s; the plan is in {out}", markup=False
     )
 
 

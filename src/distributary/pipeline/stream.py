@@ -39,7 +39,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from distributary.errors import InputError
-from distributary.files import plan_document, read_demand, read_previous, write_plan
+from distributary.files import read_demand, read_previous, save_plan
 from distributary.pipeline.folders import writing_faults
 from distributary.pipeline.following import follow
 from distributary.pipeline.ingest import (
@@ -346,18 +346,22 @@ class _Steps:
         running = self._ledger.running_plan
         previous = None if running is None else read_previous(running)
         job = self._job
-        made = follow(
+        followed = follow(
             inputs.demand, job.request, previous, state.reference, job.drift, job.max_moves
         )
-        document = plan_document(made.request, inputs.fingerprints, made.evaluation, made.solution)
-        write_plan(made.solution.plan, document, folder / "plan")
+        save_plan(followed.made, inputs, folder / "plan")
         self._step("planned")
         version = state.version + 1
         if self._ledger.is_running(folder / "plan"):
             shutil.rmtree(folder / "plan")
             version = state.version
-        entry = {"excess": made.excess, "drift": made.drift, "moves": made.moves, "new": made.new}
-        return replace(state, version=version, reference=made.reference, entry=entry)
+        entry = {
+            "excess": followed.excess,
+            "drift": followed.drift,
+            "moves": followed.moves,
+            "new": followed.new,
+        }
+        return replace(state, version=version, reference=followed.reference, entry=entry)
 
     def _interest(self, state: State) -> Path | None:
         """The table of who wants what; None while nobody wants anything."""

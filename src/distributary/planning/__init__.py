@@ -3,6 +3,7 @@
 from distributary.planning.hierarchy import Annealing
 from distributary.planning.hybrid import UnicastLimits, choose_unicast
 from distributary.planning.interruptible import SEARCH_THREAD
+from distributary.planning.make import MadePlan, make_plan, price_solution
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.replan import Move, moves_between
 from distributary.planning.request import (
@@ -37,6 +38,7 @@ __all__ = [
     "Compared",
     "CurvePoint",
     "Limits",
+    "MadePlan",
     "Move",
     "Progress",
     "Request",
@@ -51,9 +53,11 @@ __all__ = [
     "compare_algorithms",
     "cost_curve",
     "filtering_bill",
+    "make_plan",
     "moves_between",
     "place",
     "place_single",
     "plan",
+    "price_solution",
     "silent",
 ]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypedDict, Unpack, get_args
+from typing import Any, TypedDict, Unpack, get_args
 
-from distributary.cost import FilteringPrices
+from distributary.cost import FilteringPrices, Objective
 from distributary.model import Constraints, Previous
 from distributary.planning.best import PATIENCE
 from distributary.planning.duplication import MOST_SENT
@@ -18,7 +18,6 @@ __all__ = [
     "Algorithm",
     "Change",
     "Limits",
-    "Objective",
     "Request",
     "Search",
     "Settings",
@@ -26,8 +25,6 @@ __all__ = [
 ]
 
 DEFAULT_ALGORITHM = "best"
-
-Objective = Literal["filtering", "channel"]
 
 
 @dataclass(frozen=True, slots=True)

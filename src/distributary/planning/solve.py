@@ -9,7 +9,7 @@ from functools import cache, partial
 
 import numpy as np
 
-from distributary.cost import ChannelPrices, channel_cost, filtering_cost
+from distributary.cost import ChannelPrices, channel_cost, objective_cost
 from distributary.model import (
     Constraints,
     Demand,
@@ -118,9 +118,7 @@ def _plan_with_unicast(
         return solutions[-1].plan
 
     def price(plan: Plan) -> float:
-        if request.search.objective == "filtering":
-            return filtering_cost(plan, demand, request.prices).work
-        return channel_cost(plan, demand, ChannelPrices()).cost
+        return objective_cost(plan, demand, request.search.objective, request.prices)
 
     sent_price = 0.0 if request.search.objective == "filtering" else ChannelPrices().sent
     found = hybrid(demand, limits, solve, price, request.weights, sent_price)

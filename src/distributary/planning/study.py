@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from distributary.cost import Evaluation, evaluate
+from distributary.cost import Evaluation
 from distributary.model import Demand
+from distributary.planning.make import make_plan
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.request import ALGORITHMS, Request
-from distributary.planning.solve import plan
 
 __all__ = ["Compared", "CurvePoint", "compare_algorithms", "cost_curve"]
 
@@ -82,8 +81,8 @@ def compare_algorithms(
     rows = []
     for done, algorithm in enumerate(others):
         progress(Step(f"comparing {algorithm.name}", done, len(others)))
-        evaluation, seconds = _timed(demand, request.replace(algorithm=algorithm.name))
-        rows.append(Compared.of(algorithm.label, evaluation, seconds=seconds))
+        made = make_plan(demand, request.replace(algorithm=algorithm.name))
+        rows.append(Compared.of(algorithm.label, made.evaluation, seconds=made.seconds))
     progress(Step("comparing", len(others), len(others)))
     return rows
 
@@ -107,14 +106,7 @@ def cost_curve(
             sessions=n_sessions,
             budget_s=min(request.search.budget_s, SECONDS_PER_POINT),
         )
-        evaluation, _ = _timed(demand, point)
-        points.append(CurvePoint(n_groups, n_sessions, evaluation.filtering.relative_excess))
+        excess = make_plan(demand, point).evaluation.filtering.relative_excess
+        points.append(CurvePoint(n_groups, n_sessions, excess))
     progress(Step("trying groups", len(sizes), len(sizes)))
     return points
-
-
-def _timed(demand: Demand, request: Request) -> tuple[Evaluation, float]:
-    began = time.perf_counter()
-    solution = plan(demand, request)
-    seconds = time.perf_counter() - began
-    return evaluate(solution.plan, demand, request.prices), seconds

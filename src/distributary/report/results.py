@@ -50,7 +50,7 @@ def _flooding(report: Report) -> Compared:
         sessions=1,
         groups=1,
         relative_excess=1.0 if filtering.flooding_excess > 0 else 0.0,
-        work=filtering.wanted_work + filtering.flooding_excess,
+        work=filtering.flooding_work,
         channel_cost=report.evaluation.channel.flooding,
         sent_rate=float(report.demand.rate.sum()),
     )
@@ -58,13 +58,12 @@ def _flooding(report: Report) -> Compared:
 
 def _unicast(report: Report) -> Compared:
     wanted = float(report.evaluation.loads.wanted.sum())
-    prices = report.channel_prices
     return Compared(
         name="unicast",
         sessions=None,
         groups=None,
         relative_excess=0.0,
         work=report.evaluation.filtering.wanted_work,
-        channel_cost=(prices.received + prices.sent) * wanted,
+        channel_cost=report.channel_prices.unicast_cost(wanted),
         sent_rate=wanted,
     )
