@@ -7,10 +7,12 @@ from distributary.model.filter import Box, Filter, covers, equivalent, intersect
 from distributary.model.interest import FloatArray, IndexArray, IntArray, Interest, distinct
 from distributary.model.plan import Plan, Previous, plan_problems
 from distributary.model.rates import Rates
+from distributary.model.tables import ArrowTable, Pairs, RatesByFlow
 from distributary.model.topology import LinkTable, SpanningTree, Topology, VirtualLink
 from distributary.model.values import Values
 
 __all__ = [
+    "ArrowTable",
     "Attribute",
     "AttributeKind",
     "Box",
@@ -23,9 +25,11 @@ __all__ = [
     "Interest",
     "Key",
     "LinkTable",
+    "Pairs",
     "Plan",
     "Previous",
     "Rates",
+    "RatesByFlow",
     "Schema",
     "SpanningTree",
     "Topology",

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from typing import Any, Unpack, overload
 
 import numpy as np
 
@@ -16,9 +17,11 @@ from distributary.model import (
     IndexArray,
     IntArray,
     Interest,
+    Pairs,
     Plan,
     Previous,
     Rates,
+    RatesByFlow,
     distinct,
 )
 from distributary.planning.balancing import balanced, scattered
@@ -40,7 +43,7 @@ from distributary.planning.merging import flow_merge, user_merge
 from distributary.planning.optimal import MOST_GROUPS_TO_SHARE, Optimum, optimal, optimal_shared
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.replan import replan, settled, start_maps
-from distributary.planning.request import Request
+from distributary.planning.request import Request, Settings
 from distributary.planning.subscription import channel_bill, place, place_single
 from distributary.planning.things import Things, in_messages
 from distributary.planning.two_level import BITS
@@ -67,11 +70,43 @@ class Solution:
     session_origin: IntArray | None = None
 
 
-def plan(demand: Demand, request: Request, progress: Progress = silent) -> Solution:
+@overload
+def plan(demand: Demand, request: Request, progress: Progress = silent) -> Solution: ...
+
+
+@overload
+def plan(
+    interest: Interest | Pairs,
+    rates: Rates | RatesByFlow,
+    progress: Progress = silent,
+    /,
+    *,
+    groups: int,
+    sessions: int | None = None,
+    **settings: Unpack[Settings],
+) -> Solution: ...
+
+
+def plan(
+    demand: Any,
+    request: Any,
+    progress: Progress = silent,
+    **settings: Any,
+) -> Solution:
     """Decide which flow travels where and who subscribes to what.
 
-    `progress` is called on another thread than the main one; `KeyboardInterrupt` comes at once.
+    In place of a demand and a request it takes what they are made of, `plan(pairs, rates,
+    groups=2)`: see `Demand.of` and `Request`. `progress` is called on another thread than the main
+    one; `KeyboardInterrupt` comes at once.
     """
+    if isinstance(demand, Demand) != isinstance(request, Request):
+        raise TypeError("give a demand and a request, or interest, rates and settings")
+    if not isinstance(demand, Demand):
+        if "groups" not in settings:
+            raise TypeError("say how many groups there may be, such as groups=2")
+        demand, request = Demand.of(demand, request), Request(**settings)
+    elif settings:
+        raise TypeError(f"the request has {min(settings)!r} already: change it there")
     return call_interruptibly(partial(_search, demand, request), progress)
 
 
