@@ -48,7 +48,7 @@ def main(what: str, folder: Path, master: str, driver_limit: int) -> None:
             rates = spark.read.parquet(str(folder / "rates.parquet"))
             made = plan_on_executors(interest, rates, REQUEST, folder / "rounds")
             told = {"rounds": len(made.rounds) - 1}
-            told["work"] = made.costs.received + made.costs.accepted
+            told["work"] = made.totals.received + made.totals.accepted
             told["seconds"] = time.perf_counter() - began
             write_plan(made.plan, {}, folder / "plan")
         else:

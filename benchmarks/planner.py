@@ -11,7 +11,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -49,9 +48,9 @@ def quality(
             demand = floor_demand(seed)
             base = Request(groups=50, sessions=n_sessions, seed=seed, budget_s=seconds)
             for name in published:
-                means[name].append(_restarted(demand, replace(base, algorithm=name), seconds))
+                means[name].append(_restarted(demand, base.replace(algorithm=name), seconds))
             began = time.perf_counter()
-            solution = plan(demand, replace(base, algorithm="best"))
+            solution = plan(demand, base.replace(algorithm="best"))
             took.append(time.perf_counter() - began)
             means["best"].append(_excess(demand, solution.plan))
         mean = {name: float(np.mean(values)) for name, values in means.items()}
@@ -174,7 +173,7 @@ def real(seconds: float = 30.0) -> Section:
         excess = {}
         for name in names:
             if name != "FBM" or merge:
-                found = plan(demand, replace(base, algorithm=name)).plan
+                found = plan(demand, base.replace(algorithm=name)).plan
                 excess[name] = _excess(demand, found)
         shape = f"{len(demand.interest.receivers):,} x {len(demand.interest.flows):,}"
         rows.append(
@@ -222,7 +221,7 @@ def change() -> Section:
     changed = _changed(demand, 0.01, np.random.default_rng(1))
     rows = []
     for max_moves in (0, 10, 100, 500, 1000, None):
-        asked = replace(request, previous=previous, max_moves=max_moves)
+        asked = request.replace(previous=previous, max_moves=max_moves)
         began = time.perf_counter()
         new = plan(changed, asked).plan
         seconds = time.perf_counter() - began
@@ -283,7 +282,7 @@ def _restarted(demand: Demand, request: Request, seconds: float) -> float:
     def keep_trying(first: int) -> float:
         least, run = 1.0, first
         while time.perf_counter() < deadline:
-            one = replace(request, seed=request.seed + 1000 * run)
+            one = request.replace(seed=request.search.seed + 1000 * run)
             least = min(least, _excess(demand, plan(demand, one).plan))
             run += 2
         return least

@@ -7,13 +7,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_python_example_prints_what_the_text_says() -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    (promised,) = re.findall(r"It prints `([^`]+)`", README)
+EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+PROMISED = re.findall(r"It prints `([^`]+)`", README)
+
+
+@pytest.mark.parametrize(("example", "promised"), [*zip(EXAMPLES, PROMISED, strict=True)])
+def test_a_python_example_prints_what_the_text_says(example: str, promised: str) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", example], capture_output=True, text=True, check=True
     )

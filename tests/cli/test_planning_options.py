@@ -247,7 +247,7 @@ def test_only_best_keeps_to_limits(
     cli: CommandLine, inputs: tuple[str, ...], yesterday: str
 ) -> None:
     assert_refused(plan_to(cli, inputs, "p", "--group-cap", "9", "--algorithm", "kmeans"), "best")
-    assert_refused(plan_to(cli, inputs, "p", "--group-cap", "9", "--from", yesterday), "anew")
+    assert_refused(plan_to(cli, inputs, "p", "--group-cap", "9", "--from", yesterday), "choose one")
 
 
 # --- peaks ---------------------------------------------------------------------------------------

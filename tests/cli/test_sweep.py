@@ -10,7 +10,7 @@ from plotly.offline import get_plotlyjs
 
 from distributary.model import Demand
 from distributary.planning import Progress, Request, Solution, plan
-from distributary.report.sweep import sweep
+from distributary.planning.sweep import sweep
 from tests.cli.conftest import CommandLine
 
 # By name: the default may go by the clock.
@@ -178,7 +178,7 @@ def test_ctrl_c_writes_nothing(
     cli: CommandLine, inputs: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted_at_three(demand: Demand, request: Request, progress: Progress) -> Solution:
-        if request.groups == 3:
+        if request.size.groups == 3:
             raise KeyboardInterrupt
         return plan(demand, request, progress)
 

@@ -150,3 +150,29 @@ def test_plans_that_differ_anywhere_are_not_equal(change: dict[str, object]) -> 
 def test_its_repr_says_how_large_it_is() -> None:
     assert repr(PLAN) == "Plan(3 flows, 2 sessions, 2 groups)"
     assert PLAN != "a plan"
+
+
+@given(data=st.data(), interest=interests())
+def test_a_plan_says_where_a_flow_is_and_what_a_receiver_joins(
+    data: st.DataObject, interest: Interest
+) -> None:
+    plan = data.draw(any_plans(interest))
+    for at, flow in enumerate(plan.flows):
+        sessions = plan.placement_session[plan.placement_flow == at]
+        assert plan.groups_of(flow) == tuple(sorted(set(plan.session_group[sessions].tolist())))
+        if len(plan.groups_of(flow)) > 1:
+            with pytest.raises(ValueError, match="groups_of"):
+                plan.group_of(flow)
+        else:
+            assert plan.group_of(flow) == next(iter(plan.groups_of(flow)), None)
+    for at, receiver in enumerate(plan.receivers):
+        sessions = plan.subscription_session[plan.subscription_receiver == at]
+        joined = tuple(sorted(set(plan.session_group[sessions].tolist())))
+        assert plan.groups_for(receiver) == joined
+
+
+def test_names_that_a_plan_does_not_know_are_refused() -> None:
+    with pytest.raises(ValueError, match="no flow 'zz'"):
+        PLAN.group_of("zz")
+    with pytest.raises(ValueError, match="no receiver '0'"):
+        PLAN.groups_for("0")

@@ -63,10 +63,10 @@ def made(
 def test_the_plan_is_valid_and_costs_what_it_says(made: Distributed, demand: Demand) -> None:
     assert plan_problems(made.plan, demand.interest) == ()
     evaluation = evaluate(made.plan, demand, REQUEST.prices)
-    assert made.costs.received == pytest.approx(evaluation.loads.received.sum())
-    assert made.costs.accepted == pytest.approx(evaluation.loads.accepted.sum())
-    assert made.costs.wanted == pytest.approx(evaluation.loads.wanted.sum())
-    assert made.costs.sent == pytest.approx(demand.rate.sum())
+    assert made.totals.received == pytest.approx(evaluation.loads.received.sum())
+    assert made.totals.accepted == pytest.approx(evaluation.loads.accepted.sum())
+    assert made.totals.wanted == pytest.approx(evaluation.loads.wanted.sum())
+    assert made.totals.sent == pytest.approx(demand.rate.sum())
     assert made.plan.n_groups <= 24
     assert made.plan.n_sessions <= 48
 

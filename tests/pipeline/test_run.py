@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -153,7 +152,7 @@ def test_a_second_run_compares_itself_with_the_first(
 ) -> None:
     out = tmp_path / "out"
     assert run(spark, job(logs, out)).manifest["diff"] is None
-    moved = run(spark, job(logs, out, request=replace(REQUEST, seed=9, sessions=5))).manifest
+    moved = run(spark, job(logs, out, request=REQUEST.replace(seed=9, sessions=5))).manifest
     assert moved["diff"]["moved"] > 0
     assert moved["replay"]["previous"]["wanted"] == moved["replay"]["plan"]["wanted"]
     assert len(pq.read_table(out / "diff" / "moves.parquet")) == sum(
@@ -168,7 +167,7 @@ def test_limited_moves_start_from_the_plan_there_and_repeating_changes_nothing(
     out = tmp_path / "out"
     with pytest.raises(InputError, match="no plan here yet"):
         run(spark, job(logs, out, max_moves=3))
-    run(spark, job(logs, out, request=replace(REQUEST, algorithm="hash")))
+    run(spark, job(logs, out, request=REQUEST.replace(algorithm="hash")))
     first = run(spark, job(logs, out, max_moves=3)).manifest
     assert first["diff"]["moved"] <= 3
     before = contents(out / "plan")
@@ -328,9 +327,9 @@ def test_of_several_restarts_the_cheapest_is_kept(
     spark: SparkSession, logs: Path, done: tuple[Path, Outcome], tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    request = replace(REQUEST, algorithm="groups-first")
+    request = REQUEST.replace(algorithm="groups-first")
     one = [
-        run(spark, job(logs, out, request=replace(request, seed=seed))).manifest["plan"]
+        run(spark, job(logs, out, request=request.replace(seed=seed))).manifest["plan"]
         for seed in (1, 2, 3)
     ]
     best = run(spark, job(logs, out, request=request, restarts=3)).manifest["plan"]

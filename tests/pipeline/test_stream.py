@@ -463,7 +463,7 @@ def test_drift_counts_from_the_excess_that_no_more_moves_can_lower() -> None:
 
 
 def previous_of(followed: Followed) -> Previous:
-    plan = followed.solution.plan
+    plan = followed.made.solution.plan
     names = [plan.flows[flow] for flow in plan.placement_flow]
     return Previous(
         dict(zip(names, map(int, plan.placement_session), strict=True)), plan.session_group

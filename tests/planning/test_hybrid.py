@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -152,14 +151,14 @@ def test_every_algorithm_plans_no_worse_with_unicast(
         labels=[flow[0] for flow in demand.interest.flows] if algorithm == "by-column" else None,
     )
     without = solve(demand, request).plan
-    solution = solve(demand, replace(request, unicast=limits))
+    solution = solve(demand, request.replace(unicast=limits))
     assert_within(solution.plan, demand, limits)
-    assert solution.plan.n_groups <= request.groups
-    assert solution.plan.n_sessions <= (request.sessions or request.groups)
+    assert solution.plan.n_groups <= request.size.groups
+    assert solution.plan.n_sessions <= request.size.most_sessions
     assert not solution.proven
     price = (
         by_filtering(demand, request.prices)
-        if request.objective == "filtering"
+        if request.search.objective == "filtering"
         else by_channel(demand)
     )
     assert price(solution.plan) <= price(without)

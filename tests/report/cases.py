@@ -6,7 +6,8 @@ import numpy as np
 
 from distributary.cost import ChannelPrices, FilteringPrices, evaluate
 from distributary.model import Demand, Interest, Plan, Rates
-from distributary.report import Compared, CurvePoint, Report
+from distributary.planning import Compared, CurvePoint
+from distributary.report import Report
 
 HOSTILE = (
     "</script><script>alert(1)</script>",

@@ -10,8 +10,8 @@ from plotly import graph_objects
 from plotly.offline import get_plotlyjs
 
 from distributary.cost import FilteringPrices
-from distributary.report.knee import find_knee
-from distributary.report.sweep import SessionLimit, SweepCurve, SweepPoint, SweepResult
+from distributary.planning.knee import find_knee
+from distributary.planning.sweep import SessionLimit, SweepCurve, SweepPoint, SweepResult
 from distributary.report.sweep_page import knee_sentence, notes_on, render_sweep, sweep_chart
 from tests.report.cases import HOSTILE
 from tests.report.test_page import Outline, charts_of, without_bundle

@@ -41,7 +41,8 @@ from distributary.cli.report import CURVE_GROUPS
 from distributary.cli.stream import pipeline_stream
 from distributary.cli.summary import cost_table, headline
 from distributary.extras import require
-from distributary.report import Report, compare_algorithms, cost_curve, render_report, render_run
+from distributary.planning import compare_algorithms, cost_curve
+from distributary.report import Report, render_report, render_run
 
 if TYPE_CHECKING:
     from distributary.pipeline.job import Job, Outcome

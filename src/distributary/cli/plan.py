@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -46,14 +45,13 @@ from distributary.cli.summary import (
 )
 from distributary.files import (
     evaluation_document,
-    plan_document,
     read_flow_sets,
     read_labels,
     read_pins,
     read_previous,
     read_receiver_caps,
+    save_plan,
     solver_document,
-    write_plan,
 )
 from distributary.model import Constraints
 from distributary.planning import Move, moves_between
@@ -206,8 +204,7 @@ def plan(
     everybody = () if receiver_cap is None else inputs.demand.interest.receivers
     caps = dict.fromkeys(everybody, receiver_cap)
     request = _asked(
-        replace,
-        request,
+        request.replace,
         constraints=_asked(
             Constraints,
             group_rate=group_cap,
@@ -219,27 +216,24 @@ def plan(
     )
     if column is not None:
         labels = read_labels(rates, column, inputs.demand.interest.flows)
-        request = replace(request, labels=labels)
-    began = time.perf_counter()
+        request = request.replace(labels=labels)
     with show_progress() as progress:
-        solution = _asked(planning.plan, inputs.demand, request, progress)
-    seconds = time.perf_counter() - began
-    evaluation = cost.evaluate(solution.plan, inputs.demand, request.prices)
-    metadata = plan_document(request, inputs.fingerprints, evaluation, solution)
-    write_plan(solution.plan, metadata, out, table_format=table_format.value)
+        made = _asked(planning.make_plan, inputs.demand, request, progress)
+    save_plan(made, inputs, out, table_format=table_format.value)
+    solution, evaluation = made.solution, made.evaluation
     moves = (
         []
-        if request.previous is None
-        else moves_between(request.previous, solution.plan, solution.session_origin)
+        if request.change.previous is None
+        else moves_between(request.change.previous, solution.plan, solution.session_origin)
     )
     if as_document:
         document = {
             **evaluation_document(evaluation),
-            **solver_document(request, solution),
-            "seconds": seconds,
+            **solver_document(made),
+            "seconds": made.seconds,
             "intake": intake_document(inputs),
         }
-        if request.previous is not None:
+        if request.change.previous is not None:
             document["moves"] = [asdict(move) for move in moves]
         print_json(document)
         return
@@ -254,10 +248,10 @@ def plan(
             "cut short: the clock ended the search before its work was done, so another run with "
             "this seed may give another plan; plan.json says so too"
         )
-    if request.previous is not None:
+    if request.change.previous is not None:
         _tell_moves(moves)
     results.print(
-        f"{request.solver.label} took {seconds:.2f} s; the plan is in {out}", markup=False
+        f"{request.solver.label} took {made.seconds:.2f} s; the plan is in {out}", markup=False
     )
 
 

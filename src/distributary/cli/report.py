@@ -16,7 +16,8 @@ from distributary.cli.options import OUTPUT, Floor, InterestFile, MaxBad, Quaran
 from distributary.cli.quantities import Share
 from distributary.extras import require
 from distributary.files import read_plan, replaced_file
-from distributary.report import Report, compare_algorithms, cost_curve, render_report
+from distributary.planning import compare_algorithms, cost_curve
+from distributary.report import Report, render_report
 
 __all__ = ["CURVE_GROUPS", "report", "write_report"]
 
@@ -48,6 +49,7 @@ def report(
     inputs = read_inputs(interest, rates, max_bad, floor, quarantine)
     stored = read_plan(plan, inputs.demand.interest)
     prices = choose_prices(stored, plan, alpha, beta)
+    tell_intake(inputs)
     algorithm = str(stored.metadata.get("algorithm", "a plan from elsewhere"))
     seed = stored.metadata.get("seed")
     page = Report(

@@ -38,14 +38,14 @@ from distributary.cli.quantities import Seconds, Share
 from distributary.cost import FilteringPrices
 from distributary.extras import require
 from distributary.files import replaced_file
-from distributary.report.sweep import (
+from distributary.planning.sweep import (
     ONE_PER_GROUP,
     SessionLimit,
     SweepCurve,
     SweepPoint,
     SweepResult,
 )
-from distributary.report.sweep import sweep as swept
+from distributary.planning.sweep import sweep as swept
 from distributary.report.sweep_page import knee_sentence, notes_on, render_sweep
 from distributary.report.wording import NARROW_SPACE, number
 

@@ -2,7 +2,7 @@
 
 from distributary.cost.channel import ChannelCost, ChannelPrices, channel_cost
 from distributary.cost.duplication import duplication_saving, least_excess_of_one_copy
-from distributary.cost.evaluation import Evaluation, evaluate
+from distributary.cost.evaluation import Evaluation, Objective, evaluate, objective_cost
 from distributary.cost.filtering import FilteringCost, FilteringPrices, filtering_cost
 from distributary.cost.loads import Loads, plan_loads
 from distributary.cost.operating import (
@@ -12,6 +12,7 @@ from distributary.cost.operating import (
     operating_cost,
     plan_operating_cost,
 )
+from distributary.cost.totals import Totals
 from distributary.cost.unicast import least_added_excess, unicast_saving
 
 __all__ = [
@@ -22,14 +23,17 @@ __all__ = [
     "FilteringCost",
     "FilteringPrices",
     "Loads",
+    "Objective",
     "OperatingCost",
     "OperatingPrices",
+    "Totals",
     "channel_cost",
     "duplication_saving",
     "evaluate",
     "filtering_cost",
     "least_added_excess",
     "least_excess_of_one_copy",
+    "objective_cost",
     "operating_cost",
     "plan_loads",
     "plan_operating_cost",

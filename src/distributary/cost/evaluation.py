@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from distributary.cost.channel import ChannelCost, ChannelPrices, channel_cost
 from distributary.cost.duplication import duplication_saving
@@ -12,7 +13,9 @@ from distributary.cost.operating import OperatingCost, OperatingPrices, plan_ope
 from distributary.cost.unicast import unicast_saving
 from distributary.model import Demand, Plan, plan_problems
 
-__all__ = ["Evaluation", "evaluate"]
+__all__ = ["Evaluation", "Objective", "evaluate", "objective_cost"]
+
+Objective = Literal["filtering", "channel"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,3 +85,12 @@ def evaluate(
         unicast_saving=unicast_saving(plan, demand, filtering),
         duplication_saving=duplication_saving(plan, demand, filtering),
     )
+
+
+def objective_cost(
+    plan: Plan, demand: Demand, objective: Objective, prices: FilteringPrices
+) -> float:
+    """The one cost that plans are compared by: the filtering work, or the channel cost."""
+    if objective == "filtering":
+        return filtering_cost(plan, demand, prices).work
+    return channel_cost(plan, demand, ChannelPrices()).cost

@@ -33,6 +33,10 @@ class FilteringPrices:
         if self.alpha + self.beta == 0:
             raise ValueError("alpha and beta cannot both be 0: nothing would cost anything")
 
+    def work(self, received: float, accepted: float) -> float:
+        """Cw: what is received passes the session filter, what is accepted the flow filter."""
+        return self.alpha * received + self.beta * accepted
+
     @classmethod
     def for_packets(
         cls, messages_per_packet: float, *, alpha0: float, alpha1: float, beta0: float, beta1: float
@@ -67,6 +71,11 @@ class FilteringCost:
     def excess(self) -> float:
         """Cx: the work beyond that for the wanted flows alone."""
         return self.work - self.wanted_work
+
+    @property
+    def flooding_work(self) -> float:
+        """The work when everybody receives every wanted flow."""
+        return self.wanted_work + self.flooding_excess
 
     @property
     def relative_excess(self) -> float:

@@ -24,9 +24,17 @@ from distributary.files.documents import (
     evaluation_document,
     plan_document,
     solver_document,
+    totals_document,
 )
 from distributary.files.fingerprints import fingerprint
-from distributary.files.plans import StoredPlan, read_plan, read_previous, stored_prices, write_plan
+from distributary.files.plans import (
+    StoredPlan,
+    read_plan,
+    read_previous,
+    save_plan,
+    stored_prices,
+    write_plan,
+)
 from distributary.files.replacing import replaced_file, replaced_folder
 from distributary.files.tables import write_table
 
@@ -55,8 +63,10 @@ __all__ = [
     "read_receiver_caps",
     "replaced_file",
     "replaced_folder",
+    "save_plan",
     "solver_document",
     "stored_prices",
+    "totals_document",
     "write_interest",
     "write_plan",
     "write_quarantine",

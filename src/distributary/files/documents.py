@@ -6,16 +6,16 @@ from dataclasses import asdict
 from typing import Any
 
 from distributary import __version__
-from distributary.cost import Evaluation
-from distributary.model import Constraints
-from distributary.planning import Request, Solution
+from distributary.cost import ChannelCost, Evaluation, FilteringCost, FilteringPrices, Totals
+from distributary.model import Constraints, Plan
+from distributary.planning import MadePlan
 
-__all__ = ["evaluation_document", "plan_document", "solver_document"]
+__all__ = ["evaluation_document", "plan_document", "solver_document", "totals_document"]
 
 
 def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
     """The keys that other programs read. Keys stay; more may be added."""
-    filtering, channel, operating = evaluation.filtering, evaluation.channel, evaluation.operating
+    operating = evaluation.operating
     return {
         "valid": evaluation.valid,
         "problems": list(evaluation.problems),
@@ -25,22 +25,7 @@ def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
         "groups": evaluation.groups,
         "duplicated_flows": evaluation.duplicated_flows,
         "duplication_saving": evaluation.duplication_saving,
-        "filtering": {
-            "session_cost": filtering.session_cost,
-            "flow_cost": filtering.flow_cost,
-            "work": filtering.work,
-            "wanted_work": filtering.wanted_work,
-            "excess": filtering.excess,
-            "flooding_excess": filtering.flooding_excess,
-            "relative_excess": filtering.relative_excess,
-        },
-        "channel": {
-            "cost": channel.cost,
-            "received": channel.received,
-            "sent": channel.sent,
-            "lower_bound": channel.lower_bound,
-            "flooding": channel.flooding,
-        },
+        **_cost_documents(evaluation.filtering, evaluation.channel),
         "operating": {
             "cost": operating.cost,
             "maintenance": operating.maintenance,
@@ -60,33 +45,40 @@ def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def plan_document(
-    request: Request,
-    fingerprints: dict[str, str],
-    evaluation: Evaluation,
-    solution: Solution,
-) -> dict[str, Any]:
+def totals_document(plan: Plan, totals: Totals, prices: FilteringPrices) -> dict[str, Any]:
+    """The keys of `evaluation_document` that five sums are enough for."""
+    return {
+        "valid": True,  # the replay fails the run otherwise
+        "receivers": len(plan.receivers),
+        "flows": len(plan.flows),
+        "sessions": plan.n_sessions,
+        "groups": plan.n_groups,
+        **_cost_documents(totals.filtering(prices), totals.channel()),
+    }
+
+
+def plan_document(made: MadePlan, fingerprints: dict[str, str]) -> dict[str, Any]:
     """What `plan.json` says: enough to make the same plan again, and nothing of the moment."""
+    request, evaluation = made.request, made.evaluation
     costs = evaluation_document(evaluation)
+    search, limits, max_moves = request.search, request.limits, request.change.max_moves
     if not evaluation.unicast_flows:
         del costs["unicast"]
     return {
         "distributary": __version__,
-        **solver_document(request, solution),
+        **solver_document(made),
         "parameters": {
-            "groups": request.groups,
-            "sessions": request.sessions,
-            "objective": request.objective,
+            "groups": request.size.groups,
+            "sessions": request.size.sessions,
+            "objective": search.objective,
             "alpha": request.prices.alpha,
             "beta": request.prices.beta,
-            "budget_s": request.budget_s,
-            **({} if request.max_sent is None else {"max_sent": request.max_sent}),
-            **({} if request.max_moves is None else {"max_moves": request.max_moves}),
-            **({} if request.unicast is None else {"unicast": asdict(request.unicast)}),
+            "budget_s": search.budget_s,
+            **({} if limits.max_sent is None else {"max_sent": limits.max_sent}),
+            **({} if max_moves is None else {"max_moves": max_moves}),
+            **({} if limits.unicast is None else {"unicast": asdict(limits.unicast)}),
             **(
-                {"constraints": _constraints_json(request.constraints)}
-                if request.constraints
-                else {}
+                {"constraints": _constraints_json(limits.constraints)} if limits.constraints else {}
             ),
         },
         "inputs": fingerprints,
@@ -94,16 +86,38 @@ def plan_document(
     }
 
 
-def solver_document(request: Request, solution: Solution) -> dict[str, Any]:
-    """Which solver made it, whether the clock ended it, and what it could prove."""
+def solver_document(made: MadePlan) -> dict[str, Any]:
+    """Which solver made the plan, whether the clock ended the search, and what it proved."""
+    request, solution = made.request, made.solution
     facts: dict[str, Any] = {
         "algorithm": request.solver.name,
-        "seed": request.seed,
+        "seed": request.search.seed,
         "cut_short": solution.cut_short,
     }
     if solution.channel_lower_bound is not None:
         facts |= {"proven": solution.proven, "proven_lower_bound": solution.channel_lower_bound}
     return facts
+
+
+def _cost_documents(filtering: FilteringCost, channel: ChannelCost) -> dict[str, Any]:
+    return {
+        "filtering": {
+            "session_cost": filtering.session_cost,
+            "flow_cost": filtering.flow_cost,
+            "work": filtering.work,
+            "wanted_work": filtering.wanted_work,
+            "excess": filtering.excess,
+            "flooding_excess": filtering.flooding_excess,
+            "relative_excess": filtering.relative_excess,
+        },
+        "channel": {
+            "cost": channel.cost,
+            "received": channel.received,
+            "sent": channel.sent,
+            "lower_bound": channel.lower_bound,
+            "flooding": channel.flooding,
+        },
+    }
 
 
 def _constraints_json(constraints: Constraints) -> dict[str, Any]:

@@ -15,6 +15,8 @@ import pyarrow as pa
 from distributary.cost import FilteringPrices
 from distributary.errors import InputError
 from distributary.files.columns import Column, Kind
+from distributary.files.demand import ReadDemand
+from distributary.files.documents import plan_document
 from distributary.files.faults import brief, input_fault, listed, shown, unreadable
 from distributary.files.replacing import replaced_folder
 from distributary.files.tables import (
@@ -26,6 +28,7 @@ from distributary.files.tables import (
     read_table,
 )
 from distributary.model import IndexArray, IntArray, Interest, Plan, Previous, distinct
+from distributary.planning import MadePlan
 
 FORMAT_VERSION = 1
 MANIFEST = "plan.json"
@@ -72,6 +75,18 @@ def write_plan(
             with (new / f"{name}{kind.extensions[0]}").open("xb") as file:
                 kind.write(table, file)
         (new / MANIFEST).write_text(manifest + "\n", encoding="utf-8", newline="\n")
+
+
+def save_plan(
+    made: MadePlan,
+    inputs: ReadDemand,
+    folder: str | os.PathLike[str],
+    *,
+    table_format: str = "parquet",
+) -> None:
+    """Write a plan that was just made, with all that `plan.json` says of it."""
+    document = plan_document(made, inputs.fingerprints)
+    write_plan(made.solution.plan, document, folder, table_format=table_format)
 
 
 def read_plan(folder: str | os.PathLike[str], interest: Interest | None = None) -> StoredPlan:

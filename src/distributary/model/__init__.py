@@ -8,10 +8,12 @@ from distributary.model.interest import FloatArray, IndexArray, IntArray, Intere
 from distributary.model.plan import Plan, Previous, plan_problems
 from distributary.model.rates import Rates
 from distributary.model.residual import Comparison, Pattern, Residual
+from distributary.model.tables import ArrowTable, Pairs, RatesByFlow
 from distributary.model.topology import LinkTable, SpanningTree, Topology, VirtualLink
 from distributary.model.values import Values
 
 __all__ = [
+    "ArrowTable",
     "Attribute",
     "AttributeKind",
     "Box",
@@ -25,10 +27,12 @@ __all__ = [
     "Interest",
     "Key",
     "LinkTable",
+    "Pairs",
     "Pattern",
     "Plan",
     "Previous",
     "Rates",
+    "RatesByFlow",
     "Residual",
     "Schema",
     "SpanningTree",

@@ -10,6 +10,7 @@ import numpy as np
 from distributary.errors import MissingRateError
 from distributary.model.interest import FloatArray, Interest
 from distributary.model.rates import Rates
+from distributary.model.tables import Pairs, RatesByFlow
 
 __all__ = ["Demand"]
 
@@ -39,11 +40,16 @@ class Demand:
                     raise ValueError("the rates add up to more than a number can hold")
 
     @classmethod
-    def of(cls, interest: Interest, rates: Rates, *, on_peak: bool = False) -> Self:
+    def of(
+        cls, interest: Interest | Pairs, rates: Rates | RatesByFlow, *, on_peak: bool = False
+    ) -> Self:
         """Look up each wanted flow's rate; flows that nobody wants are left out.
 
-        With `on_peak`, costs use the peak rates too, not only the caps.
+        Interest may be given as (receiver, flow) pairs and rates as a mapping, or both as tables
+        in memory: see `Interest.of` and `Rates.of`. With `on_peak`, costs use the peak rates too,
+        not only the caps.
         """
+        interest, rates = Interest.of(interest), Rates.of(rates)
         if on_peak and rates.peak is None:
             raise ValueError("the rates have no peak to plan on")
         known = {flow: index for index, flow in enumerate(rates.flows)}

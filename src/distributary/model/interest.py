@@ -10,6 +10,8 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from distributary.model.tables import ArrowTable, Pairs, names
+
 __all__ = ["FloatArray", "IndexArray", "IntArray", "Interest", "distinct"]
 
 IndexArray = npt.NDArray[np.int32]
@@ -36,13 +38,24 @@ class Interest:
     receiver_flows: IndexArray
 
     def __post_init__(self) -> None:
-        for kind, names in (("receiver", self.receivers), ("flow", self.flows)):
-            if any(a >= b for a, b in pairwise(names)):
+        for kind, listed in (("receiver", self.receivers), ("flow", self.flows)):
+            if any(a >= b for a, b in pairwise(listed)):
                 raise ValueError(f"{kind} names must be sorted and unique")
         if not self.pairs:
             raise ValueError("an interest needs at least one receiver that wants one flow")
         if (np.diff(self.flow_offsets) == 0).any() or (np.diff(self.receiver_offsets) == 0).any():
             raise ValueError("every receiver must want a flow and every flow must be wanted")
+
+    @classmethod
+    def of(cls, wanted: Interest | Pairs) -> Interest:
+        """Build from pairs, or from a table in memory with the columns receiver and flow."""
+        if isinstance(wanted, Interest):
+            return wanted
+        if not isinstance(wanted, ArrowTable):
+            return cls.from_pairs(wanted)
+        receivers, receiver_codes = names(wanted, "receiver")
+        flows, flow_codes = names(wanted, "flow")
+        return cls.from_codes(receivers, flows, receiver_codes, flow_codes)
 
     @classmethod
     def from_pairs(cls, pairs: Iterable[tuple[str, str]]) -> Self:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -88,6 +89,30 @@ class Plan:
         )
         return (keys // self.n_groups).astype(np.int32), (keys % self.n_groups).astype(np.int32)
 
+    def groups_of(self, flow: str) -> tuple[int, ...]:
+        """The groups that carry a flow, ascending; none if it goes by unicast."""
+        at = _position("flow", self.flows, flow)
+        first, end = np.searchsorted(self.placement_flow, [at, at + 1])
+        groups = distinct(self.session_group[self.placement_session[first:end]].astype(np.int64))
+        return tuple(groups.tolist())
+
+    def group_of(self, flow: str) -> int | None:
+        """The group that carries a flow; None if it goes by unicast.
+
+        A flow may travel in several groups if the plan sends some more than once: `groups_of`.
+        """
+        groups = self.groups_of(flow)
+        if len(groups) > 1:
+            raise ValueError(f"flow {flow!r} travels in groups {groups}: ask for groups_of")
+        return groups[0] if groups else None
+
+    def groups_for(self, receiver: str) -> tuple[int, ...]:
+        """The groups that a receiver joins, ascending; none if it gets all by unicast."""
+        at = _position("receiver", self.receivers, receiver)
+        first, end = np.searchsorted(self.subscription_receiver, [at, at + 1])
+        sessions = self.subscription_session[first:end]
+        return tuple(distinct(self.session_group[sessions].astype(np.int64)).tolist())
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Plan):
             return NotImplemented
@@ -124,6 +149,14 @@ class Previous:
     def __post_init__(self) -> None:
         if not all(0 <= session < len(self.session_group) for session in self.session_of.values()):
             raise ValueError("a flow is in a session that has no group")
+
+
+def _position(kind: str, names: tuple[str, ...], name: str) -> int:
+    """Where a name is in the names of a plan, which are those of an interest: sorted."""
+    at = bisect_left(names, name)
+    if at == len(names) or names[at] != name:
+        raise ValueError(f"the plan has no {kind} {name!r}")
+    return at
 
 
 def plan_problems(plan: Plan, interest: Interest) -> tuple[str, ...]:

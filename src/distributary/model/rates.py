@@ -10,6 +10,7 @@ from typing import Self
 import numpy as np
 
 from distributary.model.interest import FloatArray
+from distributary.model.tables import ArrowTable, RatesByFlow, amounts, has_column, names
 
 __all__ = ["Rates"]
 
@@ -36,6 +37,28 @@ class Rates:
                 raise ValueError(f"{len(values)} {word}s for {len(self.flows)} flows")
             if not np.all(np.isfinite(values) & (values > 0)):
                 raise ValueError(f"every {word} must be a finite number above 0")
+
+    @classmethod
+    def of(cls, rates: Rates | RatesByFlow) -> Rates:
+        """Build from rates by flow, or from a table in memory.
+
+        The table has the columns flow and rate, and may have size and peak.
+        """
+        if isinstance(rates, Rates):
+            return rates
+        if not isinstance(rates, ArrowTable):
+            return cls.from_mapping(rates)
+        flows, codes = names(rates, "flow")
+        _, first = np.unique(codes, return_index=True)
+        columns = {}
+        for word in ("rate", *(word for word in ("size", "peak") if has_column(rates, word))):
+            values = amounts(rates, word)
+            differs = np.flatnonzero(values != values[first[codes]])
+            if len(differs):
+                flow = flows[codes[differs[0]]]
+                raise ValueError(f"flow {flow!r} has more than one {word}: keep one row per flow")
+            columns[word] = values[first]
+        return cls(flows, **columns)
 
     @classmethod
     def from_mapping(cls, rates: Mapping[str, float] | Iterable[tuple[str, float]]) -> Self:

@@ -33,7 +33,7 @@ from pyspark import Broadcast
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from distributary.cost import FilteringPrices
+from distributary.cost import FilteringPrices, Totals
 from distributary.model import IndexArray, Plan
 from distributary.planning import Request
 from distributary.planning.best import best
@@ -44,7 +44,7 @@ from distributary.planning.replan import settled
 from distributary.planning.things import Things
 from distributary.planning.two_level import BITS, TwoLevel
 
-__all__ = ["MOST_ROUNDS", "Costs", "Distributed", "plan_on_executors"]
+__all__ = ["MOST_ROUNDS", "Distributed", "plan_on_executors"]
 
 MOST_ROUNDS = 30
 ENOUGH = 2e-4  # of the cost: a round that saves less is the last
@@ -60,23 +60,12 @@ _FLOW = "flow string, weight bigint, members array<int>"
 _PLACED = f"{_FLOW}, session int, work double"
 
 
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """What the plan costs, in messages per second; `wanted` is what receivers asked for."""
-
-    receivers: int
-    received: float
-    accepted: float
-    wanted: float
-    sent: float
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Distributed:
-    """The plan, its costs, and the work after each round: the first is the start."""
+    """The plan, its totals, and the work after each round: the first is the start."""
 
     plan: Plan
-    costs: Costs
+    totals: Totals
     rounds: tuple[float, ...]
 
 
@@ -119,12 +108,12 @@ def plan_on_executors(
     n_flows, pairs, total = flows.agg(
         F.count(F.lit(1)), F.sum(F.size("members")), F.sum("weight")
     ).collect()[0]
-    n_sessions = min(request.sessions or request.groups, n_flows)
+    n_sessions = min(request.size.most_sessions, n_flows)
     problem = _Problem(
         n_receivers,
         n_sessions,
-        min(request.groups, n_sessions),
-        request.seed,
+        min(request.size.groups, n_sessions),
+        request.search.seed,
         request.weights,
     )
     group_file = work / "group.json"
@@ -137,7 +126,7 @@ def plan_on_executors(
     spent = _rounds(spark, work, problem, group, progress)
     last = spark.read.parquet(str(work / f"round-{len(spent) - 1:03d}"))
     plan = _plan(last, numbered, group)
-    return Distributed(plan, _costs(plan, last, scale, total, n_receivers), tuple(spent))
+    return Distributed(plan, _totals(plan, last, scale, total, n_receivers), tuple(spent))
 
 
 def _identity(interest: DataFrame, rates: DataFrame, request: Request) -> dict[str, Any]:
@@ -150,9 +139,9 @@ def _identity(interest: DataFrame, rates: DataFrame, request: Request) -> dict[s
     return {
         "interest": mark(interest, "receiver", "flow"),
         "rates": mark(rates, "flow", "rate"),
-        "groups": request.groups,
-        "sessions": request.sessions,
-        "seed": request.seed,
+        "groups": request.size.groups,
+        "sessions": request.size.sessions,
+        "seed": request.search.seed,
         "prices": [request.weights.alpha, request.weights.beta],
     }
 
@@ -334,7 +323,7 @@ def _spent(spark: SparkSession, folder: Path, problem: _Problem, group: IndexArr
     audience, total = _session_sums(placed, len(group))
     members, carried = _group_sums(placed, group)
     received, accepted = float(members @ carried), float(audience @ total)
-    return problem.prices.alpha * received + problem.prices.beta * accepted
+    return problem.prices.work(received, accepted)
 
 
 def _session_sums(placed: DataFrame, n: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -386,14 +375,14 @@ def _plan(placed: DataFrame, numbered: DataFrame, group: IndexArray) -> Plan:
     )
 
 
-def _costs(plan: Plan, placed: DataFrame, scale: int, total: int, n_receivers: int) -> Costs:
+def _totals(plan: Plan, placed: DataFrame, scale: int, total: int, n_receivers: int) -> Totals:
     rows = placed.select("flow", "weight", F.size("members").alias("size")).toArrow()
     rows = rows.sort_by("flow")
     rate = rows["weight"].to_numpy() * 2.0**-scale
     session_rate = np.bincount(plan.placement_session, weights=rate)
     group_rate = np.bincount(plan.session_group, weights=session_rate)
     _, joined = plan.group_joins()
-    return Costs(
+    return Totals(
         receivers=n_receivers,
         received=float(group_rate[joined].sum()),
         accepted=float(session_rate[plan.subscription_session].sum()),

@@ -10,11 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from distributary.cost import Evaluation, evaluate
-from distributary.errors import PlanError
 from distributary.model import Demand, Previous
-from distributary.planning import Request, Solution, plan
-from distributary.planning.replan import moves_between
+from distributary.planning import MadePlan, Request, make_plan, moves_between
 
 __all__ = ["Followed", "follow"]
 
@@ -29,9 +26,7 @@ class Followed:
     was counted from; `reference` is the one to count from next.
     """
 
-    solution: Solution
-    evaluation: Evaluation
-    request: Request
+    made: MadePlan
     reference: float
     drift: float | None = None
     moves: int = 0
@@ -40,7 +35,7 @@ class Followed:
     @property
     def excess(self) -> float:
         """What receivers get in vain, as a share of what flooding would give them."""
-        return self.evaluation.filtering.relative_excess
+        return self.made.evaluation.filtering.relative_excess
 
 
 def follow(
@@ -57,38 +52,26 @@ def follow(
     """
     flows = len(demand.interest.flows)
     if previous is None or reference is None:
-        solution = plan(demand, request)
-        evaluation = _priced(solution, demand, request)
-        excess = evaluation.filtering.relative_excess
-        return Followed(solution, evaluation, request, excess, new=flows)
-    served = _moved(demand, request, previous, 0, reference)
+        made = make_plan(demand, request)
+        return Followed(made, made.evaluation.filtering.relative_excess, new=flows)
+    served = _move(demand, request, previous, 0, reference)
     grown = served.excess / reference - 1 if reference else float(served.excess > 0)
     served = replace(served, drift=grown)
     most = max(1, int(MOVED_SHARE * flows)) if max_moves is None else max_moves
     if grown <= drift or not most:
         return served
-    better = replace(_moved(demand, request, previous, most, reference), drift=grown)
+    better = replace(_move(demand, request, previous, most, reference), drift=grown)
     if better.excess >= served.excess:
         return replace(served, reference=served.excess)
     # With moves left over there is nothing more to gain: this is what drift counts from now.
     return replace(better, reference=better.excess) if better.moves < most else better
 
 
-def _moved(
+def _move(
     demand: Demand, request: Request, previous: Previous, most: int, reference: float
 ) -> Followed:
     """The running plan for a demand, with so many moves at the most."""
-    request = replace(request, previous=previous, max_moves=most)
-    solution = plan(demand, request)
-    moves = moves_between(previous, solution.plan, solution.session_origin)
+    made = make_plan(demand, request.replace(previous=previous, max_moves=most))
+    moves = moves_between(previous, made.solution.plan, made.solution.session_origin)
     known = sum(move.before is not None for move in moves)
-    evaluation = _priced(solution, demand, request)
-    new = len(moves) - known
-    return Followed(solution, evaluation, request, reference, moves=known, new=new)
-
-
-def _priced(solution: Solution, demand: Demand, request: Request) -> Evaluation:
-    evaluation = evaluate(solution.plan, demand, request.prices)
-    if evaluation.problems:
-        raise PlanError(evaluation.problems, path="the plan of a stream")
-    return evaluation
+    return Followed(made, reference, moves=known, new=len(moves) - known)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -11,29 +10,26 @@ from pyspark import Broadcast
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from distributary.cost import channel_cost, filtering_cost
-from distributary.cost.channel import ChannelPrices
+from distributary.cost import objective_cost
 from distributary.model import Demand
-from distributary.planning import Request, Solution, plan
+from distributary.planning import Request, plan
 
-__all__ = ["plan_with_restarts"]
+__all__ = ["cheapest_seed"]
 
 
-def plan_with_restarts(
-    spark: SparkSession, demand: Demand, request: Request, restarts: int
-) -> tuple[Solution, int]:
-    """The cheapest plan of so many seeds, from the request's on; and which seed that was.
+def cheapest_seed(spark: SparkSession, demand: Demand, request: Request, restarts: int) -> int:
+    """The seed with the cheapest plan, of `restarts` seeds from the request's own on.
 
-    Executors send back what each plan costs; the best one is then made again here: plans are large
-    and the same seed gives the same one.
+    Executors send back the cost of each plan and not the plan, which is large: the same seed gives
+    the same plan again.
     """
     known = spark.sparkContext.broadcast((demand, request))
-    seeds = spark.range(request.seed, request.seed + restarts).repartitionById(
-        restarts, (F.col("id") - request.seed).cast("int")
+    seeds = spark.range(request.search.seed, request.search.seed + restarts).repartitionById(
+        restarts, (F.col("id") - request.search.seed).cast("int")
     )
     priced = seeds.mapInArrow(_planning(known), "seed bigint, cost double").toArrow().to_pylist()
-    best = min(priced, key=lambda row: (row["cost"], row["seed"]))["seed"]
-    return plan(demand, replace(request, seed=best)), best
+    best: int = min(priced, key=lambda row: (row["cost"], row["seed"]))["seed"]
+    return best
 
 
 def _planning(known: Broadcast[tuple[Demand, Request]]) -> Callable[..., Any]:
@@ -41,7 +37,7 @@ def _planning(known: Broadcast[tuple[Demand, Request]]) -> Callable[..., Any]:
         demand, request = known.value
         for batch in batches:
             seeds = batch.column(0).to_pylist()
-            costs = [_cost(demand, replace(request, seed=seed)) for seed in seeds]
+            costs = [_cost(demand, request.replace(seed=seed)) for seed in seeds]
             yield pa.RecordBatch.from_arrays(
                 [pa.array(seeds, pa.int64()), pa.array(costs, pa.float64())], ["seed", "cost"]
             )
@@ -51,6 +47,4 @@ def _planning(known: Broadcast[tuple[Demand, Request]]) -> Callable[..., Any]:
 
 def _cost(demand: Demand, request: Request) -> float:
     found = plan(demand, request).plan
-    if request.objective == "channel":
-        return channel_cost(found, demand, ChannelPrices()).cost
-    return filtering_cost(found, demand, request.prices).work
+    return objective_cost(found, demand, request.search.objective, request.prices)

@@ -17,27 +17,26 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from distributary import __version__
-from distributary.cost import Evaluation, evaluate
 from distributary.errors import InputError, PlanError
 from distributary.files import (
     evaluation_document,
-    plan_document,
     read_demand,
     read_plan,
     read_previous,
+    save_plan,
+    totals_document,
     write_plan,
 )
 from distributary.model import Demand, Plan
 from distributary.pipeline.diff import KINDS as DIFF_KINDS
 from distributary.pipeline.diff import plan_diff
-from distributary.pipeline.distributed import Costs, plan_on_executors
+from distributary.pipeline.distributed import plan_on_executors
 from distributary.pipeline.folders import fill_folder
 from distributary.pipeline.ingest import (
     Window,
@@ -56,7 +55,7 @@ from distributary.pipeline.rates import (
     publication_digest,
 )
 from distributary.pipeline.replay import activity, references, replay
-from distributary.pipeline.restarts import plan_with_restarts
+from distributary.pipeline.restarts import cheapest_seed
 from distributary.pipeline.sources import reading_faults
 from distributary.pipeline.tables import (
     bucket_count,
@@ -66,7 +65,7 @@ from distributary.pipeline.tables import (
     write_receiver_table,
 )
 from distributary.pipeline.writing import say, staged, tidy, write_arrow, write_json
-from distributary.planning import Request, Solution, plan
+from distributary.planning import MadePlan, Solution, make_plan, price_solution
 from distributary.planning.progress import Progress, silent
 
 __all__ = ["MANIFEST", "replay_plan", "run"]
@@ -183,15 +182,21 @@ def _planned(
 ) -> Outcome:
     told = inputs.told
     facts = told["interest"]
-    sizes = facts["receivers"], job.request.sessions or job.request.groups, job.request.groups
-    need = driver_need(facts["pairs"], *sizes)
+    size = job.request.size
+    need = driver_need(facts["pairs"], facts["receivers"], size.most_sessions, size.groups)
     on_driver = need <= job.driver_limit
     say(spark, "planning")
     demand = evaluation = None
     if on_driver:
-        demand, found, evaluation, document = _on_driver(spark, job, folder, previous, progress)
+        demand, made = _plan_on_driver(spark, job, folder, previous, progress)
+        found, evaluation = made.solution.plan, made.evaluation
+        document = {
+            **evaluation_document(evaluation),
+            "algorithm": made.request.solver.name,
+            "seed": made.request.search.seed,
+        }
     else:
-        found, document = _on_executors(job, inputs, folder, progress)
+        found, document = _plan_on_executors(job, inputs, folder, progress)
     where = {"where": "driver" if on_driver else "executors", "driver_need": need}
 
     before = None if previous is None else stored_plan_tables(spark, previous)
@@ -214,27 +219,24 @@ def _planned(
     return Outcome(manifest, found, demand, evaluation, minutes, receivers)
 
 
-def _on_driver(
+def _plan_on_driver(
     spark: SparkSession, job: Job, folder: Path, previous: Path | None, progress: Progress
-) -> tuple[Demand, Plan, Evaluation, dict[str, Any]]:
+) -> tuple[Demand, MadePlan]:
     inputs = read_demand(folder / "interest", folder / "rates", on_peak=job.peak_window is not None)
     # A repeated run must give the same bytes, so the clock has no say here.
-    request, demand = replace(job.request, patience=math.inf), inputs.demand
+    request, demand = job.request.replace(patience=math.inf), inputs.demand
+    unchanged = None
     if job.max_moves is not None and previous is not None:
-        request = replace(request, previous=read_previous(previous), max_moves=job.max_moves)
-    solution = None
-    if request.previous is not None and previous is not None:
-        solution = _unchanged(job, previous, inputs.fingerprints, demand)
-    if solution is None and job.restarts > 1:
-        solution, seed = plan_with_restarts(spark, demand, request, job.restarts)
-        request = replace(request, seed=seed)
-    if solution is None:
-        solution = plan(demand, request, progress)
-    evaluation = evaluate(solution.plan, demand, request.prices)
-    document = plan_document(request, inputs.fingerprints, evaluation, solution)
-    write_plan(solution.plan, document, folder / "plan")
-    shown = {**evaluation_document(evaluation), "algorithm": document["algorithm"]}
-    return demand, solution.plan, evaluation, {**shown, "seed": request.seed}
+        request = request.replace(previous=read_previous(previous), max_moves=job.max_moves)
+        unchanged = _unchanged(job, previous, inputs.fingerprints, demand)
+    if unchanged is not None:
+        made = price_solution(unchanged, demand, request)
+    else:
+        if job.restarts > 1:
+            request = request.replace(seed=cheapest_seed(spark, demand, request, job.restarts))
+        made = make_plan(demand, request, progress)
+    save_plan(made, inputs, folder / "plan")
+    return demand, made
 
 
 def _unchanged(
@@ -251,7 +253,7 @@ def _unchanged(
     return Solution(read_plan(previous, demand.interest).plan)
 
 
-def _on_executors(
+def _plan_on_executors(
     job: Job, inputs: Inputs, folder: Path, progress: Progress
 ) -> tuple[Plan, dict[str, Any]]:
     if job.request.solver.name != "best" or job.max_moves is not None or job.restarts > 1:
@@ -263,53 +265,22 @@ def _on_executors(
     made = plan_on_executors(
         inputs.interest, inputs.rates, job.request, _work_folder(job.out), progress
     )
-    costs = _costs_document(made.costs, made.plan, job.request)
+    costs = totals_document(made.plan, made.totals, job.request.prices)
     metadata = {
         "distributary": __version__,
         "algorithm": "best",
-        "seed": job.request.seed,
+        "seed": job.request.search.seed,
         "parameters": {
-            "groups": job.request.groups,
-            "sessions": job.request.sessions,
+            "groups": job.request.size.groups,
+            "sessions": job.request.size.sessions,
             "alpha": job.request.prices.alpha,
             "beta": job.request.prices.beta,
         },
         "costs": costs,
     }
     write_plan(made.plan, metadata, folder / "plan")
-    told = {**costs, "algorithm": "best", "seed": job.request.seed}
+    told = {**costs, "algorithm": "best", "seed": job.request.search.seed}
     return made.plan, {**told, "rounds": len(made.rounds) - 1}
-
-
-def _costs_document(costs: Costs, plan: Plan, request: Request) -> dict[str, Any]:
-    """The keys of `evaluation_document` that need no pairs."""
-    alpha, beta = request.prices.alpha, request.prices.beta
-    work = alpha * costs.received + beta * costs.accepted
-    wanted = (alpha + beta) * costs.wanted
-    flooding_excess = (alpha + beta) * (costs.receivers * costs.sent - costs.wanted)
-    return {
-        "valid": True,  # told by the replay: everything wanted is served, or the run fails
-        "receivers": len(plan.receivers),
-        "flows": len(plan.flows),
-        "sessions": plan.n_sessions,
-        "groups": plan.n_groups,
-        "filtering": {
-            "session_cost": alpha * costs.received,
-            "flow_cost": beta * costs.accepted,
-            "work": work,
-            "wanted_work": wanted,
-            "excess": work - wanted,
-            "flooding_excess": flooding_excess,
-            "relative_excess": (work - wanted) / flooding_excess if flooding_excess else 0.0,
-        },
-        "channel": {
-            "cost": costs.received + costs.sent,
-            "received": costs.received,
-            "sent": costs.sent,
-            "lower_bound": costs.wanted + costs.sent,
-            "flooding": costs.sent * (1 + costs.receivers),
-        },
-    }
 
 
 # --- proof and tables ----------------------------------------------------------------------------

@@ -39,7 +39,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from distributary.errors import InputError
-from distributary.files import plan_document, read_demand, read_previous, write_plan
+from distributary.files import read_demand, read_previous, save_plan
 from distributary.pipeline.folders import writing_faults
 from distributary.pipeline.following import follow
 from distributary.pipeline.ingest import (
@@ -104,7 +104,7 @@ class StreamJob:
     driver_limit: int = DRIVER_LIMIT
 
     def __post_init__(self) -> None:
-        if self.request.solver.name != "best" or self.request.previous is not None:
+        if self.request.solver.name != "best" or self.request.change.previous is not None:
             raise ValueError("a stream plans with best, from the plan that it has")
         if not self.drift >= 0:
             raise ValueError(f"drift must be at least 0, not {self.drift}")
@@ -346,18 +346,22 @@ class _Steps:
         running = self._ledger.running_plan
         previous = None if running is None else read_previous(running)
         job = self._job
-        made = follow(
+        followed = follow(
             inputs.demand, job.request, previous, state.reference, job.drift, job.max_moves
         )
-        document = plan_document(made.request, inputs.fingerprints, made.evaluation, made.solution)
-        write_plan(made.solution.plan, document, folder / "plan")
+        save_plan(followed.made, inputs, folder / "plan")
         self._step("planned")
         version = state.version + 1
         if self._ledger.is_running(folder / "plan"):
             shutil.rmtree(folder / "plan")
             version = state.version
-        entry = {"excess": made.excess, "drift": made.drift, "moves": made.moves, "new": made.new}
-        return replace(state, version=version, reference=made.reference, entry=entry)
+        entry = {
+            "excess": followed.excess,
+            "drift": followed.drift,
+            "moves": followed.moves,
+            "new": followed.new,
+        }
+        return replace(state, version=version, reference=followed.reference, entry=entry)
 
     def _interest(self, state: State) -> Path | None:
         """The table of who wants what; None while nobody wants anything."""
@@ -368,7 +372,7 @@ class _Steps:
     def _check_size(self, interest: Path) -> None:
         """Refuse interest that takes more memory than the driver may use."""
         request, limit = self._job.request, self._job.driver_limit
-        sizes = request.sessions or request.groups, request.groups
+        sizes = request.size.most_sessions, request.size.groups
         pairs = _rows_in(interest)
         need = driver_need(pairs, pairs, *sizes)
         if need > limit:  # at the worst, with a receiver for each pair
@@ -494,8 +498,8 @@ def _check_settings(job: StreamJob, ledger: Ledger) -> None:
     if ledger.running_plan is None:
         return
     group = read_previous(ledger.running_plan).session_group
-    sessions = job.request.sessions or job.request.groups
-    if len(group) > sessions or int(group.max()) >= job.request.groups:
+    size = job.request.size
+    if len(group) > size.most_sessions or int(group.max()) >= size.groups:
         raise LedgerError(
             job.out,
             f"its plan has {len(group)} sessions in {int(group.max()) + 1} groups, more than asked",

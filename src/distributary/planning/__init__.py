@@ -3,16 +3,22 @@
 from distributary.planning.hierarchy import Annealing
 from distributary.planning.hybrid import UnicastLimits, choose_unicast
 from distributary.planning.interruptible import SEARCH_THREAD
+from distributary.planning.make import MadePlan, make_plan, price_solution
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.replan import Move, moves_between
-from distributary.planning.solve import (
+from distributary.planning.request import (
     ALGORITHMS,
     DEFAULT_ALGORITHM,
     Algorithm,
+    Change,
+    Limits,
     Request,
-    Solution,
-    plan,
+    Search,
+    Settings,
+    Size,
 )
+from distributary.planning.solve import Solution, plan
+from distributary.planning.study import Compared, CurvePoint, compare_algorithms, cost_curve
 from distributary.planning.subscription import (
     Bill,
     channel_bill,
@@ -28,18 +34,30 @@ __all__ = [
     "Algorithm",
     "Annealing",
     "Bill",
+    "Change",
+    "Compared",
+    "CurvePoint",
+    "Limits",
+    "MadePlan",
     "Move",
     "Progress",
     "Request",
+    "Search",
+    "Settings",
+    "Size",
     "Solution",
     "Step",
     "UnicastLimits",
     "channel_bill",
     "choose_unicast",
+    "compare_algorithms",
+    "cost_curve",
     "filtering_bill",
+    "make_plan",
     "moves_between",
     "place",
     "place_single",
     "plan",
+    "price_solution",
     "silent",
 ]

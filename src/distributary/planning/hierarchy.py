@@ -67,7 +67,7 @@ class Maps:
         """Cw in the whole-number rates of `things`: exact parts, weighed at the end."""
         received = things.intake(self.flow_group, int(self.group.max()) + 1)
         accepted = things.intake(self.session, len(self.group))
-        return prices.alpha * received + prices.beta * accepted
+        return prices.work(received, accepted)
 
 
 def sessions_first(
@@ -94,8 +94,8 @@ def groups_first(
     progress: Progress = silent,
 ) -> Maps:
     """GF: cluster flows into groups, then each group's flows into its share of the sessions."""
-    flat = prices.alpha + prices.beta  # what a message costs while a group is one session
-    watch = _watch("flows into groups", lambda intake: flat * intake, progress)
+    # While a group is one session, receivers accept all that they receive.
+    watch = _watch("flows into groups", lambda intake: prices.work(intake, intake), progress)
     group = kmeans(things, random_start(len(things), n_groups, rng), n_groups, watch)
     return sessions_in_groups(things, group, n_sessions, n_groups, rng)
 

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Literal, get_args
+from typing import Any, Unpack, overload
 
 import numpy as np
 
-from distributary.cost import ChannelPrices, FilteringPrices, channel_cost, filtering_cost
+from distributary.cost import ChannelPrices, channel_cost, objective_cost
 from distributary.model import (
     Constraints,
     Demand,
     IndexArray,
     IntArray,
     Interest,
+    Pairs,
     Plan,
     Previous,
     Rates,
+    RatesByFlow,
     distinct,
 )
 from distributary.planning.balancing import balanced, scattered
-from distributary.planning.best import PATIENCE, best
+from distributary.planning.best import Annealed, best
 from distributary.planning.constrained import best_within
-from distributary.planning.duplication import MOST_SENT, duplicate, place_parts
+from distributary.planning.duplication import duplicate, place_parts
 from distributary.planning.habits import by_column, by_hash, by_name
 from distributary.planning.hierarchy import (
     Maps,
@@ -41,99 +43,14 @@ from distributary.planning.merging import flow_merge, user_merge
 from distributary.planning.optimal import MOST_GROUPS_TO_SHARE, Optimum, optimal, optimal_shared
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.replan import replan, settled, start_maps
+from distributary.planning.request import Request, Settings
 from distributary.planning.subscription import channel_bill, place, place_single
 from distributary.planning.things import Things, in_messages
 from distributary.planning.two_level import BITS
 
-__all__ = ["ALGORITHMS", "DEFAULT_ALGORITHM", "Algorithm", "Request", "Solution", "plan"]
+__all__ = ["Solution", "plan"]
 
-DEFAULT_ALGORITHM = "best"
-
-Objective = Literal["filtering", "channel"]
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What is asked of a solver.
-
-    `sessions` is the most sessions there may be, `groups` the most groups; without `sessions`
-    every group is one session. `objective` says which cost the algorithms that choose between
-    plans go by. `budget_s` is how long to search: `best` turns it into work (see `planning.best`),
-    the exact algorithms, which prove their plan if they end in time, go by the clock, and the
-    others run to their own end. `labels` is what `by-column`
-    goes by: one for each wanted flow. With `previous`, `best` improves that plan, and with
-    `max_moves` it moves no more than so many flows; it also keeps to `constraints`. With `unicast`,
-    flows with few receivers may go by unicast: the algorithm then runs twice. With `max_sent` flows
-    may travel in several sessions, as long as no more than so many times the rate is sent.
-    """
-
-    groups: int
-    sessions: int | None = None
-    algorithm: str = DEFAULT_ALGORITHM
-    objective: Objective = "filtering"
-    prices: FilteringPrices = field(default_factory=FilteringPrices)
-    seed: int = 0
-    budget_s: float = 30.0
-    patience: float = PATIENCE  # budgets after which the clock ends `best`
-    labels: Sequence[str] | None = None
-    previous: Previous | None = None
-    max_moves: int | None = None
-    max_sent: float | None = None
-    constraints: Constraints = field(default_factory=Constraints)
-    unicast: UnicastLimits | None = None
-
-    def __post_init__(self) -> None:
-        if self.groups < 1:
-            raise ValueError(f"groups must be at least 1, not {self.groups}")
-        if self.sessions is not None and self.sessions < self.groups:
-            raise ValueError(
-                f"sessions ({self.sessions}) must be at least groups ({self.groups}): "
-                "every group holds a session"
-            )
-        if self.seed < 0:
-            raise ValueError(f"seed must be at least 0, not {self.seed}")
-        if not self.budget_s > 0:
-            raise ValueError(f"budget must be more than 0 seconds, not {self.budget_s}")
-        if self.max_moves is not None and (self.max_moves < 0 or self.previous is None):
-            raise ValueError("max_moves is a number from 0 on, with a plan to start from")
-        if self.previous is not None and self.algorithm.lower() != "best":
-            raise ValueError(f"only best improves a plan, not {self.algorithm}")
-        if self.constraints and (self.algorithm.lower() != "best" or self.previous is not None):
-            raise ValueError("only best keeps to constraints, and only in a plan made anew")
-        if self.max_sent is not None:
-            if not 1 <= self.max_sent <= MOST_SENT:
-                raise ValueError(
-                    f"max_sent must be a number from 1 to {MOST_SENT:g}, not {self.max_sent:g}"
-                )
-            alone = self.previous is None and not self.constraints and self.unicast is None
-            if self.algorithm.lower() != "best" or not alone:
-                raise ValueError(
-                    "only best sends flows more than once, and only in a plan made anew without "
-                    "constraints or unicast"
-                )
-        if self.objective not in get_args(Objective):
-            raise ValueError(f"objective must be filtering or channel, not {self.objective!r}")
-        if self.algorithm.lower() not in _BY_ANY_NAME:
-            raise ValueError(
-                f"no algorithm is called {self.algorithm!r}; there are {', '.join(ALGORITHMS)}"
-            )
-        if self.unicast is not None:
-            if self.constraints or self.previous is not None:
-                raise ValueError("unicast goes neither with constraints nor with a plan to improve")
-            if self.solver.name in _DUPLICATING:
-                raise ValueError(
-                    f"unicast needs each flow in one session: not so with {self.solver.name}"
-                )
-
-    @property
-    def weights(self) -> FilteringPrices:
-        """The prices to search by. The channel cost knows only what is received from groups."""
-        return self.prices if self.objective == "filtering" else FilteringPrices(1.0, 0.0)
-
-    @property
-    def solver(self) -> Algorithm:
-        """The algorithm asked for, by its name or acronym in any case."""
-        return _BY_ANY_NAME[self.algorithm.lower()]
+_CLOCKED = ("best", "optimal", "optimal-shared")  # they stop when their time is over
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,35 +70,57 @@ class Solution:
     session_origin: IntArray | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Algorithm:
-    """One way to plan: its name and the paper's acronym for it."""
-
-    name: str
-    acronym: str
-    solve: Callable[[Demand, Request, Progress], Solution]
-
-    @property
-    def label(self) -> str:
-        """Name and acronym, for tables."""
-        return f"{self.name} ({self.acronym})" if self.acronym else self.name
+@overload
+def plan(demand: Demand, request: Request, progress: Progress = silent) -> Solution: ...
 
 
-def plan(demand: Demand, request: Request, progress: Progress = silent) -> Solution:
+@overload
+def plan(
+    interest: Interest | Pairs,
+    rates: Rates | RatesByFlow,
+    progress: Progress = silent,
+    /,
+    *,
+    groups: int,
+    sessions: int | None = None,
+    **settings: Unpack[Settings],
+) -> Solution: ...
+
+
+def plan(
+    demand: Any,
+    request: Any,
+    progress: Progress = silent,
+    **settings: Any,
+) -> Solution:
     """Decide which flow travels where and who subscribes to what.
 
-    `progress` is called on another thread than the main one; `KeyboardInterrupt` comes at once.
+    In place of a demand and a request it takes what they are made of, `plan(pairs, rates,
+    groups=2)`: see `Demand.of` and `Request`. `progress` is called on another thread than the main
+    one; `KeyboardInterrupt` comes at once.
     """
+    if isinstance(demand, Demand) != isinstance(request, Request):
+        raise TypeError("give a demand and a request, or interest, rates and settings")
+    if not isinstance(demand, Demand):
+        if "groups" not in settings:
+            raise TypeError("say how many groups there may be, such as groups=2")
+        demand, request = Demand.of(demand, request), Request(**settings)
+    elif settings:
+        raise TypeError(f"the request has {min(settings)!r} already: change it there")
     return call_interruptibly(partial(_search, demand, request), progress)
 
 
 def _search(demand: Demand, request: Request, progress: Progress) -> Solution:
     if request.solver.name in _CLOCKED:
         progress(Step("compiling", 0, None))
-        _compile(request.solver.name, bool(request.constraints))
-    if request.unicast is not None:
-        return _hybrid(demand, request, request.unicast, progress)
-    return request.solver.solve(demand, request, progress)
+        _compile(request.solver.name, bool(request.limits.constraints))
+    if request.limits.unicast is not None:
+        return _plan_with_unicast(demand, request, request.limits.unicast, progress)
+    return _solve(demand, request, progress)
+
+
+def _solve(demand: Demand, request: Request, progress: Progress) -> Solution:
+    return _SOLVERS[request.solver.name](demand, request, progress)
 
 
 @cache
@@ -196,29 +135,27 @@ def _compile(algorithm: str, constrained: bool) -> None:
     demand = Demand.of(Interest.from_pairs(pairs), rates)
     budget_s = 0.001 if algorithm == "best" else math.inf
     request = Request(2, 3, algorithm=algorithm, budget_s=budget_s, patience=math.inf)
-    request.solver.solve(demand, request, silent)
+    _solve(demand, request, silent)
     if constrained:  # a and d are together at first, so that there is something to repair
         apart = Constraints(apart=(frozenset("ad"),))
-        request.solver.solve(demand, replace(request, constraints=apart), silent)
+        _solve(demand, request.replace(constraints=apart), silent)
 
 
-def _hybrid(
+def _plan_with_unicast(
     demand: Demand, request: Request, limits: UnicastLimits, progress: Progress
 ) -> Solution:
     """Some flows by unicast; the proofs of exact algorithms do not cover that and are dropped."""
     solutions: list[Solution] = []
 
     def solve(rest: Demand) -> Plan:
-        asked = replace(request, labels=_labels_of(rest, demand, request.labels))
-        solutions.append(request.solver.solve(rest, asked, progress))
+        asked = request.replace(labels=_labels_of(rest, demand, request.search.labels))
+        solutions.append(_solve(rest, asked, progress))
         return solutions[-1].plan
 
     def price(plan: Plan) -> float:
-        if request.objective == "filtering":
-            return filtering_cost(plan, demand, request.prices).work
-        return channel_cost(plan, demand, ChannelPrices()).cost
+        return objective_cost(plan, demand, request.search.objective, request.prices)
 
-    sent_price = 0.0 if request.objective == "filtering" else ChannelPrices().sent
+    sent_price = 0.0 if request.search.objective == "filtering" else ChannelPrices().sent
     found = hybrid(demand, limits, solve, price, request.weights, sent_price)
     return Solution(found, cut_short=any(solution.cut_short for solution in solutions))
 
@@ -231,37 +168,39 @@ def _labels_of(rest: Demand, demand: Demand, labels: Sequence[str] | None) -> Se
     return [label[flow] for flow in rest.interest.flows]
 
 
-def _flat(demand: Demand, group: IndexArray) -> Solution:
+def _place_flat(demand: Demand, group: IndexArray) -> Solution:
     """One session per group."""
-    return _placed(demand, Maps(group, np.arange(int(group.max()) + 1, dtype=np.int32)))
+    return _place_maps(demand, Maps(group, np.arange(int(group.max()) + 1, dtype=np.int32)))
 
 
-def _placed(demand: Demand, maps: Maps) -> Solution:
+def _place_maps(demand: Demand, maps: Maps) -> Solution:
     """The plan of two maps, without their empty sessions and groups."""
     maps = maps.compact()
     return Solution(place_single(demand, maps.session, maps.group))
 
 
 def _random(demand: Demand, request: Request, progress: Progress) -> Solution:
-    return _flat(demand, scattered(len(demand.rate), request.groups, _rng(request)))
+    return _place_flat(demand, scattered(len(demand.rate), request.size.groups, _rng(request)))
 
 
 def _balanced_size(demand: Demand, request: Request, progress: Progress) -> Solution:
-    return _flat(demand, balanced(np.ones(len(demand.rate)), request.groups, _rng(request)))
+    return _place_flat(
+        demand, balanced(np.ones(len(demand.rate)), request.size.groups, _rng(request))
+    )
 
 
 def _balanced_rate(demand: Demand, request: Request, progress: Progress) -> Solution:
-    return _flat(demand, balanced(demand.rate, request.groups, _rng(request)))
+    return _place_flat(demand, balanced(demand.rate, request.size.groups, _rng(request)))
 
 
 def _flow_merge(demand: Demand, request: Request, progress: Progress) -> Solution:
-    return _flat(demand, flow_merge(demand, request.groups, progress))
+    return _place_flat(demand, flow_merge(demand, request.size.groups, progress))
 
 
 def _user_merge(demand: Demand, request: Request, progress: Progress) -> Solution:
     """Each receiver on the one group that was merged for it: it carries all that it wants."""
     interest = demand.interest
-    group = user_merge(demand, request.groups, progress)
+    group = user_merge(demand, request.size.groups, progress)
     n_groups = int(group.max()) + 1
     flow = interest.pair_flows().astype(np.int64)
     keys = distinct(flow * n_groups + group[interest.flow_receivers])
@@ -279,19 +218,21 @@ def _user_merge(demand: Demand, request: Request, progress: Progress) -> Solutio
 
 
 def _optimal(demand: Demand, request: Request, progress: Progress) -> Solution:
-    optimum = optimal(demand, _groups_at_most(demand, request), request.budget_s, progress)
+    optimum = optimal(demand, _groups_at_most(demand, request), request.search.budget_s, progress)
     group = np.argmax(optimum.in_group, axis=1).astype(np.int32)
-    return _proven(_flat(demand, group).plan, optimum)
+    return _state_proof(_place_flat(demand, group).plan, optimum)
 
 
 def _optimal_shared(demand: Demand, request: Request, progress: Progress) -> Solution:
     if _groups_at_most(demand, request) > MOST_GROUPS_TO_SHARE:
         return _better_of_single_and_merged(demand, request, progress)
-    optimum = optimal_shared(demand, _groups_at_most(demand, request), request.budget_s, progress)
+    optimum = optimal_shared(
+        demand, _groups_at_most(demand, request), request.search.budget_s, progress
+    )
     flow, session = (index.astype(np.int32) for index in np.nonzero(optimum.in_group))
     group = np.arange(optimum.in_group.shape[1], dtype=np.int32)
     rate = demand.rate @ optimum.in_group
-    return _proven(place(demand, flow, session, group, channel_bill(rate, group)), optimum)
+    return _state_proof(place(demand, flow, session, group, channel_bill(rate, group)), optimum)
 
 
 def _better_of_single_and_merged(demand: Demand, request: Request, progress: Progress) -> Solution:
@@ -311,67 +252,100 @@ def _better_of_single_and_merged(demand: Demand, request: Request, progress: Pro
 
 def _kmeans(demand: Demand, request: Request, progress: Progress) -> Solution:
     things = Things.flows_of(demand)
-    start = random_start(len(things), request.groups, _rng(request))
-    return _flat(demand, kmeans(things, start, request.groups))
+    start = random_start(len(things), request.size.groups, _rng(request))
+    return _place_flat(demand, kmeans(things, start, request.size.groups))
 
 
 def _by_hash(demand: Demand, request: Request, progress: Progress) -> Solution:
     _, sessions, groups = _sizes(demand, request)
-    return _placed(demand, by_hash(demand.interest.flows, sessions, groups))
+    return _place_maps(demand, by_hash(demand.interest.flows, sessions, groups))
 
 
 def _by_name(demand: Demand, request: Request, progress: Progress) -> Solution:
     _, sessions, groups = _sizes(demand, request)
-    return _placed(demand, by_name(len(demand.rate), sessions, groups))
+    return _place_maps(demand, by_name(len(demand.rate), sessions, groups))
 
 
 def _by_column(demand: Demand, request: Request, progress: Progress) -> Solution:
-    if request.labels is None or len(request.labels) != len(demand.rate):
+    if request.search.labels is None or len(request.search.labels) != len(demand.rate):
         raise ValueError("by-column needs a label for each wanted flow: name a column")
     _, sessions, groups = _sizes(demand, request)
-    return _placed(demand, by_column(request.labels, demand.rate, sessions, groups))
+    return _place_maps(demand, by_column(request.search.labels, demand.rate, sessions, groups))
 
 
 def _best(demand: Demand, request: Request, progress: Progress) -> Solution:
+    tell = _in_rates(progress, demand, BITS)
+    if request.limits.constraints:
+        return _plan_within(request.limits.constraints, demand, request, tell)
+    if request.limits.max_sent is not None:
+        return _plan_with_copies(request.limits.max_sent, demand, request, tell)
+    if request.change.previous is not None:
+        return _improve(request.change.previous, demand, request, tell)
     things, sessions, groups = _sizes(demand, request, bits=BITS)
-    rng, prices, budget_s = _rng(request), request.weights, request.budget_s
-    told = _in_rates(progress, demand, BITS)
-    if request.constraints:
-        found = best_within(
-            demand, request.constraints, sessions, groups, rng, prices, budget_s, told
-        )
-        placed = place_single(demand, found.maps.session, found.maps.group)
-        return Solution(placed, cut_short=found.cut_short)
-    if request.max_sent is not None:
-        found = best(
-            things, sessions, groups, rng, prices, budget_s / 2, told, patience=request.patience
-        )
-        homes = user_merge(demand, groups)
-        parts = duplicate(
-            things, found.maps, prices, request.max_sent, rng, told, homes, budget_s / 2
-        )
-        return Solution(place_parts(demand, parts), cut_short=found.cut_short)
-    if request.previous is None:
-        found = best(
-            things, sessions, groups, rng, prices, budget_s, told, patience=request.patience
-        )
-        return replace(_placed(demand, found.maps), cut_short=found.cut_short)
-    known = len(request.previous.session_group), int(request.previous.session_group.max()) + 1
-    sessions = min(request.sessions or request.groups, max(len(things), known[0]))
-    groups = min(request.groups, sessions)
-    start, home = start_maps(request.previous, demand.interest, sessions, groups)
-    if request.max_moves is None:
-        start = settled(things, start, home, prices)
-        found = best(
-            things, sessions, groups, rng, prices, budget_s, told, start, patience=request.patience
-        )
-        maps, cut_short = found.maps, found.cut_short
+    found = best(
+        things,
+        sessions,
+        groups,
+        _rng(request),
+        request.weights,
+        request.search.budget_s,
+        tell,
+        patience=request.search.patience,
+    )
+    return replace(_place_maps(demand, found.maps), cut_short=found.cut_short)
+
+
+def _plan_within(
+    constraints: Constraints, demand: Demand, request: Request, progress: Progress
+) -> Solution:
+    _, sessions, groups = _sizes(demand, request)
+    weights, budget_s = request.weights, request.search.budget_s
+    found = best_within(
+        demand, constraints, sessions, groups, _rng(request), weights, budget_s, progress
+    )
+    placed = place_single(demand, found.maps.session, found.maps.group)
+    return Solution(placed, cut_short=found.cut_short)
+
+
+def _plan_with_copies(
+    max_sent: float, demand: Demand, request: Request, progress: Progress
+) -> Solution:
+    """Half of the budget goes into a plan with each flow in one session, half into copies."""
+    things, sessions, groups = _sizes(demand, request, bits=BITS)
+    rng, weights, budget_s = _rng(request), request.weights, request.search.budget_s / 2
+    patience = request.search.patience
+    found = best(things, sessions, groups, rng, weights, budget_s, progress, patience=patience)
+    homes = user_merge(demand, groups)
+    parts = duplicate(things, found.maps, weights, max_sent, rng, progress, homes, budget_s)
+    return Solution(place_parts(demand, parts), cut_short=found.cut_short)
+
+
+def _improve(previous: Previous, demand: Demand, request: Request, progress: Progress) -> Solution:
+    """Start from a plan that is there, which may have more sessions than there are flows now."""
+    things = Things.flows_of(demand, BITS)
+    known = len(previous.session_group)
+    sessions = min(request.size.most_sessions, max(len(things), known))
+    groups = min(request.size.groups, sessions)
+    start, home = start_maps(previous, demand.interest, sessions, groups)
+    weights, search = request.weights, request.search
+    if request.change.max_moves is not None:
+        found = Annealed(replan(things, start, home, weights, request.change.max_moves, progress))
     else:
-        cut_short = False
-        maps = replan(things, start, home, prices, request.max_moves, told)
-    maps, origin = maps.closed_up()
+        start = settled(things, start, home, weights)
+        found = best(
+            things,
+            sessions,
+            groups,
+            _rng(request),
+            weights,
+            search.budget_s,
+            progress,
+            start,
+            patience=search.patience,
+        )
+    maps, origin = found.maps.closed_up()
     placed = place_single(demand, maps.session, maps.group)
-    return Solution(placed, cut_short=cut_short, session_origin=origin)
+    return Solution(placed, cut_short=found.cut_short, session_origin=origin)
 
 
 def _two_level(solver: Callable[..., Maps]) -> Callable[[Demand, Request, Progress], Solution]:
@@ -379,17 +353,17 @@ def _two_level(solver: Callable[..., Maps]) -> Callable[[Demand, Request, Progre
 
     def solve(demand: Demand, request: Request, progress: Progress) -> Solution:
         things, sessions, groups = _sizes(demand, request)
-        told = _in_rates(progress, demand)
+        tell = _in_rates(progress, demand)
         rng, prices = _rng(request), request.weights
-        return _placed(demand, solver(things, sessions, groups, rng, prices, told))
+        return _place_maps(demand, solver(things, sessions, groups, rng, prices, tell))
 
     return solve
 
 
 def _sizes(demand: Demand, request: Request, bits: int = 60) -> tuple[Things, int, int]:
     """The flows, and how many sessions and groups there can be: no more than flows."""
-    sessions = min(request.sessions or request.groups, len(demand.rate))
-    return Things.flows_of(demand, bits), sessions, min(request.groups, sessions)
+    sessions = min(request.size.most_sessions, len(demand.rate))
+    return Things.flows_of(demand, bits), sessions, min(request.size.groups, sessions)
 
 
 def _in_rates(progress: Progress, demand: Demand, bits: int = 60) -> Progress:
@@ -405,41 +379,32 @@ def _in_rates(progress: Progress, demand: Demand, bits: int = 60) -> Progress:
 
 
 def _groups_at_most(demand: Demand, request: Request) -> int:
-    return min(request.groups, len(demand.rate))
+    return min(request.size.groups, len(demand.rate))
 
 
-def _proven(plan: Plan, optimum: Optimum) -> Solution:
+def _state_proof(plan: Plan, optimum: Optimum) -> Solution:
     return Solution(plan, optimum.lower_bound, optimum.proven, cut_short=not optimum.proven)
 
 
 def _rng(request: Request) -> np.random.Generator:
-    return np.random.default_rng(request.seed)
+    return np.random.default_rng(request.search.seed)
 
 
-_ALL = (
-    Algorithm("best", "", _best),
-    # What people do today.
-    Algorithm("hash", "", _by_hash),
-    Algorithm("by-name", "", _by_name),
-    Algorithm("by-column", "", _by_column),
-    # Adler et al., section 4 and 5.2.1: one level, so one session per group.
-    Algorithm("random", "RAN", _random),
-    Algorithm("balanced-size", "RSE", _balanced_size),
-    Algorithm("balanced-rate", "RRE", _balanced_rate),
-    Algorithm("flow-merge", "FBM", _flow_merge),
-    Algorithm("user-merge", "UBM", _user_merge),
-    Algorithm("optimal", "OCC", _optimal),
-    Algorithm("optimal-shared", "OCA", _optimal_shared),
-    # Tock et al., section 4: k-means by itself, and in two levels.
-    Algorithm("kmeans", "", _kmeans),
-    Algorithm("sessions-first", "SF", _two_level(sessions_first)),
-    Algorithm("groups-first", "GF", _two_level(groups_first)),
-    Algorithm("iterative", "IT", _two_level(iterative)),
-    Algorithm("annealed", "RRA", _two_level(annealed)),
-)
-
-_CLOCKED = ("best", "optimal", "optimal-shared")  # they stop when their time is over
-_DUPLICATING = ("user-merge", "optimal-shared")  # they may put a flow in several sessions
-
-ALGORITHMS: Mapping[str, Algorithm] = {algorithm.name: algorithm for algorithm in _ALL}
-_BY_ANY_NAME = {**ALGORITHMS, **{a.acronym.lower(): a for a in _ALL if a.acronym}}
+_SOLVERS: Mapping[str, Callable[[Demand, Request, Progress], Solution]] = {
+    "best": _best,
+    "hash": _by_hash,
+    "by-name": _by_name,
+    "by-column": _by_column,
+    "random": _random,
+    "balanced-size": _balanced_size,
+    "balanced-rate": _balanced_rate,
+    "flow-merge": _flow_merge,
+    "user-merge": _user_merge,
+    "optimal": _optimal,
+    "optimal-shared": _optimal_shared,
+    "kmeans": _kmeans,
+    "sessions-first": _two_level(sessions_first),
+    "groups-first": _two_level(groups_first),
+    "iterative": _two_level(iterative),
+    "annealed": _two_level(annealed),
+}

@@ -67,7 +67,7 @@ class TwoLevel:
     @property
     def work(self) -> float:
         """Cw, in the whole-number rates of the things."""
-        return self.prices.alpha * self.received + self.prices.beta * self.accepted
+        return self.prices.work(self.received, self.accepted)
 
     def sweep(self, order: IntArray, chance: FloatArray, temperature: float) -> None:
         """Redraw the session of every flow, one after the other."""

@@ -12,8 +12,8 @@ import numpy as np
 
 from distributary.cost import Loads
 from distributary.model import FloatArray, IntArray
+from distributary.planning import CurvePoint
 from distributary.report.palette import ACCENTS, FLOW_DROPPED, MISSED, SESSION_DROPPED, WANTED
-from distributary.report.results import CurvePoint
 from distributary.report.wording import number
 
 __all__ = [

@@ -9,6 +9,7 @@ import numpy as np
 
 from distributary import __version__
 from distributary.extras import require
+from distributary.planning import CurvePoint
 from distributary.report.charts import (
     Chart,
     curve_chart,
@@ -30,7 +31,7 @@ from distributary.report.picture import (
     picture_by_plan,
 )
 from distributary.report.rendering import render_page
-from distributary.report.results import CurvePoint, Report
+from distributary.report.results import Report
 from distributary.report.tables import (
     comparison_table,
     cost_terms,

@@ -4,62 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Self
 
 from distributary.cost import ChannelPrices, Evaluation, FilteringPrices
 from distributary.model import Demand, Plan
+from distributary.planning import Compared, CurvePoint
 
-__all__ = ["Compared", "CurvePoint", "Report", "comparison_rows"]
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """One row of the comparison: a way to carry the flows, and what it costs.
-
-    `sent_rate` is what the sender puts on the wire, in messages per second, each copy counted.
-    `chosen` marks the plan that the report is about.
-    """
-
-    name: str
-    sessions: int | None
-    groups: int | None
-    relative_excess: float
-    work: float
-    channel_cost: float
-    sent_rate: float
-    seconds: float | None = None
-    chosen: bool = False
-
-    @classmethod
-    def of(
-        cls,
-        name: str,
-        evaluation: Evaluation,
-        *,
-        seconds: float | None = None,
-        chosen: bool = False,
-    ) -> Self:
-        """The row of an evaluated plan."""
-        return cls(
-            name=name,
-            sessions=evaluation.sessions,
-            groups=evaluation.groups,
-            relative_excess=evaluation.filtering.relative_excess,
-            work=evaluation.filtering.work,
-            channel_cost=evaluation.channel.cost,
-            sent_rate=float(evaluation.loads.session_rate.sum()) + evaluation.loads.unicast_rate,
-            seconds=seconds,
-            chosen=chosen,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class CurvePoint:
-    """What a plan with this many groups and sessions wastes (Cx/Cf)."""
-
-    groups: int
-    sessions: int
-    relative_excess: float
+__all__ = ["Report", "comparison_rows"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +50,7 @@ def _flooding(report: Report) -> Compared:
         sessions=1,
         groups=1,
         relative_excess=1.0 if filtering.flooding_excess > 0 else 0.0,
-        work=filtering.wanted_work + filtering.flooding_excess,
+        work=filtering.flooding_work,
         channel_cost=report.evaluation.channel.flooding,
         sent_rate=float(report.demand.rate.sum()),
     )
@@ -108,13 +58,12 @@ def _flooding(report: Report) -> Compared:
 
 def _unicast(report: Report) -> Compared:
     wanted = float(report.evaluation.loads.wanted.sum())
-    prices = report.channel_prices
     return Compared(
         name="unicast",
         sessions=None,
         groups=None,
         relative_excess=0.0,
         work=report.evaluation.filtering.wanted_work,
-        channel_cost=(prices.received + prices.sent) * wanted,
+        channel_cost=report.channel_prices.unicast_cost(wanted),
         sent_rate=wanted,
     )

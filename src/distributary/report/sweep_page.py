@@ -9,10 +9,10 @@ from typing import Any
 from distributary import __version__
 from distributary.cost import FilteringPrices
 from distributary.extras import require
+from distributary.planning.sweep import SweepCurve, SweepPoint, SweepResult
 from distributary.report.charts import Chart, rounded
 from distributary.report.palette import ACCENTS, MISSED, SESSION_DROPPED
 from distributary.report.rendering import Table, draw_bar, mark, render_page
-from distributary.report.sweep import SweepCurve, SweepPoint, SweepResult
 from distributary.report.wording import NARROW_SPACE, number, percent, plural
 
 __all__ = ["knee_sentence", "notes_on", "render_sweep", "sweep_chart"]

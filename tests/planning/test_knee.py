@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distributary.report.knee import Knee, find_knee
+from distributary.planning.knee import Knee, find_knee
 
 
 def test_an_obvious_elbow_is_the_knee() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from distributary.cost import FilteringPrices, evaluate
 from distributary.model import Demand
 from distributary.planning import Progress, Request, Solution, Step, plan
-from distributary.report.sweep import ONE_PER_GROUP, SessionLimit, SweepPoint, sweep
+from distributary.planning.sweep import ONE_PER_GROUP, SessionLimit, SweepPoint, sweep
 from tests.report.cases import demand_of
 from tests.strategies import dense_demands
 
@@ -75,8 +75,8 @@ def test_each_point_holds_what_its_own_plan_costs(
     for curve in sweep(demand, REQUEST, *asked).curves:
         assert [p.groups for p in curve.points] == sorted({p.groups for p in curve.points})
         for point in curve.points:
-            request = replace(
-                REQUEST, groups=point.groups, sessions=point.sessions, prices=curve.prices
+            request = REQUEST.replace(
+                groups=point.groups, sessions=point.sessions, prices=curve.prices
             )
             cost = evaluate(plan(demand, request).plan, demand, curve.prices).filtering
             assert (point.alpha, point.beta) == (curve.prices.alpha, curve.prices.beta)
@@ -106,7 +106,7 @@ def test_a_point_is_marked_worse_exactly_when_fewer_groups_did_better(
     demand: Demand, asked: tuple[list[int], list[SessionLimit], list[FilteringPrices]]
 ) -> None:
     # A random placement: worse with more groups as often as not.
-    for curve in sweep(demand, replace(REQUEST, algorithm="random"), *asked).curves:
+    for curve in sweep(demand, REQUEST.replace(algorithm="random"), *asked).curves:
         for at, point in enumerate(curve.points):
             before = curve.points[:at]
             best = min((p.relative_excess for p in before), default=float("inf"))
@@ -137,8 +137,8 @@ def test_a_worse_plan_is_reported_and_what_follows_is_held_against_the_better_on
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def worse_at_two(demand: Demand, request: Request, progress: Progress) -> Solution:
-        groups = 1 if request.groups == 2 else min(request.groups + 1, len(demand.rate))
-        return plan(demand, replace(request, groups=groups, sessions=groups), progress)
+        groups = 1 if request.size.groups == 2 else min(request.size.groups + 1, len(demand.rate))
+        return plan(demand, request.replace(groups=groups, sessions=groups), progress)
 
     # The package may name a function as it names this module.
     monkeypatch.setattr(sys.modules[sweep.__module__], "plan", worse_at_two)
@@ -154,7 +154,7 @@ def test_sums_in_another_order_are_neither_a_saving_nor_worse() -> None:
     # Everybody wants everything, so nothing can be saved; these rates do not add up exactly.
     rates = {flow: 0.1 * (at + 1) for at, flow in enumerate("ABCDEF")}
     demand = demand_of(dict.fromkeys(("anna", "ben", "cleo"), "ABCDEF"), rates)
-    result = sweep(demand, replace(REQUEST, algorithm="random"), [1, 2, 3, 4, 5, 6])
+    result = sweep(demand, REQUEST.replace(algorithm="random"), [1, 2, 3, 4, 5, 6])
     assert {point.saved_per_group for point in result.points[1:]} == {0.0}
     assert not any(point.worse for point in result.points)
 
@@ -192,7 +192,7 @@ def test_the_clock_is_a_parameter() -> None:
 
 
 def test_without_prices_the_request_has_them_and_each_group_is_one_session() -> None:
-    request = replace(REQUEST, prices=FilteringPrices(3, 4))
+    request = REQUEST.replace(prices=FilteringPrices(3, 4))
     (curve,) = sweep(five_flows(), request, [1, 3]).curves
     assert curve.prices == request.prices
     assert curve.limit == ONE_PER_GROUP

@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 from distributary.cost import FilteringPrices, filtering_cost
 from distributary.model import Demand
-from distributary.planning import Progress, Request, Step, plan, silent
-from distributary.report.knee import ROUNDING, Knee, find_knee
+from distributary.planning.knee import ROUNDING, Knee, find_knee
+from distributary.planning.progress import Progress, Step, silent
+from distributary.planning.request import Request
+from distributary.planning.solve import plan
 
 __all__ = [
     "ONE_PER_GROUP",
@@ -149,11 +151,11 @@ def sweep(
     asked = list(product(prices, sorted(sessions), sorted(groups)))
     settings = list(dict.fromkeys(_setting(flows, *combination) for combination in asked))
     feasible = [(limit, size) for limit, size in settings if size.groups <= size.sessions]
-    requests = {size: replace(request, **size._asdict()) for _, size in feasible}
+    requests = {size: request.replace(**size._asdict()) for _, size in feasible}
     points = dict(zip(requests, _planned(demand, requests, progress, clock), strict=True))
     return SweepResult(
         algorithm=request.solver.name,
-        seed=request.seed,
+        seed=request.search.seed,
         receivers=len(demand.interest.receivers),
         flows=flows,
         curves=tuple(_curves(feasible, points)),
@@ -178,7 +180,7 @@ def _planned(
     clock: Callable[[], float],
 ) -> Iterator[SweepPoint]:
     for done, request in enumerate(requests.values()):
-        size = f"{request.groups:,} groups, {request.sessions:,} sessions"
+        size = f"{request.size.groups:,} groups, {request.size.sessions:,} sessions"
         progress(step := Step(size, done, len(requests)))
         yield _point(demand, request, partial(_pass_on_best, progress, step), clock)
     progress(Step("planned", len(requests), len(requests)))
@@ -197,8 +199,8 @@ def _point(
     seconds = clock() - began
     cost = filtering_cost(solution.plan, demand, request.prices)
     return SweepPoint(
-        groups=request.groups,
-        sessions=request.sessions or request.groups,
+        groups=request.size.groups,
+        sessions=request.size.most_sessions,
         alpha=request.prices.alpha,
         beta=request.prices.beta,
         relative_excess=cost.relative_excess,

@@ -1,0 +1,255 @@
+"""What a planner is asked for: one set of settings for each concern, and which go together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, TypedDict, Unpack, get_args
+
+from distributary.cost import FilteringPrices, Objective
+from distributary.model import Constraints, Previous
+from distributary.planning.best import PATIENCE
+from distributary.planning.duplication import MOST_SENT
+from distributary.planning.hybrid import UnicastLimits
+
+__all__ = [
+    "ALGORITHMS",
+    "DEFAULT_ALGORITHM",
+    "Algorithm",
+    "Change",
+    "Limits",
+    "Request",
+    "Search",
+    "Settings",
+    "Size",
+]
+
+DEFAULT_ALGORITHM = "best"
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """One way to plan: its name, and the paper's acronym for it."""
+
+    name: str
+    acronym: str = ""
+    duplicates: bool = False
+    """Whether it may put a flow in several sessions."""
+
+    @property
+    def label(self) -> str:
+        """Name and acronym, for tables."""
+        return f"{self.name} ({self.acronym})" if self.acronym else self.name
+
+
+ALGORITHMS: Mapping[str, Algorithm] = {
+    algorithm.name: algorithm
+    for algorithm in (
+        Algorithm("best"),
+        # What people do today.
+        Algorithm("hash"),
+        Algorithm("by-name"),
+        Algorithm("by-column"),
+        # Adler et al., section 4 and 5.2.1: one level, so one session per group.
+        Algorithm("random", "RAN"),
+        Algorithm("balanced-size", "RSE"),
+        Algorithm("balanced-rate", "RRE"),
+        Algorithm("flow-merge", "FBM"),
+        Algorithm("user-merge", "UBM", duplicates=True),
+        Algorithm("optimal", "OCC"),
+        Algorithm("optimal-shared", "OCA", duplicates=True),
+        # Tock et al., section 4: k-means by itself, and in two levels.
+        Algorithm("kmeans"),
+        Algorithm("sessions-first", "SF"),
+        Algorithm("groups-first", "GF"),
+        Algorithm("iterative", "IT"),
+        Algorithm("annealed", "RRA"),
+    )
+}
+_BY_ANY_NAME = {
+    **ALGORITHMS,
+    **{known.acronym.lower(): known for known in ALGORITHMS.values() if known.acronym},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The most groups and the most sessions; without `sessions` every group is one session."""
+
+    groups: int
+    sessions: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.groups < 1:
+            raise ValueError(f"groups must be at least 1, not {self.groups}")
+        if self.sessions is not None and self.sessions < self.groups:
+            raise ValueError(
+                f"sessions ({self.sessions}) must be at least groups ({self.groups}): "
+                "every group holds a session"
+            )
+
+    @property
+    def most_sessions(self) -> int:
+        """The most sessions there may be."""
+        return self.sessions or self.groups
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """How to look for a plan: with which algorithm, for how long, by which cost.
+
+    `budget_s` is how long to search. `best` turns it into work (see `planning.best`), and the
+    clock stops it after `patience` times the budget. The exact algorithms, which prove their plan
+    if they end in time, go by the clock; the others run to their own end. `objective` is the cost
+    that an algorithm compares plans by. `labels` has one label for each wanted flow: `by-column`
+    puts flows with the same label together.
+    """
+
+    algorithm: str = DEFAULT_ALGORITHM
+    seed: int = 0
+    budget_s: float = 30.0
+    patience: float = PATIENCE
+    objective: Objective = "filtering"
+    labels: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.algorithm.lower() not in _BY_ANY_NAME:
+            raise ValueError(
+                f"no algorithm is called {self.algorithm!r}; there are {', '.join(ALGORITHMS)}"
+            )
+        if self.seed < 0:
+            raise ValueError(f"seed must be at least 0, not {self.seed}")
+        if not self.budget_s > 0:
+            raise ValueError(f"budget must be more than 0 seconds, not {self.budget_s}")
+        if self.objective not in get_args(Objective):
+            raise ValueError(f"objective must be filtering or channel, not {self.objective!r}")
+
+    @property
+    def solver(self) -> Algorithm:
+        """The algorithm, which may be named by its acronym and in any case."""
+        return _BY_ANY_NAME[self.algorithm.lower()]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A plan to improve, and the most flows that may move; any number without `max_moves`."""
+
+    previous: Previous | None = None
+    max_moves: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_moves is not None and (self.max_moves < 0 or self.previous is None):
+            raise ValueError("max_moves is a number from 0 on, with a plan to start from")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a plan must keep to, and what it may do besides placing each flow in one session.
+
+    With `unicast`, flows with few receivers may go by unicast: the algorithm then runs twice. With
+    `max_sent`, flows may travel in several sessions as long as the sender sends at most
+    `max_sent` times the rate of all flows.
+    """
+
+    constraints: Constraints = field(default_factory=Constraints)
+    unicast: UnicastLimits | None = None
+    max_sent: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_sent is not None and not 1 <= self.max_sent <= MOST_SENT:
+            raise ValueError(
+                f"max_sent must be a number from 1 to {MOST_SENT:g}, not {self.max_sent:g}"
+            )
+
+
+class Settings(TypedDict, total=False):
+    """Every setting of a request except its size, as keywords."""
+
+    prices: FilteringPrices
+    algorithm: str
+    seed: int
+    budget_s: float
+    patience: float
+    objective: Objective
+    labels: Sequence[str] | None
+    previous: Previous | None
+    max_moves: int | None
+    constraints: Constraints
+    unicast: UnicastLimits | None
+    max_sent: float | None
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Request:
+    """What a planner is asked for.
+
+    Made from settings by keyword, `Request(groups=2, algorithm="optimal")`, which it keeps sorted
+    by concern: `size`, `prices`, `search`, `change` and `limits` say what each setting means.
+    """
+
+    size: Size
+    prices: FilteringPrices
+    search: Search
+    change: Change
+    limits: Limits
+
+    def __init__(
+        self, groups: int, sessions: int | None = None, **settings: Unpack[Settings]
+    ) -> None:
+        given: dict[str, Any] = dict(settings)
+        parts = {
+            "size": Size(groups, sessions),
+            "prices": given.pop("prices", None) or FilteringPrices(),
+            "search": _take(Search, given),
+            "change": _take(Change, given),
+            "limits": _take(Limits, given),
+        }
+        if given:
+            raise TypeError(f"a request has no setting called {min(given)!r}")
+        for name, part in parts.items():
+            object.__setattr__(self, name, part)
+        _check_together(self)
+
+    def replace(self, **changes: Any) -> Request:
+        """The same request with some settings changed, named as when it was made."""
+        parts = (self.size, self.search, self.change, self.limits)
+        settings = {own.name: getattr(part, own.name) for part in parts for own in fields(part)}
+        return Request(**{**settings, "prices": self.prices, **changes})
+
+    @property
+    def solver(self) -> Algorithm:
+        """The algorithm asked for."""
+        return self.search.solver
+
+    @property
+    def weights(self) -> FilteringPrices:
+        """The prices to search by. The channel cost knows only what is received from groups."""
+        by_filtering = self.search.objective == "filtering"
+        return self.prices if by_filtering else FilteringPrices(1.0, 0.0)
+
+
+def _take(part: type[Any], given: dict[str, Any]) -> Any:
+    """Make one part of a request from the settings that are its own."""
+    return part(**{own.name: given.pop(own.name) for own in fields(part) if own.name in given})
+
+
+def _check_together(request: Request) -> None:
+    """Refuse settings that no algorithm takes together.
+
+    They name four ways to depart from a plain plan, of which a search takes one. All but unicast
+    are for `best` alone.
+    """
+    limits, solver = request.limits, request.solver
+    asked = {
+        "a plan to improve": request.change.previous is not None,
+        "constraints": bool(limits.constraints),
+        "max_sent": limits.max_sent is not None,
+        "unicast": limits.unicast is not None,
+    }
+    ways = [way for way, is_asked in asked.items() if is_asked]
+    if len(ways) > 1:
+        raise ValueError(f"{ways[0]} and {ways[1]} do not go together: choose one")
+    if ways and ways != ["unicast"] and solver.name != "best":
+        raise ValueError(f"only best takes {ways[0]}, not {solver.name}")
+    if limits.unicast is not None and solver.duplicates:
+        raise ValueError(f"unicast needs each flow in one session: not so with {solver.name}")

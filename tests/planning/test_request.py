@@ -1,0 +1,95 @@
+"""What may be asked of a planner."""
+
+from __future__ import annotations
+
+import pickle
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distributary.cost import FilteringPrices
+from distributary.model import Constraints, Previous
+from distributary.planning import (
+    ALGORITHMS,
+    Change,
+    Limits,
+    Request,
+    Search,
+    Size,
+    UnicastLimits,
+)
+from distributary.planning.solve import _SOLVERS
+
+PREVIOUS = Previous({}, np.zeros(1, np.int32))
+CONSTRAINTS = Constraints(group_rate=5.0)
+ALONE: dict[str, Any] = {
+    "previous": PREVIOUS,
+    "constraints": CONSTRAINTS,
+    "max_sent": 1.5,
+    "unicast": UnicastLimits(),
+}
+
+SETTINGS = st.fixed_dictionaries(
+    {"groups": st.integers(1, 5)},
+    optional={
+        "sessions": st.none() | st.integers(5, 9),
+        "prices": st.builds(FilteringPrices, st.floats(0.1, 9), st.floats(0, 9)),
+        "algorithm": st.sampled_from([*ALGORITHMS, "RRA", "Best", "fbm"]),
+        "seed": st.integers(0, 9),
+        "budget_s": st.floats(0.1, 9),
+        "objective": st.sampled_from(["filtering", "channel"]),
+        "labels": st.none() | st.just(("a", "b")),
+    },
+)
+
+
+def test_every_algorithm_that_can_be_asked_for_has_a_solver() -> None:
+    assert list(_SOLVERS) == list(ALGORITHMS)
+
+
+def test_settings_are_sorted_by_concern() -> None:
+    request = Request(2, 3, algorithm="best", seed=4, previous=PREVIOUS, max_moves=5)
+    assert request.size == Size(2, 3)
+    assert request.prices == FilteringPrices()
+    assert request.search == Search(seed=4)
+    assert request.change == Change(PREVIOUS, 5)
+    assert request.limits == Limits()
+    assert Request(2).size.most_sessions == 2
+
+
+@given(SETTINGS, SETTINGS)
+def test_a_changed_request_is_the_one_made_with_those_settings(
+    settings: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    request = Request(**settings)
+    assert request.replace() == request
+    assert request.replace(**changes) == Request(**{**settings, **changes})
+    assert pickle.loads(pickle.dumps(request)) == request
+
+
+@pytest.mark.parametrize("names", [*combinations(ALONE, 2)], ids=" and ".join)
+def test_a_search_departs_from_a_plain_plan_in_one_way_at_a_time(names: tuple[str, str]) -> None:
+    asked = {name: ALONE[name] for name in names}
+    with pytest.raises(ValueError, match="choose one"):
+        Request(2, **asked)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("name", ALONE)
+def test_only_best_takes_more_than_a_size_and_most_take_unicast(name: str, algorithm: str) -> None:
+    asked = {"algorithm": algorithm, name: ALONE[name]}
+    duplicates = algorithm in ("user-merge", "optimal-shared")
+    if algorithm == "best" or (name == "unicast" and not duplicates):
+        assert Request(2, **asked).solver.name == algorithm  # type: ignore[arg-type]
+        return
+    with pytest.raises(ValueError, match="unicast" if name == "unicast" else "only best"):
+        Request(2, **asked)  # type: ignore[arg-type]
+
+
+def test_a_setting_that_does_not_exist_is_named() -> None:
+    with pytest.raises(TypeError, match="no setting called 'budget'"):
+        Request(2, budget=3)  # type: ignore[call-arg]
