@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.cost import FilteringPrices
-from distributary.planning.classes import cut, deal, joined
+from distributary.planning.classes import cut, deal, join_parts
 from distributary.planning.hierarchy import Maps
 from tests.strategies import Hierarchy, hierarchies
 
@@ -19,7 +19,7 @@ def test_what_the_parts_cost_adds_up_to_the_whole(drawn: Hierarchy, data: st.Dat
     costs = [part.maps.work(part.things, prices) for part in parts]
     assert sum(costs) == drawn.maps.work(drawn.things, prices)
     assert sorted(k for part in parts for k in part.flows) == list(range(len(drawn.weight)))
-    same = joined(drawn.maps, parts, [part.maps for part in parts])
+    same = join_parts(drawn.maps, parts, [part.maps for part in parts])
     assert same.session.tolist() == drawn.session
     assert same.group.tolist() == drawn.group
 
@@ -38,7 +38,7 @@ def test_changing_one_part_changes_the_whole_by_as_much(
         rng.integers(len(part.groups), size=len(part.sessions)).astype(np.int32),
     )
     inner = [other if i == at else part.maps for i, part in enumerate(parts)]
-    whole = joined(drawn.maps, parts, inner)
+    whole = join_parts(drawn.maps, parts, inner)
     gained = other.work(part.things, prices) - part.maps.work(part.things, prices)
     before = drawn.maps.work(drawn.things, prices)
     assert whole.work(drawn.things, prices) == before + gained

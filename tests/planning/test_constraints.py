@@ -274,11 +274,11 @@ def test_the_guard_keeps_in_step_and_no_sweep_adds_to_the_violation(
     n_groups, rng = 3, np.random.default_rng(seed)
     within = data.draw(constraints(demand, n_groups=n_groups))
     bundle, n_bundles = bundles(demand, within)
-    things = Things.flows_of(demand, BITS).merged(bundle, n_bundles)
+    things = Things.flows_of(demand, BITS).merge(bundle, n_bundles)
     sessions = rng.integers(5, size=n_bundles).astype(np.int32)
     state = TwoLevel(things, Maps(sessions, np.array([0, 1, 2, 0, 1], np.int32)), FLAT)
     bare = Guard.of(demand, within, bundle, n_bundles)
-    guard = bare.loaded(things, state.maps.flow_group, n_groups)
+    guard = bare.with_loads(things, state.maps.flow_group, n_groups)
     nowhere = np.full(n_bundles, -1, np.int32)
     for repair in data.draw(st.lists(st.booleans(), min_size=1, max_size=4)):
         before, group_before = violation(guard), state.maps.flow_group
@@ -292,7 +292,7 @@ def test_the_guard_keeps_in_step_and_no_sweep_adds_to_the_violation(
             )  # fmt: skip
             assert violation(guard) <= before
         group = state.maps.flow_group
-        fresh = bare.loaded(things, group, n_groups)
+        fresh = bare.with_loads(things, group, n_groups)
         assert guard.group_load.tolist() == fresh.group_load.tolist()
         assert guard.intake.tolist() == fresh.intake.tolist()
         told_to_move = (group != group_before) & (guard.pinned >= 0)

@@ -11,7 +11,7 @@ from distributary.cost import ChannelPrices, FilteringPrices, channel_cost, eval
 from distributary.model import Constraints, Demand, Interest, Plan, Previous, plan_problems
 from distributary.planning import ALGORITHMS, Request, UnicastLimits, choose_unicast, place_single
 from distributary.planning import plan as solve
-from distributary.planning.hybrid import hybrid, sent_by_unicast, without_flows
+from distributary.planning.hybrid import drop_flows, hybrid, send_by_unicast
 from tests.strategies import demands, dense_demands, whole_rate_values
 
 SINGLE = sorted(set(ALGORITHMS) - {"user-merge", "optimal-shared"})
@@ -71,7 +71,7 @@ def test_what_is_chosen_saves_and_keeps_to_the_limits(
     prices = FilteringPrices(*data.draw(st.sampled_from([(1, 1), (0.5, 2), (0, 1), (1, 0)])))
     chosen = choose_unicast(demand, prices, plan, limits)
     assert chosen.tolist() == sorted(set(chosen.tolist()))
-    after = sent_by_unicast(demand, plan, chosen)
+    after = send_by_unicast(demand, plan, chosen)
     assert sorted(set(after.unicast_flow.tolist())) == chosen.tolist()
     assert_within(after, demand, limits)
     price = by_filtering(demand, prices)
@@ -85,7 +85,7 @@ def test_nothing_that_still_saves_and_fits_is_left_in_a_session(
     plan, prices = data.draw(single_plans(demand)), FilteringPrices()
     price = by_filtering(demand, prices)
     chosen = choose_unicast(demand, prices, plan, limits)
-    now = sent_by_unicast(demand, plan, chosen)
+    now = send_by_unicast(demand, plan, chosen)
     audience = demand.interest.audience
     for flow in now.placement_flow.tolist():
         more = np.array(sorted({*chosen.tolist(), flow}))
@@ -96,7 +96,7 @@ def test_nothing_that_still_saves_and_fits_is_left_in_a_session(
             and (limits.max_links is None or audience[more].sum() <= limits.max_links)
             and (limits.max_rate is None or extra <= limits.max_rate)
         ):
-            assert price(sent_by_unicast(demand, plan, more)) >= price(now)
+            assert price(send_by_unicast(demand, plan, more)) >= price(now)
 
 
 @given(data=st.data(), demand=small_demands())
@@ -105,13 +105,13 @@ def test_with_one_link_the_single_best_flow_goes(data: st.DataObject, demand: De
     price = by_filtering(demand, prices)
     singles = np.flatnonzero(demand.interest.audience == 1)
     savings = [
-        price(plan) - price(sent_by_unicast(demand, plan, np.array([flow]))) for flow in singles
+        price(plan) - price(send_by_unicast(demand, plan, np.array([flow]))) for flow in singles
     ] if len(demand.rate) > 1 else []  # fmt: skip
     chosen = choose_unicast(demand, prices, plan, UnicastLimits(1, max_links=1))
     if max(savings, default=0) <= 0:
         assert len(chosen) == 0
     else:
-        after = sent_by_unicast(demand, plan, chosen)
+        after = send_by_unicast(demand, plan, chosen)
         assert price(plan) - price(after) == max(savings)
 
 
@@ -121,7 +121,7 @@ def test_copies_that_cost_more_than_they_save_are_not_sent(
 ) -> None:
     plan = data.draw(single_plans(demand))
     chosen = choose_unicast(demand, FilteringPrices(1, 0), plan, limits, sent_price=1.0)
-    after = sent_by_unicast(demand, plan, chosen)
+    after = send_by_unicast(demand, plan, chosen)
     price = by_channel(demand)
     assert price(after) < price(plan) if len(chosen) else after.unicast_flows == 0
 
@@ -131,7 +131,7 @@ def test_what_is_sent_by_unicast_already_counts(
     data: st.DataObject, demand: Demand, bounds: UnicastLimits
 ) -> None:
     plan, prices = data.draw(single_plans(demand)), FilteringPrices()
-    once = sent_by_unicast(demand, plan, choose_unicast(demand, prices, plan, bounds))
+    once = send_by_unicast(demand, plan, choose_unicast(demand, prices, plan, bounds))
     assert choose_unicast(demand, prices, once, bounds).tolist() == []
 
 
@@ -192,7 +192,7 @@ def test_the_rest_is_planned_anew() -> None:
 def test_a_receiver_of_unicast_flows_only_subscribes_to_nothing() -> None:
     interest = Interest.from_pairs([("a", "x"), ("b", "y"), ("c", "y")])
     demand = Demand(interest, np.array([1.0, 2.0]), np.array([3.0, 4.0]))
-    rest = without_flows(demand, np.array([0]))
+    rest = drop_flows(demand, np.array([0]))
     assert (rest.interest.receivers, rest.interest.flows) == (("b", "c"), ("y",))
     assert rest.peak is not None
     assert rest.peak.tolist() == [4.0]

@@ -13,7 +13,7 @@ from distributary.cost import FilteringPrices
 from distributary.model import Demand, IndexArray, Interest, Plan, Previous, plan_problems
 from distributary.planning import Move, Request, moves_between, plan
 from distributary.planning.hierarchy import Maps
-from distributary.planning.replan import replan, settled, start_maps
+from distributary.planning.replan import replan, settle, start_maps
 from distributary.planning.things import Things
 from distributary.planning.two_level import BITS, TwoLevel
 from distributary.workloads import TwoClass, two_class
@@ -82,7 +82,7 @@ def test_settling_moves_newcomers_only_and_leaves_each_in_its_cheapest_session(
     morning: Morning, more_sessions: int, prices: FilteringPrices
 ) -> None:
     start, home = morning.start(more_sessions)
-    maps = settled(morning.things, start, home, prices)
+    maps = settle(morning.things, start, home, prices)
     assert away(maps, home) == 0
     assert maps.group.tolist() == start.group.tolist()
     gain, _ = TwoLevel(morning.things, maps, prices).gains()
@@ -112,7 +112,7 @@ def test_no_more_flows_move_than_allowed_and_it_costs_no_more_than_settling(
     maps = replan(morning.things, start, home, prices, max_moves)
     assert away(maps, home) <= max_moves
     assert maps.group.tolist() == start.group.tolist()
-    alone = settled(morning.things, start, home, prices)
+    alone = settle(morning.things, start, home, prices)
     assert maps.work(morning.things, prices) <= alone.work(morning.things, prices)
 
 
@@ -135,7 +135,7 @@ def test_on_these_demands_more_moves_never_cost_more(seed: int) -> None:
         for n in (0, 1, 2, 5, 10, 20, 40)
     ]
     assert costs == sorted(costs, reverse=True)
-    assert costs[0] == settled(morning.things, start, home, prices).work(morning.things, prices)
+    assert costs[0] == settle(morning.things, start, home, prices).work(morning.things, prices)
     assert costs[-1] < costs[0]
 
 
@@ -151,7 +151,7 @@ def hundreds_of_flows(seed: int) -> Morning:
 def test_among_hundreds_of_flows_no_more_move_than_allowed_and_every_move_pays(seed: int) -> None:
     morning, prices = hundreds_of_flows(seed), FilteringPrices(1.0, 2.0)
     things, (start, home) = morning.things, morning.start()
-    alone = settled(things, start, home, prices).work(things, prices)
+    alone = settle(things, start, home, prices).work(things, prices)
     costs = [alone]
     for max_moves in (0, 1, 2, 7, 30, 111, 250):
         maps = replan(things, start, home, prices, max_moves)
@@ -201,7 +201,7 @@ def test_without_a_limit_a_plan_is_improved_within_the_budget_and_never_worse(
     found = plan(morning.demand, request).plan
     assert plan_problems(found, morning.demand.interest) == ()
     maps = Maps(found.placement_session, found.session_group)
-    alone = settled(things, start, home, prices)
+    alone = settle(things, start, home, prices)
     assert maps.work(things, prices) < alone.work(things, prices)
     assert found == plan(morning.demand, request).plan
 

@@ -43,7 +43,7 @@ def test_a_subset_keeps_the_things_chosen_in_their_order(
 
 @given(drawn=clusterings())
 def test_a_merged_thing_has_all_the_receivers_and_the_whole_rate(drawn: Clustering) -> None:
-    merged = drawn.things.merged(np.array(drawn.cluster, np.int32), drawn.n_clusters)
+    merged = drawn.things.merge(np.array(drawn.cluster, np.int32), drawn.n_clusters)
     inside = [
         [k for k, cluster in enumerate(drawn.cluster) if cluster == c]
         for c in range(drawn.n_clusters)

@@ -40,7 +40,7 @@ from distributary.planning.best import best
 from distributary.planning.classes import deal, part_of
 from distributary.planning.hierarchy import Maps
 from distributary.planning.progress import Progress, Step, silent
-from distributary.planning.replan import settled
+from distributary.planning.replan import settle
 from distributary.planning.things import Things
 from distributary.planning.two_level import BITS, TwoLevel
 
@@ -221,7 +221,7 @@ def _placing(known: Broadcast[tuple[pa.Table, Maps]], problem: _Problem) -> Call
             things = _things(pa.concat_tables([sample, rest]), problem.n_receivers)
             home = np.concatenate([maps.session, np.full(len(new), -1, np.int32)])
             start = Maps(np.maximum(home, 0), maps.group)
-            found = settled(things, start, home, problem.prices, passes=2)
+            found = settle(things, start, home, problem.prices, passes=2)
             session[new] = found.session[len(sample) :]
         yield from _told(table, session, None)
 

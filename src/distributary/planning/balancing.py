@@ -11,16 +11,16 @@ import numpy as np
 
 from distributary.model import FloatArray, IndexArray, IntArray
 
-__all__ = ["balanced", "lightest_first", "scattered"]
+__all__ = ["balance", "lightest_first", "scatter"]
 
 
-def scattered(n_flows: int, n_groups: int, rng: np.random.Generator) -> IndexArray:
-    """RAN: every flow in a group drawn at random; some groups may stay empty."""
+def scatter(n_flows: int, n_groups: int, rng: np.random.Generator) -> IndexArray:
+    """RAN: put every flow in a group drawn at random; some groups may stay empty."""
     return rng.integers(n_groups, size=n_flows, dtype=np.int32)
 
 
-def balanced(load: FloatArray, n_groups: int, rng: np.random.Generator) -> IndexArray:
-    """Flows in random order, each to the group with the least load so far.
+def balance(load: FloatArray, n_groups: int, rng: np.random.Generator) -> IndexArray:
+    """Take flows in random order and put each in the group with the least load so far.
 
     With a load of 1 for each flow it is RSE (balanced size), with its rate RRE (balanced rate).
     """
@@ -28,7 +28,7 @@ def balanced(load: FloatArray, n_groups: int, rng: np.random.Generator) -> Index
 
 
 def lightest_first(load: FloatArray, order: IntArray, n_groups: int) -> IndexArray:
-    """In the given order, each to the group with the least load so far; of several, the first."""
+    """Take flows in this order and put each in the least loaded group, the first of several."""
     group = np.empty(len(load), np.int32)
     heap = [(0.0, g) for g in range(n_groups)]
     for one in order:

@@ -30,7 +30,7 @@ import numpy as np
 
 from distributary.cost import FilteringPrices
 from distributary.model import FloatArray
-from distributary.planning.classes import Part, cut, deal, joined
+from distributary.planning.classes import Part, cut, deal, join_parts
 from distributary.planning.hierarchy import Maps, groups_first
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.things import Things
@@ -180,7 +180,7 @@ def anneal(
         n = len(parts)
         common = [now] * n, [regroups] * n, [prices] * n
         done = list(run_all(anneal_part, parts, rng.spawn(n), *common))
-        maps = joined(maps, parts, [inner for inner, _ in done])
+        maps = join_parts(maps, parts, [inner for inner, _ in done])
         yield first + len(now), sum(work for _, work in done), maps
 
 

@@ -17,7 +17,7 @@ from distributary.model import IndexArray, IntArray
 from distributary.planning.hierarchy import Maps
 from distributary.planning.things import Things
 
-__all__ = ["Part", "cut", "deal", "joined", "part_of"]
+__all__ = ["Part", "cut", "deal", "join_parts", "part_of"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +62,7 @@ def part_of(
     return Part(things, inner, np.arange(len(things)) if flows is None else flows, sessions, groups)
 
 
-def joined(maps: Maps, parts: list[Part], found: list[Maps]) -> Maps:
+def join_parts(maps: Maps, parts: list[Part], found: list[Maps]) -> Maps:
     """The whole again, with what was found for each part in its place."""
     session, group = maps.session.copy(), maps.group.copy()
     for part, inner in zip(parts, found, strict=True):

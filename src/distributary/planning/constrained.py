@@ -52,16 +52,16 @@ def best_within(
     """
     check_contradictions(demand, constraints, n_groups)
     bundle, n_bundles = bundles(demand, constraints)
-    things = Things.flows_of(demand, BITS).merged(bundle, n_bundles)
+    things = Things.flows_of(demand, BITS).merge(bundle, n_bundles)
     guard = Guard.of(demand, constraints, bundle, n_bundles)
     n_groups = min(n_groups, max(n_bundles, int(guard.pinned.max()) + 1))
     n_sessions = max(n_sessions, n_groups)
 
-    group = _held(things, guard, n_groups, rng, budget_s / 2)
+    group = _hold_constraints(things, guard, n_groups, rng, budget_s / 2)
     start = sessions_in_groups(things, group, n_sessions, n_groups, rng)
     found = _anneal(things, guard, start, n_groups, rng, prices, budget_s, progress)
     maps = found.maps
-    closed, _ = Maps(maps.session[bundle], maps.group).closed_up()
+    closed, _ = Maps(maps.session[bundle], maps.group).close_gaps()
     return Annealed(closed, found.cut_short)
 
 
@@ -78,7 +78,7 @@ def _anneal(
     deadline = time.monotonic() + PATIENCE * budget_s
     n_things = len(things)
     state = TwoLevel(things, start, prices)
-    guard = guard.loaded(things, start.flow_group, n_groups)
+    guard = guard.with_loads(things, start.flow_group, n_groups)
     nowhere = np.full(n_things, -1, np.int32)
 
     def sweep(order: np.ndarray, chance: FloatArray, temperature: float) -> int:
@@ -119,7 +119,7 @@ def _sweeps_within(budget_s: float, things: Things, columns: int) -> int:
     return max(1, int(min(budget_s, 1e9) / sweep_s))
 
 
-def _held(
+def _hold_constraints(
     things: Things,
     guard: Guard,
     n_groups: int,
@@ -138,14 +138,14 @@ def _held(
     attempts = 0
     while attempts == 0 or (attempts < _ATTEMPTS and time.monotonic() < deadline):
         attempts += 1
-        group, after = _repaired(things, guard, begin, n_groups, rng)
-        group, after = _filled(things, after, group, n_groups)
-        if not after.violated(group):
+        group, after = _repair(things, guard, begin, n_groups, rng)
+        group, after = _fill_needed_groups(things, after, group, n_groups)
+        if not after.is_violated(group):
             return group
-        weighed = things.weighed(importance)
+        weighed = things.weigh(importance)
         cooling = anneal(weighed, Maps(group, one_each), n_groups, _SWEEPS, rng, FilteringPrices())
         begin = [maps.session for _, _, maps in cooling][-1]
-        taken = guard.loaded(things, begin, n_groups)
+        taken = guard.with_loads(things, begin, n_groups)
         importance += taken.intake > taken.receiver_cap
     if len(things) > _FEW_FLOWS:
         raise InfeasibleError(
@@ -154,7 +154,7 @@ def _held(
             proven=False,
             remedy="loosen a cap, allow more groups or a longer budget",
         )
-    found = _searched(things, guard, n_groups)
+    found = _search_all(things, guard, n_groups)
     if found is None:
         raise InfeasibleError(
             f"no assignment of {len(things)} flows to {n_groups} groups holds all constraints "
@@ -171,7 +171,7 @@ def _worst(guard: Guard) -> str:
     return f" (in the last, {over_groups} groups and {over_receivers} receivers were over)"
 
 
-def _repaired(
+def _repair(
     things: Things,
     guard: Guard,
     begin: IndexArray,
@@ -182,9 +182,9 @@ def _repaired(
     one_each = np.arange(n_groups, dtype=np.int32)
     begin = np.where(guard.pinned >= 0, guard.pinned, begin).astype(np.int32)
     state = TwoLevel(things, Maps(begin, one_each), FilteringPrices())
-    guard = guard.loaded(things, begin, n_groups)
+    guard = guard.with_loads(things, begin, n_groups)
     for _ in range(_REPAIRS):
-        if not guard.violated(state.maps.session):
+        if not guard.is_violated(state.maps.session):
             break
         order = rng.permutation(len(things))
         if not repair_sweep(order, one_each, guard.state, state.state):
@@ -192,7 +192,7 @@ def _repaired(
     return state.maps.session, guard
 
 
-def _filled(
+def _fill_needed_groups(
     things: Things, guard: Guard, group: IndexArray, n_groups: int
 ) -> tuple[IndexArray, Guard]:
     """Put a flow into each empty group below a pinned one, where one can go there harmlessly."""
@@ -202,14 +202,14 @@ def _filled(
         for k in free[np.argsort(guard.load[free], kind="stable")][:_TRIED_TO_FILL]:
             moved = group.copy()
             moved[k] = empty
-            after = guard.loaded(things, moved, n_groups)
+            after = guard.with_loads(things, moved, n_groups)
             if (after.intake <= np.maximum(after.receiver_cap, guard.intake)).all():
                 group, guard = moved, after
                 break
     return group, guard
 
 
-def _searched(things: Things, guard: Guard, n_groups: int) -> IndexArray | None:
+def _search_all(things: Things, guard: Guard, n_groups: int) -> IndexArray | None:
     """Try every assignment that can still hold; None if there is none."""
     order = np.lexsort((np.arange(len(things)), -guard.load, guard.pinned < 0))
     receivers = [

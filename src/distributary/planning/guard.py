@@ -56,7 +56,7 @@ class Guard:
         """How many groups must be in use so that the pinned ones keep their numbers."""
         return int(self.pinned.max()) + 1
 
-    def loaded(self, things: Things, group_of: IndexArray, n_groups: int) -> Guard:
+    def with_loads(self, things: Things, group_of: IndexArray, n_groups: int) -> Guard:
         """The same guard with the loads that an assignment to groups makes."""
         group_load = np.bincount(group_of, weights=self.load, minlength=n_groups)
         owner = np.repeat(group_of.astype(np.int64), np.diff(things.offsets))
@@ -73,8 +73,8 @@ class Guard:
             (joined @ group_load).astype(np.float64),
         )
 
-    def violated(self, group_of: IndexArray) -> bool:
-        """Whether an assignment, whose loads these are, breaks anything."""
+    def is_violated(self, group_of: IndexArray) -> bool:
+        """Whether the assignment that made these loads breaks a constraint."""
         foe_of = np.repeat(np.arange(len(self.load)), np.diff(self.foe_offsets))
         return bool(
             (self.group_load > self.group_cap).any()

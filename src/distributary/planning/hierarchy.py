@@ -47,13 +47,13 @@ class Maps:
         group, _ = _by_first_use(self.group[used])
         return Maps(session, group)
 
-    def closed_up(self) -> tuple[Maps, IntArray]:
+    def close_gaps(self) -> tuple[Maps, IntArray]:
         """The same maps without empty sessions and groups; the last ones move into the gaps.
 
         Also returns the number that each session had before.
         """
-        session, before = _gaps_filled(self.session, len(self.group))
-        group, _ = _gaps_filled(self.group[before], int(self.group.max()) + 1)
+        session, before = _fill_gaps(self.session, len(self.group))
+        group, _ = _fill_gaps(self.group[before], int(self.group.max()) + 1)
         return Maps(session, group), before
 
     def of_heaviest(self, things: Things, kind: IndexArray) -> Maps:
@@ -201,7 +201,7 @@ def _sessions_then_groups(
 ) -> Maps:
     watch = _watch("flows into sessions", lambda intake: None, progress)
     session = kmeans(things, start.session, len(start.group), watch)
-    streams = things.merged(session, len(start.group))
+    streams = things.merge(session, len(start.group))
     return Maps(session, kmeans(streams, start.group, n_groups))
 
 
@@ -255,7 +255,7 @@ def _equal_shares(n_sessions: int, flows: IntArray) -> IntArray:
     return share
 
 
-def _gaps_filled(labels: IndexArray, n_labels: int) -> tuple[IndexArray, IntArray]:
+def _fill_gaps(labels: IndexArray, n_labels: int) -> tuple[IndexArray, IntArray]:
     """Renumber labels without gaps, changing few; also return the old label of each new one."""
     used = np.bincount(labels, minlength=n_labels) > 0
     n_used = int(used.sum())

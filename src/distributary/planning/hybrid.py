@@ -1,9 +1,9 @@
-"""Some flows by unicast, the others in sessions.
+"""Send some flows by unicast and the others in sessions.
 
-A flow that one or few receivers want rarely has good company: it either brings its receivers a
-session they hardly want, or brings itself to those who do not want it. Sent by unicast it costs
-nobody else anything, but every link (a receiver and a flow) is one more the sender must keep, and
-every receiver beyond the first one more copy it must send. Both may be limited.
+A flow with one or few receivers rarely fits a session: either its receivers get a session of which
+they want little, or other receivers get a flow that they do not want. By unicast it costs other
+receivers nothing. But the sender keeps one more link for each pair of receiver and flow, and sends
+one more copy for each receiver beyond the first. Both may be limited.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from distributary.planning.hierarchy import Maps
 from distributary.planning.subscription import place_single
 from distributary.planning.things import Things
 
-__all__ = ["UnicastLimits", "choose_unicast", "hybrid", "sent_by_unicast", "without_flows"]
+__all__ = ["UnicastLimits", "choose_unicast", "drop_flows", "hybrid", "send_by_unicast"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +65,14 @@ def hybrid(
     chosen = choose_unicast(demand, prices, first, limits, sent_price=sent_price)
     if not len(chosen):
         return first
-    again = _completed(solve(without_flows(demand, chosen)), demand)
+    again = _complete(solve(drop_flows(demand, chosen)), demand)
     more = choose_unicast(demand, prices, again, limits, sent_price=sent_price)
     return min(
         (
             first,
-            sent_by_unicast(demand, first, chosen),
+            send_by_unicast(demand, first, chosen),
             again,
-            sent_by_unicast(demand, again, more),
+            send_by_unicast(demand, again, more),
         ),
         key=price,
     )
@@ -86,7 +86,7 @@ def choose_unicast(
     *,
     sent_price: float = 0.0,
 ) -> IntArray:
-    """Flows of the plan, ascending, that had better leave their sessions for unicast.
+    """Choose the flows of a plan that are cheaper by unicast; ascending.
 
     Greedy: again and again the flow goes whose leaving saves most for what it uses of the limits,
     at its exact price in the plan as it is by then, until no single flow saves anything. With
@@ -101,18 +101,18 @@ def choose_unicast(
     return np.array(sorted(chosen), np.int64)
 
 
-def sent_by_unicast(demand: Demand, plan: Plan, flows: IntArray) -> Plan:
-    """The same plan with these flows sent by unicast: nobody subscribes to more than it needs."""
+def send_by_unicast(demand: Demand, plan: Plan, flows: IntArray) -> Plan:
+    """Send these flows of a plan by unicast; receivers keep only the sessions they need."""
     session = _session_of(plan)
     session[flows] = -1
     kept = np.flatnonzero(session >= 0)
     maps = Maps(session[kept].astype(np.int32), plan.session_group).compact()
-    rest = without_flows(demand, np.flatnonzero(session < 0))
-    return _completed(place_single(rest, maps.session, maps.group), demand)
+    rest = drop_flows(demand, np.flatnonzero(session < 0))
+    return _complete(place_single(rest, maps.session, maps.group), demand)
 
 
-def without_flows(demand: Demand, flows: IntArray) -> Demand:
-    """The demand for the other flows; receivers who want none of them are left out."""
+def drop_flows(demand: Demand, flows: IntArray) -> Demand:
+    """Remove flows from a demand, with the receivers who want no other flow."""
     interest = demand.interest
     kept = np.ones(len(interest.flows), np.bool_)
     kept[flows] = False
@@ -131,8 +131,8 @@ def without_flows(demand: Demand, flows: IntArray) -> Demand:
     )
 
 
-def _completed(plan: Plan, demand: Demand) -> Plan:
-    """A plan for some of the flows as one for all: the flows it does not know go by unicast."""
+def _complete(plan: Plan, demand: Demand) -> Plan:
+    """Extend a plan for some of the flows to all: the others go by unicast."""
     interest = demand.interest
     known = set(plan.flows)
     flow_at = np.array([k for k, name in enumerate(interest.flows) if name in known], np.int32)

@@ -30,7 +30,7 @@ def flow_merge(demand: Demand, n_groups: int, progress: Progress = silent) -> In
     n_sets = int(twins.max()) + 1
     if n_sets < n_groups:
         twins, n_sets = np.arange(len(things), dtype=np.int32), len(things)
-    sets = things.merged(twins, n_sets)
+    sets = things.merge(twins, n_sets)
     owner = np.repeat(np.arange(n_sets), np.diff(sets.offsets))
     root = _merge_down(
         bits(owner, sets.members, n_sets, sets.n_receivers),

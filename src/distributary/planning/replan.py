@@ -1,7 +1,7 @@
-"""Improve the plan of yesterday without turning it upside down.
+"""Improve a previous plan by moving few flows.
 
-Sessions keep their numbers and stay in their groups; only flows move, and no more of them than
-allowed. Flows that yesterday's plan did not know are placed first, and do not count as moves.
+Sessions keep their numbers and stay in their groups; only flows move, and at most `max_moves` of
+them. New flows are placed first and do not count as moves.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.things import Things
 from distributary.planning.two_level import TwoLevel
 
-__all__ = ["Move", "moves_between", "replan", "settled", "start_maps"]
+__all__ = ["Move", "moves_between", "replan", "settle", "start_maps"]
 
 _TOLLS, _CHEAPER = 40, 0.7  # from the mean cost of a flow down to a millionth of it
 
@@ -35,9 +35,9 @@ class Move:
 def start_maps(
     previous: Previous, interest: Interest, n_sessions: int, n_groups: int
 ) -> tuple[Maps, IndexArray]:
-    """Yesterday's maps for today's flows, and each flow's home session or -1 where it has none.
+    """The previous plan's maps for the flows there are now, and each flow's home session.
 
-    Sessions beyond yesterday's are added empty, spread over the groups.
+    A new flow has the home -1. Additional sessions start empty, spread over the groups.
     """
     known = len(previous.session_group)
     if known > n_sessions or int(previous.session_group.max()) >= n_groups:
@@ -52,16 +52,16 @@ def start_maps(
     return Maps(np.maximum(home, 0), group), home
 
 
-def settled(
+def settle(
     things: Things,
     start: Maps,
     home: IndexArray,
     prices: FilteringPrices,
     passes: int | None = None,
 ) -> Maps:
-    """The start with every flow that has no home in its cheapest session.
+    """Put every new flow in its cheapest session.
 
-    Newcomers are asked until none would rather be elsewhere, or for so many passes.
+    Repeats until no new flow gains from a move, or for `passes` passes.
     """
     state = TwoLevel(things, start, prices)
     newcomers = np.flatnonzero(home < 0)
@@ -79,13 +79,13 @@ def replan(
     max_moves: int,
     progress: Progress = silent,
 ) -> Maps:
-    """The best plan found in which at most `max_moves` flows leave their home.
+    """Find the best plan in which at most `max_moves` flows leave their home session.
 
-    Being away from home costs a toll. It starts so high that nobody leaves and falls step by step;
-    flows leave, and return, as it pays. Where a step would let too many leave it ends, and the
-    moves still left go to the flows that gain most.
+    A flow away from home pays a toll. It starts so high that no flow leaves, and falls step by
+    step; flows leave and return as it pays. The step that would let more than `max_moves` flows
+    leave ends the loop, and the remaining moves go to the flows that gain most.
     """
-    state = TwoLevel(things, settled(things, start, home, prices), prices)
+    state = TwoLevel(things, settle(things, start, home, prices), prices)
     best, toll = state.maps, state.work / len(things)
     least = state.work
     for step in range(_TOLLS):
@@ -99,7 +99,7 @@ def replan(
     state = TwoLevel(things, best, prices)
     _spend(state, home, max_moves - _away(best, home))
     progress(Step("re-planning", _TOLLS, _TOLLS, state.work))
-    return _nobody_moved_out(state.maps, home, things)
+    return _refill_empty_sessions(state.maps, home, things)
 
 
 def _spend(state: TwoLevel, home: IndexArray, moves_left: int) -> None:
@@ -119,10 +119,10 @@ def _away(maps: Maps, home: IndexArray) -> int:
     return int(((maps.session != home) & (home >= 0)).sum())
 
 
-def _nobody_moved_out(maps: Maps, home: IndexArray, things: Things) -> Maps:
-    """The maps with a flow called back to each session that all of its flows had left.
+def _refill_empty_sessions(maps: Maps, home: IndexArray, things: Things) -> Maps:
+    """Move the lightest flow back to each session that all of its flows left.
 
-    An empty session would have to go, and another take its number.
+    An empty session would be removed, and another session would take its number.
     """
     session = maps.session.copy()
     left = np.setdiff1d(home[home >= 0], session)

@@ -24,7 +24,7 @@ from distributary.model import (
     RatesByFlow,
     distinct,
 )
-from distributary.planning.balancing import balanced, scattered
+from distributary.planning.balancing import balance, scatter
 from distributary.planning.best import Annealed, best
 from distributary.planning.constrained import best_within
 from distributary.planning.duplication import duplicate, place_parts
@@ -42,7 +42,7 @@ from distributary.planning.kmeans import kmeans, random_start
 from distributary.planning.merging import flow_merge, user_merge
 from distributary.planning.optimal import MOST_GROUPS_TO_SHARE, Optimum, optimal, optimal_shared
 from distributary.planning.progress import Progress, Step, silent
-from distributary.planning.replan import replan, settled, start_maps
+from distributary.planning.replan import replan, settle, start_maps
 from distributary.planning.request import Request, Settings
 from distributary.planning.subscription import channel_bill, place, place_single
 from distributary.planning.things import Things, in_messages
@@ -144,7 +144,7 @@ def _compile(algorithm: str, constrained: bool) -> None:
 def _plan_with_unicast(
     demand: Demand, request: Request, limits: UnicastLimits, progress: Progress
 ) -> Solution:
-    """Some flows by unicast; the proofs of exact algorithms do not cover that and are dropped."""
+    """Plan some flows by unicast. An exact algorithm's proof does not cover that and is dropped."""
     solutions: list[Solution] = []
 
     def solve(rest: Demand) -> Plan:
@@ -180,17 +180,17 @@ def _place_maps(demand: Demand, maps: Maps) -> Solution:
 
 
 def _random(demand: Demand, request: Request, progress: Progress) -> Solution:
-    return _place_flat(demand, scattered(len(demand.rate), request.size.groups, _rng(request)))
+    return _place_flat(demand, scatter(len(demand.rate), request.size.groups, _rng(request)))
 
 
 def _balanced_size(demand: Demand, request: Request, progress: Progress) -> Solution:
     return _place_flat(
-        demand, balanced(np.ones(len(demand.rate)), request.size.groups, _rng(request))
+        demand, balance(np.ones(len(demand.rate)), request.size.groups, _rng(request))
     )
 
 
 def _balanced_rate(demand: Demand, request: Request, progress: Progress) -> Solution:
-    return _place_flat(demand, balanced(demand.rate, request.size.groups, _rng(request)))
+    return _place_flat(demand, balance(demand.rate, request.size.groups, _rng(request)))
 
 
 def _flow_merge(demand: Demand, request: Request, progress: Progress) -> Solution:
@@ -198,7 +198,7 @@ def _flow_merge(demand: Demand, request: Request, progress: Progress) -> Solutio
 
 
 def _user_merge(demand: Demand, request: Request, progress: Progress) -> Solution:
-    """Each receiver on the one group that was merged for it: it carries all that it wants."""
+    """Each receiver joins the one group that was merged for it, which carries all that it wants."""
     interest = demand.interest
     group = user_merge(demand, request.size.groups, progress)
     n_groups = int(group.max()) + 1
@@ -236,7 +236,7 @@ def _optimal_shared(demand: Demand, request: Request, progress: Progress) -> Sol
 
 
 def _better_of_single_and_merged(demand: Demand, request: Request, progress: Progress) -> Solution:
-    """What is left of OCA with too many groups to search: two plans, and C_inf as the bound."""
+    """With too many groups for OCA's search: the cheaper of two plans, and C_inf as the bound."""
     solutions = [solve(demand, request, progress) for solve in (_optimal, _user_merge)]
     plans = [solution.plan for solution in solutions]
     costs = [channel_cost(plan, demand, ChannelPrices()) for plan in plans]
@@ -331,7 +331,7 @@ def _improve(previous: Previous, demand: Demand, request: Request, progress: Pro
     if request.change.max_moves is not None:
         found = Annealed(replan(things, start, home, weights, request.change.max_moves, progress))
     else:
-        start = settled(things, start, home, weights)
+        start = settle(things, start, home, weights)
         found = best(
             things,
             sessions,
@@ -343,7 +343,7 @@ def _improve(previous: Previous, demand: Demand, request: Request, progress: Pro
             start,
             patience=search.patience,
         )
-    maps, origin = found.maps.closed_up()
+    maps, origin = found.maps.close_gaps()
     placed = place_single(demand, maps.session, maps.group)
     return Solution(placed, cut_short=found.cut_short, session_origin=origin)
 
@@ -367,7 +367,7 @@ def _sizes(demand: Demand, request: Request, bits: int = 60) -> tuple[Things, in
 
 
 def _in_rates(progress: Progress, demand: Demand, bits: int = 60) -> Progress:
-    """Costs told in messages per second, where a solver knows whole numbers only."""
+    """Report costs in messages per second, from a solver that counts in whole numbers."""
     n_receivers = len(demand.interest.receivers)
 
     def tell(step: Step) -> None:

@@ -152,7 +152,7 @@ def sweep(
     settings = list(dict.fromkeys(_setting(flows, *combination) for combination in asked))
     feasible = [(limit, size) for limit, size in settings if size.groups <= size.sessions]
     requests = {size: request.replace(**size._asdict()) for _, size in feasible}
-    points = dict(zip(requests, _planned(demand, requests, progress, clock), strict=True))
+    points = dict(zip(requests, _plan_sizes(demand, requests, progress, clock), strict=True))
     return SweepResult(
         algorithm=request.solver.name,
         seed=request.search.seed,
@@ -173,7 +173,7 @@ def _setting(flows: int, prices: FilteringPrices, limit: SessionLimit, groups: i
     return (limit if limit.per_group else SessionLimit(size.sessions)), size
 
 
-def _planned(
+def _plan_sizes(
     demand: Demand,
     requests: Mapping[_Size, Request],
     progress: Progress,
@@ -182,7 +182,7 @@ def _planned(
     for done, request in enumerate(requests.values()):
         size = f"{request.size.groups:,} groups, {request.size.sessions:,} sessions"
         progress(step := Step(size, done, len(requests)))
-        yield _point(demand, request, partial(_pass_on_best, progress, step), clock)
+        yield _plan_point(demand, request, partial(_pass_on_best, progress, step), clock)
     progress(Step("planned", len(requests), len(requests)))
 
 
@@ -191,7 +191,7 @@ def _pass_on_best(progress: Progress, step: Step, inner: Step) -> None:
     progress(replace(step, best=inner.best))
 
 
-def _point(
+def _plan_point(
     demand: Demand, request: Request, progress: Progress, clock: Callable[[], float]
 ) -> SweepPoint:
     began = clock()

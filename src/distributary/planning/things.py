@@ -66,7 +66,7 @@ class Things:
         one_each = self.subset(first)
         return Things(self.n_receivers, one_each.offsets, one_each.members, weight), kind
 
-    def weighed(self, importance: IntArray) -> Things:
+    def weigh(self, importance: IntArray) -> Things:
         """Receivers counted as often as they are important: each copy is a receiver of its own."""
         copies = importance[self.members]
         first = np.cumsum(importance) - importance
@@ -77,7 +77,7 @@ class Things:
         offsets = np.concatenate(([0], np.cumsum(sizes)))
         return Things(int(importance.sum()), offsets, members, self.weight)
 
-    def merged(self, cluster: IndexArray, n_clusters: int) -> Things:
+    def merge(self, cluster: IndexArray, n_clusters: int) -> Things:
         """Each cluster as one thing: its receivers are all of theirs, its rate their sum."""
         owner = np.repeat(cluster.astype(np.int64), np.diff(self.offsets))
         keys = distinct(owner * self.n_receivers + self.members)

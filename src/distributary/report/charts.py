@@ -21,7 +21,7 @@ __all__ = [
     "curve_chart",
     "group_chart",
     "intake_chart",
-    "rounded",
+    "round_digits",
     "spread_chart",
 ]
 
@@ -32,7 +32,7 @@ _MOST_BARS = 150
 _MOST_STEPS = 500
 
 
-def rounded(value: float) -> float:
+def round_digits(value: float) -> float:
     """Six significant digits: all a chart shows, at half the bytes."""
     return float(f"{value:.6g}")
 
@@ -50,7 +50,7 @@ def group_chart(loads: Loads) -> Chart:
         {
             "type": "bar",
             "x": x,
-            "y": _listed(values),
+            "y": _round_all(values),
             "yaxis": axis,
             "name": title,
             "text": names,
@@ -65,7 +65,7 @@ def group_chart(loads: Loads) -> Chart:
         "margin": _MARGIN,
         "showlegend": False,
         "bargap": 0.15 if len(order) <= 200 else 0,
-        "xaxis": {**_counted("groups, heaviest first", len(order)), "anchor": "y2"},
+        "xaxis": {**_count_axis("groups, heaviest first", len(order)), "anchor": "y2"},
         "yaxis": {"title": {"text": "messages/s"}, "domain": [0.54, 1], **_FROM_ZERO},
         "yaxis2": {"title": {"text": "members"}, "domain": [0, 0.46], **_FROM_ZERO},
     }
@@ -87,8 +87,8 @@ def spread_chart(loads: Loads) -> Chart:
                 "type": "scatter",
                 "mode": "lines",
                 "name": title,
-                "x": _listed(x),
-                "y": _listed(share),
+                "x": _round_all(x),
+                "y": _round_all(share),
                 "line": {"color": colour, "dash": dash, "width": 2.5, "shape": "hv"},
                 "hovertemplate": "%{y:.1%} of receivers: at most %{x:,.4~g} messages/s"
                 f"<extra>{title}</extra>",
@@ -131,7 +131,7 @@ def intake_chart(loads: Loads, delivered: FloatArray) -> Chart:
             "name": title,
             "x": list(range(1, len(parts) + 1)),
             # Differences of sums: rounding may leave a hair below 0.
-            "y": _listed(np.array([max(float(values[part].mean()), 0.0) for part in parts])),
+            "y": _round_all(np.array([max(float(values[part].mean()), 0.0) for part in parts])),
             "marker": {"color": colour, "line": {"width": 0}},
             "hovertemplate": "%{y:,.4~g} messages/s",
         }
@@ -145,7 +145,7 @@ def intake_chart(loads: Loads, delivered: FloatArray) -> Chart:
         "barmode": "stack",
         "bargap": 0.1 if len(parts) <= 40 else 0,
         "hovermode": "x unified",
-        "xaxis": _counted(title, len(parts)),
+        "xaxis": _count_axis(title, len(parts)),
         "yaxis": {"title": {"text": "messages/s"}, **_FROM_ZERO},
     }
     return {"data": data, "layout": layout}
@@ -161,7 +161,7 @@ def curve_chart(curve: Sequence[CurvePoint], chosen: CurvePoint) -> Chart:
                 "mode": "lines+markers",
                 "name": title,
                 "x": [point.groups for point in points],
-                "y": _listed(np.array([point.relative_excess for point in points])),
+                "y": _round_all(np.array([point.relative_excess for point in points])),
                 "text": [f"{point.sessions:,} sessions" for point in points],
                 "line": {"color": ACCENTS[nth % len(ACCENTS)], "width": 2.5},
                 "marker": {"size": 7},
@@ -174,7 +174,7 @@ def curve_chart(curve: Sequence[CurvePoint], chosen: CurvePoint) -> Chart:
             "mode": "markers",
             "name": "this plan",
             "x": [chosen.groups],
-            "y": [rounded(chosen.relative_excess)],
+            "y": [round_digits(chosen.relative_excess)],
             "marker": {"symbol": "diamond", "size": 14, "color": MISSED},
             "hovertemplate": f"this plan: %{{x:,}} groups, {chosen.sessions:,} sessions"
             "<br>Cx/Cf %{y:.3f}<extra></extra>",
@@ -206,7 +206,7 @@ _LEGEND = {"traceorder": "normal", "orientation": "h", "x": 0, "y": 1.02, "yanch
 _FROM_ZERO = {"rangemode": "tozero", "automargin": True}
 
 
-def _counted(title: str, count: int) -> dict[str, Any]:
+def _count_axis(title: str, count: int) -> dict[str, Any]:
     """An axis of ranks: whole numbers from 1."""
     return {
         "title": {"text": title},
@@ -258,5 +258,5 @@ def _logarithmic_if_wide(values: FloatArray) -> dict[str, Any]:
     return {"range": [0, 1.05 * float(values.max())], "automargin": True}
 
 
-def _listed(values: FloatArray | IntArray) -> list[float]:
-    return [rounded(value) for value in values.tolist()]
+def _round_all(values: FloatArray | IntArray) -> list[float]:
+    return [round_digits(value) for value in values.tolist()]

@@ -51,7 +51,7 @@ def plan_deliveries(plan: Plan, demand: Demand) -> Deliveries:
     pair = np.repeat(np.arange(interest.pairs), copies[flow])
     nth = np.arange(len(pair)) - np.repeat(np.cumsum(copies[flow]) - copies[flow], copies[flow])
     placement = first[flow[pair]] + nth
-    heard = _subscribed(plan, receiver[pair], plan.placement_session[placement])
+    heard = _is_subscribed(plan, receiver[pair], plan.placement_session[placement])
     served = np.bincount(pair[heard], minlength=interest.pairs) > 0
     served |= np.isin(
         receiver.astype(np.int64) * len(plan.flows) + flow,
@@ -98,7 +98,7 @@ def _missing_share(
     return missing
 
 
-def _subscribed(
+def _is_subscribed(
     plan: Plan, receiver: npt.NDArray[np.integer], session: npt.NDArray[np.integer]
 ) -> npt.NDArray[np.bool_]:
     """Does each receiver subscribe to the session beside it?"""

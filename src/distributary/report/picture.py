@@ -202,11 +202,11 @@ def _palette() -> list[tuple[int, int, int, int]]:
                     (FLOW_DROPPED, 0.55 * accepted / _GROUND_LEVELS),
                     (WANTED, 0.25 + 0.75 * wanted / _WANTED_LEVELS if wanted else 0.0),
                 )
-                entries.append(_composed(layers))
-    return [*entries, _composed(((MISSED, 1.0),))]
+                entries.append(_compose(layers))
+    return [*entries, _compose(((MISSED, 1.0),))]
 
 
-def _composed(layers: tuple[tuple[str, float], ...]) -> tuple[int, int, int, int]:
+def _compose(layers: tuple[tuple[str, float], ...]) -> tuple[int, int, int, int]:
     """Layers from the bottom up, each over the last, as 8-bit RGBA."""
     colour, alpha = np.zeros(3), 0.0
     for layer, opacity in layers:

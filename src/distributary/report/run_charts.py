@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from distributary.model import FloatArray
-from distributary.report.charts import Chart, rounded
+from distributary.report.charts import Chart, round_digits
 from distributary.report.palette import ACCENTS, FLOW_DROPPED, SESSION_DROPPED, WANTED
 from distributary.report.wording import NARROW_SPACE
 
@@ -85,7 +85,7 @@ def minutes_chart(bins: Bins, flooding: float | None) -> Chart:
             "type": "bar",
             "name": label,
             "x": bins.starts,
-            "y": [rounded(value) for value in bins.parts[part].tolist()],
+            "y": [round_digits(value) for value in bins.parts[part].tolist()],
             "offset": 0,
             "width": bins.step * 60_000,
             "marker": {"color": colour, "line": {"width": 0}},
@@ -100,7 +100,7 @@ def minutes_chart(bins: Bins, flooding: float | None) -> Chart:
                 "mode": "lines",
                 "name": "flooding, on average",
                 "x": [bins.starts[0], bins.end],
-                "y": [rounded(flooding)] * 2,
+                "y": [round_digits(flooding)] * 2,
                 "line": {"color": ACCENTS[3], "dash": "dash", "width": 2},
                 "hoverinfo": "skip",
             }
@@ -129,7 +129,7 @@ def shares_chart(shares: FloatArray) -> Chart:
     data = [
         {
             "type": "bar",
-            "x": [rounded(edge) for edge in edges[:-1].tolist()],
+            "x": [round_digits(edge) for edge in edges[:-1].tolist()],
             "y": counts.tolist(),
             "offset": 0,
             "width": 0.05,

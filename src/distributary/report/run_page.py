@@ -84,14 +84,14 @@ def render_run(
 
 
 def _headline(plan: Facts, flooding: Facts) -> str:
-    received, wasted = _amount(plan, "received"), _wasted(plan)
+    received, wasted = _amount(plan, "received"), _count_wasted(plan)
     if not received:
         if _amount(plan, "unserved"):
             return "This plan brings nobody anything of what was published"
         return "Nothing that anybody wants was published"
     if not wasted:
         return "Receivers throw nothing away: every message they take in is one they asked for"
-    flooded = _wasted(flooding)
+    flooded = _count_wasted(flooding)
     if flooded <= 0:
         return f"Receivers throw away {percent(wasted / received)} of the messages they take in"
     share = "as much as" if wasted == flooded else f"{percent(wasted / flooded)} of what"
@@ -489,7 +489,7 @@ def _amount(facts: Facts, key: str) -> int:
     return facts.get(key) or 0
 
 
-def _wasted(totals: Facts) -> int:
+def _count_wasted(totals: Facts) -> int:
     return _amount(totals, "received") - _amount(totals, "wanted")
 
 

@@ -10,7 +10,7 @@ from distributary import __version__
 from distributary.cost import FilteringPrices
 from distributary.extras import require
 from distributary.planning.sweep import SweepCurve, SweepPoint, SweepResult
-from distributary.report.charts import Chart, rounded
+from distributary.report.charts import Chart, round_digits
 from distributary.report.palette import ACCENTS, MISSED, SESSION_DROPPED
 from distributary.report.rendering import Table, draw_bar, mark, render_page
 from distributary.report.wording import NARROW_SPACE, number, percent, plural
@@ -125,7 +125,7 @@ def sweep_chart(curves: Sequence[SweepCurve], highest: float) -> Chart:
         "yaxis": {
             "title": {"text": "excess, of flooding’s (Cx/Cf)"},
             "tickformat": ".0%",
-            "range": [0, rounded(1.06 * highest) or 1],
+            "range": [0, round_digits(1.06 * highest) or 1],
             "automargin": True,
         },
     }
@@ -159,7 +159,7 @@ def _marks(name: str, points: Sequence[SweepPoint], marker: dict[str, Any]) -> d
 def _places(points: Sequence[SweepPoint]) -> dict[str, Any]:
     return {
         "x": [point.groups for point in points],
-        "y": [rounded(point.relative_excess) for point in points],
+        "y": [round_digits(point.relative_excess) for point in points],
         "text": [f"{point.sessions:,} sessions" for point in points],
         "hovertemplate": "%{x:,} groups, %{text}<br>Cx/Cf %{y:.4f}<extra></extra>",
     }

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from distributary.cost import Loads
 from distributary.model import Demand, FloatArray, IntArray, Plan
-from distributary.report.charts import Chart, rounded
+from distributary.report.charts import Chart, round_digits
 from distributary.report.deliveries import Deliveries, Wasted
 from distributary.report.palette import FLOW_DROPPED, WANTED
 from distributary.report.wording import number, percent, plural, shorten
@@ -184,7 +184,7 @@ def _treemap(nodes: list[_Node]) -> Chart:
         "parents": [node.parent for node in nodes],
         "labels": [node.label for node in nodes],
         "text": [node.tile for node in nodes],
-        "values": [rounded(node.rate) for node in nodes],
+        "values": [round_digits(node.rate) for node in nodes],
         "branchvalues": "remainder",
         "hovertext": [f"<b>{node.label}</b><br>{node.hover}" for node in nodes],
         "hovertemplate": "%{hovertext}<extra></extra>",
