@@ -288,7 +288,8 @@ async def _run_service(service: TopicService, said_when_started: str) -> None:
     finally:
         starting.cancel()
         running.cancel()
-        await asyncio.wait((running,))
+        # One that fails at the very moment it is ended has nobody to tell that to.
+        await asyncio.gather(running, return_exceptions=True)
 
 
 def _warn(what: str) -> None:

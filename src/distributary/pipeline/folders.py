@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from distributary.files import replaced_folder
 from distributary.files.faults import brief, output_fault
 from distributary.pipeline.sources import whole_story
+from distributary.pipeline.undisturbed import stay_undisturbed
 
 __all__ = ["fill_folder", "writing_faults"]
 
@@ -42,6 +43,7 @@ def fill_folder(
         try:
             yield folder
         except BaseException:
+            stay_undisturbed()
             _await_tasks(spark)
             raise
 

@@ -16,15 +16,15 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
-from threading import Thread, current_thread, main_thread
-from typing import TypeVar
+from threading import RLock, Thread, current_thread, main_thread
+from typing import Any, TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark.core.context import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from distributary.pipeline.spark import STARTING
+from distributary.pipeline.undisturbed import lock_of_work
 
 __all__ = ["call_interruptibly"]
 
@@ -42,38 +42,46 @@ def call_interruptibly(work: Callable[[], T]) -> T:
     """
     if current_thread() is not main_thread():
         return work()
-    outcome = Future[T]()
+    outcome, lock = Future[T](), RLock()
 
     def run() -> None:
+        lock_of_work.set(lock)
         try:
             outcome.set_result(work())
         except BaseException as error:
             outcome.set_exception(error)
 
     worker = Thread(target=copy_context().run, args=(run,), name="distributary-spark", daemon=True)
-    worker.start()
     try:
+        worker.start()
         return outcome.result()
     except KeyboardInterrupt:
         with _undisturbed():
-            _end(worker)
+            _end(worker, lock)
         raise
 
 
-def _end(worker: Thread) -> None:
+def _end(worker: Thread, lock: Any) -> None:
     """Have the work fail with its next job, or where it computes for itself, and wait for it."""
     _cancel_jobs()
     worker.join(_GRACE_S)
-    with STARTING:
-        if worker.is_alive() and worker.ident is not None:
-            # Once only: a second one could meet the work while it puts things back.
-            interrupt = ctypes.py_object(KeyboardInterrupt)
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(worker.ident), interrupt)
-    for _ in range(int(_LONGEST_S / _PAUSE_S)):
-        if not worker.is_alive():
-            return
+    patience, interrupted = int(_LONGEST_S / _PAUSE_S), False
+    while worker.is_alive() and patience:
+        if lock.acquire(blocking=False):
+            try:
+                if not interrupted and worker.ident is not None:
+                    _interrupt(worker.ident)
+                interrupted = True
+            finally:
+                lock.release()
+            patience -= 1
         _cancel_jobs()
         worker.join(_PAUSE_S)
+
+
+def _interrupt(thread: int) -> None:
+    interrupt = ctypes.py_object(KeyboardInterrupt)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), interrupt)
 
 
 def _cancel_jobs() -> None:

@@ -26,7 +26,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 
 from py4j.protocol import Py4JError
 from pyspark.conf import SparkConf
@@ -36,9 +35,9 @@ from pyspark.sql import SparkSession
 
 from distributary.errors import DistributaryError
 from distributary.pipeline.private import private_folder
+from distributary.pipeline.undisturbed import hold_off_interrupts, stay_undisturbed
 
 __all__ = [
-    "STARTING",
     "JavaError",
     "SparkStartError",
     "Stage",
@@ -49,8 +48,6 @@ __all__ = [
     "ui_address",
 ]
 
-STARTING = Lock()
-"""Held while Java starts: who interrupts that leaves a Java behind which nobody can end."""
 OLDEST_JAVA = 17
 _LOOPBACK = "127.0.0.1"
 _VECTOR_MODULE = "jdk.incubator.vector"
@@ -157,7 +154,7 @@ def spark_session(
     # PySpark's own logger repeats on stderr, as JSON, what the exception says.
     for name_of_logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name_of_logger).setLevel(logging.CRITICAL + 1)
-    with STARTING, _environment_set(environment):
+    with hold_off_interrupts(), _environment_set(environment):
         session = _started(settings)
     if submitted and "spark.log.level" not in settings:
         session.sparkContext.setLogLevel("ERROR")
@@ -176,6 +173,7 @@ def running_spark(
     try:
         yield session
     finally:
+        stay_undisturbed()
         if ours:
             session.stop()
 

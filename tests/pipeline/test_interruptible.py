@@ -1,0 +1,97 @@
+"""Work that Ctrl-C ends: once, and never while it puts things back."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+import pytest
+
+from distributary.pipeline import interruptible
+from distributary.pipeline.interruptible import call_interruptibly
+from distributary.pipeline.undisturbed import hold_off_interrupts, stay_undisturbed
+
+
+@pytest.fixture
+def cancelled(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set when the jobs of Spark, which does not run here, are cancelled."""
+    event = threading.Event()
+    monkeypatch.setattr(interruptible, "_cancel_jobs", event.set)
+    monkeypatch.setattr(interruptible, "_GRACE_S", 0.05)
+    monkeypatch.setattr(interruptible, "_PAUSE_S", 0.02)
+    return event
+
+
+class Work:
+    """Steps in Python for a while, then what has to be done whatever happens."""
+
+    def __init__(self, cancelled: threading.Event) -> None:
+        self.cancelled = cancelled
+        self.finished: list[str] = []
+
+    def fail_with_its_job(self) -> None:
+        press_ctrl_c()
+        assert self.cancelled.wait(60)
+        raise RuntimeError("the job was cancelled")
+
+    def compute(self) -> None:
+        press_ctrl_c()
+        take_steps(60)
+
+    def start_java(self) -> None:
+        with hold_off_interrupts():
+            press_ctrl_c()
+            assert self.cancelled.wait(60)
+            take_steps(0.5)
+            self.finished.append("start")
+        take_steps(60)
+
+    def put_back(self) -> None:
+        stay_undisturbed()
+        take_steps(0.5)
+        self.finished.append("put back")
+
+
+def press_ctrl_c() -> None:
+    ident = threading.main_thread().ident
+    assert ident is not None
+    signal.pthread_kill(ident, signal.SIGINT)
+
+
+def take_steps(seconds: float) -> None:
+    last = time.monotonic() + seconds
+    while time.monotonic() < last:
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize(
+    ("begin", "finished"),
+    [
+        (Work.fail_with_its_job, ["put back"]),
+        (Work.compute, ["put back"]),
+        (Work.start_java, ["start", "put back"]),
+    ],
+)
+def test_no_interrupt_meets_what_must_be_finished(
+    cancelled: threading.Event, begin: object, finished: list[str]
+) -> None:
+    assert callable(begin)
+    work = Work(cancelled)
+
+    def run() -> None:
+        try:
+            begin(work)
+        except BaseException:
+            work.put_back()
+            raise
+
+    with pytest.raises(KeyboardInterrupt):
+        call_interruptibly(run)
+    assert work.finished == finished
+
+
+def test_work_that_nobody_interrupts_gives_its_result_or_its_error() -> None:
+    assert call_interruptibly(lambda: 7) == 7
+    with pytest.raises(ZeroDivisionError):
+        call_interruptibly(lambda: 1 // 0)
