@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from distributary.delivery import Restarted
 from distributary.delivery.udp import GroupAddresses, NetworkOptions, Publisher, Receiver
-from distributary.delivery.udp.trains import announcement
+from distributary.delivery.udp.trains import build_announcement
 from distributary.delivery.wire import (
     CONTROL_SESSION,
     HEADER_SIZE,
@@ -65,7 +65,7 @@ def forged_packets(plan: Plan) -> list[bytes]:
         for sequence in (1, 2**63 - 1):
             fixed = length, 0, 0, CONTROL_SESSION, incarnation, sequence
             made.append(encode_header(PacketKind.PLAN, *fixed) + body)
-            made.append(announcement(plan, incarnation, sequence))
+            made.append(build_announcement(plan, incarnation, sequence))
         fixed = HEADER_SIZE, 0, 0, CONTROL_SESSION, incarnation, 7
         made.append(encode_header(PacketKind.ANSWER, *fixed))
     return made

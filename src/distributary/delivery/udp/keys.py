@@ -17,7 +17,7 @@ def read_key(path: str | os.PathLike[str]) -> bytes:
     try:
         with open(name, "rb") as file:
             found = os.fstat(file.fileno())  # of what is read, whatever the name leads to by then
-            _check_owned(name, found)
+            _check_owner_and_mode(name, found)
             key = file.read(LONGEST_KEY + 1)
     except OSError as error:
         raise KeyFileError(name, error.strerror or str(error), "check the path") from None
@@ -31,7 +31,7 @@ def read_key(path: str | os.PathLike[str]) -> bytes:
     return key
 
 
-def _check_owned(name: str, found: os.stat_result) -> None:
+def _check_owner_and_mode(name: str, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise KeyFileError(name, "is not a file", "name the file that holds the key")
     if found.st_uid != os.geteuid():

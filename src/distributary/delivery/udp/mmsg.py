@@ -26,7 +26,7 @@ from distributary.delivery.udp._piece_kernels import UDP, UDP_GRO, split_pieces
 from distributary.delivery.udp.datagrams import _FULL, Address, Batch, PlainWriter, slot_size
 from distributary.model import IntArray
 
-__all__ = ["MmsgReader", "MmsgWriter", "coalesce"]
+__all__ = ["MmsgReader", "MmsgWriter", "enable_gro"]
 
 _NAME = 28  # bytes of the longest address, IPv6's
 _CONTROL = 32  # bytes for one number beside a datagram: its header (16), and the number
@@ -67,7 +67,7 @@ _recvmmsg.argtypes = (
 _sendmmsg.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, ctypes.c_int)
 
 
-def coalesce(source: socket.socket) -> None:
+def enable_gro(source: socket.socket) -> None:
     """Enable UDP_GRO on a socket, where the kernel has it."""
     with suppress(OSError):
         source.setsockopt(UDP, UDP_GRO, 1)
@@ -184,7 +184,7 @@ class MmsgWriter:
             return self._one.write(through, packets)
         joined = np.frombuffer(b"".join(packet for _, packet in packets), np.uint8)
         sizes = [len(packet) for _, packet in packets]
-        runs = _runs([address for address, _ in packets], sizes, self._joins)
+        runs = _group_runs([address for address, _ in packets], sizes, self._joins)
         unsent = at = 0
         for begin in range(0, len(runs), self._n):
             some = runs[begin : begin + self._n]
@@ -283,7 +283,7 @@ class _Run(NamedTuple):
         return self.end - self.first
 
 
-def _runs(addresses: Sequence[Address], sizes: Sequence[int], join: bool) -> list[_Run]:
+def _group_runs(addresses: Sequence[Address], sizes: Sequence[int], join: bool) -> list[_Run]:
     """Group consecutive datagrams into as few runs as possible."""
     runs: list[_Run] = []
     first, total, last = 0, 0, 0

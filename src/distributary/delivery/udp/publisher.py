@@ -18,7 +18,7 @@ from typing import Self
 
 from distributary.delivery import FullError, SenderMachine, SenderParams, fingerprint_of
 from distributary.delivery.sender import SenderAction
-from distributary.delivery.udp.datagrams import reader_of
+from distributary.delivery.udp.datagrams import make_reader
 from distributary.delivery.udp.endpoints import Outlet, Wake, format_address
 from distributary.delivery.udp.network import NetworkOptions
 from distributary.delivery.udp.plan_watch import PlanWatch, load_plan
@@ -74,7 +74,7 @@ class Publisher:
             where="" if self._folder is None else os.path.basename(os.fspath(self._folder)),
             addresses=addresses,
         )
-        self._reader = reader_of(
+        self._reader = make_reader(
             self._network.batch, self._network.largest_packet, plain=self._network.plain
         )
         self._stack = AsyncExitStack()

@@ -32,7 +32,7 @@ from distributary.delivery import (
     ReceiverParams,
     Report,
 )
-from distributary.delivery.udp.datagrams import Address, Batch, keep_datagrams, reader_of
+from distributary.delivery.udp.datagrams import Address, Batch, keep_datagrams, make_reader
 from distributary.delivery.udp.endpoints import Outlet, Wake, format_address
 from distributary.delivery.udp.faults import Loss
 from distributary.delivery.udp.interest import flows_of, read_flows
@@ -125,7 +125,7 @@ class Receiver:
         self._on_messages = self._enqueue if on_messages is None else on_messages
         self._on_report = _warn if on_report is None else on_report
         self._on_fault = on_fault
-        self._reader = reader_of(
+        self._reader = make_reader(
             self._network.batch, self._network.largest_packet, plain=self._network.plain
         )
         self._queue: deque[Message] = deque()
@@ -331,13 +331,13 @@ class Receiver:
         except Exception as error:
             self._fail(error)
 
-    def _should_gather(self, look: Look) -> bool:
+    def _should_gather(self, look: SocketRead) -> bool:
         """Whether to let packets gather: only while the buffer has room for as many again."""
         if look.packets < self._least or not self._gather or self._paused:
             return False
         return 4 * (look.bytes + _BESIDE * look.packets) <= self._room
 
-    def _read(self, source: socket.socket) -> Look:
+    def _read(self, source: socket.socket) -> SocketRead:
         """Read a socket in a few batches."""
         packets = size = 0
         for _ in range(_READS):
@@ -348,7 +348,7 @@ class Receiver:
             packets, size = packets + len(batch.offsets), size + batch.size
             if not batch.more:
                 break
-        return Look(packets, size)
+        return SocketRead(packets, size)
 
     def _take(self, batch: Batch, source: socket.socket) -> None:
         self._truncated += batch.truncated
@@ -383,8 +383,8 @@ class Receiver:
         return keep_datagrams(batch, np.flatnonzero(known))
 
     def _is_sender(self, address: Address) -> bool:
-        told = format_address(address)
-        return self._machine.is_sender(told) or told == self._sender
+        source = format_address(address)
+        return self._machine.is_sender(source) or source == self._sender
 
     def _on_timer(self) -> None:
         if self._paused:  # what it would ask for, or give up, may have come: see when it goes on
@@ -461,7 +461,7 @@ class Receiver:
             self._perform(self._machine.want(wanted))
 
 
-class Look(NamedTuple):
+class SocketRead(NamedTuple):
     """How much one read of a socket returned."""
 
     packets: int

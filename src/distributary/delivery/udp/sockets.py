@@ -81,7 +81,7 @@ def _address_at(name: str) -> str | None:
 def open_own_socket(options: NetworkOptions, interface: Interface) -> socket.socket:
     """Open the socket that a publisher or receiver sends through, and receives unicast at."""
     v6 = options.groups.is_v6
-    opened = _datagram_socket(options)
+    opened = _open_datagram_socket(options)
     try:
         if v6:
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, options.ttl)
@@ -109,7 +109,7 @@ def open_group_socket(
     impersonate the sender without sending to the group.
     """
     v6 = options.groups.is_v6
-    opened = _datagram_socket(options)
+    opened = _open_datagram_socket(options)
     port = options.groups.port
     try:
         if address is None:
@@ -146,8 +146,8 @@ def _drop_unicast(opened: socket.socket) -> None:
         code = [(_LOAD, 0, 0, _NETWORK_HEADER + 16), (_AND, 0, 0, 0xF0), (_IF_EQUAL, 0, 1, 0xE0)]
     code += [(_RETURN, 0, 0, 0xFFFF_FFFF), (_RETURN, 0, 0, 0)]  # all of the packet, or nothing
     program = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in code))
-    told = struct.pack("@HP", len(code), ctypes.addressof(program))
-    opened.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, told)
+    filter_program = struct.pack("@HP", len(code), ctypes.addressof(program))
+    opened.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, filter_program)
 
 
 def join(opened: socket.socket, address: str, interface: Interface) -> bool:
@@ -178,7 +178,7 @@ def packets_overrun(opened: socket.socket) -> int:
     return int(struct.unpack("=9I", found)[_DROPS]) if len(found) == 36 else 0
 
 
-def _datagram_socket(options: NetworkOptions) -> socket.socket:
+def _open_datagram_socket(options: NetworkOptions) -> socket.socket:
     family = socket.AF_INET6 if options.groups.is_v6 else socket.AF_INET
     try:
         opened = socket.socket(family, socket.SOCK_DGRAM)

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 from distributary.delivery import ReceiverMachineStatistics, SenderMachineStatistics
 from distributary.delivery.errors import NetworkError
 
-__all__ = ["PublisherStatistics", "ReceiverStatistics", "document", "serve_metrics"]
+__all__ = ["PublisherStatistics", "ReceiverStatistics", "serve_metrics", "snapshot_document"]
 
 _GAUGES = frozenset(
     {"held_packets", "missing_ranges", "waiting", "plan_version", "joined_groups", "unserved_flows"}
@@ -51,10 +51,10 @@ class ReceiverStatistics:
 Snapshot = PublisherStatistics | ReceiverStatistics
 
 
-def document(snapshot: Snapshot) -> dict[str, Any]:
+def snapshot_document(snapshot: Snapshot) -> dict[str, Any]:
     """A snapshot as one flat JSON object."""
-    told = asdict(snapshot)
-    return {**told.pop("machine"), **told}
+    values = asdict(snapshot)
+    return {**values.pop("machine"), **values}
 
 
 @contextmanager
@@ -91,13 +91,13 @@ class _Snapshots(Collector):
         """Each number of a snapshot as a metric."""
         found = self._snapshot()
         end = "publisher" if isinstance(found, PublisherStatistics) else "receiver"
-        told = {field.name: getattr(found.machine, field.name) for field in fields(found.machine)}
-        told |= {
+        values = {field.name: getattr(found.machine, field.name) for field in fields(found.machine)}
+        values |= {
             field.name: getattr(found, field.name)
             for field in fields(found)
             if field.name != "machine"
         }
-        for name, value in told.items():
+        for name, value in values.items():
             family = GaugeMetricFamily if name in _GAUGES else CounterMetricFamily
             says = name.replace("_", " ")
             yield family(f"distributary_{end}_{name}", says, value=value)

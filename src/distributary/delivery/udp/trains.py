@@ -21,12 +21,12 @@ from distributary.delivery.wire import (
 )
 from distributary.model import Plan
 
-__all__ = ["Engine", "Train", "announcement"]
+__all__ = ["Train", "TrainSender", "build_announcement"]
 
 _SENT_AT_ONCE = 512
 
 
-def announcement(plan: Plan, incarnation: int, sequence: int) -> bytes:
+def build_announcement(plan: Plan, incarnation: int, sequence: int) -> bytes:
     """A packet that announces a plan as version 1."""
     body = encode_announcement(Announcement(0, 1, 0, 1, fingerprint_of(plan), 0, ""))
     length = HEADER_SIZE + len(body)
@@ -82,7 +82,7 @@ class Train:
         return self._rows[:n]
 
 
-class Engine:
+class TrainSender:
     """Sends trains through a socket; with `joined` the kernel takes many packets as one piece."""
 
     def __init__(self, through: socket.socket, *, joined: bool = True) -> None:
