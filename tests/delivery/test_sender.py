@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.delivery import CONTROL_GROUP, FullError, SenderMachine, SenderParams, group_name
-from distributary.delivery.askers import Askers
+from distributary.delivery.repair_allowances import RepairAllowances
 from distributary.delivery.wire import (
     CONTROL_SESSION,
     HEADER_SIZE,
@@ -15,9 +15,9 @@ from distributary.delivery.wire import (
     decode_announcement,
     decode_header,
     decode_heartbeat,
-    encode_ask,
     encode_header,
     encode_ranges,
+    encode_request,
 )
 from distributary.machines import Send
 from tests.delivery.machines import KEY, sends, simple_plan, start_sender, wake
@@ -186,9 +186,10 @@ def test_naks_of_another_incarnation_or_session_are_ignored() -> None:
 
 
 def ask_of(name: str) -> bytes:
-    body = encode_ask(name)
+    body = encode_request(name)
     return (
-        encode_header(PacketKind.ASK, HEADER_SIZE + len(body), 0, 0, CONTROL_SESSION, 0, 0) + body
+        encode_header(PacketKind.REQUEST, HEADER_SIZE + len(body), 0, 0, CONTROL_SESSION, 0, 0)
+        + body
     )
 
 
@@ -283,7 +284,7 @@ def test_who_asks_for_all_that_there_is_of_many_sessions_is_not_curbed() -> None
 
 
 def test_askers_are_told_apart_in_bounded_memory() -> None:
-    askers = Askers(1.0)
+    askers = RepairAllowances(1.0)
     for at in range(10_000):
         assert askers.allow(f"asker {at}", 0, 0, 0.0) == 1_024
         askers.spend(f"asker {at}", 1_024)
@@ -295,13 +296,13 @@ def test_a_plan_is_announced_before_it_holds_and_the_last_one_wins() -> None:
     sender = SenderMachine(PLAN, 5, params=SenderParams(grace=1.0, messages_per_packet=1))
     (packet,) = sends(sender.start(0.0))
     first = decode_announcement(packet[HEADER_SIZE:])
-    assert (first.current, first.following) == (0, 1)
+    assert (first.current, first.upcoming) == (0, 1)
     assert sends(sender.offer("f0", b"x", 0.5), group_name(0)) == []
     assert headers(sender.on_timer("wake", 1.0), PacketKind.DATA) == [(0, 1, 1)]
     sender.change_plan(simple_plan([0, 0, 0], [0]), 2.0)
     (packet,) = sends(sender.change_plan(simple_plan([0, 1, 1], [0, 0]), 2.5), CONTROL_GROUP)
     second = decode_announcement(packet[HEADER_SIZE:])
-    assert (second.current, second.following, second.floor) == (1, 3, 1)
+    assert (second.current, second.upcoming, second.floor) == (1, 3, 1)
     actions = sender.on_timer("wake", 3.5)
     assert sender.version == 3
     (packet,) = sends(actions, CONTROL_GROUP)

@@ -22,11 +22,11 @@ from distributary.model import IndexArray, IntArray
 __all__ = [
     "CONTROL",
     "COUNTS",
+    "DELIVERED",
     "DUPLICATE",
     "MALFORMED",
     "MISSED",
     "STALE",
-    "TAKEN",
     "UNWANTED_MESSAGES",
     "UNWANTED_PACKETS",
     "ByteArray",
@@ -40,7 +40,7 @@ __all__ = [
 ByteArray = NDArray[np.uint8]
 
 # What is counted, as places in `counts`.
-UNWANTED_PACKETS, UNWANTED_MESSAGES, MALFORMED, STALE, DUPLICATE, TAKEN, MISSED = range(7)
+UNWANTED_PACKETS, UNWANTED_MESSAGES, MALFORMED, STALE, DUPLICATE, DELIVERED, MISSED = range(7)
 COUNTS = 7
 
 CONTROL = -2  # in the place of a stream: a packet of the control session
@@ -67,7 +67,7 @@ class StreamState(NamedTuple):
     """The last packet of each stream and the next message of each flow; the kernels update them."""
 
     last: IntArray  # by stream: the highest sequence number known
-    smooth: NDArray[np.bool_]  # by stream: nothing is missing, and messages may be delivered
+    in_order: NDArray[np.bool_]  # by stream: nothing is missing, and messages may be delivered
     next_of: IntArray  # by flow: the next message's sequence number; 0 where any will do
 
 
@@ -83,7 +83,7 @@ class FoundMessages(NamedTuple):
 
 
 @kernel
-def _word(buffer: ByteArray, at: int) -> np.uint64:
+def _read_u32(buffer: ByteArray, at: int) -> np.uint64:
     """The four bytes from `at` on, the lowest first."""
     i = np.uint64(at)
     return (
@@ -95,9 +95,9 @@ def _word(buffer: ByteArray, at: int) -> np.uint64:
 
 
 @kernel
-def _long(buffer: ByteArray, at: int) -> np.uint64:
+def _read_u64(buffer: ByteArray, at: int) -> np.uint64:
     """The eight bytes from `at` on, the lowest first."""
-    return _word(buffer, at) | _word(buffer, at + 4) << np.uint64(32)
+    return _read_u32(buffer, at) | _read_u32(buffer, at + 4) << np.uint64(32)
 
 
 @kernel
@@ -123,7 +123,7 @@ def keep_sessions(
             counts[MALFORMED] += 1
             fate[at] = MALFORMED + 1
             continue
-        session = _word(buffer, offset + 12)
+        session = _read_u32(buffer, offset + 12)
         if session == _CONTROL_SESSION:
             kept[n], rows[n], streams[n] = at, -1, CONTROL
             fate[at] = 0
@@ -132,7 +132,7 @@ def keep_sessions(
             continue
         stream = -1
         if session < width:
-            version = np.int64(_word(buffer, offset + 8))
+            version = np.int64(_read_u32(buffer, offset + 8))
             for row in range(len(versions)):
                 if versions[row] == version:
                     stream = stream_of[row, session]
@@ -151,20 +151,20 @@ def keep_sessions(
 @kernel
 def _has_header(buffer: ByteArray, offset: int, length: int, tag: int) -> bool:
     """Whether a packet has a valid header. `length` is without the tag, the header's is with it."""
-    if length < _HEADER or (_word(buffer, offset) & np.uint64(0xFFFFFF)) != np.uint64(_MAGIC):
+    if length < _HEADER or (_read_u32(buffer, offset) & np.uint64(0xFFFFFF)) != np.uint64(_MAGIC):
         return False
     kind = buffer[offset + 3]
-    said = np.int64(_word(buffer, offset + 4) & np.uint64(0xFFFF))
+    said = np.int64(_read_u32(buffer, offset + 4) & np.uint64(0xFFFF))
     return (
         _DATA <= kind <= _ANSWER
         and said == length + tag
-        and _long(buffer, offset + 16) < _LARGEST
-        and _long(buffer, offset + 24) < _LARGEST
+        and _read_u64(buffer, offset + 16) < _LARGEST
+        and _read_u64(buffer, offset + 24) < _LARGEST
     )
 
 
 @kernel
-def _walk(
+def _find_messages(
     buffer: ByteArray,  # IN
     begin: int,  # IN   where the messages begin
     end: int,  # IN   where they must end
@@ -185,14 +185,14 @@ def _walk(
     for _ in range(count):
         if end - at < _MESSAGE:
             return -1
-        flow = _word(buffer, at)
-        size = np.int64(_word(buffer, at + 4))
+        flow = _read_u32(buffer, at)
+        size = np.int64(_read_u32(buffer, at + 4))
         start = at + _MESSAGE
         if size > end - start:
             return -1
         at = start + size
         if flow < width and flow_of[flow] >= 0 and flow_stream[flow] == stream:
-            sequence = _long(buffer, start - 8)
+            sequence = _read_u64(buffer, start - 8)
             if sequence == np.uint64(0) or sequence >= _LARGEST:
                 return -1
             found.packet[used] = packet
@@ -204,7 +204,7 @@ def _walk(
 
 
 @kernel
-def _commit(
+def _accept_messages(
     found: FoundMessages,  # OUT
     begin: int,  # IN
     end: int,  # IN
@@ -231,7 +231,7 @@ def _commit(
         found.sequence[used] = sequence
         found.start[used], found.end[used] = found.start[at], found.end[at]
         used += 1
-    counts[TAKEN] += used - begin
+    counts[DELIVERED] += used - begin
     return used, missed
 
 
@@ -267,15 +267,15 @@ def take_packets(
             continue
         if stream == CONTROL:
             return i, used, used, missed
-        if np.int64(_long(buffer, offset + 16)) != incarnation:
+        if np.int64(_read_u64(buffer, offset + 16)) != incarnation:
             counts[STALE] += 1
             continue
         if buffer[offset + 3] > _REPAIR:
             return i, used, used, missed
-        count = np.int64(_word(buffer, offset + 4) >> np.uint64(16))
-        sequence = np.int64(_long(buffer, offset + 24))
+        count = np.int64(_read_u32(buffer, offset + 4) >> np.uint64(16))
+        sequence = np.int64(_read_u64(buffer, offset + 24))
         row = rows[i]
-        end = _walk(
+        end = _find_messages(
             buffer,
             offset + _HEADER,
             offset + length,
@@ -290,12 +290,12 @@ def take_packets(
         if end < 0 or sequence == 0 or count == 0:
             counts[MALFORMED] += 1
             continue
-        if not state.smooth[stream] or sequence > state.last[stream] + 1:
+        if not state.in_order[stream] or sequence > state.last[stream] + 1:
             return i, used, end, missed
         if sequence <= state.last[stream]:
             counts[DUPLICATE] += 1
             continue
         state.last[stream] = sequence
         counts[UNWANTED_MESSAGES] += count - (end - used)
-        used, missed = _commit(found, used, end, missed, state.next_of, counts)
+        used, missed = _accept_messages(found, used, end, missed, state.next_of, counts)
     return span[1], used, used, missed

@@ -17,7 +17,7 @@ from distributary.delivery.wire import (
 )
 from distributary.model import IntArray
 
-__all__ = ["keep_sessions", "take_packets", "walk"]
+__all__ = ["find_messages", "keep_sessions", "take_packets"]
 
 _LARGEST = 1 << 63
 
@@ -51,7 +51,7 @@ def keep_sessions(
     return kept
 
 
-def walk(
+def find_messages(
     packet: bytes, header: Header, tag: int, tables: SubscriptionTables, row: int, stream: int
 ) -> list[Entry]:
     """The wanted messages of a packet; `WireError` if they do not fill it exactly."""
@@ -101,12 +101,12 @@ def take_packets(
                 continue
             if header.kind > PacketKind.REPAIR:
                 return i, delivered, [], missed
-            found = walk(packet, header, tag, tables, row, stream)
+            found = find_messages(packet, header, tag, tables, row, stream)
         except WireError:
             counts[kernels.MALFORMED] += 1
             continue
         last = int(state.last[stream])
-        if not state.smooth[stream] or header.sequence > last + 1:
+        if not state.in_order[stream] or header.sequence > last + 1:
             return i, delivered, found, missed
         if header.sequence <= last:
             counts[kernels.DUPLICATE] += 1
@@ -122,6 +122,6 @@ def take_packets(
                 missed.append((flow, expected, sequence - 1))
                 counts[kernels.MISSED] += sequence - expected
             state.next_of[flow] = sequence + 1
-            counts[kernels.TAKEN] += 1
+            counts[kernels.DELIVERED] += 1
             delivered.append((at, (flow, sequence, start, end)))
     return len(kept), delivered, [], missed

@@ -14,12 +14,12 @@ from distributary.delivery.subscriptions import Subscriptions
 from distributary.delivery.wire import HEADER_SIZE, MESSAGE_HEADER_SIZE
 from distributary.model import IntArray
 
-__all__ = ["Filters", "Sieved"]
+__all__ = ["Filters", "KeptPackets"]
 
 _UNAUTHENTIC = 255  # a packet's fate
 
 
-class Sieved(NamedTuple):
+class KeptPackets(NamedTuple):
     """What passed the first filter: packets, rows and streams; and the fate of every packet."""
 
     kept: IntArray
@@ -35,8 +35,8 @@ class Filters:
         self._subs = subs
         self._authenticator = authenticator
         self._counts = counts
-        self._sieve = _sieve_for(0)
-        self.found = _room_for(0)
+        self._sieve = _make_kept_arrays(0)
+        self.found = _make_found_arrays(0)
         self.unauthenticated = 0
 
     def prepare(self) -> None:
@@ -47,7 +47,7 @@ class Filters:
 
     def renew(self) -> None:
         """Use new arrays from now on: the caller has yet to read those in use."""
-        self.found = _room_for(0)
+        self.found = _make_found_arrays(0)
 
     def accepts(self, packet: bytes | memoryview) -> bool:
         """Whether a packet is authentic; counts those that are not."""
@@ -55,13 +55,15 @@ class Filters:
         self.unauthenticated += not accepted
         return accepted
 
-    def keep(self, buffer: ByteArray, offsets: IntArray, lengths: IntArray, begin: int) -> Sieved:
+    def keep(
+        self, buffer: ByteArray, offsets: IntArray, lengths: IntArray, begin: int
+    ) -> KeptPackets:
         """Run the first filter and, if there is a key, drop what is not authentic.
 
         Afterwards `found` is large enough for all messages of the packets that pass.
         """
         if len(offsets) > len(self._sieve.kept):
-            self._sieve = _sieve_for(2 * len(offsets))
+            self._sieve = _make_kept_arrays(2 * len(offsets))
         kept, rows, streams, fate = self._sieve
         tables = self._subs.tables
         passed, size = kernels.keep_sessions(
@@ -69,7 +71,7 @@ class Filters:
             fate, self._counts,
         )  # fmt: skip
         if size // MESSAGE_HEADER_SIZE >= len(self.found.packet):
-            self.found = _room_for(2 * size)
+            self.found = _make_found_arrays(2 * size)
         kept, rows, streams = kept[:passed], rows[:passed], streams[:passed]
         fate = fate[: len(offsets)]
         if self._authenticator.size:
@@ -80,14 +82,14 @@ class Filters:
                 good[at] = self.accepts(view[offset : offset + length])
             fate[kept[~good]] = _UNAUTHENTIC
             kept, rows, streams = kept[good], rows[good], streams[good]
-        return Sieved(kept, rows, streams, fate)
+        return KeptPackets(kept, rows, streams, fate)
 
     def take(
         self,
         buffer: ByteArray,
         offsets: IntArray,
         lengths: IntArray,
-        sieved: Sieved,
+        sieved: KeptPackets,
         at: int,
         used: int,
         incarnation: int,
@@ -100,7 +102,7 @@ class Filters:
             tables.flow_of, tables.flow_stream, self._subs.state, self.found, used, self._counts,
         )  # fmt: skip
 
-    def uncount(self, sieved: Sieved, begin: int) -> None:
+    def uncount(self, sieved: KeptPackets, begin: int) -> None:
         """Take packets from `begin` on out of the counts, since they will be filtered again."""
         fate = sieved.fate[begin:]
         for what in (kernels.MALFORMED, kernels.UNWANTED_PACKETS):
@@ -121,13 +123,13 @@ class Filters:
         )
 
 
-def _sieve_for(packets: int) -> Sieved:
+def _make_kept_arrays(packets: int) -> KeptPackets:
     """Arrays for so many packets."""
     kept, rows, streams = np.empty((3, packets), np.int64)
-    return Sieved(kept, rows, streams, np.empty(packets, np.uint8))
+    return KeptPackets(kept, rows, streams, np.empty(packets, np.uint8))
 
 
-def _room_for(size: int) -> FoundMessages:
+def _make_found_arrays(size: int) -> FoundMessages:
     """Arrays for all the messages that so many bytes can hold."""
     most = size // MESSAGE_HEADER_SIZE + 1
     return FoundMessages(

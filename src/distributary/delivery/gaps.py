@@ -13,13 +13,13 @@ from math import exp, log
 
 import numpy as np
 
-__all__ = ["Gaps", "Range", "back_off"]
+__all__ = ["Gaps", "MissingRange", "draw_back_off"]
 
 _PROMPT = 4  # NAKs before the wait doubles: single losses are more likely than congestion
 
 
 @dataclass(slots=True)
-class Range:
+class MissingRange:
     """Missing packets from `first` to `last`; the receiver asks for them at the time `at`."""
 
     first: int
@@ -29,7 +29,7 @@ class Range:
     put_off: int = 0
 
 
-def back_off(longest: float, receivers: float, rng: np.random.Generator) -> float:
+def draw_back_off(longest: float, receivers: float, rng: np.random.Generator) -> float:
     """Draw a wait of at most `longest`, so that of `receivers` only a few ask at the same time."""
     steep = log(receivers) + 1
     x = rng.random() * steep / longest + steep / (longest * (exp(steep) - 1))
@@ -46,14 +46,14 @@ class Gaps:
     wait: float  # for an answer, the first time
     longest_wait: float
     tries: int
-    ranges: list[Range]
+    ranges: list[MissingRange]
 
     def __bool__(self) -> bool:
         return bool(self.ranges)
 
     def add(self, first: int, last: int, now: float) -> None:
         """Add a range above all others."""
-        self.ranges.append(Range(first, last, now + self._draw()))
+        self.ranges.append(MissingRange(first, last, now + self._draw()))
 
     def remove(self, sequence: int) -> bool:
         """Take a packet that arrived out of its range; returns whether it was missing."""
@@ -63,9 +63,13 @@ class Gaps:
         found = self.ranges[at]
         rest = []
         if found.first < sequence:
-            rest.append(Range(found.first, sequence - 1, found.at, found.asked, found.put_off))
+            rest.append(
+                MissingRange(found.first, sequence - 1, found.at, found.asked, found.put_off)
+            )
         if sequence < found.last:
-            rest.append(Range(sequence + 1, found.last, found.at, found.asked, found.put_off))
+            rest.append(
+                MissingRange(sequence + 1, found.last, found.at, found.asked, found.put_off)
+            )
         self.ranges[at : at + 1] = rest
         return True
 
@@ -81,7 +85,7 @@ class Gaps:
                 found.first = below
         return gone
 
-    def give_up_hopeless(self, now: float) -> list[tuple[int, int]]:
+    def give_up_unanswered(self, now: float) -> list[tuple[int, int]]:
         """Forget ranges that nobody repaired after `tries` NAKs; returns them."""
         gone = [found for found in self.ranges if found.asked >= self.tries and found.at <= now]
         if gone:
@@ -95,7 +99,7 @@ class Gaps:
                 found.put_off += 1
                 found.at = max(found.at, now + self.wait + self._draw())
 
-    def due(self, now: float, most: int) -> list[Range]:
+    def find_due(self, now: float, most: int) -> list[MissingRange]:
         """Up to `most` ranges whose NAK is due."""
         found = []
         for each in self.ranges:
@@ -105,7 +109,7 @@ class Gaps:
                     break
         return found
 
-    def ask(self, ranges: list[Range], now: float) -> None:
+    def note_naks(self, ranges: list[MissingRange], now: float) -> None:
         """Note that these ranges were asked for, and when to ask again."""
         for found in ranges:
             patience = max(0, found.asked - _PROMPT)
@@ -118,4 +122,4 @@ class Gaps:
         return min((found.at for found in self.ranges), default=float("inf"))
 
     def _draw(self) -> float:
-        return back_off(self.back_off, self.receivers, self.rng)
+        return draw_back_off(self.back_off, self.receivers, self.rng)

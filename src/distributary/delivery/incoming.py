@@ -9,20 +9,20 @@ from heapq import heappop, heappush
 from distributary.delivery._wire_kernels import ByteArray
 from distributary.delivery.gaps import Gaps
 
-__all__ = ["Entry", "Following", "Incoming"]
+__all__ = ["Entry", "FollowedVersion", "IncomingStream"]
 
 Entry = tuple[int, int, int, int]  # flow, sequence, and the payload's place in its bytes
 _NEVER = float("inf")
 
 
 @dataclass(slots=True, eq=False)
-class Incoming:
-    """One session of a plan version, as a stream; `place` is its index in the receiver's arrays."""
+class IncomingStream:
+    """One session of a plan version, as a stream; `slot` is its index in the receiver's arrays."""
 
     version: int
     session: int
     group: str | None  # None: by unicast
-    place: int
+    slot: int
     gaps: Gaps
     started: bool  # whether the first packet to deliver is known
     heard: bool = False
@@ -49,10 +49,10 @@ class Incoming:
 
 
 @dataclass(slots=True, eq=False)
-class Following:
+class FollowedVersion:
     """A plan version that the receiver follows; `row` is its row in the tables."""
 
     version: int
     row: int
-    streams: dict[int, Incoming]  # by place
+    streams: dict[int, IncomingStream]  # by slot
     open: bool = False  # whether all earlier versions are complete

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 
-from distributary.delivery.askers import Askers
 from distributary.delivery.authentication import Authenticator
-from distributary.delivery.outgoing import Outgoing
+from distributary.delivery.outgoing import OutgoingStream
 from distributary.delivery.pacing import TokenBucket
+from distributary.delivery.repair_allowances import RepairAllowances
 from distributary.delivery.sender_params import SenderParams
 from distributary.delivery.wire import KIND_AT, MOST_RANGES, PacketKind
 
@@ -21,8 +21,8 @@ class Repairs:
     def __init__(self, params: SenderParams, authenticator: Authenticator) -> None:
         self._params = params
         self._authenticator = authenticator
-        self._askers = Askers(params.asker_rate)
-        self._queue: dict[tuple[Outgoing, int], None] = {}
+        self._askers = RepairAllowances(params.asker_rate)
+        self._queue: dict[tuple[OutgoingStream, int], None] = {}
         share = params.repair_share
         self._pace = TokenBucket(params.rate * share, params.burst * share)
         self.curbed = 0  # NAKs that were cut short
@@ -33,7 +33,7 @@ class Repairs:
     def queue(
         self,
         asker: str,
-        stream: Outgoing,
+        stream: OutgoingStream,
         ranges: list[tuple[int, int]],
         *,
         sent: int,
@@ -48,7 +48,7 @@ class Repairs:
         asked: list[int] = []
         curbed = False
         for first, last in ranges:
-            begin, end = max(first, stream.window.first), min(last, stream.sent) + 1
+            begin, end = max(first, stream.window.first), min(last, stream.last_sent) + 1
             looked_up = range(begin, min(end, begin + left))
             for sequence in looked_up:
                 if not stream.window.is_held_off(sequence, now, self._params.hold_off):
@@ -60,15 +60,15 @@ class Repairs:
         self.curbed += curbed
         return asked
 
-    def waiting(self, stream: Outgoing, asked: list[int]) -> list[tuple[int, int]]:
+    def find_waiting(self, stream: OutgoingStream, asked: list[int]) -> list[tuple[int, int]]:
         """Which of these packets still wait, as ranges; no more than fit into one packet."""
-        return _runs(found for found in asked if (stream, found) in self._queue)[:MOST_RANGES]
+        return _to_ranges(found for found in asked if (stream, found) in self._queue)[:MOST_RANGES]
 
     def ready_at(self, now: float) -> float:
         """When the next repair may be sent, by the repairs' share of the rate."""
         return self._pace.ready_at(now)
 
-    def take(self, now: float) -> tuple[Outgoing, bytes] | None:
+    def take(self, now: float) -> tuple[OutgoingStream, bytes] | None:
         """The next repair, to be sent now; None if its packet has left the window."""
         stream, sequence = next(iter(self._queue))
         del self._queue[stream, sequence]
@@ -82,12 +82,12 @@ class Repairs:
         self._pace.take(len(repair), now)
         return stream, bytes(repair)
 
-    def drop(self, streams: set[Outgoing]) -> None:
+    def drop(self, streams: set[OutgoingStream]) -> None:
         """Drop the queued repairs of these sessions."""
         self._queue = {found: None for found in self._queue if found[0] not in streams}
 
 
-def _runs(sequences: Iterable[int]) -> list[tuple[int, int]]:
+def _to_ranges(sequences: Iterable[int]) -> list[tuple[int, int]]:
     """Sequence numbers as ranges of first and last."""
     ordered = sorted(set(sequences))
     runs = []

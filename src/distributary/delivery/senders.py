@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from distributary.delivery.asking import Asking
+from distributary.delivery.feedback import Feedback
 from distributary.delivery.receiver_params import ReceiverParams
 from distributary.delivery.wire import Announcement, Header
 from distributary.machines.actions import Send
@@ -49,14 +49,14 @@ class SenderClaim:
 class Senders:
     """The sender that is followed, and its rivals."""
 
-    def __init__(self, asking: Asking, params: ReceiverParams, rng: np.random.Generator) -> None:
-        self._asking = asking
+    def __init__(self, asking: Feedback, params: ReceiverParams, rng: np.random.Generator) -> None:
+        self._feedback = asking
         self._params = params
         self._rng = rng.spawn(1)[0]
         self._rivals: dict[tuple[int, str | None], SenderClaim] = {}
         self.followed: SenderClaim | None = None
 
-    def hear(
+    def note_claim(
         self, header: Header, announced: Announcement, address: str | None, now: float
     ) -> SenderClaim:
         """Take an announcement of a sender that is not followed."""
@@ -76,14 +76,14 @@ class Senders:
         self._rivals.pop((claim.incarnation, claim.address), None)
         if claim.address is not None:
             claim.addresses.add(claim.address)
-            self._asking.sender = claim.address
+            self._feedback.sender = claim.address
         self.followed = claim
 
     def is_followed(self, address: str) -> bool:
         """Whether the sender that is followed is at that address."""
         return self.followed is not None and address in self.followed.addresses
 
-    def ask(self, claim: SenderClaim, now: float) -> list[Send]:
+    def probe(self, claim: SenderClaim, now: float) -> list[Send]:
         """Ask a sender for proof that it is alive, at most once in `prove_every`."""
         if claim.address is None or now < claim.asked_at + self._params.prove_every:
             return []
@@ -92,9 +92,9 @@ class Senders:
             claim.nonce = self._draw()
         claim.asked_at = now
         incarnation = 0 if self.followed is None else self.followed.incarnation
-        return [self._asking.question(claim.address, claim.nonce, incarnation)]
+        return [self._feedback.make_request(claim.address, claim.nonce, incarnation)]
 
-    def take_answer(self, header: Header, address: str | None, now: float) -> SenderClaim | None:
+    def take_reply(self, header: Header, address: str | None, now: float) -> SenderClaim | None:
         """The sender that this answer proves, or None if nobody was asked for it."""
         for claim in (self.followed, *self._rivals.values()):
             if claim is None or claim.asked_at == _NEVER:

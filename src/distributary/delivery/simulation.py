@@ -29,7 +29,7 @@ from distributary.model import Plan
 
 __all__ = [
     "Faults",
-    "Learn",
+    "LearnPlan",
     "MessageOffer",
     "MulticastNetwork",
     "PlanChange",
@@ -54,7 +54,7 @@ class PlanChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Learn:
+class LearnPlan:
     """Let a receiver know of a plan."""
 
     plan: Plan
@@ -190,7 +190,7 @@ class ReceiverNode:
     def on_message(self, sender: str, message: Any, now: float) -> list[Action]:
         """Take a packet, or a caller's request."""
         match message:
-            case Learn(plan):
+            case LearnPlan(plan):
                 return self._perform(self.machine.learn_plan(plan, now), now)
             case "start":
                 return self._perform(self.machine.start(now), now)

@@ -26,15 +26,15 @@ __all__ = [
     "PacketKind",
     "WireError",
     "decode_announcement",
-    "decode_ask",
     "decode_header",
     "decode_heartbeat",
     "decode_ranges",
+    "decode_request",
     "encode_announcement",
-    "encode_ask",
     "encode_header",
     "encode_heartbeat",
     "encode_ranges",
+    "encode_request",
 ]
 
 MAGIC = 0xD157
@@ -53,7 +53,7 @@ LARGEST_PACKET = 65_507  # what UDP can carry
 CONTROL_SESSION = 0xFFFF_FFFF  # announcements and questions: no plan has that many sessions
 MOST_RANGES = 64  # in one packet
 _SEQUENCES = 1 << 63  # sequence numbers are below this, so that signed arithmetic holds them
-_ENDED = 1
+_SESSION_ENDED = 1
 
 
 class PacketKind(IntEnum):
@@ -65,8 +65,8 @@ class PacketKind(IntEnum):
     NAK = 4  # from a receiver: these packets of a session are missing
     CONFIRM = 5  # these repairs are on their way: no need to ask
     PLAN = 6
-    ASK = 7  # from a receiver: which plan is it? or: are you alive?
-    ANSWER = 8  # the sender is alive
+    REQUEST = 7  # from a receiver: which plan is it? or: are you alive?
+    REPLY = 8  # the sender is alive
 
 
 class WireError(ValueError):
@@ -101,10 +101,10 @@ class Announcement(NamedTuple):
 
     previous: int
     current: int
-    following: int
+    upcoming: int
     floor: int
     current_fingerprint: int
-    following_fingerprint: int
+    upcoming_fingerprint: int
     where: str
 
 
@@ -123,7 +123,7 @@ def decode_header(packet: bytes | memoryview, tag: int = 0) -> Header:
         raise WireError(f"{len(packet)} bytes are less than a header")
     magic, wire, kind, *rest = HEADER.unpack_from(packet)
     header = Header(kind, *rest)
-    if magic != MAGIC or wire != WIRE_VERSION or not PacketKind.DATA <= kind <= PacketKind.ANSWER:
+    if magic != MAGIC or wire != WIRE_VERSION or not PacketKind.DATA <= kind <= PacketKind.REPLY:
         raise WireError("not a packet, or of another version of the wire")
     if header.length != len(packet):
         raise WireError(f"{len(packet)} bytes that say they are {header.length}")
@@ -134,7 +134,7 @@ def decode_header(packet: bytes | memoryview, tag: int = 0) -> Header:
 
 def encode_heartbeat(first: int, ended: bool) -> bytes:
     """The body of a heartbeat; its header has the last sequence number sent."""
-    return _HEARTBEAT.pack(first, _ENDED if ended else 0)
+    return _HEARTBEAT.pack(first, _SESSION_ENDED if ended else 0)
 
 
 def decode_heartbeat(body: bytes | memoryview) -> Heartbeat:
@@ -142,9 +142,9 @@ def decode_heartbeat(body: bytes | memoryview) -> Heartbeat:
     if len(body) != _HEARTBEAT.size:
         raise WireError(f"a heartbeat of {len(body)} bytes")
     first, flags = _HEARTBEAT.unpack(body)
-    if not 0 < first < _SEQUENCES or flags > _ENDED:
+    if not 0 < first < _SEQUENCES or flags > _SESSION_ENDED:
         raise WireError("a heartbeat that says nothing")
-    return Heartbeat(first, flags == _ENDED)
+    return Heartbeat(first, flags == _SESSION_ENDED)
 
 
 def encode_ranges(ranges: Iterable[tuple[int, int]]) -> bytes:
@@ -170,11 +170,11 @@ def encode_announcement(found: Announcement) -> bytes:
     fixed = _ANNOUNCEMENT.pack(
         found.previous,
         found.current,
-        found.following,
+        found.upcoming,
         found.floor,
         len(where),
         found.current_fingerprint,
-        found.following_fingerprint,
+        found.upcoming_fingerprint,
     )
     return fixed + where
 
@@ -192,12 +192,12 @@ def decode_announcement(body: bytes | memoryview) -> Announcement:
     return Announcement(previous, current, following, floor, now, then, where)
 
 
-def encode_ask(name: str) -> bytes:
+def encode_request(name: str) -> bytes:
     """The body of a question: who asks."""
     return name.encode()
 
 
-def decode_ask(body: bytes | memoryview) -> str:
+def decode_request(body: bytes | memoryview) -> str:
     """Read the body of a question."""
     return _text(body, 0)
 

@@ -67,7 +67,7 @@ def forged_packets(plan: Plan) -> list[bytes]:
             made.append(encode_header(PacketKind.PLAN, *fixed) + body)
             made.append(build_announcement(plan, incarnation, sequence))
         fixed = HEADER_SIZE, 0, 0, CONTROL_SESSION, incarnation, 7
-        made.append(encode_header(PacketKind.ANSWER, *fixed))
+        made.append(encode_header(PacketKind.REPLY, *fixed))
     return made
 
 

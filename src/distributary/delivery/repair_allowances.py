@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 
-__all__ = ["Askers"]
+__all__ = ["RepairAllowances"]
 
 _LEAST = 1_024  # packets that may be asked for at once, however few can be repaired
 _MOST_ASKERS = 4_096  # that are told apart; the one that was silent for longest is forgotten
@@ -23,7 +23,7 @@ class _Allowance:
     sent: int
 
 
-class Askers:
+class RepairAllowances:
     """The allowances in packets, by the asking address."""
 
     def __init__(self, rate: float) -> None:

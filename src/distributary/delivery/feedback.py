@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from distributary.delivery.authentication import Authenticator
-from distributary.delivery.incoming import Incoming
+from distributary.delivery.incoming import IncomingStream
 from distributary.delivery.pacing import TokenBucket
 from distributary.delivery.receiver_params import ReceiverParams
 from distributary.delivery.routes import SENDER
@@ -14,18 +14,18 @@ from distributary.delivery.wire import (
     HEADER_SIZE,
     MOST_RANGES,
     PacketKind,
-    encode_ask,
     encode_header,
     encode_ranges,
+    encode_request,
 )
 from distributary.machines.actions import Send
 
-__all__ = ["Asking"]
+__all__ = ["Feedback"]
 
 _NEVER = float("inf")
 
 
-class Asking:
+class Feedback:
     """Makes questions for the plan, and NAKs; one token bucket limits all NAKs of a receiver."""
 
     def __init__(self, name: str, params: ReceiverParams, authenticator: Authenticator) -> None:
@@ -38,50 +38,50 @@ class Asking:
         self.sender = SENDER  # where the sender is reached
         self.naks = 0
 
-    def begin(self, now: float) -> None:
+    def start_plan_requests(self, now: float) -> None:
         """Start asking for the plan; the interval doubles each time."""
         self._wait = self._params.ask_every
         self._ask_at = now
 
-    def stop(self) -> None:
+    def stop_plan_requests(self) -> None:
         """Stop asking: the plan is known, and all unicast streams have been heard."""
         self._ask_at = _NEVER
 
-    def next_at(self, streams: Iterable[Incoming]) -> float:
+    def next_at(self, streams: Iterable[IncomingStream]) -> float:
         """When the next question or NAK is due."""
         at = self._ask_at
         for stream in streams:
             at = min(at, stream.gaps.next_at(), stream.poll_at)
         return at
 
-    def questions(self, now: float) -> list[Send]:
+    def make_due_plan_request(self, now: float) -> list[Send]:
         """The question for the plan, if one is due."""
         if now < self._ask_at:
             return []
         self._ask_at = now + self._wait
         self._wait = min(2 * self._wait, self._params.ask_longest)
-        return [self.question(self.sender, 0, 0)]
+        return [self.make_request(self.sender, 0, 0)]
 
-    def question(self, to: str, nonce: int, incarnation: int) -> Send:
+    def make_request(self, to: str, nonce: int, incarnation: int) -> Send:
         """A question for the plan or, with a nonce, for an answer that repeats the nonce."""
-        body = encode_ask(self._name)
-        return self._send(to, PacketKind.ASK, body, 0, 0, CONTROL_SESSION, incarnation, nonce)
+        body = encode_request(self._name)
+        return self._send(to, PacketKind.REQUEST, body, 0, 0, CONTROL_SESSION, incarnation, nonce)
 
-    def naks_for(self, stream: Incoming, incarnation: int, now: float) -> list[Send]:
+    def make_due_naks(self, stream: IncomingStream, incarnation: int, now: float) -> list[Send]:
         """NAKs for the missing ranges of a stream that are due, as far as the tokens go."""
         sent = []
-        while due := stream.gaps.due(now, MOST_RANGES):
+        while due := stream.gaps.find_due(now, MOST_RANGES):
             ready = self._bucket.ready_at(now)
             if ready > now:
-                for found in stream.gaps.due(now, len(stream.gaps.ranges)):
+                for found in stream.gaps.find_due(now, len(stream.gaps.ranges)):
                     found.at = ready
                 break
-            stream.gaps.ask(due, now)
+            stream.gaps.note_naks(due, now)
             ranges = [(found.first, found.last) for found in due]
-            sent.append(self._nak(stream, incarnation, ranges, now))
+            sent.append(self._make_nak(stream, incarnation, ranges, now))
         return sent
 
-    def poll(self, stream: Incoming, incarnation: int, now: float) -> list[Send]:
+    def make_poll(self, stream: IncomingStream, incarnation: int, now: float) -> list[Send]:
         """A NAK without ranges, which the sender answers with a heartbeat."""
         ready = self._bucket.ready_at(now)
         if ready > now:
@@ -90,10 +90,10 @@ class Asking:
         wait = min(self._params.repair_wait * 2**stream.polls, self._params.longest_wait)
         stream.polls += 1
         stream.poll_at = now + wait
-        return [self._nak(stream, incarnation, [], now)]
+        return [self._make_nak(stream, incarnation, [], now)]
 
-    def _nak(
-        self, stream: Incoming, incarnation: int, ranges: list[tuple[int, int]], now: float
+    def _make_nak(
+        self, stream: IncomingStream, incarnation: int, ranges: list[tuple[int, int]], now: float
     ) -> Send:
         self._bucket.take(1, now)
         self.naks += 1
