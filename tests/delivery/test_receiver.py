@@ -14,6 +14,7 @@ from distributary.delivery import (
     LeaveGroup,
     Missing,
     NeedPlan,
+    PacketBatch,
     ReceiverMachine,
     ReceiverParams,
     Restarted,
@@ -377,7 +378,7 @@ def test_one_by_one_or_in_batches_is_the_same(seed: int) -> None:
         lengths = np.array([len(p) for p in batch], np.int64)
         buffer = np.frombuffer(b"".join(batch), np.uint8)
         one = [a for packet in batch for a in pair[0].on_packet(packet, now)]
-        many = pair[1].on_packets(buffer, np.cumsum(lengths) - lengths, lengths, now)
+        many = pair[1].on_packets(PacketBatch(buffer, np.cumsum(lengths) - lengths, lengths), now)
         naks = []
         for actions, receiver, entries in zip((one, many), pair, log, strict=True):
             timed = receiver.on_timer("wake", now)

@@ -11,7 +11,9 @@ from distributary.delivery.gaps import Gaps
 
 __all__ = ["Entry", "FollowedVersion", "IncomingStream"]
 
-Entry = tuple[int, int, int, int]  # flow, sequence, and the payload's place in its bytes
+Entry = tuple[
+    int, int, int, int
+]  # flow, sequence, and where the payload begins and ends in its bytes
 _NEVER = float("inf")
 
 
@@ -25,7 +27,6 @@ class IncomingStream:
     slot: int
     gaps: Gaps
     started: bool  # whether the first packet to deliver is known
-    heard: bool = False
     end: int | None = None  # the last packet there will be
     poll_at: float = _NEVER  # when to ask where the session ends
     polls: int = 0

@@ -19,7 +19,7 @@ import numpy as np
 
 from distributary.delivery import _wire_kernels as kernels
 from distributary.delivery import _wire_reference as reference
-from distributary.delivery._wire_kernels import ByteArray
+from distributary.delivery._wire_kernels import Expected, PacketBatch
 from distributary.delivery.actions import MulticastAction, Rival, Unserved
 from distributary.delivery.authentication import Authenticator
 from distributary.delivery.feedback import Feedback
@@ -43,7 +43,7 @@ from distributary.delivery.wire import (
     decode_ranges,
 )
 from distributary.machines.actions import SetTimer
-from distributary.model import IntArray, Plan
+from distributary.model import Plan
 
 __all__ = ["ReceiverMachine", "ReceiverMachineStatistics"]
 
@@ -199,8 +199,7 @@ class ReceiverMachine:
             at, found, waiting, missed = reference.take_packets(
                 [packet],
                 kept,
-                self._authenticator.size,
-                self.incarnation,
+                Expected(self.incarnation, self._authenticator.size),
                 subs.tables,
                 subs.state,
                 self._counts,
@@ -214,25 +213,23 @@ class ReceiverMachine:
 
     def on_packets(
         self,
-        buffer: ByteArray,
-        offsets: IntArray,
-        lengths: IntArray,
+        batch: PacketBatch,
         now: float,
         sources: Sequence[str] | None = None,
         *,
         control: bool = True,
     ) -> list[MulticastAction]:
-        """Take packets at these places of a buffer, in order, with the compiled filters.
+        """Take a batch of packets, in order, with the compiled filters.
 
-        Announcements and answers count with `control` only: for packets from the control group or
-        from the sender's own address. The resulting `Messages` are places in the buffer, and valid
-        until the next call.
+        Announcements and replies are accepted only with `control`: for packets from the control
+        group or from the sender's own address. The resulting `Messages` refer to the buffer of the
+        batch, and are valid until the next call.
         """
-        self._packets += len(offsets)
+        self._packets += len(batch.offsets)
         at = 0
-        while at < len(offsets):
-            at = self._take_until_change(buffer, offsets, lengths, at, now, sources, control)
-            if at < len(offsets):
+        while at < len(batch.offsets):
+            at = self._take_until_change(batch, at, now, sources, control)
+            if at < len(batch.offsets):
                 self._filters.renew()
         return self._finish()
 
@@ -280,9 +277,7 @@ class ReceiverMachine:
 
     def _take_until_change(
         self,
-        buffer: ByteArray,
-        offsets: IntArray,
-        lengths: IntArray,
+        batch: PacketBatch,
         begin: int,
         now: float,
         sources: Sequence[str] | None,
@@ -291,34 +286,31 @@ class ReceiverMachine:
         """Take packets from `begin` on until the tables change; returns where to continue."""
         filters, subs, reassembly = self._filters, self._subs, self._reassembly
         changes = subs.changes
-        sieved = filters.keep(buffer, offsets, lengths, begin)
-        kept, streams, found = sieved.kept, sieved.streams, filters.found
+        kept, found = filters.keep(batch, begin), filters.found
         at = used = 0
-        while at < len(kept):
+        while at < len(kept.packets):
             start = used
-            at, used, end, n_missed = filters.take(
-                buffer, offsets, lengths, sieved, at, used, self.incarnation
-            )
+            at, used, end, n_missed = filters.take(batch, kept, (at, used), self.incarnation)
             if n_missed:
                 reassembly.report_missed(found.missed[:n_missed].tolist())
-            reassembly.deliver_found(buffer, found, start, used)
-            if at < len(kept):
-                packet = int(kept[at])
-                offset = int(offsets[packet])
-                copied = buffer[offset : offset + int(lengths[packet])].tobytes()
-                source = None if sources is None else sources[packet]
-                if streams[at] == kernels.CONTROL and not control:
+            reassembly.deliver_found(batch.buffer, found, start, used)
+            if at < len(kept.packets):
+                packet, stream = int(kept.packets[at]), int(kept.streams[at])
+                offset = int(batch.offsets[packet])
+                if stream == kernels.CONTROL and not control:
                     self._strangers += 1
                 else:
+                    copied = batch.buffer[offset : offset + int(batch.lengths[packet])].tobytes()
+                    source = None if sources is None else sources[packet]
                     entries = filters.entries(used, end, offset)
-                    self._handle_packet(copied, int(streams[at]), entries, now, source)
+                    self._handle_packet(copied, stream, entries, now, source)
                 at += 1
                 if subs.changes != changes:
-                    filters.uncount(sieved, packet + 1)
+                    filters.uncount(kept, packet + 1)
                     return packet + 1
-        return len(offsets)
+        return len(batch.offsets)
 
-    # --- packets that need thought ----------------------------------------------------------------
+    # --- packets that the filters leave to Python ---------------------------------------------
 
     def _handle_packet(
         self, packet: bytes, slot: int, entries: list[Entry], now: float, source: str | None

@@ -19,6 +19,7 @@ from distributary.delivery import (
     Messages,
     MulticastAction,
     NeedPlan,
+    PacketBatch,
     ReceiverMachine,
     Report,
     SenderMachine,
@@ -208,8 +209,8 @@ class ReceiverNode:
         lengths = np.array([len(packet) for _, packet in self.gathered], np.int64)
         buffer = np.frombuffer(b"".join(packet for _, packet in self.gathered), np.uint8)
         self.gathered.clear()
-        offsets = np.cumsum(lengths) - lengths
-        return self._perform(self.machine.on_packets(buffer, offsets, lengths, now, sources), now)
+        batch = PacketBatch(buffer, np.cumsum(lengths) - lengths, lengths)
+        return self._perform(self.machine.on_packets(batch, now, sources), now)
 
     def _perform(self, actions: list[MulticastAction], now: float) -> list[Action]:
         """Perform actions on groups and keep reports; return the rest to the simulation."""

@@ -28,6 +28,7 @@ from distributary.delivery import (
     Messages,
     MulticastAction,
     NeedPlan,
+    PacketBatch,
     ReceiverMachine,
     ReceiverParams,
     Report,
@@ -358,16 +359,9 @@ class Receiver:
         if alone:
             batch = self._take_strangers(batch, now)
         control = alone or self._memberships.is_control(source)
-        self._perform(
-            self._machine.on_packets(
-                batch.buffer,
-                batch.offsets,
-                batch.lengths,
-                now,
-                _PacketSources(batch),
-                control=control,
-            )
-        )
+        packets = PacketBatch(batch.buffer, batch.offsets, batch.lengths)
+        sources = _PacketSources(batch)
+        self._perform(self._machine.on_packets(packets, now, sources, control=control))
 
     def _take_strangers(self, batch: Batch, now: float) -> Batch:
         """Take unicast packets that are not the sender's out of a batch; returns the rest."""
