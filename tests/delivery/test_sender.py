@@ -11,6 +11,7 @@ from distributary.delivery.repair_allowances import RepairAllowances
 from distributary.delivery.wire import (
     CONTROL_SESSION,
     HEADER_SIZE,
+    Header,
     PacketKind,
     decode_announcement,
     decode_header,
@@ -38,7 +39,9 @@ def nak(
     body = encode_ranges(ranges)
     length = HEADER_SIZE + len(body)
     return (
-        encode_header(PacketKind.NAK, length, len(ranges), version, session, sender.incarnation, 0)
+        encode_header(
+            Header(PacketKind.NAK, length, len(ranges), version, session, sender.incarnation, 0)
+        )
         + body
     )
 
@@ -188,7 +191,9 @@ def test_naks_of_another_incarnation_or_session_are_ignored() -> None:
 def ask_of(name: str) -> bytes:
     body = encode_request(name)
     return (
-        encode_header(PacketKind.REQUEST, HEADER_SIZE + len(body), 0, 0, CONTROL_SESSION, 0, 0)
+        encode_header(
+            Header(PacketKind.REQUEST, HEADER_SIZE + len(body), 0, 0, CONTROL_SESSION, 0, 0)
+        )
         + body
     )
 

@@ -10,11 +10,9 @@ from distributary.delivery.pacing import TokenBucket
 from distributary.delivery.receiver_params import ReceiverParams
 from distributary.delivery.routes import SENDER
 from distributary.delivery.wire import (
-    CONTROL_SESSION,
-    HEADER_SIZE,
     MOST_RANGES,
+    Header,
     PacketKind,
-    encode_header,
     encode_ranges,
     encode_request,
 )
@@ -64,8 +62,8 @@ class Feedback:
 
     def make_request(self, to: str, nonce: int, incarnation: int) -> Send:
         """A question for the plan or, with a nonce, for an answer that repeats the nonce."""
-        body = encode_request(self._name)
-        return self._send(to, PacketKind.REQUEST, body, 0, 0, CONTROL_SESSION, incarnation, nonce)
+        header = Header(PacketKind.REQUEST, incarnation=incarnation, sequence=nonce)
+        return self._send(to, header, encode_request(self._name))
 
     def make_due_naks(self, stream: IncomingStream, incarnation: int, now: float) -> list[Send]:
         """NAKs for the missing ranges of a stream that are due, as far as the tokens go."""
@@ -97,24 +95,8 @@ class Feedback:
     ) -> Send:
         self._bucket.take(1, now)
         self.naks += 1
-        body = encode_ranges(ranges)
-        version, session = stream.version, stream.session
-        return self._send(
-            self.sender, PacketKind.NAK, body, len(ranges), version, session, incarnation, 0
-        )
+        header = Header(PacketKind.NAK, 0, len(ranges), stream.version, stream.session, incarnation)
+        return self._send(self.sender, header, encode_ranges(ranges))
 
-    def _send(
-        self,
-        to: str,
-        kind: PacketKind,
-        body: bytes,
-        count: int,
-        version: int,
-        session: int,
-        incarnation: int,
-        sequence: int,
-    ) -> Send:
-        length = HEADER_SIZE + len(body) + self._authenticator.size
-        header = encode_header(kind, length, count, version, session, incarnation, sequence)
-        packet = header + body
-        return Send(to, packet + self._authenticator.tag(packet))
+    def _send(self, to: str, header: Header, body: bytes) -> Send:
+        return Send(to, self._authenticator.encode_packet(header, body))

@@ -32,7 +32,6 @@ from distributary.delivery.wire import (
     decode_ranges,
     decode_request,
     encode_announcement,
-    encode_header,
     encode_heartbeat,
     encode_ranges,
 )
@@ -283,11 +282,8 @@ class SenderMachine:
         version, session = 0, CONTROL_SESSION
         if stream is not None:
             version, session = stream.version, stream.session
-        length = HEADER_SIZE + len(body) + self._authenticator.size
-        packet = (
-            encode_header(kind, length, count, version, session, self.incarnation, sequence) + body
-        )
-        return packet + self._authenticator.tag(packet)
+        header = Header(kind, 0, count, version, session, self.incarnation, sequence)
+        return self._authenticator.encode_packet(header, body)
 
     # --- what is due ------------------------------------------------------------------------------
 

@@ -74,15 +74,15 @@ class WireError(ValueError):
 
 
 class Header(NamedTuple):
-    """The header of every packet."""
+    """The header of every packet, without magic and wire version."""
 
     kind: int
-    length: int
-    items: int  # messages or ranges in the body
-    version: int
-    session: int
-    incarnation: int
-    sequence: int
+    length: int = 0  # of the whole packet
+    items: int = 0  # messages or ranges in the body
+    version: int = 0  # of the plan
+    session: int = CONTROL_SESSION
+    incarnation: int = 0
+    sequence: int = 0
 
 
 class Heartbeat(NamedTuple):
@@ -108,13 +108,9 @@ class Announcement(NamedTuple):
     where: str
 
 
-def encode_header(
-    kind: int, length: int, count: int, version: int, session: int, incarnation: int, sequence: int
-) -> bytes:
-    """A header; `length` is that of the whole packet, its tag included."""
-    return HEADER.pack(
-        MAGIC, WIRE_VERSION, kind, length, count, version, session, incarnation, sequence
-    )
+def encode_header(header: Header) -> bytes:
+    """The 32 bytes of a header; its `length` is that of the whole packet, tag included."""
+    return HEADER.pack(MAGIC, WIRE_VERSION, *header)
 
 
 def decode_header(packet: bytes | memoryview, tag: int = 0) -> Header:

@@ -330,7 +330,7 @@ def _address_here(own: socket.socket) -> str:
 
 
 def _make_trains(h: int, message_bytes: int, incarnation: int, before: list[Train]) -> list[Train]:
-    """A train for each session; its numbers continue those of the train before."""
+    """Make a train for each session, which continues the numbers of the train before."""
     return [
         Train(
             session,
@@ -338,8 +338,7 @@ def _make_trains(h: int, message_bytes: int, incarnation: int, before: list[Trai
             incarnation,
             messages_per_packet=h,
             message_bytes=message_bytes,
-            packets_before=before[session].packets if before else 0,
-            messages_before=before[session].messages if before else 0,
+            after=before[session] if before else None,
         )
         for session in (0, 1)
     ]
