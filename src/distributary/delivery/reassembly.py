@@ -43,9 +43,9 @@ class Reassembly:
         """Take a packet that did not arrive in order; `entries` locate its wanted messages."""
         sequence, state, slot = header.sequence, self._subs.state, stream.slot
         if not stream.started:
-            if header.kind == PacketKind.REPAIR and not self._params.history:
-                return  # a repair for others, of packets before this receiver joined
-            self._start(stream, 0 if self._params.history else sequence - 1)
+            if header.kind == PacketKind.REPAIR:
+                return  # for other receivers; this one joined after that packet was sent
+            self._start(stream, sequence - 1)
         last = int(state.last[slot])
         if sequence > last:
             if sequence > last + 1:
@@ -69,7 +69,7 @@ class Reassembly:
     ) -> None:
         """Take a heartbeat: the last packet sent, the first that can be repaired, and the end."""
         if not stream.started:
-            self._start(stream, found.first - 1 if self._params.history else header.sequence)
+            self._start(stream, header.sequence)
         last = int(self._subs.state.last[stream.slot])
         if header.sequence > last:
             stream.gaps.add(last + 1, header.sequence, now)
