@@ -1,4 +1,4 @@
-"""The tables of docs/wire.md against the code, since others implement the protocol from the page."""
+"""Checks the tables of docs/wire.md, from which others implement the protocol, against the code."""
 
 from __future__ import annotations
 
