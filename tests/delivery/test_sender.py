@@ -329,7 +329,7 @@ def test_flows_outside_the_plan_are_counted() -> None:
     "bad", [{"packet_size": 100}, {"rate": 0.0}, {"repair_share": 2.0}, {"grace": -1.0}]
 )
 def test_settings_are_checked(bad: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=r"a packet has|cannot be|a share"):
+    with pytest.raises(ValueError, match=r"a packet has|cannot be|repair_share"):
         SenderParams(**bad)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="incarnation"):
         SenderMachine(PLAN, 0)

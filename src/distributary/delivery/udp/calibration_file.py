@@ -59,7 +59,7 @@ def read_prices(
     except (ValueError, RecursionError) as error:
         raise InputError(f"does not parse as JSON: {error}", path=name, remedy=remedy) from None
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
-        raise InputError("is no calibration", path=name, remedy=remedy)
+        raise InputError("is not a calibration", path=name, remedy=remedy)
     numbers: dict[str, float] = {}
     for key in _NUMBERS:
         value = document.get(key)

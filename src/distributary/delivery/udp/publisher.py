@@ -31,8 +31,8 @@ from distributary.model import Plan
 
 __all__ = ["Publisher"]
 
-_TURN = 64  # messages after which others get their turn
-_READS = 8  # batches of questions that are taken in at a time
+_TURN = 64  # messages after which other tasks get their turn
+_READS = 8  # batches of requests and NAKs in one read
 
 
 class Publisher:
@@ -185,7 +185,7 @@ class Publisher:
 
     @property
     def statistics(self) -> PublisherStatistics:
-        """What it did so far."""
+        """A snapshot of the counters."""
         return PublisherStatistics(
             self._machine.statistics,
             self._machine.version,
@@ -221,7 +221,9 @@ class Publisher:
                     self._perform(self._machine.on_message(source, packet, now))
                 if not batch.more:
                     return
-        except Exception as error:  # a callback has no caller: the next one to call hears of it
+        except (
+            Exception
+        ) as error:  # a callback has no caller: the next call of the publisher raises it
             self._fail(error)
 
     def _on_timer(self) -> None:
