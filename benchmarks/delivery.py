@@ -27,8 +27,17 @@ from distributary import planning
 from distributary.cost import plan_loads
 from distributary.delivery import SenderMachineStatistics, SenderParams
 from distributary.delivery.udp import Publisher
-from distributary.delivery.udp.calibration import LOOK, Calibration, CalibrationParams, calibrate
-from distributary.delivery.udp.measured import MeasuredReceiver, Settings, run_measured_receiver
+from distributary.delivery.udp.calibration import (
+    READ_INTERVAL,
+    Calibration,
+    CalibrationParams,
+    calibrate,
+)
+from distributary.delivery.udp.measured import (
+    MeasuredReceiver,
+    MeasuredReceiverSettings,
+    run_measured_receiver,
+)
 from distributary.model import Demand, Plan
 from distributary.workloads import TradingFloor, trading_floor
 
@@ -109,8 +118,9 @@ def end_to_end() -> Section:
         f"{len(demand.interest.receivers)} receivers in processes of their own; {DELIVERED:,} "
         f"messages of {PAYLOAD} bytes at {DELIVERY_RATE:,.0f} a second. CPU seconds of all "
         "receivers together: predicted by the filtering cost with prices calibrated just before, "
-        f"at the h that the plan really had, and for looking every {1e3 * LOOK:.0f} ms, as in the "
-        "calibration, at the price that it found for that; and measured, the median of "
+        "at the h that the plan really had, and for looking every "
+        f"{1e3 * READ_INTERVAL:.0f} ms, as in the calibration, at the price that it found for "
+        "that; and measured, the median of "
         f"{REPEATS} runs. Every receiver got exactly what it wanted (asserted).",
         [
             "plan",
@@ -171,7 +181,9 @@ def _run_plan(plan: Plan, demand: Demand, priced: Calibration) -> Delivered:
         receivers = [
             stack.enter_context(
                 run_measured_receiver(
-                    Settings(folder, flows=tuple(flows), gather=LOOK, **place(name))
+                    MeasuredReceiverSettings(
+                        folder, flows=tuple(flows), gather=READ_INTERVAL, **place(name)
+                    )
                 )
             )
             for name, flows in wanted.items()
@@ -218,8 +230,8 @@ async def _publish_by(
         took = time.monotonic() - began
         await asyncio.sleep(0.5)
         after = [receiver.report() for receiver in receivers]
-        told = publisher.statistics.machine
-    return told.messages / told.packets, took, before, after
+        machine = publisher.statistics.machine
+    return machine.messages / machine.packets, took, before, after
 
 
 # --- recovery ------------------------------------------------------------------------------------
@@ -235,7 +247,7 @@ def recovery() -> Section:
     rows, quiet = [], 0.0
     plan = one_group(2, 4)
     for share in LOSSES:
-        seconds, told, machine = _recover(plan, share, RECOVERED, None)
+        seconds, report, machine = _recover(plan, share, RECOVERED, None)
         _, paced, _ = _recover(plan, share, PACED, PACED_RATE)
         median, late, _ = paced["latency"]
         quiet = quiet or median
@@ -244,8 +256,8 @@ def recovery() -> Section:
                 f"{share:.0%}",
                 f"{RECOVERED / seconds:,.0f}",
                 AERON.get(share, "-"),
-                f"{told['lost_on_purpose'] + told['overrun']:,}",
-                f"{told['naks']:,}",
+                f"{report['lost_on_purpose'] + report['overrun']:,}",
+                f"{report['naks']:,}",
                 f"{machine.repairs:,}",
                 shown_seconds(median),
                 shown_seconds(late),
@@ -279,17 +291,19 @@ def _recover(
     plan: Plan, share: float, messages: int, rate: float | None
 ) -> tuple[float, dict[str, Any], SenderMachineStatistics]:
     """Seconds until all was delivered, and what both ends say of it; checked."""
-    settings = Settings("", flows=plan.flows, loss=share, seed=5, use="check", **place("r"))
+    settings = MeasuredReceiverSettings(
+        "", flows=plan.flows, loss=share, seed=5, use="check", **place("r")
+    )
     with (
         stored(plan) as folder,
         run_measured_receiver(replace(settings, plan=folder)) as receiver,
     ):
         work = _publish_stamped(folder, plan.flows, receiver, messages, rate)
-        seconds, told, machine = asyncio.run(work)
-    assert told["messages"] == messages, told
-    assert told["wrong"] == told["reports"] == told["missing_messages"] == 0, told
-    assert told["naks"] <= 2 * (told["lost_on_purpose"] + told["overrun"]), told
-    return seconds, told, machine
+        seconds, report, machine = asyncio.run(work)
+    assert report["messages"] == messages, report
+    assert report["wrong"] == report["reports"] == report["missing_messages"] == 0, report
+    assert report["naks"] <= 2 * (report["lost_on_purpose"] + report["overrun"]), report
+    return seconds, report, machine
 
 
 async def _publish_stamped(
@@ -308,10 +322,10 @@ async def _publish_stamped(
             payload = time.monotonic_ns().to_bytes(8, "little") + rest
             await publisher.publish(flows[at % len(flows)], payload)
         await publisher.drain()
-        while (told := await asyncio.to_thread(receiver.report))["messages"] < messages:
-            assert time.monotonic() < began + 120, told
+        while (report := await asyncio.to_thread(receiver.report))["messages"] < messages:
+            assert time.monotonic() < began + 120, report
             await asyncio.sleep(0.01)
-        return time.monotonic() - began, told, publisher.statistics.machine
+        return time.monotonic() - began, report, publisher.statistics.machine
 
 
 # --- the namespace -------------------------------------------------------------------------------

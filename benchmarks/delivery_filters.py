@@ -11,10 +11,10 @@ from typing import Any
 from benchmarks.delivery_peers import nats_receiver, zmq_receiver
 from benchmarks.delivery_receivers import NETWORK, PAYLOAD, one_group, place, stored
 from benchmarks.measure import Section
-from distributary.delivery.udp.calibration import introduce
-from distributary.delivery.udp.measured import Settings, run_measured_receiver
+from distributary.delivery.udp.calibration import announce_until_followed
+from distributary.delivery.udp.measured import MeasuredReceiverSettings, run_measured_receiver
 from distributary.delivery.udp.sockets import find_interface, open_own_socket
-from distributary.delivery.udp.trains import Engine, Train
+from distributary.delivery.udp.trains import Train, TrainSender
 
 FLOWS = 100  # of each session
 FACTORS = (1, 8, 40)
@@ -62,7 +62,7 @@ def filters() -> Section:
             ]
         )
     at_eight = {c.stage: r for c, r in best.items() if c.h == 8 and c.unwanted == 0.98}
-    told = ", ".join(f"{ratio:.1f} times at stage {stage}" for stage, ratio in at_eight.items())
+    summary = ", ".join(f"{ratio:.1f} times at stage {stage}" for stage, ratio in at_eight.items())
     return Section(
         "Delivery: what a receiver can filter",
         f"Messages of {PAYLOAD} bytes of {FLOWS} flows. CPU of the receiver's process, for each "
@@ -85,7 +85,7 @@ def filters() -> Section:
             "nats-py alone, ns",
         ],
         rows,
-        f"At h = 8 and 98 % unwanted: {told} the messages per CPU second of the better of pyzmq "
+        f"At h = 8 and 98 % unwanted: {summary} the messages per CPU second of the better of pyzmq "
         f"SUB and nats-py with its server; the target is {TARGET:.0f}. {_doubts(runs[0.98])}",
     )
 
@@ -100,13 +100,13 @@ def _doubts(runs: Sequence[dict[str, float]]) -> str:
         ]
         for burst in SMALLER_BURSTS
     }
-    told = "; ".join(
+    summary = "; ".join(
         f"{1e3 * burst:.0f} ms {1e9 * one:,.0f} and {1e9 * two:,.0f} ns"
         for burst, (one, two) in ours.items()
     )
     return (
         f"pyzmq SUB's runs there were {theirs[0]:,.0f} to {theirs[-1]:,.0f} ns. Ours in smaller "
-        f"bursts, at stages 1 and 2: {told}: each burst costs a waking up."
+        f"bursts, at stages 1 and 2: {summary}: each burst costs a waking up."
     )
 
 
@@ -125,14 +125,14 @@ def _peers(unwanted: float) -> dict[str, float]:
     found = {}
     n = PEER_MESSAGES["zmq"]
     for name, at_receiver in (("SUB", True), ("PUB", False)):
-        told = zmq_receiver(flows, wanted, n, payload, at_receiver=at_receiver)
-        assert told["messages"] == n * len(wanted) // FLOWS, told
-        found[name] = told["cpu"] / n
+        report = zmq_receiver(flows, wanted, n, payload, at_receiver=at_receiver)
+        assert report["messages"] == n * len(wanted) // FLOWS, report
+        found[name] = report["cpu"] / n
     n = PEER_MESSAGES["nats"]
-    told = nats_receiver(flows, wanted, n, payload)
-    assert told["messages"] == n * len(wanted) // FLOWS, told
-    found["nats"] = (told["cpu"] + told["server_cpu"]) / n
-    found["nats alone"] = told["cpu"] / n
+    report = nats_receiver(flows, wanted, n, payload)
+    assert report["messages"] == n * len(wanted) // FLOWS, report
+    found["nats"] = (report["cpu"] + report["server_cpu"]) / n
+    found["nats alone"] = report["cpu"] / n
     return found
 
 
@@ -164,7 +164,7 @@ def _filtered_at(case: Case, packets: int, rate: float, burst: float) -> float |
     with (
         stored(plan) as folder,
         run_measured_receiver(
-            Settings(
+            MeasuredReceiverSettings(
                 folder,
                 flows=plan.flows[: _wanted_flows(by_flow)],
                 use="read",
@@ -173,8 +173,8 @@ def _filtered_at(case: Case, packets: int, rate: float, burst: float) -> float |
         ) as receiver,
         open_own_socket(NETWORK, find_interface(NETWORK)) as own,
     ):
-        to = introduce(plan, incarnation, receiver, NETWORK, own)
-        engine = Engine(own)
+        to = announce_until_followed(plan, incarnation, receiver, NETWORK, own)
+        engine = TrainSender(own)
         _send_mixed(engine, trains, (1.0, 0.0), 1_000, rate, burst, to)  # to warm up
         before = receiver.await_count("packets", 1_000)
         sent = [train.messages for train in trains]
@@ -190,7 +190,7 @@ def _filtered_at(case: Case, packets: int, rate: float, burst: float) -> float |
 
 
 def _send_mixed(
-    engine: Engine,
+    engine: TrainSender,
     trains: Sequence[Train],
     shares: Sequence[float],
     packets: int,

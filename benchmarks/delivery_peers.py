@@ -22,7 +22,7 @@ import zmq
 
 END = "END"
 _TICKS = os.sysconf("SC_CLK_TCK")
-Told = dict[str, float]
+PeerReport = dict[str, float]
 
 
 @contextmanager
@@ -37,10 +37,10 @@ def _subscriber(role: str, **settings: object) -> Iterator[subprocess.Popen[str]
             process.kill()
 
 
-def _outcome(process: subprocess.Popen[str]) -> Told:
+def _outcome(process: subprocess.Popen[str]) -> PeerReport:
     assert process.stdout is not None
-    told: Told = json.loads(process.stdout.readline())
-    return told
+    report: PeerReport = json.loads(process.stdout.readline())
+    return report
 
 
 # --- ZeroMQ --------------------------------------------------------------------------------------
@@ -48,11 +48,11 @@ def _outcome(process: subprocess.Popen[str]) -> Told:
 
 def zmq_receiver(
     flows: Sequence[str], wanted: Sequence[str], messages: int, payload: bytes, *, at_receiver: bool
-) -> Told:
+) -> PeerReport:
     """CPU of a SUB socket, which filters itself, or whose publisher filters for it.
 
-    A publisher's socket filters as subscribers asked. Told by hand to let everything through to
-    them, it leaves that to the SUB socket's own filter.
+    A publisher's socket filters by its subscribers' prefixes. With `at_receiver` an empty prefix
+    lets everything through, and the SUB socket's own filter does the work.
     """
     context = zmq.Context()
     with context.socket(zmq.XPUB) as publisher:
@@ -73,9 +73,9 @@ def zmq_receiver(
                 publisher.send(lines[at % len(lines)], copy=True)
             sending = time.process_time() - began
             publisher.send(END.encode())
-            told = _outcome(process)
+            report = _outcome(process)
     context.term()
-    return {**told, "sender_cpu": sending}
+    return {**report, "sender_cpu": sending}
 
 
 def _zmq_subscriber(port: int, wanted: list[str]) -> None:
@@ -99,7 +99,7 @@ def _zmq_subscriber(port: int, wanted: list[str]) -> None:
 
 def nats_receiver(
     flows: Sequence[str], wanted: Sequence[str], messages: int, payload: bytes
-) -> Told:
+) -> PeerReport:
     """CPU of nats-py with one subscription for each wanted flow, and of the server for all."""
     port = 14_222
     command = [
@@ -115,8 +115,8 @@ def nats_receiver(
             with _subscriber("nats", url=url, wanted=list(wanted)) as process:
                 before = _cpu_of(server.pid)
                 asyncio.run(_nats_publish(url, flows, messages, payload))
-                told = _outcome(process)
-                return {**told, "server_cpu": _cpu_of(server.pid) - before}
+                report = _outcome(process)
+                return {**report, "server_cpu": _cpu_of(server.pid) - before}
         finally:
             server.terminate()
 

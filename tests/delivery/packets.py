@@ -9,7 +9,14 @@ import numpy as np
 
 from distributary.delivery import _wire_kernels as kernels
 from distributary.delivery import _wire_reference as reference
-from distributary.delivery._wire_kernels import FoundMessages, StreamState, SubscriptionTables
+from distributary.delivery._wire_kernels import (
+    Expected,
+    FoundMessages,
+    KeptPackets,
+    PacketBatch,
+    StreamState,
+    SubscriptionTables,
+)
 
 INCARNATION = 7
 VERSION = 3
@@ -145,50 +152,34 @@ def run_compiled(
 ) -> Outcome:
     n = len(batch.offsets)
     counts = np.zeros(kernels.COUNTS, np.int64) if counts is None else counts
-    kept, rows, streams = (np.empty(n, np.int64) for _ in range(3))
-    fate = np.zeros(n, np.uint8)
-    passed, _ = kernels.keep_sessions(
-        batch.buffer,
-        batch.offsets,
-        batch.lengths,
-        0,
-        tables.versions,
-        tables.stream_of,
-        kept,
-        rows,
-        streams,
-        fate,
-        counts,
-    )
+    places = PacketBatch(batch.buffer, batch.offsets, batch.lengths)
+    every = KeptPackets(*np.empty((3, n), np.int64), np.zeros(n, np.uint8))
+    passed, _ = kernels.keep_sessions((*places,), 0, (*tables,), (*every,), counts)
+    kept = KeptPackets(*(column[:passed] for column in every[:3]), every.fate)
     most = int(np.maximum(batch.lengths, 0).sum()) // 16 + 1
     found = FoundMessages(
-        *(np.empty(most, np.int64 if at != 1 else np.int32) for at in range(5)),
+        np.empty(most, np.int32),
+        *np.empty((3, most), np.int64),
         np.empty((most, 3), np.int64),
     )
     outcome, at, used = Outcome(), 0, 0
     while at < passed:
         begin = used
+        expected = Expected(INCARNATION, tag)
         at, used, end, missed = kernels.take_packets(
-            batch.buffer,
-            batch.offsets,
-            batch.lengths,
-            kept,
-            rows,
-            streams,
-            (at, passed),
-            tag,
-            INCARNATION,
-            tables.flow_of,
-            tables.flow_stream,
-            state,
+            (*places,),
+            (*kept,),
+            (at, used),
+            (*expected,),
+            (*tables,),
+            (*state,),
             found,
-            used,
             counts,
         )
         outcome.missed += [tuple(row) for row in found.missed[:missed].tolist()]
         outcome.delivered += _list_found(batch, found, begin, used)
         if at < passed:
-            outcome.thought.append((int(kept[at]), _list_found(batch, found, used, end)))
+            outcome.thought.append((int(kept.packets[at]), _list_found(batch, found, used, end)))
             at += 1
     outcome.counts = counts.tolist()
     outcome.last, outcome.next_of = state.last.tolist(), state.next_of.tolist()
@@ -196,7 +187,7 @@ def run_compiled(
 
 
 def _list_found(batch: Batch, found: FoundMessages, begin: int, end: int) -> list[Entry]:
-    packet = found.packet[begin:end]
+    packet = np.searchsorted(batch.offsets, found.start[begin:end], "right") - 1
     offset = batch.offsets[packet]
     columns = (packet, found.flow[begin:end], found.sequence[begin:end])
     starts, ends = found.start[begin:end] - offset, found.end[begin:end] - offset
@@ -211,7 +202,7 @@ def run_plain(
     outcome = Outcome()
     while kept:
         at, delivered, waiting, missed = reference.take_packets(
-            packets, kept, tag, INCARNATION, tables, state, counts
+            packets, kept, Expected(INCARNATION, tag), tables, state, counts
         )
         outcome.missed += missed
         outcome.delivered += [(packet, *entry) for packet, entry in delivered]

@@ -31,7 +31,7 @@ from distributary.delivery import (
 )
 from distributary.delivery.simulation import (
     Faults,
-    Learn,
+    LearnPlan,
     MessageOffer,
     MulticastNetwork,
     PlanChange,
@@ -310,7 +310,7 @@ class World:
         self.simulation.add(name, life)
         self.post(now, name, "start")
         if plot.rng.random() < 0.5:
-            self.post(now, name, Learn(self.published[-1]))
+            self.post(now, name, LearnPlan(self.published[-1]))
 
     def crash_receiver(self, name: str) -> None:
         if self.lives[name] and self.lives[name][-1].end == float("inf"):

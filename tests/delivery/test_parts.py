@@ -11,23 +11,24 @@ from hypothesis import strategies as st
 
 from distributary.delivery import fingerprint_of
 from distributary.delivery.authentication import TAG_SIZE, Authenticator
-from distributary.delivery.gaps import Gaps, back_off
+from distributary.delivery.gaps import Gaps, draw_back_off
 from distributary.delivery.pacing import TokenBucket
 from distributary.delivery.routes import flow_routes, group_name
 from distributary.delivery.window import RepairWindow
 from distributary.delivery.wire import (
     Announcement,
+    Header,
     WireError,
     decode_announcement,
-    decode_ask,
     decode_header,
     decode_heartbeat,
     decode_ranges,
+    decode_request,
     encode_announcement,
-    encode_ask,
     encode_header,
     encode_heartbeat,
     encode_ranges,
+    encode_request,
 )
 from tests.delivery.machines import KEY, simple_plan
 
@@ -39,7 +40,7 @@ WORD = st.integers(0, 2**32 - 1)
 def test_headers_come_back(
     kind: int, items: int, version: int, session: int, incarnation: int, sequence: int
 ) -> None:
-    packet = encode_header(kind, 32, items, version, session, incarnation, sequence)
+    packet = encode_header(Header(kind, 32, items, version, session, incarnation, sequence))
     assert decode_header(packet) == (kind, 32, items, version, session, incarnation, sequence)
 
 
@@ -52,14 +53,14 @@ def test_ranges_come_back(found: list[tuple[int, int]]) -> None:
 @given(st.integers(1, 2**62), st.booleans(), st.text(max_size=30))
 def test_bodies_come_back(number: int, ended: bool, text: str) -> None:
     assert decode_heartbeat(encode_heartbeat(number, ended)) == (number, ended)
-    assert decode_ask(encode_ask(text)) == text
+    assert decode_request(encode_request(text)) == text
     found = Announcement(1, 2, 3, 1, number, number + 1, text)
     assert decode_announcement(encode_announcement(found)) == found
 
 
 @given(st.binary(max_size=100), st.integers(0, 70))
 def test_bytes_are_read_or_refused(body: bytes, items: int) -> None:
-    for decode in (decode_header, decode_heartbeat, decode_announcement, decode_ask):
+    for decode in (decode_header, decode_heartbeat, decode_announcement, decode_request):
         with suppress(WireError):
             decode(body)
     with suppress(WireError):
@@ -109,13 +110,13 @@ def test_gaps_are_what_did_not_come(came: list[int], below: int) -> None:
 @given(st.floats(1e-4, 10.0), st.floats(1.0, 1e4), st.integers(0, 1_000))
 def test_back_off_is_at_most_what_was_asked(longest: float, receivers: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    waits = [back_off(longest, receivers, rng) for _ in range(20)]
+    waits = [draw_back_off(longest, receivers, rng) for _ in range(20)]
     assert all(-1e-9 <= wait <= longest * (1 + 1e-9) for wait in waits)
 
 
 def test_of_many_receivers_few_ask_early() -> None:
     rng = np.random.default_rng(0)
-    waits = np.array([back_off(1.0, 1_000.0, rng) for _ in range(2_000)])
+    waits = np.array([draw_back_off(1.0, 1_000.0, rng) for _ in range(2_000)])
     assert (waits < 0.25).mean() < 0.02
     assert (waits > 0.75).mean() > 0.7
 

@@ -7,17 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.delivery import CONTROL_GROUP, FullError, SenderMachine, SenderParams, group_name
-from distributary.delivery.askers import Askers
+from distributary.delivery.repair_allowances import RepairAllowances
 from distributary.delivery.wire import (
     CONTROL_SESSION,
     HEADER_SIZE,
+    Header,
     PacketKind,
     decode_announcement,
     decode_header,
     decode_heartbeat,
-    encode_ask,
     encode_header,
     encode_ranges,
+    encode_request,
 )
 from distributary.machines import Send
 from tests.delivery.machines import KEY, sends, simple_plan, start_sender, wake
@@ -38,7 +39,9 @@ def nak(
     body = encode_ranges(ranges)
     length = HEADER_SIZE + len(body)
     return (
-        encode_header(PacketKind.NAK, length, len(ranges), version, session, sender.incarnation, 0)
+        encode_header(
+            Header(PacketKind.NAK, length, len(ranges), version, session, sender.incarnation, 0)
+        )
         + body
     )
 
@@ -186,9 +189,12 @@ def test_naks_of_another_incarnation_or_session_are_ignored() -> None:
 
 
 def ask_of(name: str) -> bytes:
-    body = encode_ask(name)
+    body = encode_request(name)
     return (
-        encode_header(PacketKind.ASK, HEADER_SIZE + len(body), 0, 0, CONTROL_SESSION, 0, 0) + body
+        encode_header(
+            Header(PacketKind.REQUEST, HEADER_SIZE + len(body), 0, 0, CONTROL_SESSION, 0, 0)
+        )
+        + body
     )
 
 
@@ -283,7 +289,7 @@ def test_who_asks_for_all_that_there_is_of_many_sessions_is_not_curbed() -> None
 
 
 def test_askers_are_told_apart_in_bounded_memory() -> None:
-    askers = Askers(1.0)
+    askers = RepairAllowances(1.0)
     for at in range(10_000):
         assert askers.allow(f"asker {at}", 0, 0, 0.0) == 1_024
         askers.spend(f"asker {at}", 1_024)
@@ -295,13 +301,13 @@ def test_a_plan_is_announced_before_it_holds_and_the_last_one_wins() -> None:
     sender = SenderMachine(PLAN, 5, params=SenderParams(grace=1.0, messages_per_packet=1))
     (packet,) = sends(sender.start(0.0))
     first = decode_announcement(packet[HEADER_SIZE:])
-    assert (first.current, first.following) == (0, 1)
+    assert (first.current, first.upcoming) == (0, 1)
     assert sends(sender.offer("f0", b"x", 0.5), group_name(0)) == []
     assert headers(sender.on_timer("wake", 1.0), PacketKind.DATA) == [(0, 1, 1)]
     sender.change_plan(simple_plan([0, 0, 0], [0]), 2.0)
     (packet,) = sends(sender.change_plan(simple_plan([0, 1, 1], [0, 0]), 2.5), CONTROL_GROUP)
     second = decode_announcement(packet[HEADER_SIZE:])
-    assert (second.current, second.following, second.floor) == (1, 3, 1)
+    assert (second.current, second.upcoming, second.floor) == (1, 3, 1)
     actions = sender.on_timer("wake", 3.5)
     assert sender.version == 3
     (packet,) = sends(actions, CONTROL_GROUP)
@@ -323,7 +329,7 @@ def test_flows_outside_the_plan_are_counted() -> None:
     "bad", [{"packet_size": 100}, {"rate": 0.0}, {"repair_share": 2.0}, {"grace": -1.0}]
 )
 def test_settings_are_checked(bad: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=r"a packet has|cannot be|a share"):
+    with pytest.raises(ValueError, match=r"a packet has|cannot be|repair_share"):
         SenderParams(**bad)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="incarnation"):
         SenderMachine(PLAN, 0)

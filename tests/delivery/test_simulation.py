@@ -7,7 +7,7 @@ import numpy as np
 from distributary.delivery import ReceiverMachine, ReceiverParams, SenderMachine, SenderParams
 from distributary.delivery.simulation import (
     Faults,
-    Learn,
+    LearnPlan,
     MessageOffer,
     MulticastNetwork,
     ReceiverNode,
@@ -43,7 +43,7 @@ def build(
         )
         nodes[name] = ReceiverNode(machine, network)
         simulation.add(name, nodes[name])
-        simulation.post(0.0, name, Learn(plan), sender="caller")
+        simulation.post(0.0, name, LearnPlan(plan), sender="caller")
         simulation.post(0.0, name, "start", sender="caller")
     return simulation, network, sender, nodes
 

@@ -61,7 +61,7 @@ def _format(value: float) -> str:
 @asynccontextmanager
 async def show_live(snapshot: Callable[[], Snapshot]) -> AsyncIterator[None]:
     """Keep a table on stderr up to date, if that is a terminal."""
-    from distributary.delivery.udp import document
+    from distributary.delivery.udp import snapshot_document
     from distributary.machines.real.tasks import owned_tasks
 
     if not notes.is_terminal:
@@ -69,10 +69,10 @@ async def show_live(snapshot: Callable[[], Snapshot]) -> AsyncIterator[None]:
         return
 
     async def refresh(shown: Live) -> None:
-        before, then = document(snapshot()), time.monotonic()
+        before, then = snapshot_document(snapshot()), time.monotonic()
         while True:
             await asyncio.sleep(EVERY)
-            told, now = document(snapshot()), time.monotonic()
+            told, now = snapshot_document(snapshot()), time.monotonic()
             shown.update(statistics_table(told, before, now - then), refresh=True)
             before, then = told, now
 

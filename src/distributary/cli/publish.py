@@ -99,7 +99,7 @@ def publish(
 ) -> None:
     """Publish messages by a plan, over multicast, and repair what is missed."""
     from distributary.delivery import SenderParams
-    from distributary.delivery.udp import Publisher, document
+    from distributary.delivery.udp import Publisher, snapshot_document
 
     with reject_bad_values():
         params = SenderParams(
@@ -121,7 +121,7 @@ def publish(
             with metrics_page(lambda: publisher.statistics, metrics, metrics_address):
                 done = await _publish_until(publisher, _chunks(source), rate, stop)
                 await publisher.drain()
-        return done, document(publisher.statistics)
+        return done, snapshot_document(publisher.statistics)
 
     done, told = run_until_signal(work)
     unplanned = publisher.unplanned

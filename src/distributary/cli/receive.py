@@ -98,7 +98,7 @@ def receive(
     """Receive the wanted flows of a plan, each message once and in its flow's order."""
     from distributary.cli.multicast_lines import LineWriter, MessageLines
     from distributary.delivery import ReceiverParams
-    from distributary.delivery.udp import Receiver, document
+    from distributary.delivery.udp import Receiver, snapshot_document
 
     if as_document and out is None:
         raise typer.BadParameter("--json needs --out: messages go to stdout")
@@ -142,7 +142,7 @@ def receive(
             async with receiver, show_live(lambda: receiver.statistics):
                 with metrics_page(lambda: receiver.statistics, metrics, metrics_address):
                     await _first_of(receiver.wait(), signalled.wait(), stop.wait())
-                    told = document(receiver.statistics)
+                    told = snapshot_document(receiver.statistics)
             await _finish(writer)
             return told
 

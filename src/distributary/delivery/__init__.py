@@ -1,5 +1,6 @@
 """Delivery over multicast without I/O: a sender, receivers, and the packets between them."""
 
+from distributary.delivery._wire_kernels import PacketBatch
 from distributary.delivery.actions import (
     Gap,
     JoinGroup,
@@ -38,6 +39,7 @@ __all__ = [
     "Missing",
     "MulticastAction",
     "NeedPlan",
+    "PacketBatch",
     "ReceiverMachine",
     "ReceiverMachineStatistics",
     "ReceiverParams",

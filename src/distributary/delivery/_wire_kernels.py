@@ -1,12 +1,15 @@
-"""The compiled filters of a receiver. Arrays in, arrays out; `_wire_reference.py` is plain.
+"""The compiled filters of a receiver; `_wire_reference.py` has the same functions in plain Python.
 
 The first filter, `keep_sessions`, reads plan version and session of each packet and drops packets
-of sessions that the receiver does not follow. The second, `take_packets`, walks the message headers
-of the packets that are left and accepts those that come in order. It stops at the first packet that
-it cannot decide on (after a gap, or a heartbeat); the caller handles that packet and continues
-behind it.
+of sessions that the receiver does not follow. The second, `take_packets`, reads the message headers
+of the remaining packets and accepts packets that arrive in order. It stops at the first packet that
+needs more than that (a packet after a gap, a heartbeat, a control packet); the caller handles that
+packet and continues with the next one.
 
 No length in a packet is trusted: each is checked against the packet's bounds before it is used.
+
+Callers pass all NamedTuples but `FoundMessages` as plain tuples, because a NamedTuple argument
+costs a microsecond at each call of a compiled function.
 """
 
 from __future__ import annotations
@@ -22,15 +25,18 @@ from distributary.model import IndexArray, IntArray
 __all__ = [
     "CONTROL",
     "COUNTS",
+    "DELIVERED",
     "DUPLICATE",
     "MALFORMED",
     "MISSED",
     "STALE",
-    "TAKEN",
     "UNWANTED_MESSAGES",
     "UNWANTED_PACKETS",
     "ByteArray",
+    "Expected",
     "FoundMessages",
+    "KeptPackets",
+    "PacketBatch",
     "StreamState",
     "SubscriptionTables",
     "keep_sessions",
@@ -39,11 +45,11 @@ __all__ = [
 
 ByteArray = NDArray[np.uint8]
 
-# What is counted, as places in `counts`.
-UNWANTED_PACKETS, UNWANTED_MESSAGES, MALFORMED, STALE, DUPLICATE, TAKEN, MISSED = range(7)
+# What is counted, as indices of `counts`.
+UNWANTED_PACKETS, UNWANTED_MESSAGES, MALFORMED, STALE, DUPLICATE, DELIVERED, MISSED = range(7)
 COUNTS = 7
 
-CONTROL = -2  # in the place of a stream: a packet of the control session
+CONTROL = -2  # instead of a stream's slot: a packet of the control session
 _CONTROL_SESSION = np.uint64(0xFFFF_FFFF)
 _MAGIC = 0xD157 | 1 << 16  # with the version of the wire
 _HEADER, _MESSAGE = 32, 16
@@ -51,39 +57,59 @@ _DATA, _REPAIR, _ANSWER = 1, 2, 8  # the first kind of packet, repairs, and the 
 _LARGEST = np.uint64(1 << 63)
 
 
+class PacketBatch(NamedTuple):
+    """Packets anywhere in a buffer."""
+
+    buffer: ByteArray
+    offsets: IntArray  # where each packet begins
+    lengths: IntArray  # in bytes
+
+
 class SubscriptionTables(NamedTuple):
-    """Which sessions and flows are wanted, for each plan version in use.
+    """The wanted sessions and flows of each followed plan version, by the receiver's own slots."""
 
-    The receiver numbers streams and flows itself.
-    """
+    versions: IntArray  # plan version of each row; -1 where a row is not in use
+    stream_of: IndexArray  # row x session: the slot of its stream, or -1
+    flow_of: IndexArray  # row x flow number: the slot of the flow, or -1
+    flow_stream: IndexArray  # row x flow number: the stream that the flow is taken from
 
-    versions: IntArray  # plan versions; -1 where a row is not in use
-    stream_of: IndexArray  # versions x sessions: its stream, or -1
-    flow_of: IndexArray  # versions x flow numbers: the flow, or -1
-    flow_stream: IndexArray  # versions x flow numbers: the stream that the flow is taken from
+
+class KeptPackets(NamedTuple):
+    """The packets that passed the first filter, and the fate of every packet of the batch."""
+
+    packets: IntArray  # indices into the batch
+    rows: IntArray  # of `SubscriptionTables`; -1 for the control session
+    streams: IntArray  # slots, or CONTROL
+    fate: ByteArray  # by packet of the batch: 0 if kept, else 1 + the index of its count
+
+
+class Expected(NamedTuple):
+    """What every accepted packet has to match."""
+
+    incarnation: int  # the followed sender's
+    tag: int  # bytes at the end of each packet that are its tag, checked before
 
 
 class StreamState(NamedTuple):
     """The last packet of each stream and the next message of each flow; the kernels update them."""
 
     last: IntArray  # by stream: the highest sequence number known
-    smooth: NDArray[np.bool_]  # by stream: nothing is missing, and messages may be delivered
-    next_of: IntArray  # by flow: the next message's sequence number; 0 where any will do
+    in_order: NDArray[np.bool_]  # by stream: nothing is missing, and messages may be delivered
+    next_of: IntArray  # by flow: the next message's sequence number; 0 accepts any number
 
 
 class FoundMessages(NamedTuple):
-    """The places of wanted messages, and the ranges of messages missing before some of them."""
+    """Wanted messages, and the ranges of messages missing before some of them."""
 
-    packet: IntArray
-    flow: IndexArray
+    flow: IndexArray  # slots
     sequence: IntArray
-    start: IntArray
+    start: IntArray  # where the payload begins in the buffer
     end: IntArray
     missed: IntArray  # rows of flow, first, last
 
 
 @kernel
-def _word(buffer: ByteArray, at: int) -> np.uint64:
+def _read_u32(buffer: ByteArray, at: int) -> np.uint64:
     """The four bytes from `at` on, the lowest first."""
     i = np.uint64(at)
     return (
@@ -95,26 +121,23 @@ def _word(buffer: ByteArray, at: int) -> np.uint64:
 
 
 @kernel
-def _long(buffer: ByteArray, at: int) -> np.uint64:
+def _read_u64(buffer: ByteArray, at: int) -> np.uint64:
     """The eight bytes from `at` on, the lowest first."""
-    return _word(buffer, at) | _word(buffer, at + 4) << np.uint64(32)
+    return _read_u32(buffer, at) | _read_u32(buffer, at + 4) << np.uint64(32)
 
 
 @kernel
 def keep_sessions(
-    buffer: ByteArray,  # IN   packets, anywhere in it
-    offsets: IntArray,  # IN   where each begins
-    lengths: IntArray,  # IN   how long each is
-    begin: int,  # IN   the first packet to look at
-    versions: IntArray,  # IN   as in `SubscriptionTables`
-    stream_of: IndexArray,  # IN
-    kept: IntArray,  # OUT  packets of wanted sessions
-    rows: IntArray,  # OUT  their row of `SubscriptionTables`, or -1 of the control session
-    streams: IntArray,  # OUT  their stream, or CONTROL
-    fate: ByteArray,  # OUT  by packet: 0, or 1 more than the place in `counts` of why it is dropped
+    batch: tuple[ByteArray, IntArray, IntArray],  # IN   `PacketBatch`
+    begin: int,  # IN   the first packet to read
+    tables: tuple[IntArray, IndexArray, IndexArray, IndexArray],  # IN   `SubscriptionTables`
+    kept: tuple[IntArray, IntArray, IntArray, ByteArray],  # OUT  `KeptPackets`
     counts: IntArray,  # OUT  added to
 ) -> tuple[int, int]:
     """Run the first filter; returns how many packets pass, and their size in bytes."""
+    buffer, offsets, lengths = batch
+    versions, stream_of, _, _ = tables
+    packets, rows, streams, fate = kept
     n = size = 0
     width = np.uint64(stream_of.shape[1])
     for at in range(begin, len(offsets)):
@@ -123,25 +146,20 @@ def keep_sessions(
             counts[MALFORMED] += 1
             fate[at] = MALFORMED + 1
             continue
-        session = _word(buffer, offset + 12)
+        row, stream = -1, -1
+        session = _read_u32(buffer, offset + 12)
         if session == _CONTROL_SESSION:
-            kept[n], rows[n], streams[n] = at, -1, CONTROL
-            fate[at] = 0
-            n += 1
-            size += length
-            continue
-        stream = -1
-        if session < width:
-            version = np.int64(_word(buffer, offset + 8))
-            for row in range(len(versions)):
-                if versions[row] == version:
-                    stream = stream_of[row, session]
-                    rows[n] = row
-        if stream < 0:
+            stream = CONTROL
+        elif session < width:
+            version = np.int64(_read_u32(buffer, offset + 8))
+            for each in range(len(versions)):
+                if versions[each] == version:
+                    row, stream = each, stream_of[each, session]
+        if stream == -1:
             counts[UNWANTED_PACKETS] += 1
             fate[at] = UNWANTED_PACKETS + 1
             continue
-        kept[n], streams[n] = at, stream
+        packets[n], rows[n], streams[n] = at, row, stream
         fate[at] = 0
         n += 1
         size += length
@@ -151,28 +169,26 @@ def keep_sessions(
 @kernel
 def _has_header(buffer: ByteArray, offset: int, length: int, tag: int) -> bool:
     """Whether a packet has a valid header. `length` is without the tag, the header's is with it."""
-    if length < _HEADER or (_word(buffer, offset) & np.uint64(0xFFFFFF)) != np.uint64(_MAGIC):
+    if length < _HEADER or (_read_u32(buffer, offset) & np.uint64(0xFFFFFF)) != np.uint64(_MAGIC):
         return False
     kind = buffer[offset + 3]
-    said = np.int64(_word(buffer, offset + 4) & np.uint64(0xFFFF))
+    said = np.int64(_read_u32(buffer, offset + 4) & np.uint64(0xFFFF))
     return (
         _DATA <= kind <= _ANSWER
         and said == length + tag
-        and _long(buffer, offset + 16) < _LARGEST
-        and _long(buffer, offset + 24) < _LARGEST
+        and _read_u64(buffer, offset + 16) < _LARGEST
+        and _read_u64(buffer, offset + 24) < _LARGEST
     )
 
 
 @kernel
-def _walk(
+def _find_messages(
     buffer: ByteArray,  # IN
-    begin: int,  # IN   where the messages begin
-    end: int,  # IN   where they must end
+    body: tuple[int, int],  # IN   where the messages begin, and where they must end
     count: int,  # IN   how many they must be
     flow_of: IndexArray,  # IN   one row of `SubscriptionTables`
     flow_stream: IndexArray,  # IN
     stream: int,  # IN   the packet's stream
-    packet: int,  # IN
     found: FoundMessages,  # OUT  wanted messages, from `used` on
     used: int,  # IN
 ) -> int:
@@ -180,22 +196,21 @@ def _walk(
 
     Returns -1 if the messages do not fill the packet exactly.
     """
-    at = begin
+    at, end = body
     width = np.uint64(len(flow_of))
     for _ in range(count):
         if end - at < _MESSAGE:
             return -1
-        flow = _word(buffer, at)
-        size = np.int64(_word(buffer, at + 4))
+        flow = _read_u32(buffer, at)
+        size = np.int64(_read_u32(buffer, at + 4))
         start = at + _MESSAGE
         if size > end - start:
             return -1
         at = start + size
         if flow < width and flow_of[flow] >= 0 and flow_stream[flow] == stream:
-            sequence = _long(buffer, start - 8)
+            sequence = _read_u64(buffer, start - 8)
             if sequence == np.uint64(0) or sequence >= _LARGEST:
                 return -1
-            found.packet[used] = packet
             found.flow[used] = flow_of[flow]
             found.sequence[used] = np.int64(sequence)
             found.start[used], found.end[used] = start, at
@@ -204,11 +219,11 @@ def _walk(
 
 
 @kernel
-def _commit(
-    found: FoundMessages,  # OUT
+def _accept_messages(
+    found: FoundMessages,  # OUT  messages that are duplicates are removed
     begin: int,  # IN
     end: int,  # IN
-    missed: int,  # IN   runs of missing messages so far
+    missed: int,  # IN   ranges of missing messages so far
     next_of: IntArray,  # OUT
     counts: IntArray,  # OUT
 ) -> tuple[int, int]:
@@ -227,75 +242,65 @@ def _commit(
             missed += 1
             counts[MISSED] += sequence - expected
         next_of[flow] = sequence + 1
-        found.packet[used], found.flow[used] = found.packet[at], flow
-        found.sequence[used] = sequence
+        found.flow[used], found.sequence[used] = flow, sequence
         found.start[used], found.end[used] = found.start[at], found.end[at]
         used += 1
-    counts[TAKEN] += used - begin
+    counts[DELIVERED] += used - begin
     return used, missed
 
 
 @kernel
 def take_packets(
-    buffer: ByteArray,  # IN
-    offsets: IntArray,  # IN
-    lengths: IntArray,  # IN
-    kept: IntArray,  # IN   packets that passed the first filter
-    rows: IntArray,  # IN   as `keep_sessions` has them
-    streams: IntArray,  # IN
-    span: tuple[int, int],  # IN   which of the kept ones to take
-    tag: int,  # IN   bytes at the end of each packet that are its tag, checked already
-    incarnation: int,  # IN   the sender's; of others nothing is taken
-    flow_of: IndexArray,  # IN   as in `SubscriptionTables`
-    flow_stream: IndexArray,  # IN
-    state: StreamState,  # OUT
-    found: FoundMessages,  # OUT  from `used` on
-    used: int,  # IN
+    batch: tuple[ByteArray, IntArray, IntArray],  # IN   `PacketBatch`
+    kept: tuple[IntArray, IntArray, IntArray, ByteArray],  # IN   `KeptPackets`
+    cursor: tuple[int, int],  # IN   the first kept packet to take, and the messages found so far
+    expected: tuple[int, int],  # IN   `Expected`
+    tables: tuple[IntArray, IndexArray, IndexArray, IndexArray],  # IN   `SubscriptionTables`
+    state: tuple[IntArray, NDArray[np.bool_], IntArray],  # OUT  `StreamState`
+    found: FoundMessages,  # OUT  from the cursor on
     counts: IntArray,  # OUT  added to
 ) -> tuple[int, int, int, int]:
     """Run the second filter up to the first packet that it cannot decide on.
 
-    Returns that packet's place (or the end of the span), the end of the messages delivered, the end
-    of that packet's own messages, which follow them, and the number of ranges in `found.missed`.
+    Returns the index of that packet (or the end of `kept`), the end of the messages delivered, the
+    end of that packet's own messages, which follow them, and the number of rows in `found.missed`.
     """
+    buffer, offsets, lengths = batch
+    packets, rows, streams, _ = kept
+    _, _, flow_of, flow_stream = tables
+    incarnation, tag = expected
+    last, in_order, next_of = state
+    begin, used = cursor
     missed = 0
-    for i in range(span[0], span[1]):
-        at, stream = kept[i], streams[i]
+    for i in range(begin, len(packets)):
+        at, stream = packets[i], streams[i]
         offset, length = offsets[at], lengths[at] - tag
         if not _has_header(buffer, offset, length, tag):
             counts[MALFORMED] += 1
             continue
         if stream == CONTROL:
             return i, used, used, missed
-        if np.int64(_long(buffer, offset + 16)) != incarnation:
+        if np.int64(_read_u64(buffer, offset + 16)) != incarnation:
             counts[STALE] += 1
             continue
         if buffer[offset + 3] > _REPAIR:
             return i, used, used, missed
-        count = np.int64(_word(buffer, offset + 4) >> np.uint64(16))
-        sequence = np.int64(_long(buffer, offset + 24))
+        count = np.int64(_read_u32(buffer, offset + 4) >> np.uint64(16))
+        sequence = np.int64(_read_u64(buffer, offset + 24))
+        body = (offset + _HEADER, offset + length)
         row = rows[i]
-        end = _walk(
-            buffer,
-            offset + _HEADER,
-            offset + length,
-            count,
-            flow_of[row],
-            flow_stream[row],
-            stream,
-            at,
-            found,
-            used,
+        end = _find_messages(
+            buffer, body, count, flow_of[row], flow_stream[row], stream, found, used
         )
         if end < 0 or sequence == 0 or count == 0:
             counts[MALFORMED] += 1
             continue
-        if not state.smooth[stream] or sequence > state.last[stream] + 1:
+        if not in_order[stream] or sequence > last[stream] + 1:
             return i, used, end, missed
-        if sequence <= state.last[stream]:
+        if sequence <= last[stream]:
             counts[DUPLICATE] += 1
             continue
-        state.last[stream] = sequence
+        last[stream] = sequence
         counts[UNWANTED_MESSAGES] += count - (end - used)
-        used, missed = _commit(found, used, end, missed, state.next_of, counts)
-    return span[1], used, used, missed
+        used, missed = _accept_messages(found, used, end, missed, next_of, counts)
+    return len(packets), used, used, missed

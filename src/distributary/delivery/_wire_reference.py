@@ -1,11 +1,11 @@
-"""The plain twins of the receiver's filters: the same functions, slow and obvious."""
+"""The receiver's filters in plain Python: the same functions, slow and obvious."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from distributary.delivery import _wire_kernels as kernels
-from distributary.delivery._wire_kernels import StreamState, SubscriptionTables
+from distributary.delivery._wire_kernels import Expected, StreamState, SubscriptionTables
 from distributary.delivery.wire import (
     CONTROL_SESSION,
     HEADER_SIZE,
@@ -17,11 +17,13 @@ from distributary.delivery.wire import (
 )
 from distributary.model import IntArray
 
-__all__ = ["keep_sessions", "take_packets", "walk"]
+__all__ = ["find_messages", "keep_sessions", "take_packets"]
 
 _LARGEST = 1 << 63
 
-Entry = tuple[int, int, int, int]  # flow, sequence, and the payload's place in the packet
+Entry = tuple[
+    int, int, int, int
+]  # flow, sequence, and where the payload begins and ends in the packet
 
 
 def keep_sessions(
@@ -51,7 +53,7 @@ def keep_sessions(
     return kept
 
 
-def walk(
+def find_messages(
     packet: bytes, header: Header, tag: int, tables: SubscriptionTables, row: int, stream: int
 ) -> list[Entry]:
     """The wanted messages of a packet; `WireError` if they do not fill it exactly."""
@@ -77,36 +79,35 @@ def walk(
 def take_packets(
     packets: Sequence[bytes],
     kept: Sequence[tuple[int, int, int]],
-    tag: int,
-    incarnation: int,
+    expected: Expected,
     tables: SubscriptionTables,
     state: StreamState,
     counts: IntArray,
 ) -> tuple[int, list[tuple[int, Entry]], list[Entry], list[tuple[int, int, int]]]:
-    """Accept packets that come in order, up to the first one that it cannot decide on.
+    """Accept packets that arrive in order, up to the first one that it cannot decide on.
 
-    Its place among the kept ones; messages delivered, each with its packet; messages that wait in
-    the packet that needs thought; and runs of messages missed, as (flow, first, last).
+    Returns the index of that packet in `kept`, the messages delivered, each with its packet, the
+    wanted messages of that packet, and the ranges of missing messages as (flow, first, last).
     """
     delivered: list[tuple[int, Entry]] = []
     missed: list[tuple[int, int, int]] = []
     for i, (at, row, stream) in enumerate(kept):
         packet = packets[at]
         try:
-            header = decode_header(packet, tag)
+            header = decode_header(packet, expected.tag)
             if stream == kernels.CONTROL:
                 return i, delivered, [], missed
-            if header.incarnation != incarnation:
+            if header.incarnation != expected.incarnation:
                 counts[kernels.STALE] += 1
                 continue
             if header.kind > PacketKind.REPAIR:
                 return i, delivered, [], missed
-            found = walk(packet, header, tag, tables, row, stream)
+            found = find_messages(packet, header, expected.tag, tables, row, stream)
         except WireError:
             counts[kernels.MALFORMED] += 1
             continue
         last = int(state.last[stream])
-        if not state.smooth[stream] or header.sequence > last + 1:
+        if not state.in_order[stream] or header.sequence > last + 1:
             return i, delivered, found, missed
         if header.sequence <= last:
             counts[kernels.DUPLICATE] += 1
@@ -114,14 +115,14 @@ def take_packets(
         state.last[stream] = header.sequence
         counts[kernels.UNWANTED_MESSAGES] += header.items - len(found)
         for flow, sequence, start, end in found:
-            expected = int(state.next_of[flow])
-            if sequence < expected:
+            awaited = int(state.next_of[flow])
+            if sequence < awaited:
                 counts[kernels.DUPLICATE] += 1
                 continue
-            if sequence > expected > 0:
-                missed.append((flow, expected, sequence - 1))
-                counts[kernels.MISSED] += sequence - expected
+            if sequence > awaited > 0:
+                missed.append((flow, awaited, sequence - 1))
+                counts[kernels.MISSED] += sequence - awaited
             state.next_of[flow] = sequence + 1
-            counts[kernels.TAKEN] += 1
+            counts[kernels.DELIVERED] += 1
             delivered.append((at, (flow, sequence, start, end)))
     return len(kept), delivered, [], missed

@@ -1,7 +1,7 @@
 """The missing packets of one session, and when to ask for them.
 
 A receiver does not ask at once: the packet may only be late, or another receiver may ask first, and
-the repair goes to all. It draws its wait so that few receivers ask early and many late (RFC 5401,
+the repair goes to all. It draws its wait so that few receivers ask early and most late (RFC 5401,
 section 3.2.1). After a few unanswered NAKs it doubles the wait each time.
 """
 
@@ -13,14 +13,14 @@ from math import exp, log
 
 import numpy as np
 
-__all__ = ["Gaps", "Range", "back_off"]
+__all__ = ["Gaps", "MissingRange", "draw_back_off"]
 
 _PROMPT = 4  # NAKs before the wait doubles: single losses are more likely than congestion
 
 
 @dataclass(slots=True)
-class Range:
-    """Missing packets from `first` to `last`; the receiver asks for them at the time `at`."""
+class MissingRange:
+    """Missing packets from `first` to `last`; the next NAK for them is due at `at`."""
 
     first: int
     last: int
@@ -29,7 +29,7 @@ class Range:
     put_off: int = 0
 
 
-def back_off(longest: float, receivers: float, rng: np.random.Generator) -> float:
+def draw_back_off(longest: float, receivers: float, rng: np.random.Generator) -> float:
     """Draw a wait of at most `longest`, so that of `receivers` only a few ask at the same time."""
     steep = log(receivers) + 1
     x = rng.random() * steep / longest + steep / (longest * (exp(steep) - 1))
@@ -46,26 +46,30 @@ class Gaps:
     wait: float  # for an answer, the first time
     longest_wait: float
     tries: int
-    ranges: list[Range]
+    ranges: list[MissingRange]
 
     def __bool__(self) -> bool:
         return bool(self.ranges)
 
     def add(self, first: int, last: int, now: float) -> None:
         """Add a range above all others."""
-        self.ranges.append(Range(first, last, now + self._draw()))
+        self.ranges.append(MissingRange(first, last, now + self._draw()))
 
     def remove(self, sequence: int) -> bool:
-        """Take a packet that arrived out of its range; returns whether it was missing."""
+        """Remove a packet that arrived from its range; returns whether it was missing."""
         at = bisect_right(self.ranges, sequence, key=lambda found: found.first) - 1
         if at < 0 or sequence > self.ranges[at].last:
             return False
         found = self.ranges[at]
         rest = []
         if found.first < sequence:
-            rest.append(Range(found.first, sequence - 1, found.at, found.asked, found.put_off))
+            rest.append(
+                MissingRange(found.first, sequence - 1, found.at, found.asked, found.put_off)
+            )
         if sequence < found.last:
-            rest.append(Range(sequence + 1, found.last, found.at, found.asked, found.put_off))
+            rest.append(
+                MissingRange(sequence + 1, found.last, found.at, found.asked, found.put_off)
+            )
         self.ranges[at : at + 1] = rest
         return True
 
@@ -81,21 +85,21 @@ class Gaps:
                 found.first = below
         return gone
 
-    def give_up_hopeless(self, now: float) -> list[tuple[int, int]]:
-        """Forget ranges that nobody repaired after `tries` NAKs; returns them."""
+    def give_up_unanswered(self, now: float) -> list[tuple[int, int]]:
+        """Forget ranges that were not repaired after `tries` NAKs; returns them."""
         gone = [found for found in self.ranges if found.asked >= self.tries and found.at <= now]
         if gone:
             self.ranges = [found for found in self.ranges if found not in gone]
         return [(found.first, found.last) for found in gone]
 
     def confirm(self, first: int, last: int, now: float) -> None:
-        """Put the next NAK off, since the sender announced repairs; at most `tries` times."""
+        """Put the next NAK off, since the sender confirmed the repair; at most `tries` times."""
         for found in self.ranges:
             if found.first <= last and first <= found.last and found.put_off < self.tries:
                 found.put_off += 1
                 found.at = max(found.at, now + self.wait + self._draw())
 
-    def due(self, now: float, most: int) -> list[Range]:
+    def find_due(self, now: float, most: int) -> list[MissingRange]:
         """Up to `most` ranges whose NAK is due."""
         found = []
         for each in self.ranges:
@@ -105,8 +109,8 @@ class Gaps:
                     break
         return found
 
-    def ask(self, ranges: list[Range], now: float) -> None:
-        """Note that these ranges were asked for, and when to ask again."""
+    def note_naks(self, ranges: list[MissingRange], now: float) -> None:
+        """Note that NAKs for these ranges were sent, and when to send the next."""
         for found in ranges:
             patience = max(0, found.asked - _PROMPT)
             wait = min(self.wait * 2**patience, self.longest_wait)
@@ -118,4 +122,4 @@ class Gaps:
         return min((found.at for found in self.ranges), default=float("inf"))
 
     def _draw(self) -> float:
-        return back_off(self.back_off, self.receivers, self.rng)
+        return draw_back_off(self.back_off, self.receivers, self.rng)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
-from distributary.delivery.outgoing import Outgoing
+from distributary.delivery.outgoing import OutgoingStream
 
 __all__ = ["Heartbeats"]
 
@@ -16,17 +16,17 @@ class Heartbeats:
     def __init__(self, least: float, most: float) -> None:
         self._least = least
         self._most = most
-        self._heap: list[tuple[float, int, Outgoing]] = []
+        self._heap: list[tuple[float, int, OutgoingStream]] = []
         self._pushed = 0
 
-    def put_off(self, stream: Outgoing, now: float) -> None:
+    def put_off(self, stream: OutgoingStream, now: float) -> None:
         """Wait the shortest time again before the next heartbeat."""
         stream.heartbeat_wait = self._least
         stream.heartbeat_at = now + self._least
         if stream.heartbeat_at < stream.check_at:
             self._schedule_check(stream)
 
-    def due(self, now: float) -> Iterator[Outgoing]:
+    def take_due(self, now: float) -> Iterator[OutgoingStream]:
         """Sessions whose heartbeat is due; doubles their wait."""
         while self._heap and self._heap[0][0] <= now:
             at, _, stream = heappop(self._heap)
@@ -42,12 +42,12 @@ class Heartbeats:
         """When to check the next session."""
         return self._heap[0][0] if self._heap else float("inf")
 
-    def drop(self, streams: set[Outgoing]) -> None:
+    def drop(self, streams: set[OutgoingStream]) -> None:
         """Stop the heartbeats of these sessions."""
         self._heap = [beat for beat in self._heap if beat[2] not in streams]
         heapify(self._heap)
 
-    def _schedule_check(self, stream: Outgoing) -> None:
+    def _schedule_check(self, stream: OutgoingStream) -> None:
         """Check the session at the time of its next heartbeat, which may be put off until then."""
         stream.check_at = stream.heartbeat_at
         self._pushed += 1

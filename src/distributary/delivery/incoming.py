@@ -9,25 +9,26 @@ from heapq import heappop, heappush
 from distributary.delivery._wire_kernels import ByteArray
 from distributary.delivery.gaps import Gaps
 
-__all__ = ["Entry", "Following", "Incoming"]
+__all__ = ["Entry", "FollowedVersion", "IncomingStream"]
 
-Entry = tuple[int, int, int, int]  # flow, sequence, and the payload's place in its bytes
+Entry = tuple[
+    int, int, int, int
+]  # flow, sequence, and where the payload begins and ends in its bytes
 _NEVER = float("inf")
 
 
 @dataclass(slots=True, eq=False)
-class Incoming:
-    """One session of a plan version, as a stream; `place` is its index in the receiver's arrays."""
+class IncomingStream:
+    """One session of a plan version, as a stream; `slot` is its index in the receiver's arrays."""
 
     version: int
     session: int
     group: str | None  # None: by unicast
-    place: int
+    slot: int
     gaps: Gaps
-    started: bool  # whether the first packet to deliver is known
-    heard: bool = False
+    started: bool  # whether it is known with which packet the stream starts
     end: int | None = None  # the last packet there will be
-    poll_at: float = _NEVER  # when to ask where the session ends
+    poll_at: float = _NEVER  # when to poll for the end of the stream
     polls: int = 0
     _held: dict[int, tuple[ByteArray, list[Entry]]] = field(default_factory=dict)
     _order: list[int] = field(default_factory=list)
@@ -49,10 +50,10 @@ class Incoming:
 
 
 @dataclass(slots=True, eq=False)
-class Following:
+class FollowedVersion:
     """A plan version that the receiver follows; `row` is its row in the tables."""
 
     version: int
     row: int
-    streams: dict[int, Incoming]  # by place
+    streams: dict[int, IncomingStream]  # by slot
     open: bool = False  # whether all earlier versions are complete

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from distributary.delivery.wire import HEADER_SIZE, MESSAGE_HEADER, MESSAGE_HEADER_SIZE
 
-__all__ = ["Packer", "largest_message"]
+__all__ = ["Packer", "largest_payload"]
 
 
 class Packer:
     """The packet of one session that is being filled."""
 
-    __slots__ = ("_body", "_most", "_room", "_size", "count", "since")
+    __slots__ = ("_body", "_most", "_room", "_size", "count", "started_at")
 
     def __init__(self, room: int, most: int) -> None:
         """Up to `most` messages, and `room` bytes for them with their headers."""
@@ -19,7 +19,7 @@ class Packer:
         self._body: list[bytes] = []
         self._size = 0
         self.count = 0
-        self.since = 0.0
+        self.started_at = 0.0
 
     @property
     def full(self) -> bool:
@@ -34,19 +34,19 @@ class Packer:
     def add(self, flow: int, sequence: int, payload: bytes, now: float) -> None:
         """Add a message that fits."""
         if not self.count:
-            self.since = now
+            self.started_at = now
         self._body += (MESSAGE_HEADER.pack(flow, len(payload), sequence), payload)
         self._size += MESSAGE_HEADER_SIZE + len(payload)
         self.count += 1
 
-    def empty(self) -> tuple[int, bytes]:
-        """Take the messages out; returns their number, and the body of their packet."""
+    def take(self) -> tuple[int, bytes]:
+        """Take all messages out; returns their number, and the body of their packet."""
         count, body = self.count, b"".join(self._body)
         self._body.clear()
         self._size = self.count = 0
         return count, body
 
 
-def largest_message(room: int) -> int:
+def largest_payload(room: int) -> int:
     """The longest payload that fits into a packet of that size alone."""
     return room - HEADER_SIZE - MESSAGE_HEADER_SIZE

@@ -19,12 +19,12 @@ import numpy as np
 
 from distributary.delivery import _wire_kernels as kernels
 from distributary.delivery import _wire_reference as reference
-from distributary.delivery._wire_kernels import ByteArray
+from distributary.delivery._wire_kernels import Expected, PacketBatch
 from distributary.delivery.actions import MulticastAction, Rival, Unserved
-from distributary.delivery.asking import Asking
 from distributary.delivery.authentication import Authenticator
+from distributary.delivery.feedback import Feedback
 from distributary.delivery.filters import Filters
-from distributary.delivery.incoming import Entry, Incoming
+from distributary.delivery.incoming import Entry, IncomingStream
 from distributary.delivery.plan_versions import PlanVersions
 from distributary.delivery.reassembly import Reassembly
 from distributary.delivery.receiver_params import ReceiverParams
@@ -43,34 +43,34 @@ from distributary.delivery.wire import (
     decode_ranges,
 )
 from distributary.machines.actions import SetTimer
-from distributary.model import IntArray, Plan
+from distributary.model import Plan
 
 __all__ = ["ReceiverMachine", "ReceiverMachineStatistics"]
 
 WAKE = "wake"
 _NEVER = float("inf")
-_MOST_REPEATED = 3  # announcements in a row that had come before: there may be something wrong
+_MOST_REPEATED = 3  # old announcements in a row, after which the receiver probes the sender
 
 
 @dataclass(frozen=True, slots=True)
 class ReceiverMachineStatistics:
-    """What a receiver did so far."""
+    """A snapshot of a receiver's counters."""
 
-    messages: int  # wanted, and delivered
-    packets: int  # that came, of any kind
+    messages: int  # delivered
+    packets: int  # received, of any kind
     unwanted_packets: int  # dropped by the first filter
     unwanted_messages: int  # dropped by the second
-    duplicates: int  # packets, or messages of a packet, that had come before
+    duplicates: int  # packets, or messages of a packet, that had arrived before
     malformed: int
     unauthenticated: int
     stale: int  # packets of another incarnation
-    strangers: int  # packets that came from elsewhere, or by a way that they must not
+    strangers: int  # packets from an address, or by a socket, from which they are not accepted
     naks: int
-    gaps: int  # ranges of packets given up
-    gap_packets: int  # in those whose end is known
-    missing_messages: int  # found missing
-    held_packets: int  # that wait now
-    missing_ranges: int  # that it tries to have repaired now
+    gaps: int  # ranges of packets that were given up
+    gap_packets: int  # in the gaps whose end is known
+    missing_messages: int  # reported as `Missing`
+    held_packets: int  # that wait now, behind a gap or a plan change
+    missing_ranges: int  # of packets, for which the receiver now sends NAKs
 
 
 class ReceiverMachine:
@@ -94,23 +94,23 @@ class ReceiverMachine:
         self.params = params = ReceiverParams() if params is None else params
         self._authenticator = Authenticator(key)
         self._subs = Subscriptions(name, flows, params, rng)
-        self._asking = Asking(name, params, self._authenticator)
-        self._senders = Senders(self._asking, params, rng)
+        self._feedback = Feedback(name, params, self._authenticator)
+        self._senders = Senders(self._feedback, params, rng)
         self._counts = np.zeros(kernels.COUNTS, np.int64)
         self._filters = Filters(self._subs, self._authenticator, self._counts)
         self._reassembly = Reassembly(self._subs, params, self._counts)
         self._reassembly.incarnation = incarnation
-        self._versions = PlanVersions(self._subs, self._reassembly, self._asking, params)
+        self._versions = PlanVersions(self._subs, self._reassembly, self._feedback, params)
         self._announced: Announcement | None = None
         self._announcements = 0
-        self._repeated = 0  # announcements in a row that had come before, by their number
+        self._repeated = 0  # announcements in a row whose number was not new
         self._strangers = 0
         self._packets = 0
         self._wake_at = _NEVER
         self._changes_seen = 0
         self._unserved: tuple[str, ...] = ()  # as last reported
 
-    # --- what the caller does ---------------------------------------------------------------------
+    # --- calls ---------------------------------------------------------------------------------
 
     @property
     def incarnation(self) -> int:
@@ -119,11 +119,11 @@ class ReceiverMachine:
 
     @property
     def statistics(self) -> ReceiverMachineStatistics:
-        """What it did so far."""
+        """A snapshot of the counters."""
         counts = self._counts.tolist()
         streams = list(self._subs.streams())
         return ReceiverMachineStatistics(
-            messages=counts[kernels.TAKEN],
+            messages=counts[kernels.DELIVERED],
             packets=self._packets,
             unwanted_packets=counts[kernels.UNWANTED_PACKETS],
             unwanted_messages=counts[kernels.UNWANTED_MESSAGES],
@@ -132,7 +132,7 @@ class ReceiverMachine:
             unauthenticated=self._filters.unauthenticated,
             stale=counts[kernels.STALE],
             strangers=self._strangers,
-            naks=self._asking.naks,
+            naks=self._feedback.naks,
             gaps=self._reassembly.gaps,
             gap_packets=self._reassembly.gap_packets,
             missing_messages=counts[kernels.MISSED],
@@ -143,7 +143,7 @@ class ReceiverMachine:
     @property
     def versions(self) -> tuple[int, ...]:
         """The plan versions that the receiver follows."""
-        return tuple(self._subs.followings)
+        return tuple(self._subs.versions)
 
     @property
     def flows(self) -> tuple[str, ...]:
@@ -162,8 +162,8 @@ class ReceiverMachine:
     def start(self, now: float) -> list[MulticastAction]:
         """Join the control group, and ask for the plan."""
         self._reassembly.actions += self._subs.change_groups()
-        self._asking.begin(now)
-        self._reassembly.actions += self._asking.questions(now)
+        self._feedback.start_plan_requests(now)
+        self._reassembly.actions += self._feedback.make_due_plan_request(now)
         return self._finish()
 
     def learn_plan(self, plan: Plan, now: float) -> list[MulticastAction]:
@@ -199,8 +199,7 @@ class ReceiverMachine:
             at, found, waiting, missed = reference.take_packets(
                 [packet],
                 kept,
-                self._authenticator.size,
-                self.incarnation,
+                Expected(self.incarnation, self._authenticator.size),
                 subs.tables,
                 subs.state,
                 self._counts,
@@ -214,40 +213,38 @@ class ReceiverMachine:
 
     def on_packets(
         self,
-        buffer: ByteArray,
-        offsets: IntArray,
-        lengths: IntArray,
+        batch: PacketBatch,
         now: float,
         sources: Sequence[str] | None = None,
         *,
         control: bool = True,
     ) -> list[MulticastAction]:
-        """Take packets at these places of a buffer, in order, with the compiled filters.
+        """Take a batch of packets, in order, with the compiled filters.
 
-        Announcements and answers count with `control` only: for packets from the control group or
-        from the sender's own address. The resulting `Messages` are places in the buffer, and valid
-        until the next call.
+        Announcements and replies are accepted only with `control`: for packets from the control
+        group or from the sender's own address. The resulting `Messages` refer to the buffer of the
+        batch, and are valid until the next call.
         """
-        self._packets += len(offsets)
+        self._packets += len(batch.offsets)
         at = 0
-        while at < len(offsets):
-            at = self._take_until_change(buffer, offsets, lengths, at, now, sources, control)
-            if at < len(offsets):
+        while at < len(batch.offsets):
+            at = self._take_until_change(batch, at, now, sources, control)
+            if at < len(batch.offsets):
                 self._filters.renew()
         return self._finish()
 
     def on_stranger(self, packet: bytes, source: str, now: float) -> list[MulticastAction]:
         """Take a unicast packet that does not come from the sender that is followed.
 
-        Only an answer to a question of this receiver counts; it may come from a rival.
+        Only a reply to a request of this receiver is accepted; it may come from a rival.
         """
         self._packets += 1
         tag = self._authenticator.size
-        if packet[KIND_AT : KIND_AT + 1] != bytes([PacketKind.ANSWER]):
+        if packet[KIND_AT : KIND_AT + 1] != bytes([PacketKind.REPLY]):
             self._strangers += 1
         elif self._filters.accepts(packet):
             try:
-                self._take_answer(decode_header(packet, tag), now, source)
+                self._take_reply(decode_header(packet, tag), now, source)
             except WireError:
                 self._counts[kernels.MALFORMED] += 1
         return self._finish()
@@ -262,17 +259,17 @@ class ReceiverMachine:
             raise ValueError(f"there is no timer {name!r}")
         actions = self._reassembly.actions
         self._wake_at = _NEVER
-        if self._announced is not None and not self._subs.silent:
-            self._asking.stop()
-        actions += self._asking.questions(now)
+        if self._announced is not None and not self._subs.unheard:
+            self._feedback.stop_plan_requests()
+        actions += self._feedback.make_due_plan_request(now)
         for rival in self._senders.undecided_rivals():
-            self._weigh_rival(rival, now)
-        for stream in list(self._subs.troubled):
-            if stream not in self._subs.troubled:
+            self._decide_on_rival(rival, now)
+        for stream in list(self._subs.pending):
+            if stream not in self._subs.pending:
                 continue  # it ended together with another stream
-            self._reassembly.give_up_hopeless(stream, now)
-            if stream in self._subs.troubled:
-                actions += self._asking.naks_for(stream, self.incarnation, now)
+            self._reassembly.give_up_unanswered(stream, now)
+            if stream in self._subs.pending:
+                actions += self._feedback.make_due_naks(stream, self.incarnation, now)
                 self._poll(stream, now)
         return self._finish()
 
@@ -280,9 +277,7 @@ class ReceiverMachine:
 
     def _take_until_change(
         self,
-        buffer: ByteArray,
-        offsets: IntArray,
-        lengths: IntArray,
+        batch: PacketBatch,
         begin: int,
         now: float,
         sources: Sequence[str] | None,
@@ -291,80 +286,77 @@ class ReceiverMachine:
         """Take packets from `begin` on until the tables change; returns where to continue."""
         filters, subs, reassembly = self._filters, self._subs, self._reassembly
         changes = subs.changes
-        sieved = filters.keep(buffer, offsets, lengths, begin)
-        kept, streams, found = sieved.kept, sieved.streams, filters.found
+        kept, found = filters.keep(batch, begin), filters.found
         at = used = 0
-        while at < len(kept):
+        while at < len(kept.packets):
             start = used
-            at, used, end, n_missed = filters.take(
-                buffer, offsets, lengths, sieved, at, used, self.incarnation
-            )
+            at, used, end, n_missed = filters.take(batch, kept, (at, used), self.incarnation)
             if n_missed:
                 reassembly.report_missed(found.missed[:n_missed].tolist())
-            reassembly.deliver_found(buffer, found, start, used)
-            if at < len(kept):
-                packet = int(kept[at])
-                offset = int(offsets[packet])
-                copied = buffer[offset : offset + int(lengths[packet])].tobytes()
-                source = None if sources is None else sources[packet]
-                if streams[at] == kernels.CONTROL and not control:
+            reassembly.deliver_found(batch.buffer, found, start, used)
+            if at < len(kept.packets):
+                packet, stream = int(kept.packets[at]), int(kept.streams[at])
+                offset = int(batch.offsets[packet])
+                if stream == kernels.CONTROL and not control:
                     self._strangers += 1
                 else:
+                    copied = batch.buffer[offset : offset + int(batch.lengths[packet])].tobytes()
+                    source = None if sources is None else sources[packet]
                     entries = filters.entries(used, end, offset)
-                    self._handle_packet(copied, int(streams[at]), entries, now, source)
+                    self._handle_packet(copied, stream, entries, now, source)
                 at += 1
                 if subs.changes != changes:
-                    filters.uncount(sieved, packet + 1)
+                    filters.uncount(kept, packet + 1)
                     return packet + 1
-        return len(offsets)
+        return len(batch.offsets)
 
-    # --- packets that need thought ----------------------------------------------------------------
+    # --- packets that the filters leave to Python ---------------------------------------------
 
     def _handle_packet(
-        self, packet: bytes, place: int, entries: list[Entry], now: float, source: str | None
+        self, packet: bytes, slot: int, entries: list[Entry], now: float, source: str | None
     ) -> None:
         header = decode_header(packet)
         body = packet[HEADER_SIZE : len(packet) - self._authenticator.size]
         try:
-            if place == kernels.CONTROL:
+            if slot == kernels.CONTROL:
                 self._take_control(header, body, now, source)
             elif header.kind <= PacketKind.REPAIR:
-                self._note_heard(place)
-                self._reassembly.take_data(self._subs.stream(place), header, packet, entries, now)
+                self._note_heard(slot)
+                self._reassembly.take_data(self._subs.stream(slot), header, packet, entries, now)
             else:
-                self._take_heartbeat_or_confirmation(place, header, body, now)
+                self._take_heartbeat_or_confirmation(slot, header, body, now)
         except WireError:
             self._counts[kernels.MALFORMED] += 1
 
     def _take_heartbeat_or_confirmation(
-        self, place: int, header: Header, body: bytes, now: float
+        self, slot: int, header: Header, body: bytes, now: float
     ) -> None:
         """Take a heartbeat or a confirmation."""
-        stream = self._subs.stream(place)
+        stream = self._subs.stream(slot)
         if header.kind == PacketKind.HEARTBEAT:
             found = decode_heartbeat(body)
             if found.first > header.sequence + 1:
-                raise WireError("a window that begins after its end")
-            self._note_heard(place)
+                raise WireError("a window that begins behind the last packet")
+            self._note_heard(slot)
             self._reassembly.take_heartbeat(stream, header, found, now)
         elif header.kind == PacketKind.CONFIRM:
             for first, last in decode_ranges(body, header.items):
                 stream.gaps.confirm(first, last, now)
         else:
-            raise WireError("not for a receiver")
+            raise WireError("a packet that only senders accept")
 
-    def _note_heard(self, place: int) -> None:
-        self._subs.silent.pop(self._subs.stream(place), None)
+    def _note_heard(self, slot: int) -> None:
+        self._subs.unheard.pop(self._subs.stream(slot), None)
 
     # --- plans ------------------------------------------------------------------------------------
 
     def _take_control(self, header: Header, body: bytes, now: float, source: str | None) -> None:
         if header.kind == PacketKind.PLAN:
             self._take_plan(header, decode_announcement(body), now, source)
-        elif header.kind == PacketKind.ANSWER:
-            self._take_answer(header, now, source)
+        elif header.kind == PacketKind.REPLY:
+            self._take_reply(header, now, source)
         else:
-            raise WireError("not for a receiver")
+            raise WireError("a packet that only senders accept")
 
     def _take_plan(
         self, header: Header, announced: Announcement, now: float, source: str | None
@@ -374,7 +366,7 @@ class ReceiverMachine:
         if header.incarnation < self.incarnation:
             self._counts[kernels.STALE] += 1
         elif senders.followed is None:
-            self._follow_sender(senders.hear(header, announced, source, now), now)
+            self._follow_sender(senders.note_claim(header, announced, source, now), now)
             return
         elif header.incarnation == self.incarnation:
             if source is None or senders.is_followed(source):
@@ -382,7 +374,7 @@ class ReceiverMachine:
             else:
                 self._strangers += 1
             return
-        self._weigh_rival(senders.hear(header, announced, source, now), now)
+        self._decide_on_rival(senders.note_claim(header, announced, source, now), now)
 
     def _hear_sender(
         self, followed: SenderClaim, header: Header, announced: Announcement, now: float
@@ -391,39 +383,39 @@ class ReceiverMachine:
         if header.sequence <= self._announcements:
             self._counts[kernels.DUPLICATE] += 1
             self._repeated += 1
-            if self._repeated >= _MOST_REPEATED:  # a forged one may have gone before
-                self._reassembly.actions += self._senders.ask(followed, now)
+            if self._repeated >= _MOST_REPEATED:  # a forged one may have raised the number
+                self._reassembly.actions += self._senders.probe(followed, now)
             return
         self._announcements, self._repeated = header.sequence, 0
         followed.heard_at = now
         self._announced = announced
         self._versions.adopt(announced, now)
-        if not self._subs.silent:
-            self._asking.stop()
+        if not self._subs.unheard:
+            self._feedback.stop_plan_requests()
         if not followed.proven:
-            self._reassembly.actions += self._senders.ask(followed, now)
+            self._reassembly.actions += self._senders.probe(followed, now)
 
-    def _take_answer(self, header: Header, now: float, source: str | None) -> None:
-        """Take an answer, by which a sender proves that it is alive."""
-        claim = self._senders.take_answer(header, source, now)
+    def _take_reply(self, header: Header, now: float, source: str | None) -> None:
+        """Take a reply, by which a sender proves that it is alive."""
+        claim = self._senders.take_reply(header, source, now)
         if claim is None:
             self._strangers += 1
         elif claim is not self._senders.followed:
-            self._weigh_rival(claim, now)
+            self._decide_on_rival(claim, now)
         elif self._repeated >= _MOST_REPEATED:
             self._announcements = self._repeated = 0
 
-    def _weigh_rival(self, rival: SenderClaim, now: float) -> None:
-        """Follow a rival if it is proven; else ask it, and the followed sender, for proof."""
+    def _decide_on_rival(self, rival: SenderClaim, now: float) -> None:
+        """Follow a rival if it replaces the sender; else probe it and the followed sender."""
         senders, followed = self._senders, self._senders.followed
         unknown = rival.address is None and rival.incarnation > self.incarnation
         if unknown or senders.replaces(rival, now):
             self._follow_sender(rival, now)
             return
         actions = self._reassembly.actions
-        actions += senders.ask(rival, now)
+        actions += senders.probe(rival, now)
         if rival.proven and followed is not None:
-            actions += senders.ask(followed, now)
+            actions += senders.probe(followed, now)
             if not rival.reported:
                 rival.reported = True
                 actions.append(Rival(followed.incarnation, rival.incarnation, rival.address or ""))
@@ -439,18 +431,18 @@ class ReceiverMachine:
         self._announcements, self._announced = claim.sequence, claim.announced
         self._repeated = 0
         self._versions.adopt(claim.announced, now)
-        if not self._subs.silent:
-            self._asking.stop()
+        if not self._subs.unheard:
+            self._feedback.stop_plan_requests()
         if not claim.proven:
-            self._reassembly.actions += self._senders.ask(claim, now)
+            self._reassembly.actions += self._senders.probe(claim, now)
 
     # --- the timer --------------------------------------------------------------------------------
 
-    def _poll(self, stream: Incoming, now: float) -> None:
+    def _poll(self, stream: IncomingStream, now: float) -> None:
         if stream.poll_at > now:
             return
         if stream.polls < self.params.tries:
-            self._reassembly.actions += self._asking.poll(stream, self.incarnation, now)
+            self._reassembly.actions += self._feedback.make_poll(stream, self.incarnation, now)
         else:
             self._reassembly.give_up_end(stream)
 
@@ -458,23 +450,23 @@ class ReceiverMachine:
         """Report the wanted flows that no plan carries, if they changed."""
         unserved = self._subs.unserved
         if unserved is not self._unserved and unserved != self._unserved:
-            version = max(self._subs.followings, default=0)
+            version = max(self._subs.versions, default=0)
             self._reassembly.actions.append(Unserved(version, unserved))
         self._unserved = unserved
 
     def _finish(self) -> list[MulticastAction]:
         """Update groups and timer, and return all actions."""
         reassembly, subs = self._reassembly, self._subs
-        for version, following in list(subs.followings.items()):
+        for version, followed in list(subs.versions.items()):
             done = self._announced is not None and version < self._announced.current
-            if done and not following.streams:
+            if done and not followed.streams:
                 subs.forget(version)
         if subs.changes != self._changes_seen:
             self._changes_seen = subs.changes
             reassembly.actions += subs.change_groups()
-            if self._subs.followings:
+            if self._subs.versions:
                 self._report_unserved()
-        at = min(self._asking.next_at(subs.troubled), self._senders.next_at())
+        at = min(self._feedback.next_at(subs.pending), self._senders.next_at())
         if at != self._wake_at:
             self._wake_at = at
             reassembly.actions.append(SetTimer(WAKE, None if at == _NEVER else at))

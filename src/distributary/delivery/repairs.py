@@ -1,14 +1,14 @@
-"""The queue of retransmissions: limited for each asker, and paced."""
+"""The queue of retransmissions: limited for each requester, and paced."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import groupby
 
-from distributary.delivery.askers import Askers
 from distributary.delivery.authentication import Authenticator
-from distributary.delivery.outgoing import Outgoing
+from distributary.delivery.outgoing import OutgoingStream
 from distributary.delivery.pacing import TokenBucket
+from distributary.delivery.repair_allowances import RepairAllowances
 from distributary.delivery.sender_params import SenderParams
 from distributary.delivery.wire import KIND_AT, MOST_RANGES, PacketKind
 
@@ -16,13 +16,13 @@ __all__ = ["Repairs"]
 
 
 class Repairs:
-    """Packets to send again, each once; they may use only a share of the sender's rate."""
+    """Packets to retransmit, each once; they may use only a share of the sender's rate."""
 
     def __init__(self, params: SenderParams, authenticator: Authenticator) -> None:
         self._params = params
         self._authenticator = authenticator
-        self._askers = Askers(params.asker_rate)
-        self._queue: dict[tuple[Outgoing, int], None] = {}
+        self._allowances = RepairAllowances(params.asker_rate)
+        self._queue: dict[tuple[OutgoingStream, int], None] = {}
         share = params.repair_share
         self._pace = TokenBucket(params.rate * share, params.burst * share)
         self.curbed = 0  # NAKs that were cut short
@@ -32,23 +32,23 @@ class Repairs:
 
     def queue(
         self,
-        asker: str,
-        stream: Outgoing,
+        requester: str,
+        stream: OutgoingStream,
         ranges: list[tuple[int, int]],
         *,
         sent: int,
         kept: int,
         now: float,
     ) -> list[int]:
-        """Queue the packets of these ranges, as far as the asker's allowance goes; returns them.
+        """Queue the packets of these ranges, within the requester's allowance; returns them.
 
-        `sent` and `kept` are what `Askers.allow` is to know.
+        `sent` and `kept` are as in `RepairAllowances.allow`.
         """
-        left = allowed = self._askers.allow(asker, sent, kept, now)
+        left = allowed = self._allowances.allow(requester, sent, kept, now)
         asked: list[int] = []
         curbed = False
         for first, last in ranges:
-            begin, end = max(first, stream.window.first), min(last, stream.sent) + 1
+            begin, end = max(first, stream.window.first), min(last, stream.last_sent) + 1
             looked_up = range(begin, min(end, begin + left))
             for sequence in looked_up:
                 if not stream.window.is_held_off(sequence, now, self._params.hold_off):
@@ -56,19 +56,19 @@ class Repairs:
                     asked.append(sequence)
             left -= len(looked_up)
             curbed |= end - begin > len(looked_up)
-        self._askers.spend(asker, allowed - left)
+        self._allowances.spend(requester, allowed - left)
         self.curbed += curbed
         return asked
 
-    def waiting(self, stream: Outgoing, asked: list[int]) -> list[tuple[int, int]]:
-        """Which of these packets still wait, as ranges; no more than fit into one packet."""
-        return _runs(found for found in asked if (stream, found) in self._queue)[:MOST_RANGES]
+    def find_waiting(self, stream: OutgoingStream, asked: list[int]) -> list[tuple[int, int]]:
+        """The ranges of these packets that still wait; no more than fit into one packet."""
+        return _to_ranges(found for found in asked if (stream, found) in self._queue)[:MOST_RANGES]
 
     def ready_at(self, now: float) -> float:
         """When the next repair may be sent, by the repairs' share of the rate."""
         return self._pace.ready_at(now)
 
-    def take(self, now: float) -> tuple[Outgoing, bytes] | None:
+    def take(self, now: float) -> tuple[OutgoingStream, bytes] | None:
         """The next repair, to be sent now; None if its packet has left the window."""
         stream, sequence = next(iter(self._queue))
         del self._queue[stream, sequence]
@@ -82,12 +82,12 @@ class Repairs:
         self._pace.take(len(repair), now)
         return stream, bytes(repair)
 
-    def drop(self, streams: set[Outgoing]) -> None:
+    def drop(self, streams: set[OutgoingStream]) -> None:
         """Drop the queued repairs of these sessions."""
         self._queue = {found: None for found in self._queue if found[0] not in streams}
 
 
-def _runs(sequences: Iterable[int]) -> list[tuple[int, int]]:
+def _to_ranges(sequences: Iterable[int]) -> list[tuple[int, int]]:
     """Sequence numbers as ranges of first and last."""
     ordered = sorted(set(sequences))
     runs = []

@@ -1,12 +1,12 @@
 """Which sender a receiver follows, of all that claim to be the sender.
 
 A sender is an incarnation at an address. A receiver follows the first one that it hears; any other
-is a rival. The receiver sends a rival a random nonce, and a rival that repeats it is proven: it is
+is a rival. The receiver sends a rival a random nonce, and a rival that returns it is proven: it is
 alive, which a forged or recorded packet cannot show. A proven rival replaces
 
 - a sender that is not proven,
 - an earlier incarnation, since the sender was restarted,
-- a sender that no longer answers: the clock may have stepped back between two starts, or the
+- a sender that no longer replies: the clock may have stepped back between two starts, or the
   receiver may have followed a forger.
 """
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from distributary.delivery.asking import Asking
+from distributary.delivery.feedback import Feedback
 from distributary.delivery.receiver_params import ReceiverParams
 from distributary.delivery.wire import Announcement, Header
 from distributary.machines.actions import Send
@@ -35,28 +35,30 @@ class SenderClaim:
 
     incarnation: int
     address: str | None  # where its announcements come from; None where that is not known
-    nonce: int  # what its answer has to repeat
+    nonce: int  # that its reply has to return
     sequence: int
     announced: Announcement
     heard_at: float
     asked_at: float = _NEVER
-    asked_since: float = _NEVER  # when the first unanswered question was asked
+    asked_since: float = _NEVER  # when the first unanswered probe was sent
     proven: bool = False
     reported: bool = False
-    addresses: set[str] = field(default_factory=set)  # all that it answers from
+    addresses: set[str] = field(default_factory=set)  # all that it replies from
 
 
 class Senders:
     """The sender that is followed, and its rivals."""
 
-    def __init__(self, asking: Asking, params: ReceiverParams, rng: np.random.Generator) -> None:
-        self._asking = asking
+    def __init__(
+        self, feedback: Feedback, params: ReceiverParams, rng: np.random.Generator
+    ) -> None:
+        self._feedback = feedback
         self._params = params
         self._rng = rng.spawn(1)[0]
         self._rivals: dict[tuple[int, str | None], SenderClaim] = {}
         self.followed: SenderClaim | None = None
 
-    def hear(
+    def note_claim(
         self, header: Header, announced: Announcement, address: str | None, now: float
     ) -> SenderClaim:
         """Take an announcement of a sender that is not followed."""
@@ -76,15 +78,15 @@ class Senders:
         self._rivals.pop((claim.incarnation, claim.address), None)
         if claim.address is not None:
             claim.addresses.add(claim.address)
-            self._asking.sender = claim.address
+            self._feedback.sender = claim.address
         self.followed = claim
 
     def is_followed(self, address: str) -> bool:
         """Whether the sender that is followed is at that address."""
         return self.followed is not None and address in self.followed.addresses
 
-    def ask(self, claim: SenderClaim, now: float) -> list[Send]:
-        """Ask a sender for proof that it is alive, at most once in `prove_every`."""
+    def probe(self, claim: SenderClaim, now: float) -> list[Send]:
+        """Request proof that a sender is alive, at most once in `prove_every`."""
         if claim.address is None or now < claim.asked_at + self._params.prove_every:
             return []
         if claim.asked_since <= claim.heard_at:
@@ -92,10 +94,10 @@ class Senders:
             claim.nonce = self._draw()
         claim.asked_at = now
         incarnation = 0 if self.followed is None else self.followed.incarnation
-        return [self._asking.question(claim.address, claim.nonce, incarnation)]
+        return [self._feedback.make_request(claim.address, claim.nonce, incarnation)]
 
-    def take_answer(self, header: Header, address: str | None, now: float) -> SenderClaim | None:
-        """The sender that this answer proves, or None if nobody was asked for it."""
+    def take_reply(self, header: Header, address: str | None, now: float) -> SenderClaim | None:
+        """The sender that this reply proves to be alive, or None if it returns no nonce of ours."""
         for claim in (self.followed, *self._rivals.values()):
             if claim is None or claim.asked_at == _NEVER:
                 continue
@@ -120,7 +122,7 @@ class Senders:
         )
 
     def undecided_rivals(self) -> Iterator[SenderClaim]:
-        """Proven rivals, while the followed sender has not answered a question."""
+        """Proven rivals, while the followed sender has not replied to a probe."""
         followed = self.followed
         if followed is not None and followed.heard_at < followed.asked_since:
             yield from [rival for rival in self._rivals.values() if rival.proven]

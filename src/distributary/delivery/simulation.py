@@ -19,6 +19,7 @@ from distributary.delivery import (
     Messages,
     MulticastAction,
     NeedPlan,
+    PacketBatch,
     ReceiverMachine,
     Report,
     SenderMachine,
@@ -29,7 +30,7 @@ from distributary.model import Plan
 
 __all__ = [
     "Faults",
-    "Learn",
+    "LearnPlan",
     "MessageOffer",
     "MulticastNetwork",
     "PlanChange",
@@ -40,7 +41,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class MessageOffer:
-    """Have a sender send a message."""
+    """Tells a sender to send a message."""
 
     flow: str
     payload: bytes
@@ -48,14 +49,14 @@ class MessageOffer:
 
 @dataclass(frozen=True, slots=True)
 class PlanChange:
-    """Have a sender change to a plan."""
+    """Tells a sender to change to a plan."""
 
     plan: Plan
 
 
 @dataclass(frozen=True, slots=True)
-class Learn:
-    """Let a receiver know of a plan."""
+class LearnPlan:
+    """Gives a receiver a plan."""
 
     plan: Plan
 
@@ -64,8 +65,9 @@ class Learn:
 class Faults:
     """The faults between two nodes, as probabilities for each packet.
 
-    Bursts are Gilbert's: a good time turns bad with `burst`, and a bad one good with `relief`; in
-    bad times everything is lost. What is `damaged` has some of its bytes flipped.
+    Bursts follow Gilbert's model: with each packet a good link turns bad with probability `burst`,
+    and a bad one good with `relief`; a bad link loses everything. `damaged` packets have some of
+    their bytes flipped.
     """
 
     burst: float = 0.0
@@ -176,7 +178,7 @@ class SenderNode:
 class ReceiverNode:
     """A receiver as a node; `notes` has its reports with their times.
 
-    With a `batch` time it gathers packets for so long and takes them together, as from a socket
+    With a `batch` time it gathers packets for that long and takes them together, as from a socket
     that returns many at once; without one it takes each as it arrives.
     """
 
@@ -190,7 +192,7 @@ class ReceiverNode:
     def on_message(self, sender: str, message: Any, now: float) -> list[Action]:
         """Take a packet, or a caller's request."""
         match message:
-            case Learn(plan):
+            case LearnPlan(plan):
                 return self._perform(self.machine.learn_plan(plan, now), now)
             case "start":
                 return self._perform(self.machine.start(now), now)
@@ -208,8 +210,8 @@ class ReceiverNode:
         lengths = np.array([len(packet) for _, packet in self.gathered], np.int64)
         buffer = np.frombuffer(b"".join(packet for _, packet in self.gathered), np.uint8)
         self.gathered.clear()
-        offsets = np.cumsum(lengths) - lengths
-        return self._perform(self.machine.on_packets(buffer, offsets, lengths, now, sources), now)
+        batch = PacketBatch(buffer, np.cumsum(lengths) - lengths, lengths)
+        return self._perform(self.machine.on_packets(batch, now, sources), now)
 
     def _perform(self, actions: list[MulticastAction], now: float) -> list[Action]:
         """Perform actions on groups and keep reports; return the rest to the simulation."""

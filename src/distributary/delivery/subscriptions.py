@@ -10,7 +10,7 @@ import numpy as np
 from distributary.delivery._wire_kernels import StreamState, SubscriptionTables
 from distributary.delivery.actions import JoinGroup, LeaveGroup
 from distributary.delivery.gaps import Gaps
-from distributary.delivery.incoming import Following, Incoming
+from distributary.delivery.incoming import FollowedVersion, IncomingStream
 from distributary.delivery.receiver_params import ReceiverParams
 from distributary.delivery.routes import (
     CONTROL_GROUP,
@@ -47,22 +47,26 @@ class Subscriptions:
         """With `wanted` None the receiver wants all that each plan carries to it."""
         self._name = name
         self._wanted = wanted
-        self._served: frozenset[str] | None = None  # flows that the newest version brings
-        self._lost: tuple[str, ...] = ()  # what a plan brought before one that brings nothing
-        self._place_of: dict[str, int] = {}  # flows that the newest version is to bring
+        self._served: frozenset[str] | None = None  # flows that the newest version carries
+        self._lost: tuple[
+            str, ...
+        ] = ()  # flows of the last plan that carried any, if this has none
+        self._slot_of: dict[str, int] = {}  # wanted flows of the newest version
         self._progress = Progress({}, {})
-        self._first_number = 0  # of flows that are wanted from now on; 0 where any will do
-        self.names: tuple[str, ...] = ()  # flows by place; a place of no use is given to another
+        self._first_number = 0  # of newly wanted flows; 0 accepts any number
+        self.names: tuple[str, ...] = ()  # flows by slot; a slot is reused when no version needs it
         self._params = params
         self._rng = rng
         self._plans: dict[int, Plan] = {}  # by fingerprint, the newest last
         self._joined: set[str] = set()
-        self._streams: dict[int, Incoming] = {}  # by place
+        self._streams: dict[int, IncomingStream] = {}  # by slot
         self._free: list[int] = []
-        self.followings: dict[int, Following] = {}  # by version, ascending
-        self.troubled: dict[Incoming, None] = {}  # streams that the timer has to see to
-        self.silent: dict[Incoming, None] = {}  # unicast streams that nothing was heard of
-        self.unserved: tuple[str, ...] = wanted or ()  # wanted flows that do not come
+        self.versions: dict[int, FollowedVersion] = {}  # by version, ascending
+        self.pending: dict[IncomingStream, None] = {}  # streams with gaps or polls, for the timer
+        self.unheard: dict[
+            IncomingStream, None
+        ] = {}  # unicast streams from which nothing has arrived
+        self.unserved: tuple[str, ...] = wanted or ()  # wanted flows that the plan does not carry
         self.changes = 0  # of the tables
         self.tables = SubscriptionTables(
             np.full(MOST_VERSIONS, -1, np.int64),
@@ -83,7 +87,7 @@ class Subscriptions:
             return self._wanted
         if self._served is None and self._plans:
             return wanted_flows(next(reversed(self._plans.values())), self._name)
-        return tuple(self._place_of)
+        return tuple(self._slot_of)
 
     def want(self, wanted: tuple[str, ...]) -> None:
         """Change the wanted flows, for versions that are followed from now on."""
@@ -106,9 +110,9 @@ class Subscriptions:
         """The progress of flows and sessions, for when this incarnation is followed again."""
         numbers = self.state.next_of
         return Progress(
-            {flow: int(numbers[place]) for flow, place in self._place_of.items()},
+            {flow: int(numbers[slot]) for flow, slot in self._slot_of.items()},
             {
-                (stream.version, stream.session): int(self.state.last[stream.place])
+                (stream.version, stream.session): int(self.state.last[stream.slot])
                 for stream in self._streams.values()
                 if stream.started
             },
@@ -122,32 +126,32 @@ class Subscriptions:
         self._first_number = first_number
         self._progress = progress
         self.state.next_of[:] = first_number
-        for flow, place in self._place_of.items():
-            self.state.next_of[place] = progress.next_of.get(flow, first_number)
+        for flow, slot in self._slot_of.items():
+            self.state.next_of[slot] = progress.next_of.get(flow, first_number)
 
-    def _places_for(self, plan: Plan, *, newest: bool) -> dict[str, int]:
-        """The places of all wanted flows of a plan; newly wanted ones get a new place."""
+    def _slots_for(self, plan: Plan, *, newest: bool) -> dict[str, int]:
+        """The slots of all wanted flows of a plan; newly wanted ones get a new slot."""
         wanted = wanted_flows(plan, self._name) if self._wanted is None else self._wanted
-        known = self._place_of
-        free = self._free_places(sum(flow not in known for flow in wanted))
-        places = {flow: known[flow] if flow in known else next(free) for flow in wanted}
+        known = self._slot_of
+        free = self._free_slots(sum(flow not in known for flow in wanted))
+        slots = {flow: known[flow] if flow in known else next(free) for flow in wanted}
         names = list(self.names)
-        for flow, place in places.items():
+        for flow, slot in slots.items():
             if flow not in known:
-                names[place] = flow
-                self.state.next_of[place] = self._progress.next_of.get(flow, self._first_number)
+                names[slot] = flow
+                self.state.next_of[slot] = self._progress.next_of.get(flow, self._first_number)
         self.names = tuple(names)
         if newest:
             self._lost = self._lost or tuple(known) if not wanted else ()
-            self._place_of, self._first_number = places, 0
-        return places
+            self._slot_of, self._first_number = slots, 0
+        return slots
 
-    def _free_places(self, n: int) -> Iterator[int]:
-        """`n` places that neither the newest flows nor any version uses."""
+    def _free_slots(self, n: int) -> Iterator[int]:
+        """`n` slots that neither the newest flows nor any version uses."""
         if not n:
             return iter(())
         in_use = self.tables.flow_of[self.tables.versions >= 0]
-        used = np.union1d(in_use, np.array([-1, *self._place_of.values()]))
+        used = np.union1d(in_use, np.array([-1, *self._slot_of.values()]))
         free = np.setdiff1d(np.arange(len(self.names)), used)[:n].tolist()
         more = n - len(free)
         free += range(len(self.names), len(self.names) + more)
@@ -158,13 +162,13 @@ class Subscriptions:
 
     # --- streams and plans ------------------------------------------------------------------------
 
-    def streams(self) -> Iterator[Incoming]:
+    def streams(self) -> Iterator[IncomingStream]:
         """All streams of all versions."""
         return iter(self._streams.values())
 
-    def stream(self, place: int) -> Incoming:
-        """The stream at a place."""
-        return self._streams[place]
+    def stream(self, slot: int) -> IncomingStream:
+        """The stream at a slot."""
+        return self._streams[slot]
 
     def remember(self, plan: Plan) -> None:
         """Keep a plan for when it is announced."""
@@ -180,43 +184,43 @@ class Subscriptions:
         """The plan of that fingerprint, if it was learnt."""
         return self._plans.get(fingerprint)
 
-    def follow(self, version: int, plan: Plan, *, from_start: bool) -> Following:
+    def follow(self, version: int, plan: Plan, *, from_start: bool) -> FollowedVersion:
         """Start to follow a plan version; fewer than `MOST_VERSIONS` are followed."""
         self.changes += 1
-        newest = version > max(self.followings, default=0)
-        places = self._places_for(plan, newest=newest)
+        newest = version > max(self.versions, default=0)
+        slots = self._slots_for(plan, newest=newest)
         row = int(np.flatnonzero(self.tables.versions == -1)[0])
-        routes = flow_routes(plan, self._name, places)
-        following = Following(version, row, {})
-        by_session: dict[int, Incoming] = {}
+        routes = flow_routes(plan, self._name, slots)
+        followed = FollowedVersion(version, row, {})
+        by_session: dict[int, IncomingStream] = {}
         for route in routes:
             if route.session not in by_session:
-                stream = self._begin(version, route, from_start)
-                by_session[route.session] = following.streams[stream.place] = stream
-        self._fill_row(following, plan, routes, by_session, places)
-        self.followings[version] = following
-        self.followings = dict(sorted(self.followings.items()))
+                stream = self._begin_stream(version, route, from_start)
+                by_session[route.session] = followed.streams[stream.slot] = stream
+        self._fill_row(followed, plan, routes, by_session, slots)
+        self.versions[version] = followed
+        self.versions = dict(sorted(self.versions.items()))
         if newest:
             self._served = frozenset(route.flow for route in routes)
             self._find_unserved()
-        return following
+        return followed
 
-    def end(self, stream: Incoming) -> None:
+    def end(self, stream: IncomingStream) -> None:
         """Stop following a stream."""
         self.changes += 1
-        following = self.followings[stream.version]
-        del following.streams[stream.place], self._streams[stream.place]
-        self._free.append(stream.place)
-        self.state.smooth[stream.place] = False
-        self.tables.stream_of[following.row, stream.session] = -1
-        self.troubled.pop(stream, None)
-        self.silent.pop(stream, None)
+        followed = self.versions[stream.version]
+        del followed.streams[stream.slot], self._streams[stream.slot]
+        self._free.append(stream.slot)
+        self.state.in_order[stream.slot] = False
+        self.tables.stream_of[followed.row, stream.session] = -1
+        self.pending.pop(stream, None)
+        self.unheard.pop(stream, None)
 
     def forget(self, version: int) -> None:
         """Stop following a version whose streams have all ended."""
         self.changes += 1
-        following = self.followings.pop(version)
-        self.tables.versions[following.row] = -1
+        followed = self.versions.pop(version)
+        self.tables.versions[followed.row] = -1
 
     def change_groups(self) -> list[JoinGroup | LeaveGroup]:
         """Join and leave groups as the streams need it; returns the changes."""
@@ -228,14 +232,14 @@ class Subscriptions:
             *(LeaveGroup(group) for group in sorted(joined - groups)),
         ]
 
-    def _begin(self, version: int, route: FlowRoute, from_start: bool) -> Incoming:
+    def _begin_stream(self, version: int, route: FlowRoute, from_start: bool) -> IncomingStream:
         params = self._params
         if not self._free:
             self._grow()
-        place = self._free.pop()
+        slot = self._free.pop()
         last = self._progress.last.get((version, route.session))
-        self.state.last[place] = last or 0
-        self.state.smooth[place] = False
+        self.state.last[slot] = last or 0
+        self.state.in_order[slot] = False
         gaps = Gaps(
             self._rng,
             params.back_off,
@@ -246,10 +250,10 @@ class Subscriptions:
             [],
         )
         started = from_start or last is not None
-        stream = Incoming(version, route.session, route.group, place, gaps, started)
-        self._streams[place] = stream
+        stream = IncomingStream(version, route.session, route.group, slot, gaps, started)
+        self._streams[slot] = stream
         if route.group is None:
-            self.silent[stream] = None
+            self.unheard[stream] = None
         return stream
 
     def _grow(self) -> None:
@@ -257,32 +261,32 @@ class Subscriptions:
         more = max(16, old)
         self.state = self.state._replace(
             last=np.concatenate((self.state.last, np.zeros(more, np.int64))),
-            smooth=np.concatenate((self.state.smooth, np.zeros(more, np.bool_))),
+            in_order=np.concatenate((self.state.in_order, np.zeros(more, np.bool_))),
         )
         self._free = list(range(old + more - 1, old - 1, -1))
 
     def _fill_row(
         self,
-        following: Following,
+        followed: FollowedVersion,
         plan: Plan,
         routes: list[FlowRoute],
-        by_session: dict[int, Incoming],
-        places: dict[str, int],
+        by_session: dict[int, IncomingStream],
+        slots: dict[str, int],
     ) -> None:
         n_sessions = plan.n_sessions + len(plan.receivers)
         self.tables = SubscriptionTables(
             self.tables.versions,
-            _widen(self.tables.stream_of, n_sessions, following.row),
-            _widen(self.tables.flow_of, len(plan.flows), following.row),
-            _widen(self.tables.flow_stream, len(plan.flows), following.row),
+            _widen(self.tables.stream_of, n_sessions, followed.row),
+            _widen(self.tables.flow_of, len(plan.flows), followed.row),
+            _widen(self.tables.flow_stream, len(plan.flows), followed.row),
         )
-        row = following.row
-        self.tables.versions[row] = following.version
+        row = followed.row
+        self.tables.versions[row] = followed.version
         for session, stream in by_session.items():
-            self.tables.stream_of[row, session] = stream.place
+            self.tables.stream_of[row, session] = stream.slot
         for route in routes:
-            self.tables.flow_of[row, route.number] = places[route.flow]
-            self.tables.flow_stream[row, route.number] = by_session[route.session].place
+            self.tables.flow_of[row, route.number] = slots[route.flow]
+            self.tables.flow_stream[row, route.number] = by_session[route.session].slot
 
 
 def _widen(table: np.ndarray, width: int, row: int) -> np.ndarray:

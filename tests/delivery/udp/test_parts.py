@@ -32,13 +32,13 @@ from distributary.delivery.udp import (
 from distributary.delivery.udp.calibration import (
     Calibration,
     CalibrationParams,
-    Line,
-    Point,
-    Price,
+    FittedLine,
+    FittedPrice,
+    Measurement,
     fit_line,
     fit_price,
+    make_two_session_plan,
     pick_medians,
-    two_sessions,
 )
 from distributary.delivery.udp.calibration_file import read_prices
 from distributary.delivery.udp.datagrams import (
@@ -48,16 +48,16 @@ from distributary.delivery.udp.datagrams import (
     Reader,
     Writer,
     has_mmsg,
+    make_reader,
+    make_writer,
     prepare_for_reader,
-    reader_of,
     slot_size,
-    writer_of,
 )
-from distributary.delivery.udp.endpoints import address_of, format_address
+from distributary.delivery.udp.endpoints import format_address, parse_address
 from distributary.delivery.udp.plan_watch import PlanWatch
-from distributary.delivery.udp.receiver import Look
+from distributary.delivery.udp.receiver import SocketRead
 from distributary.delivery.udp.records import Record, feed_chunks, read_lines, read_records
-from distributary.delivery.udp.trains import Train, announcement
+from distributary.delivery.udp.trains import Train, build_announcement
 from distributary.errors import DistributaryError, InputError
 from distributary.files import write_plan
 from distributary.model import Interest, Plan
@@ -68,18 +68,18 @@ from tests.delivery.machines import simple_plan
 
 @given(st.integers(0, 65_535), st.sampled_from(["10.1.2.3", "127.0.0.1"]), st.integers(0, 9))
 def test_addresses_come_back_as_they_were_told(port: int, host: str, scope: int) -> None:
-    assert address_of(format_address((host, port))) == (host, port)
-    assert address_of(format_address(("fe80::1", port, 0, scope))) == ("fe80::1", port, 0, scope)
+    assert parse_address(format_address((host, port))) == (host, port)
+    assert parse_address(format_address(("fe80::1", port, 0, scope))) == ("fe80::1", port, 0, scope)
 
 
 @given(st.text())
 def test_a_name_is_no_address(name: str) -> None:
-    assert address_of(name) is None
+    assert parse_address(name) is None
 
 
 def test_options_out_of_range_are_refused() -> None:
     for wrong in ({"ttl": 256}, {"own_port": -1}, {"batch": 0}):
-        with pytest.raises(ValueError, match=r"number|empty"):
+        with pytest.raises(ValueError, match=r"number|at least 1"):
             NetworkOptions(**wrong)  # type: ignore[arg-type]
 
 
@@ -165,8 +165,8 @@ def test_what_is_written_is_read_by_either_way(
 ) -> None:
     rng = np.random.default_rng(7)
     with two_sockets(family) as (one, other):
-        writer: Writer = writer_of(5, plain=plain_writer)
-        reader: Reader = reader_of(4, 300, plain=plain_reader)
+        writer: Writer = make_writer(5, plain=plain_writer)
+        reader: Reader = make_reader(4, 300, plain=plain_reader)
         for n in (1, 3, 4, 5, 23):
             packets = [rng.bytes(int(size)) for size in rng.integers(0, 400, n)]
             assert writer.write(one, [(other.getsockname(), packet) for packet in packets]) == 0
@@ -185,7 +185,7 @@ def test_datagrams_that_travel_together_come_out_as_they_were(
     rng = np.random.default_rng(8)
     with two_sockets(family) as (one, other):
         prepare_for_reader(other)
-        writer, reader = writer_of(6), reader_of(4, 2_000)
+        writer, reader = make_writer(6), make_reader(4, 2_000)
         for _ in range(50):
             sizes = rng.choice(
                 [0, 1, 70, 900, 1_400, 2_000, 2_001], 40, p=[0.05, 0.05, 0.1, 0.2, 0.4, 0.1, 0.1]
@@ -204,7 +204,7 @@ def test_datagrams_that_travel_together_come_out_as_they_were(
 @pytest.mark.parametrize("plain", READERS)
 def test_one_write_goes_to_several_addresses(plain: bool) -> None:
     with two_sockets(socket.AF_INET) as (one, other):
-        writer = writer_of(8, plain=plain)
+        writer = make_writer(8, plain=plain)
         to = [one.getsockname(), other.getsockname()]
         writer.write(one, [(to[at % 2], bytes([at])) for at in range(7)])
         for at, source in enumerate((one, other)):
@@ -215,14 +215,14 @@ def test_one_write_goes_to_several_addresses(plain: bool) -> None:
 @pytest.mark.parametrize("plain", READERS)
 def test_a_packet_that_cannot_be_sent_at_all_is_an_error(plain: bool) -> None:
     with two_sockets(socket.AF_INET) as (one, other):
-        writer = writer_of(4, plain=plain)
+        writer = make_writer(4, plain=plain)
         with pytest.raises(OSError, match="long"):
             writer.write(one, [(other.getsockname(), bytes(70_000))] * 2)
 
 
 def test_the_default_is_the_faster_way() -> None:
-    assert isinstance(reader_of(1, 1), PlainReader) is not has_mmsg()
-    assert isinstance(writer_of(1), PlainWriter) is not has_mmsg()
+    assert isinstance(make_reader(1, 1), PlainReader) is not has_mmsg()
+    assert isinstance(make_writer(1), PlainWriter) is not has_mmsg()
 
 
 @given(st.integers(1, 70_000))
@@ -302,10 +302,10 @@ def test_parquet_has_text_or_binary_and_times(tmp_path: Path) -> None:
     [
         ("a.txt", b"no tab here\n", "row 1: a line is a flow"),
         ("a.txt", b"a\tb\n\xff\tc\n", "row 2: a line is a flow"),
-        ("a.jsonl", b'{"flow": 3}\n', "row 1: is no message"),
-        ("a.jsonl", b"a\tb\n", "row 1: is no message"),
-        ("a.jsonl", b'{"flow": "a", "payload": "", "ts": "soon"}\n', "row 1: is no message"),
-        ("a.parquet", b"PAR1", "is no Parquet file"),
+        ("a.jsonl", b'{"flow": 3}\n', "row 1: is not a message"),
+        ("a.jsonl", b"a\tb\n", "row 1: is not a message"),
+        ("a.jsonl", b'{"flow": "a", "payload": "", "ts": "soon"}\n', "row 1: is not a message"),
+        ("a.parquet", b"PAR1", "is not a Parquet file"),
     ],
 )
 def test_what_is_no_message_is_named(tmp_path: Path, name: str, content: bytes, said: str) -> None:
@@ -330,7 +330,7 @@ def test_a_line_without_one_payload_is_refused_and_named(
 ) -> None:
     good = b'{"flow": "f0", "payload": ""}\n'
     (tmp_path / name).write_bytes(good + line + b"\n" + good)
-    with pytest.raises(InputError, match=r"row 2: is no message .*payload"):
+    with pytest.raises(InputError, match=r"row 2: is not a message .*payload"):
         flattened(read_records(tmp_path / name))
 
 
@@ -408,13 +408,13 @@ def test_a_watch_sees_that_a_link_on_the_way_was_switched(tmp_path: Path) -> Non
 
 @given(st.integers(1, 5), st.integers(8, 40), st.lists(st.integers(1, 30), max_size=5))
 def test_a_receiver_takes_in_every_message_of_a_train(h: int, size: int, turns: list[int]) -> None:
-    plan = two_sessions(3)
+    plan = make_two_session_plan(3)
     receiver = ReceiverMachine(
         "r", plan.flows[:3], rng=np.random.default_rng(0), params=ReceiverParams(history=True)
     )
     receiver.learn_plan(plan, 0.0)
     receiver.start(0.0)
-    receiver.on_packet(announcement(plan, 7, 1), 0.0)
+    receiver.on_packet(build_announcement(plan, 7, 1), 0.0)
     train = Train(0, range(3), 7, messages_per_packet=h, message_bytes=size)
     other = Train(1, range(3, 6), 7, messages_per_packet=h, message_bytes=size)
     taken: list[tuple[str, int]] = []
@@ -439,7 +439,7 @@ def test_the_fit_finds_the_prices_that_points_were_made_of(
 ) -> None:
     mixes = [(1, 0), (0, 1), (0.5, 0.5), (0.5, 0), (0.25, 0.25)]
     points = [
-        Point(8, a * rate, b * rate, (a + b) * rate * alpha + a * rate * beta + idle)
+        Measurement(8, a * rate, b * rate, (a + b) * rate * alpha + a * rate * beta + idle)
         for a, b in mixes
     ]
     found = fit_price(points, 8)
@@ -451,7 +451,7 @@ def test_the_fit_finds_the_prices_that_points_were_made_of(
 
 @given(st.floats(0, 1), st.floats(0.01, 10))
 def test_the_line_finds_what_prices_were_made_of(constant: float, per_packet: float) -> None:
-    made = Line(constant, per_packet, 1.0)
+    made = FittedLine(constant, per_packet, 1.0)
     factors = [1, 2, 8, 40]
     found = fit_line(factors, [made.at(h) for h in factors])
     assert found.constant == pytest.approx(constant, abs=1e-9)
@@ -470,7 +470,7 @@ RATES = st.integers(0, 100).map(float)
 def test_the_fit_is_as_close_as_an_independent_solver_gets(
     rows: list[tuple[float, float, int]],
 ) -> None:
-    found = fit_price([Point(1, *row) for row in rows], 1)
+    found = fit_price([Measurement(1, *row) for row in rows], 1)
     assert min(found.alpha, found.beta, found.idle) >= 0
     wanted, other, cpu = np.array(rows, np.float64).T
     columns = np.column_stack((wanted + other, wanted, np.ones(len(rows))))
@@ -481,13 +481,15 @@ def test_the_fit_is_as_close_as_an_independent_solver_gets(
 
 def test_of_several_rounds_the_median_of_each_mix_counts() -> None:
     rounds = [(0.1, 0.5), (0.9, 0.4), (0.2, 0.6)]
-    points = [Point(1, mix, 0.0, cpu) for each in rounds for mix, cpu in enumerate(each)]
+    points = [Measurement(1, mix, 0.0, cpu) for each in rounds for mix, cpu in enumerate(each)]
     assert [(p.wanted_rate, p.cpu) for p in pick_medians(points, 2)] == [(0, 0.2), (1, 0.5)]
     assert pick_medians(points[:2], 2) == points[:2]
 
 
 def test_prices_below_nothing_are_taken_as_nothing() -> None:
-    found = fit_price([Point(1, 1.0, 0.0, 1.0), Point(1, 0.0, 1.0, 3.0), Point(1, 1, 1, 3.9)], 1)
+    found = fit_price(
+        [Measurement(1, 1.0, 0.0, 1.0), Measurement(1, 0.0, 1.0, 3.0), Measurement(1, 1, 1, 3.9)], 1
+    )
     assert found.beta == 0
     assert found.alpha > 0
 
@@ -499,8 +501,8 @@ def test_prices_below_nothing_are_taken_as_nothing() -> None:
 def test_prices_that_do_not_fit_are_doubted(
     price: float, alpha: float, beta: float, doubtful: bool
 ) -> None:
-    prices = (Price(1, 2.0, 1.0, 0.0, 0.99), Price(8, 1.0, 1.0, 0.0, price))
-    lines = Line(1.0, 1.0, alpha), Line(1.0, 0.0, beta)
+    prices = (FittedPrice(1, 2.0, 1.0, 0.0, 0.99), FittedPrice(8, 1.0, 1.0, 0.0, price))
+    lines = FittedLine(1.0, 1.0, alpha), FittedLine(1.0, 0.0, beta)
     assert Calibration(CalibrationParams(), (), prices, *lines).doubtful == doubtful
 
 
@@ -542,6 +544,6 @@ def test_what_is_no_calibration_is_refused(tmp_path: Path, content: str) -> None
 def test_packets_are_let_gather_under_load_while_there_is_room(
     gather: float | None, packets: int, waits: bool
 ) -> None:
-    receiver = Receiver(two_sessions(), name="r", gather=gather)
+    receiver = Receiver(make_two_session_plan(), name="r", gather=gather)
     receiver._room = 4_000_000
-    assert receiver._should_gather(Look(packets, 1_000 * packets)) == waits
+    assert receiver._should_gather(SocketRead(packets, 1_000 * packets)) == waits

@@ -15,8 +15,8 @@ from distributary.delivery.udp.receiver import Receiver
 from distributary.delivery.udp.statistics import (
     PublisherStatistics,
     ReceiverStatistics,
-    document,
     serve_metrics,
+    snapshot_document,
 )
 
 __all__ = [
@@ -32,8 +32,8 @@ __all__ = [
     "Receiver",
     "ReceiverStatistics",
     "Report",
-    "document",
     "read_key",
     "serve_metrics",
+    "snapshot_document",
     "wanted_flows",
 ]

@@ -17,8 +17,8 @@ def split_pieces(
     Leaves out datagrams longer than `largest`, and returns their number.
     """
     found: list[Datagram] = []
-    for piece, (place, size, told) in enumerate(pieces):
-        each = told or max(size, 1)
+    for piece, (place, size, segment) in enumerate(pieces):
+        each = segment or max(size, 1)
         begins = range(0, size, each) if size else (0,)
         found += [(place + begin, min(each, size - begin), piece) for begin in begins]
     fitting = [datagram for datagram in found if datagram[1] <= largest]

@@ -29,34 +29,38 @@ from distributary.cost import FilteringPrices
 from distributary.delivery import CONTROL_GROUP, group_name
 from distributary.delivery.errors import NetworkError
 from distributary.delivery.udp.datagrams import Address
-from distributary.delivery.udp.endpoints import address_of, format_address
-from distributary.delivery.udp.measured import MeasuredReceiver, Settings, run_measured_receiver
+from distributary.delivery.udp.endpoints import format_address, parse_address
+from distributary.delivery.udp.measured import (
+    MeasuredReceiver,
+    MeasuredReceiverSettings,
+    run_measured_receiver,
+)
 from distributary.delivery.udp.network import NetworkOptions
 from distributary.delivery.udp.sockets import find_interface, open_own_socket
-from distributary.delivery.udp.trains import Engine, Train, announcement
+from distributary.delivery.udp.trains import Train, TrainSender, build_announcement
 from distributary.files import write_plan
 from distributary.model import FloatArray, Plan
 
 __all__ = [
     "FACTORS",
-    "LOOK",
+    "READ_INTERVAL",
     "Calibration",
     "CalibrationParams",
-    "Line",
-    "Point",
-    "Price",
+    "FittedLine",
+    "FittedPrice",
+    "Measurement",
+    "announce_until_followed",
     "calibrate",
     "fit_line",
     "fit_price",
-    "introduce",
+    "make_two_session_plan",
     "pick_medians",
-    "two_sessions",
 ]
 
 FACTORS = (1, 2, 4, 8, 16, 40)
 FLOWS = 16  # of each session
 TICK = 0.002  # seconds from one burst to the next
-LOOK = 0.005  # seconds from one look of the receiver to the next
+READ_INTERVAL = 0.005  # seconds from one read of the receiver to the next
 # Shares of the full rate that the wanted and the unwanted session have.
 _MIXES = ((1.0, 0.0), (0.0, 1.0), (0.5, 0.5), (0.5, 0.0), (0.0, 0.5), (0.25, 0.25))
 _GOOD_FIT = 0.8  # R2
@@ -65,7 +69,7 @@ _TRIES = 4  # each at half the rate of the one before
 
 @dataclass(frozen=True, slots=True)
 class CalibrationParams:
-    """What is measured, and for how long."""
+    """The settings of a calibration."""
 
     factors: tuple[int, ...] = FACTORS  # h
     message_bytes: int = 200
@@ -74,14 +78,18 @@ class CalibrationParams:
     bytes: float = 400e6  # a second, at most
     unicast: bool = False  # to the receiver's own address, where there is no multicast
     rounds: int = 1
-    gather: float = LOOK  # seconds from one look of the receiver to the next
+    gather: float = READ_INTERVAL  # seconds from one read of the receiver to the next
     joined: bool = False  # send packets of one size together, as `Publisher` does in bursts
 
     def __post_init__(self) -> None:
         if not self.factors or min(self.factors) < 1 or len(set(self.factors)) < 2:
-            raise ValueError("it takes at least two numbers of messages per packet, from 1 on")
+            raise ValueError(
+                "calibration needs two different numbers of messages per packet, from 1 on"
+            )
         if max(self.factors) * (16 + self.message_bytes) + 32 > 65_507:
-            raise ValueError("so many messages of that size do not fit into a packet")
+            raise ValueError(
+                "the largest packet would be longer than 65,507 bytes; use fewer messages"
+            )
         positive = (
             self.seconds,
             self.packets,
@@ -91,7 +99,9 @@ class CalibrationParams:
             self.gather,
         )
         if not min(positive) > 0:
-            raise ValueError("times, rates and sizes are above 0")
+            raise ValueError(
+                "seconds, packets, bytes, message_bytes, rounds and gather are above 0"
+            )
 
     def rate(self, h: int) -> float:
         """The full rate in messages a second at h messages per packet."""
@@ -99,7 +109,7 @@ class CalibrationParams:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class Measurement:
     """One measurement: message rates of the wanted and the other session, and CPU use."""
 
     h: int
@@ -109,18 +119,18 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
+class FittedPrice:
     """The prices at h messages per packet, in CPU seconds a message; `r2` of their fit."""
 
     h: int
     alpha: float
     beta: float
-    idle: float  # CPU seconds a second, whatever comes
+    idle: float  # CPU seconds a second, without any message
     r2: float
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FittedLine:
     """constant + per_packet/h."""
 
     constant: float
@@ -137,10 +147,10 @@ class Calibration:
     """The prices of this machine, in CPU seconds a message."""
 
     params: CalibrationParams
-    points: tuple[Point, ...]
-    prices: tuple[Price, ...]
-    alpha: Line
-    beta: Line
+    points: tuple[Measurement, ...]
+    prices: tuple[FittedPrice, ...]
+    alpha: FittedLine
+    beta: FittedLine
 
     @property
     def doubtful(self) -> bool:
@@ -187,7 +197,7 @@ def calibrate(
 # --- fitting -------------------------------------------------------------------------------------
 
 
-def pick_medians(points: Sequence[Point], mixes: int) -> list[Point]:
+def pick_medians(points: Sequence[Measurement], mixes: int) -> list[Measurement]:
     """The point with the median CPU of each mix; `points` has several rounds of `mixes` points.
 
     Other work of the machine makes single measurements far too high, so a mean would not do.
@@ -199,7 +209,7 @@ def pick_medians(points: Sequence[Point], mixes: int) -> list[Point]:
     return found
 
 
-def fit_price(points: Sequence[Point], h: int) -> Price:
+def fit_price(points: Sequence[Measurement], h: int) -> FittedPrice:
     """Fit alpha, beta and the constant by least squares, none of them below 0."""
     wanted = np.array([point.wanted_rate for point in points])
     other = np.array([point.other_rate for point in points])
@@ -209,15 +219,15 @@ def fit_price(points: Sequence[Point], h: int) -> Price:
     columns = np.column_stack(((wanted + other) / scale, wanted / scale, np.ones(len(cpu))))
     found = _fit_not_negative(columns, cpu)
     alpha, beta, idle = found.tolist()
-    return Price(h, alpha / scale, beta / scale, idle, _r2(columns @ found, cpu))
+    return FittedPrice(h, alpha / scale, beta / scale, idle, _r2(columns @ found, cpu))
 
 
-def fit_line(factors: Sequence[int], prices: Sequence[float]) -> Line:
+def fit_line(factors: Sequence[int], prices: Sequence[float]) -> FittedLine:
     """Fit constant + per_packet/h by least squares, neither below 0."""
     columns = np.column_stack((np.ones(len(factors)), 1 / np.array(factors, np.float64)))
     known = np.array(prices, np.float64)
     found = _fit_not_negative(columns, known)
-    return Line(float(found[0]), float(found[1]), _r2(columns @ found, known))
+    return FittedLine(float(found[0]), float(found[1]), _r2(columns @ found, known))
 
 
 def _fit_not_negative(columns: FloatArray, known: FloatArray) -> FloatArray:
@@ -247,10 +257,10 @@ def _r2(fitted: FloatArray, known: FloatArray) -> float:
 
 def _measure_all(
     network: NetworkOptions, params: CalibrationParams, progress: Callable[[int, int], None]
-) -> list[Point]:
+) -> list[Measurement]:
     """Measure all mixes at each h; halve the rate where the receiver loses packets."""
     tasks = [(h, params.rate(h)) for h in params.factors * params.rounds]
-    points: list[Point] = []
+    points: list[Measurement] = []
     done = tries = 0
     while done < len(tasks):
         progress(done, len(tasks))
@@ -272,7 +282,7 @@ def _measure_all(
     return points
 
 
-def two_sessions(flows: int = FLOWS) -> Plan:
+def make_two_session_plan(flows: int = FLOWS) -> Plan:
     """Two sessions of so many flows in one group; receiver `r` subscribes to the first."""
     return Plan(
         ("r",),
@@ -287,13 +297,13 @@ def two_sessions(flows: int = FLOWS) -> Plan:
 
 def _measure_some(
     network: NetworkOptions, params: CalibrationParams, tasks: Sequence[tuple[int, float]]
-) -> Iterator[list[Point]]:
+) -> Iterator[list[Measurement]]:
     """Measure each h and rate with one receiver, until it loses packets."""
-    plan, incarnation = two_sessions(), time.time_ns()
+    plan, incarnation = make_two_session_plan(), time.time_ns()
     with tempfile.TemporaryDirectory(prefix="distributary-calibrate-") as folder:
         write_plan(plan, {}, f"{folder}/plan")
         with open_own_socket(network, find_interface(network)) as own, ExitStack() as stack:
-            settings = Settings(
+            settings = MeasuredReceiverSettings(
                 f"{folder}/plan",
                 "r",
                 (plan.flows[0],),
@@ -305,11 +315,13 @@ def _measure_some(
                 sender=_address_here(own) if params.unicast else "",
             )
             receiver = stack.enter_context(run_measured_receiver(settings))
-            to = introduce(plan, incarnation, receiver, network, own, unicast=params.unicast)
-            engine = Engine(own, joined=params.joined)
+            to = announce_until_followed(
+                plan, incarnation, receiver, network, own, unicast=params.unicast
+            )
+            engine = TrainSender(own, joined=params.joined)
             trains: list[Train] = []
             for h, rate in tasks:
-                trains = _trains(h, params.message_bytes, incarnation, trains)
+                trains = _make_trains(h, params.message_bytes, incarnation, trains)
                 points = _measure(engine, trains, rate, params.seconds, receiver, to)
                 if points is None:
                     return
@@ -323,8 +335,8 @@ def _address_here(own: socket.socket) -> str:
     return format_address((anywhere.get(host, host), *rest))
 
 
-def _trains(h: int, message_bytes: int, incarnation: int, before: list[Train]) -> list[Train]:
-    """A train for each session; its numbers continue those of the train before."""
+def _make_trains(h: int, message_bytes: int, incarnation: int, before: list[Train]) -> list[Train]:
+    """Make a train for each session, which continues the numbers of the train before."""
     return [
         Train(
             session,
@@ -332,24 +344,23 @@ def _trains(h: int, message_bytes: int, incarnation: int, before: list[Train]) -
             incarnation,
             messages_per_packet=h,
             message_bytes=message_bytes,
-            packets_before=before[session].packets if before else 0,
-            messages_before=before[session].messages if before else 0,
+            after=before[session] if before else None,
         )
         for session in (0, 1)
     ]
 
 
 def _measure(
-    engine: Engine,
+    engine: TrainSender,
     trains: Sequence[Train],
     rate: float,
     seconds: float,
     receiver: MeasuredReceiver,
     to: Address,
-) -> list[Point] | None:
+) -> list[Measurement] | None:
     """Measure each mix; returns None if packets were lost."""
     points = []
-    for mix in ((0.1, 0.1), *_MIXES):  # the first is to warm up
+    for mix in ((0.1, 0.1), *_MIXES):  # the first one warms up
         rates = [share * rate for share in mix]
         point = _run_mix(engine, trains, rates, seconds, receiver, to)
         if point is None:
@@ -358,7 +369,7 @@ def _measure(
     return points[1:]
 
 
-def introduce(
+def announce_until_followed(
     plan: Plan,
     incarnation: int,
     receiver: MeasuredReceiver,
@@ -368,27 +379,29 @@ def introduce(
     unicast: bool = False,
 ) -> Address:
     """Announce the plan until a measured receiver follows it; returns its first group's address."""
-    alone = address_of(receiver.address)
+    alone = parse_address(receiver.address)
     assert alone is not None
     control = alone if unicast else (network.groups.of(CONTROL_GROUP), network.groups.port)
     for sequence in range(1, 500):
-        own.sendto(announcement(plan, incarnation, sequence), control)
+        own.sendto(build_announcement(plan, incarnation, sequence), control)
         if receiver.report()["plan_version"]:
             return alone if unicast else (network.groups.of(group_name(0)), network.groups.port)
         time.sleep(0.01)
     raise NetworkError(
-        network.groups.base, "nothing that is sent there arrives", "name another interface"
+        network.groups.base,
+        "the receiver does not hear what is sent there",
+        "name another interface",
     )
 
 
 def _run_mix(
-    engine: Engine,
+    engine: TrainSender,
     trains: Sequence[Train],
     rates: Sequence[float],
     seconds: float,
     receiver: MeasuredReceiver,
     to: Address,
-) -> Point | None:
+) -> Measurement | None:
     h = trains[0].messages_per_packet
     before, sent = receiver.report(), [train.packets for train in trains]
     began = time.monotonic()
@@ -404,4 +417,4 @@ def _run_mix(
     wanted, other = (
         (train.packets - base) * h / took for train, base in zip(trains, sent, strict=True)
     )
-    return Point(h, wanted, other, (after["cpu_seconds"] - before["cpu_seconds"]) / took)
+    return Measurement(h, wanted, other, (after["cpu_seconds"] - before["cpu_seconds"]) / took)

@@ -53,16 +53,16 @@ def read_prices(
     name = os.fspath(path)
     remedy = "write it with `distributary calibrate`"
     try:
-        told = json.loads(Path(path).read_bytes())
+        document = json.loads(Path(path).read_bytes())
     except OSError as error:
         raise InputError(error.strerror or str(error), path=name, remedy="check the path") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"does not parse as JSON: {error}", path=name, remedy=remedy) from None
-    if not isinstance(told, dict) or told.get("format") != _FORMAT:
-        raise InputError("is no calibration", path=name, remedy=remedy)
+    if not isinstance(document, dict) or document.get("format") != _FORMAT:
+        raise InputError("is not a calibration", path=name, remedy=remedy)
     numbers: dict[str, float] = {}
     for key in _NUMBERS:
-        value = told.get(key)
+        value = document.get(key)
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise InputError(f"{key} is not a number", path=name, value=value, remedy=remedy)
         numbers[key] = value

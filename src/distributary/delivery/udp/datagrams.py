@@ -26,10 +26,10 @@ __all__ = [
     "Writer",
     "has_mmsg",
     "keep_datagrams",
+    "make_reader",
+    "make_writer",
     "prepare_for_reader",
-    "reader_of",
     "slot_size",
-    "writer_of",
 ]
 
 # A full send buffer is no failure: what is not sent is lost like anything else, and repaired.
@@ -79,7 +79,7 @@ def has_mmsg() -> bool:
     return sys.platform == "linux"
 
 
-def reader_of(packets: int, largest: int, *, plain: bool = False) -> Reader:
+def make_reader(packets: int, largest: int, *, plain: bool = False) -> Reader:
     """The fastest reader of this system, or the plain one."""
     if plain or not has_mmsg():
         return PlainReader(packets, largest)
@@ -89,14 +89,14 @@ def reader_of(packets: int, largest: int, *, plain: bool = False) -> Reader:
 
 
 def prepare_for_reader(source: socket.socket, *, plain: bool = False) -> None:
-    """Set a socket up for the reader that `reader_of` gives."""
+    """Set a socket up for the reader that `make_reader` returns."""
     if not plain and has_mmsg():
-        from distributary.delivery.udp.mmsg import coalesce
+        from distributary.delivery.udp.mmsg import enable_gro
 
-        coalesce(source)
+        enable_gro(source)
 
 
-def writer_of(packets: int, *, plain: bool = False) -> Writer:
+def make_writer(packets: int, *, plain: bool = False) -> Writer:
     """The fastest writer of this system, or the plain one."""
     if plain or not has_mmsg():
         return PlainWriter()

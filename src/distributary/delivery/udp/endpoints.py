@@ -9,12 +9,12 @@ from functools import lru_cache
 
 from distributary.delivery import SENDER
 from distributary.delivery.errors import NetworkError
-from distributary.delivery.udp.datagrams import Address, writer_of
+from distributary.delivery.udp.datagrams import Address, make_writer
 from distributary.delivery.udp.network import NetworkOptions
 from distributary.delivery.udp.sockets import Interface
 from distributary.machines.actions import Send
 
-__all__ = ["Outlet", "Wake", "address_of", "format_address"]
+__all__ = ["Outlet", "Wake", "format_address", "parse_address"]
 
 _SCHEME = "udp://"
 
@@ -27,10 +27,10 @@ def format_address(address: Address) -> str:
 
 
 @lru_cache(maxsize=65_536)
-def address_of(told: str) -> Address | None:
+def parse_address(text: str) -> Address | None:
     """Parse the text of `format_address`; returns None for anything else."""
-    host, _, port = told.removeprefix(_SCHEME).rpartition(":")
-    if not told.startswith(_SCHEME) or not port.isdecimal() or int(port) > 65_535:
+    host, _, port = text.removeprefix(_SCHEME).rpartition(":")
+    if not text.startswith(_SCHEME) or not port.isdecimal() or int(port) > 65_535:
         return None
     bare, _, scope = host.strip("[]").partition("%")
     family = socket.AF_INET6 if ":" in bare else socket.AF_INET
@@ -57,7 +57,7 @@ class Outlet:
         self._scope = interface.index
         self._own = own
         self._sender = sender
-        self._writer = writer_of(options.batch, plain=options.plain)
+        self._writer = make_writer(options.batch, plain=options.plain)
         self._known: dict[str, Address] = {}
         self.sent = False  # whether anything was ever sent
         self.unsent = 0
@@ -78,7 +78,7 @@ class Outlet:
             self.sent = True
         except OSError as error:
             self.unsent += 1
-            if not self.sent:  # it never worked; what fails later may come back
+            if not self.sent:  # the first send failed: a wrong setup; later failures may pass
                 raise NetworkError(
                     str(packets[0][0][0]),
                     f"cannot be sent to ({error.strerror or error})",
@@ -94,8 +94,8 @@ class Outlet:
                 self._known[to] = known
             return known
         if to == SENDER:
-            return address_of(self._sender) if self._sender else None
-        return address_of(to)
+            return parse_address(self._sender) if self._sender else None
+        return parse_address(to)
 
 
 class Wake:

@@ -16,9 +16,9 @@ from distributary.delivery.addresses import GroupAddresses
 from distributary.delivery.udp.calibration import (
     Calibration,
     CalibrationParams,
-    Line,
-    Point,
-    Price,
+    FittedLine,
+    FittedPrice,
+    Measurement,
     calibrate,
 )
 from distributary.delivery.udp.calibration_file import calibration_document
@@ -42,7 +42,7 @@ def calibrate_in_isolation(params: CalibrationParams) -> Calibration:
         return calibrate(_NETWORK, replace(params, unicast=True))
     command = [*_NAMESPACE, sys.executable, "-m", __name__, json.dumps(asdict(params))]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return _from_document(json.loads(done.stdout))
+    return _calibration_from(json.loads(done.stdout))
 
 
 def _can_isolate() -> bool:
@@ -52,20 +52,20 @@ def _can_isolate() -> bool:
     return tried.returncode == 0
 
 
-def _from_document(told: dict[str, Any]) -> Calibration:
+def _calibration_from(document: dict[str, Any]) -> Calibration:
     return Calibration(
-        _params(told["params"]),
-        tuple(Point(**point) for point in told["points"]),
-        tuple(Price(**price) for price in told["prices"]),
-        Line(told["alpha0"], told["alpha1"], told["alpha_r2"]),
-        Line(told["beta0"], told["beta1"], told["beta_r2"]),
+        _params_from(document["params"]),
+        tuple(Measurement(**point) for point in document["points"]),
+        tuple(FittedPrice(**price) for price in document["prices"]),
+        FittedLine(document["alpha0"], document["alpha1"], document["alpha_r2"]),
+        FittedLine(document["beta0"], document["beta1"], document["beta_r2"]),
     )
 
 
-def _params(told: dict[str, Any]) -> CalibrationParams:
-    return CalibrationParams(**{**told, "factors": tuple(told["factors"])})
+def _params_from(document: dict[str, Any]) -> CalibrationParams:
+    return CalibrationParams(**{**document, "factors": tuple(document["factors"])})
 
 
 if __name__ == "__main__":
-    found = calibrate(_NETWORK, _params(json.loads(sys.argv[1])))
+    found = calibrate(_NETWORK, _params_from(json.loads(sys.argv[1])))
     print(json.dumps(calibration_document(found)))

@@ -16,8 +16,10 @@ def read_key(path: str | os.PathLike[str]) -> bytes:
     name = os.fspath(path)
     try:
         with open(name, "rb") as file:
-            found = os.fstat(file.fileno())  # of what is read, whatever the name leads to by then
-            _check_owned(name, found)
+            found = os.fstat(
+                file.fileno()
+            )  # of the open file, even if the path has changed meanwhile
+            _check_owner_and_mode(name, found)
             key = file.read(LONGEST_KEY + 1)
     except OSError as error:
         raise KeyFileError(name, error.strerror or str(error), "check the path") from None
@@ -31,7 +33,7 @@ def read_key(path: str | os.PathLike[str]) -> bytes:
     return key
 
 
-def _check_owned(name: str, found: os.stat_result) -> None:
+def _check_owner_and_mode(name: str, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise KeyFileError(name, "is not a file", "name the file that holds the key")
     if found.st_uid != os.geteuid():
@@ -39,5 +41,5 @@ def _check_owned(name: str, found: os.stat_result) -> None:
     if found.st_mode & 0o077:
         mode = stat.S_IMODE(found.st_mode)
         raise KeyFileError(
-            name, f"others can get at it (mode {mode:03o})", f"run `chmod 600 {name}`"
+            name, f"other users have access to it (mode {mode:03o})", f"run `chmod 600 {name}`"
         )

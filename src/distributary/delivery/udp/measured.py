@@ -25,16 +25,16 @@ from distributary.delivery.addresses import GroupAddresses
 from distributary.delivery.udp.faults import Loss
 from distributary.delivery.udp.network import NetworkOptions
 from distributary.delivery.udp.receiver import Receiver
-from distributary.delivery.udp.statistics import document
+from distributary.delivery.udp.statistics import snapshot_document
 from distributary.model import FloatArray
 
-__all__ = ["MeasuredReceiver", "Settings", "run_measured_receiver"]
+__all__ = ["MeasuredReceiver", "MeasuredReceiverSettings", "run_measured_receiver"]
 
 Use = Literal["count", "read", "check"]
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class MeasuredReceiverSettings:
     """The settings of a measured receiver, which counts, reads or checks messages.
 
     To be checked, a payload begins with the time it was published at, in nanoseconds of the
@@ -50,7 +50,7 @@ class Settings:
     largest_packet: int = 9_216
     batch: int = 64
     gather: float | None = None
-    sender: str = ""  # where packets may come from alone
+    sender: str = ""  # address of a sender that announces by unicast
     loss: float = 0.0
     seed: int = 0
     use: Use = "count"
@@ -62,14 +62,14 @@ class MeasuredReceiver:
 
     def __init__(self, process: subprocess.Popen[str], address: str) -> None:
         self._process = process
-        self.address = address  # its own, for what goes to it alone
+        self.address = address  # its unicast address
 
     def report(self) -> dict[str, Any]:
         """The receiver's statistics; `cpu_seconds` is the CPU time of its process."""
         assert self._process.stdin is not None
         self._process.stdin.write("report\n")
         self._process.stdin.flush()
-        return _line_of(self._process)
+        return _read_line(self._process)
 
     def await_messages(self, messages: int, patience: float = 60.0) -> dict[str, Any]:
         """Wait until the receiver has delivered so many messages."""
@@ -78,20 +78,20 @@ class MeasuredReceiver:
     def await_count(self, name: str, least: int, patience: float = 60.0) -> dict[str, Any]:
         """Wait until one of the counts has reached a value; asks every 10 ms."""
         until = time.monotonic() + patience
-        while (told := self.report())[name] < least and time.monotonic() < until:
+        while (report := self.report())[name] < least and time.monotonic() < until:
             time.sleep(0.01)
-        return told
+        return report
 
 
 @contextmanager
-def run_measured_receiver(settings: Settings) -> Iterator[MeasuredReceiver]:
+def run_measured_receiver(settings: MeasuredReceiverSettings) -> Iterator[MeasuredReceiver]:
     """Run a receiver in another process until the block ends."""
     command = [sys.executable, "-m", __name__, json.dumps(asdict(settings))]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
     )
     try:
-        yield MeasuredReceiver(process, _line_of(process)["address"])
+        yield MeasuredReceiver(process, _read_line(process)["address"])
     finally:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -104,13 +104,13 @@ def run_measured_receiver(settings: Settings) -> Iterator[MeasuredReceiver]:
         process.stdout.close()
 
 
-def _line_of(process: subprocess.Popen[str]) -> dict[str, Any]:
+def _read_line(process: subprocess.Popen[str]) -> dict[str, Any]:
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
         raise RuntimeError(f"the measured receiver ended with {process.wait(10)}")
-    told: dict[str, Any] = json.loads(line)
-    return told
+    report: dict[str, Any] = json.loads(line)
+    return report
 
 
 # --- the process ---------------------------------------------------------------------------------
@@ -144,17 +144,17 @@ class _Consumer:
             self._next[flow] = sequence + 1
 
     def document(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"wrong": self.wrong, "reports": self.reports}
+        report: dict[str, Any] = {"wrong": self.wrong, "reports": self.reports}
         if self._waits:
             found = np.concatenate(self._waits)
-            told["latency"] = np.quantile(found, [0.5, 0.99, 1.0]).tolist()
-        return told
+            report["latency"] = np.quantile(found, [0.5, 0.99, 1.0]).tolist()
+        return report
 
     def report(self, report: object) -> None:
         self.reports += 1
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: MeasuredReceiverSettings) -> None:
     consumer = _Consumer(settings.use)
     network = NetworkOptions(
         GroupAddresses(settings.base, settings.port),
@@ -182,8 +182,8 @@ async def _serve(settings: Settings) -> None:
         if not os.read(0, 4_096):
             ended.set()
             return
-        told = {**document(receiver.statistics), **consumer.document()}
-        print(json.dumps(told), flush=True)
+        report = {**snapshot_document(receiver.statistics), **consumer.document()}
+        print(json.dumps(report), flush=True)
 
     async with receiver:
         loop.add_reader(0, answer)
@@ -193,4 +193,4 @@ async def _serve(settings: Settings) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(Settings(**json.loads(sys.argv[1]))))
+    asyncio.run(_serve(MeasuredReceiverSettings(**json.loads(sys.argv[1]))))

@@ -26,7 +26,7 @@ from distributary.delivery.udp._piece_kernels import UDP, UDP_GRO, split_pieces
 from distributary.delivery.udp.datagrams import _FULL, Address, Batch, PlainWriter, slot_size
 from distributary.model import IntArray
 
-__all__ = ["MmsgReader", "MmsgWriter", "coalesce"]
+__all__ = ["MmsgReader", "MmsgWriter", "enable_gro"]
 
 _NAME = 28  # bytes of the longest address, IPv6's
 _CONTROL = 32  # bytes for one number beside a datagram: its header (16), and the number
@@ -67,7 +67,7 @@ _recvmmsg.argtypes = (
 _sendmmsg.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, ctypes.c_int)
 
 
-def coalesce(source: socket.socket) -> None:
+def enable_gro(source: socket.socket) -> None:
     """Enable UDP_GRO on a socket, where the kernel has it."""
     with suppress(OSError):
         source.setsockopt(UDP, UDP_GRO, 1)
@@ -121,14 +121,16 @@ class MmsgReader:
         vector.name_length[:] = _NAME
         vector.control_length[:] = _CONTROL
         self._make_room(packets * _SEGMENTS)
-        self._split(0)  # compiled, or loaded, before packets come that would wait for it
+        self._split(0)  # compiles or loads the kernel before the first packets arrive
 
     def read(self, source: socket.socket) -> Batch | None:
         """Up to a batch of datagrams, or None if there is none."""
         asked = self._ask
         n = _recvmmsg(source.fileno(), self._vector.at, asked, socket.MSG_DONTWAIT, None)
         if n <= 0:
-            return None  # a fault of one datagram, such as an ICMP answer, is not for us
+            return (
+                None  # an error that an earlier datagram caused, such as an ICMP reply, is ignored
+            )
         found, too_long, total = self._split(n)
         self._ask = min(self._n, max(_READ_AT_ONCE * n // (total + 1), _LEAST_PIECES))
         offsets, lengths = self._offsets[:found], self._lengths[:found]
@@ -171,12 +173,12 @@ class MmsgWriter:
 
     def __init__(self, packets: int, *, joins: bool = True) -> None:
         self._n = packets
-        self._one = PlainWriter()  # for one alone the plain call is the cheaper one
+        self._one = PlainWriter()  # cheaper for a single datagram
         self._vector = _Vector(packets)
         self._vector.control_head[:] = 18  # bytes, the number's two included
         self._vector.control[:, 2:4] = UDP, _UDP_SEGMENT
         self._names: dict[Address, tuple[Any, int, int]] = {}
-        self._joins = joins  # until the system says that it cannot
+        self._joins = joins  # until the kernel refuses UDP_SEGMENT
 
     def write(self, through: socket.socket, packets: Sequence[tuple[Address, bytes]]) -> int:
         """Send all; returns how many found the buffer full. Raises OSError for other failures."""
@@ -184,7 +186,7 @@ class MmsgWriter:
             return self._one.write(through, packets)
         joined = np.frombuffer(b"".join(packet for _, packet in packets), np.uint8)
         sizes = [len(packet) for _, packet in packets]
-        runs = _runs([address for address, _ in packets], sizes, self._joins)
+        runs = _group_runs([address for address, _ in packets], sizes, self._joins)
         unsent = at = 0
         for begin in range(0, len(runs), self._n):
             some = runs[begin : begin + self._n]
@@ -238,7 +240,7 @@ class MmsgWriter:
                     raise
                 return unsent + self.write(through, packets[runs[sent].first : runs[-1].end])
             if not done:
-                unsent += runs[sent].datagrams  # what there is no room for is passed over
+                unsent += runs[sent].datagrams  # the buffer is full: these are dropped
             sent += max(done, 1)
         return unsent
 
@@ -283,7 +285,7 @@ class _Run(NamedTuple):
         return self.end - self.first
 
 
-def _runs(addresses: Sequence[Address], sizes: Sequence[int], join: bool) -> list[_Run]:
+def _group_runs(addresses: Sequence[Address], sizes: Sequence[int], join: bool) -> list[_Run]:
     """Group consecutive datagrams into as few runs as possible."""
     runs: list[_Run] = []
     first, total, last = 0, 0, 0

@@ -18,7 +18,7 @@ from typing import Self
 
 from distributary.delivery import FullError, SenderMachine, SenderParams, fingerprint_of
 from distributary.delivery.sender import SenderAction
-from distributary.delivery.udp.datagrams import reader_of
+from distributary.delivery.udp.datagrams import make_reader
 from distributary.delivery.udp.endpoints import Outlet, Wake, format_address
 from distributary.delivery.udp.network import NetworkOptions
 from distributary.delivery.udp.plan_watch import PlanWatch, load_plan
@@ -31,8 +31,8 @@ from distributary.model import Plan
 
 __all__ = ["Publisher"]
 
-_TURN = 64  # messages after which others get their turn
-_READS = 8  # batches of questions that are taken in at a time
+_TURN = 64  # messages after which other tasks get their turn
+_READS = 8  # batches of requests and NAKs in one read
 
 
 class Publisher:
@@ -74,7 +74,7 @@ class Publisher:
             where="" if self._folder is None else os.path.basename(os.fspath(self._folder)),
             addresses=addresses,
         )
-        self._reader = reader_of(
+        self._reader = make_reader(
             self._network.batch, self._network.largest_packet, plain=self._network.plain
         )
         self._stack = AsyncExitStack()
@@ -185,7 +185,7 @@ class Publisher:
 
     @property
     def statistics(self) -> PublisherStatistics:
-        """What it did so far."""
+        """A snapshot of the counters."""
         return PublisherStatistics(
             self._machine.statistics,
             self._machine.version,
@@ -221,7 +221,9 @@ class Publisher:
                     self._perform(self._machine.on_message(source, packet, now))
                 if not batch.more:
                     return
-        except Exception as error:  # a callback has no caller: the next one to call hears of it
+        except (
+            Exception
+        ) as error:  # a callback has no caller: the next call of the publisher raises it
             self._fail(error)
 
     def _on_timer(self) -> None:

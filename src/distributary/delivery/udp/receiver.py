@@ -28,11 +28,12 @@ from distributary.delivery import (
     Messages,
     MulticastAction,
     NeedPlan,
+    PacketBatch,
     ReceiverMachine,
     ReceiverParams,
     Report,
 )
-from distributary.delivery.udp.datagrams import Address, Batch, keep_datagrams, reader_of
+from distributary.delivery.udp.datagrams import Address, Batch, keep_datagrams, make_reader
 from distributary.delivery.udp.endpoints import Outlet, Wake, format_address
 from distributary.delivery.udp.faults import Loss
 from distributary.delivery.udp.interest import flows_of, read_flows
@@ -49,9 +50,9 @@ from distributary.model import Interest, Plan
 __all__ = ["Receiver"]
 
 _READS = 8  # batches of one socket before others have their turn
-_MANY = 16  # packets at one look: so many are load
-_GATHER = 0.001  # seconds from one look to the next then
-_BESIDE = 1_024  # bytes, about, that the system keeps beside each packet
+_MANY = 16  # packets in one read that count as load
+_GATHER = 0.001  # seconds from one read to the next under load
+_BESIDE = 1_024  # bytes, about, by which the kernel's buffer for a packet exceeds it
 _MOST_NEEDS = 16  # plans that are looked for at a time
 _TURN = 256  # messages after which others get their turn
 _log = logging.getLogger(__name__)
@@ -125,7 +126,7 @@ class Receiver:
         self._on_messages = self._enqueue if on_messages is None else on_messages
         self._on_report = _warn if on_report is None else on_report
         self._on_fault = on_fault
-        self._reader = reader_of(
+        self._reader = make_reader(
             self._network.batch, self._network.largest_packet, plain=self._network.plain
         )
         self._queue: deque[Message] = deque()
@@ -262,7 +263,7 @@ class Receiver:
 
     @property
     def statistics(self) -> ReceiverStatistics:
-        """What it did so far."""
+        """A snapshot of the counters."""
         sockets = [self._own, *self._memberships.sockets]
         return ReceiverStatistics(
             machine=self._machine.statistics,
@@ -317,7 +318,9 @@ class Receiver:
             if self._should_gather(self._read(source)):
                 self._loop.remove_reader(source)
                 self._loop.call_later(self._gather, self._look_again, source)
-        except Exception as error:  # a callback has no caller: the next one to call hears of it
+        except (
+            Exception
+        ) as error:  # a callback has no caller: the next call of the receiver raises it
             self._fail(error)
 
     def _look_again(self, source: socket.socket) -> None:
@@ -331,13 +334,13 @@ class Receiver:
         except Exception as error:
             self._fail(error)
 
-    def _should_gather(self, look: Look) -> bool:
+    def _should_gather(self, look: SocketRead) -> bool:
         """Whether to let packets gather: only while the buffer has room for as many again."""
         if look.packets < self._least or not self._gather or self._paused:
             return False
         return 4 * (look.bytes + _BESIDE * look.packets) <= self._room
 
-    def _read(self, source: socket.socket) -> Look:
+    def _read(self, source: socket.socket) -> SocketRead:
         """Read a socket in a few batches."""
         packets = size = 0
         for _ in range(_READS):
@@ -348,7 +351,7 @@ class Receiver:
             packets, size = packets + len(batch.offsets), size + batch.size
             if not batch.more:
                 break
-        return Look(packets, size)
+        return SocketRead(packets, size)
 
     def _take(self, batch: Batch, source: socket.socket) -> None:
         self._truncated += batch.truncated
@@ -358,16 +361,9 @@ class Receiver:
         if alone:
             batch = self._take_strangers(batch, now)
         control = alone or self._memberships.is_control(source)
-        self._perform(
-            self._machine.on_packets(
-                batch.buffer,
-                batch.offsets,
-                batch.lengths,
-                now,
-                _PacketSources(batch),
-                control=control,
-            )
-        )
+        packets = PacketBatch(batch.buffer, batch.offsets, batch.lengths)
+        sources = _PacketSources(batch)
+        self._perform(self._machine.on_packets(packets, now, sources, control=control))
 
     def _take_strangers(self, batch: Batch, now: float) -> Batch:
         """Take unicast packets that are not the sender's out of a batch; returns the rest."""
@@ -383,15 +379,15 @@ class Receiver:
         return keep_datagrams(batch, np.flatnonzero(known))
 
     def _is_sender(self, address: Address) -> bool:
-        told = format_address(address)
-        return self._machine.is_sender(told) or told == self._sender
+        source = format_address(address)
+        return self._machine.is_sender(source) or source == self._sender
 
     def _on_timer(self) -> None:
-        if self._paused:  # what it would ask for, or give up, may have come: see when it goes on
+        if self._paused:  # what it would give up may wait in the sockets: run it after `resume`
             self._timer_ran = True
             return
         try:
-            # What is about to be asked for may have come already, and wait to be read.
+            # The missing packets may have arrived already: read before asking for them.
             for source in (*self._memberships.sockets, self._own):
                 self._read(source)
             self._perform(self._machine.on_timer("wake", time.monotonic()))
@@ -461,7 +457,7 @@ class Receiver:
             self._perform(self._machine.want(wanted))
 
 
-class Look(NamedTuple):
+class SocketRead(NamedTuple):
     """How much one read of a socket returned."""
 
     packets: int

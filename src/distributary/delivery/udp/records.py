@@ -29,9 +29,9 @@ __all__ = ["Record", "feed_chunks", "publish_records", "read_lines", "read_recor
 
 _CHUNK = 1 << 16
 _ROWS = 4_096
-_QUEUED = 4  # chunks that are read ahead: then the reading waits
+_QUEUED = 4  # chunks that are read ahead
 _JSON = (".jsonl", ".json", ".ndjson")
-_AHEAD = 0.001  # seconds that are not worth a sleep
+_AHEAD = 0.001  # seconds; shorter waits are skipped
 
 
 class Record(NamedTuple):
@@ -74,23 +74,23 @@ def read_lines(
     row, rest = 0, b""
     while chunk := file.read(_CHUNK):
         *lines, rest = (rest + chunk).split(b"\n")
-        found = [_from_line(line, name, row + at, only_json) for at, line in enumerate(lines, 1)]
+        found = [_parse_line(line, name, row + at, only_json) for at, line in enumerate(lines, 1)]
         row += len(lines)
         yield [record for record in found if record is not None]
-    last = _from_line(rest, name, row + 1, only_json)
+    last = _parse_line(rest, name, row + 1, only_json)
     if last is not None:
         yield [last]
 
 
-def _from_line(line: bytes, name: str, row: int, only_json: bool) -> Record | None:
+def _parse_line(line: bytes, name: str, row: int, only_json: bool) -> Record | None:
     line = line.rstrip(b"\r")
     if not line.strip():
         return None
     if only_json or line.lstrip().startswith(b"{"):
-        return _from_json(line, name, row)
+        return _parse_json(line, name, row)
     flow, tab, payload = line.partition(b"\t")
     try:
-        told = flow.decode()
+        decoded = flow.decode()
     except UnicodeDecodeError:
         tab = b""
     if not tab or not flow:
@@ -101,32 +101,32 @@ def _from_line(line: bytes, name: str, row: int, only_json: bool) -> Record | No
             value=line[:80],
             remedy="check the line",
         )
-    return Record(told, payload)
+    return Record(decoded, payload)
 
 
-def _from_json(line: bytes, name: str, row: int) -> Record:
+def _parse_json(line: bytes, name: str, row: int) -> Record:
     try:
-        told = msgspec.json.decode(line, type=_Line)
-        return Record(told.flow, _payload(told), _seconds(told.ts))
+        message = msgspec.json.decode(line, type=_Line)
+        return Record(message.flow, _decode_payload(message), _to_seconds(message.ts))
     except (ValueError, RecursionError) as error:
         raise InputError(
-            f"is no message ({error})",
+            f"is not a message ({error})",
             path=name,
             row=row,
-            remedy='a line is such as {"flow": "IBM", "payload": "101.5"}',
+            remedy='write lines such as {"flow": "IBM", "payload": "101.5"}',
         ) from None
 
 
-def _payload(told: _Line) -> bytes:
+def _decode_payload(message: _Line) -> bytes:
     """The payload of a line, which has to have exactly one; it may be empty."""
-    if (told.payload is None) == (told.payload_base64 is None):
-        raise ValueError("it has to have either `payload` or `payload_base64`")
-    if told.payload is not None:
-        return told.payload.encode()
-    return base64.b64decode(told.payload_base64 or "", validate=True)
+    if (message.payload is None) == (message.payload_base64 is None):
+        raise ValueError("it needs exactly one of `payload` and `payload_base64`")
+    if message.payload is not None:
+        return message.payload.encode()
+    return base64.b64decode(message.payload_base64 or "", validate=True)
 
 
-def _seconds(ts: object) -> float | None:
+def _to_seconds(ts: object) -> float | None:
     if ts is None or isinstance(ts, (int, float)):
         return None if ts is None else float(ts)
     if isinstance(ts, datetime):
@@ -148,28 +148,30 @@ def _read_parquet(path: Path) -> Iterator[list[Record]]:
                     )
             wanted = [name for name in ("flow", "payload", "ts") if name in names]
             for batch in file.iter_batches(_ROWS, columns=wanted):
-                yield _from_batch(batch, path)
+                yield _parse_batch(batch, path)
     except pa.ArrowInvalid as error:
         raise InputError(
-            f"is no Parquet file ({error})", path=str(path), remedy="check the file"
+            f"is not a Parquet file ({error})", path=str(path), remedy="check the file"
         ) from None
 
 
-def _from_batch(batch: Any, path: Path) -> list[Record]:
+def _parse_batch(batch: Any, path: Path) -> list[Record]:
     flows = batch.column("flow").cast(pa.string()).to_pylist()
     payloads = batch.column("payload").cast(pa.binary()).to_pylist()
     if None in flows or None in payloads:
         raise InputError("has an empty flow or payload", path=str(path), remedy="fill it")
     times = batch.column("ts").to_pylist() if "ts" in batch.schema.names else [None] * len(flows)
     rows = zip(flows, payloads, times, strict=True)
-    return [Record(flow, payload, _seconds(ts)) for flow, payload, ts in rows]
+    return [Record(flow, payload, _to_seconds(ts)) for flow, payload, ts in rows]
 
 
 async def feed_chunks(chunks: Iterable[list[Record]]) -> AsyncIterator[list[Record]]:
     """Read chunks in a thread; it is not joined at the end, as it may hang in a read."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[list[Record] | Exception | None] = asyncio.Queue()
-    room = threading.Semaphore(_QUEUED)  # bounds the queue: then the reading waits
+    room = threading.Semaphore(
+        _QUEUED
+    )  # bounds the queue: the reading thread waits when it is full
 
     def put(item: list[Record] | Exception | None) -> None:
         room.acquire()
@@ -181,7 +183,7 @@ async def feed_chunks(chunks: Iterable[list[Record]]) -> AsyncIterator[list[Reco
                 for chunk in chunks:
                     put(chunk)
                 put(None)
-            except (DistributaryError, OSError) as error:  # it is for the one who reads the chunks
+            except (DistributaryError, OSError) as error:  # the reader of the chunks raises it
                 put(error)
 
     threading.Thread(target=feed, daemon=True).start()

@@ -55,7 +55,9 @@ def find_interface(options: NetworkOptions) -> Interface:
         address = ip_address(asked)
         if v6 or address.version == 6:
             raise NetworkError(
-                asked, f"says no interface for {options.groups.base}", "name the interface"
+                asked,
+                f"is not enough to find an interface for {options.groups.base}",
+                "give the interface's name",
             )
         return Interface(0, asked)
     try:
@@ -67,7 +69,7 @@ def find_interface(options: NetworkOptions) -> Interface:
 
 
 def _address_at(name: str) -> str | None:
-    """The IPv4 address of an interface, if the system tells it."""
+    """The IPv4 address of an interface, if the system reports it."""
     if not LINUX:
         return None
     import fcntl
@@ -81,7 +83,7 @@ def _address_at(name: str) -> str | None:
 def open_own_socket(options: NetworkOptions, interface: Interface) -> socket.socket:
     """Open the socket that a publisher or receiver sends through, and receives unicast at."""
     v6 = options.groups.is_v6
-    opened = _datagram_socket(options)
+    opened = _open_datagram_socket(options)
     try:
         if v6:
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, options.ttl)
@@ -109,7 +111,7 @@ def open_group_socket(
     impersonate the sender without sending to the group.
     """
     v6 = options.groups.is_v6
-    opened = _datagram_socket(options)
+    opened = _open_datagram_socket(options)
     port = options.groups.port
     try:
         if address is None:
@@ -118,7 +120,7 @@ def open_group_socket(
         if not LINUX and hasattr(socket, "SO_REUSEPORT"):
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if LINUX:
-            with suppress(OSError):  # kernels that lack it let in more, which the filters drop
+            with suppress(OSError):  # without it more packets arrive, which the filters drop
                 if v6:
                     opened.setsockopt(socket.IPPROTO_IPV6, _IPV6_MULTICAST_ALL, 0)
                 else:
@@ -146,8 +148,8 @@ def _drop_unicast(opened: socket.socket) -> None:
         code = [(_LOAD, 0, 0, _NETWORK_HEADER + 16), (_AND, 0, 0, 0xF0), (_IF_EQUAL, 0, 1, 0xE0)]
     code += [(_RETURN, 0, 0, 0xFFFF_FFFF), (_RETURN, 0, 0, 0)]  # all of the packet, or nothing
     program = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in code))
-    told = struct.pack("@HP", len(code), ctypes.addressof(program))
-    opened.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, told)
+    filter_program = struct.pack("@HP", len(code), ctypes.addressof(program))
+    opened.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, filter_program)
 
 
 def join(opened: socket.socket, address: str, interface: Interface) -> bool:
@@ -168,7 +170,7 @@ def leave(opened: socket.socket, address: str, interface: Interface) -> None:
 
 
 def packets_overrun(opened: socket.socket) -> int:
-    """How many packets the kernel dropped because the buffer was full, if it tells."""
+    """How many packets the kernel dropped because the buffer was full, if it reports them."""
     if not LINUX:
         return 0
     try:
@@ -178,7 +180,7 @@ def packets_overrun(opened: socket.socket) -> int:
     return int(struct.unpack("=9I", found)[_DROPS]) if len(found) == 36 else 0
 
 
-def _datagram_socket(options: NetworkOptions) -> socket.socket:
+def _open_datagram_socket(options: NetworkOptions) -> socket.socket:
     family = socket.AF_INET6 if options.groups.is_v6 else socket.AF_INET
     try:
         opened = socket.socket(family, socket.SOCK_DGRAM)

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 from distributary.delivery import ReceiverMachineStatistics, SenderMachineStatistics
 from distributary.delivery.errors import NetworkError
 
-__all__ = ["PublisherStatistics", "ReceiverStatistics", "document", "serve_metrics"]
+__all__ = ["PublisherStatistics", "ReceiverStatistics", "serve_metrics", "snapshot_document"]
 
 _GAUGES = frozenset(
     {"held_packets", "missing_ranges", "waiting", "plan_version", "joined_groups", "unserved_flows"}
@@ -28,7 +28,7 @@ class PublisherStatistics:
     machine: SenderMachineStatistics
     plan_version: int
     waiting: int  # packets that wait for the pacing
-    unsent: int  # packets that found no room, or had no address
+    unsent: int  # packets dropped since the socket's buffer was full, or the address unknown
     cpu_seconds: float  # of the whole process
 
 
@@ -41,20 +41,20 @@ class ReceiverStatistics:
     joined_groups: int
     waiting: int  # messages that wait to be read
     truncated: int  # packets longer than the largest allowed
-    overrun: int  # packets that the system dropped, because they were not read in time
+    overrun: int  # packets that the kernel dropped, because they were not read in time
     lost_on_purpose: int
     unsent: int
-    unserved_flows: int  # wanted, but in no plan that is followed
+    unserved_flows: int  # wanted flows that the plan does not carry
     cpu_seconds: float  # of the whole process
 
 
 Snapshot = PublisherStatistics | ReceiverStatistics
 
 
-def document(snapshot: Snapshot) -> dict[str, Any]:
+def snapshot_document(snapshot: Snapshot) -> dict[str, Any]:
     """A snapshot as one flat JSON object."""
-    told = asdict(snapshot)
-    return {**told.pop("machine"), **told}
+    values = asdict(snapshot)
+    return {**values.pop("machine"), **values}
 
 
 @contextmanager
@@ -91,13 +91,13 @@ class _Snapshots(Collector):
         """Each number of a snapshot as a metric."""
         found = self._snapshot()
         end = "publisher" if isinstance(found, PublisherStatistics) else "receiver"
-        told = {field.name: getattr(found.machine, field.name) for field in fields(found.machine)}
-        told |= {
+        values = {field.name: getattr(found.machine, field.name) for field in fields(found.machine)}
+        values |= {
             field.name: getattr(found, field.name)
             for field in fields(found)
             if field.name != "machine"
         }
-        for name, value in told.items():
+        for name, value in values.items():
             family = GaugeMetricFamily if name in _GAUGES else CounterMetricFamily
             says = name.replace("_", " ")
             yield family(f"distributary_{end}_{name}", says, value=value)

@@ -1,0 +1,102 @@
+"""The packets that a receiver sends: plan requests, probes and NAKs, and their rate limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from distributary.delivery.authentication import Authenticator
+from distributary.delivery.incoming import IncomingStream
+from distributary.delivery.pacing import TokenBucket
+from distributary.delivery.receiver_params import ReceiverParams
+from distributary.delivery.routes import SENDER
+from distributary.delivery.wire import (
+    MOST_RANGES,
+    Header,
+    PacketKind,
+    encode_ranges,
+    encode_request,
+)
+from distributary.machines.actions import Send
+
+__all__ = ["Feedback"]
+
+_NEVER = float("inf")
+
+
+class Feedback:
+    """Builds requests and NAKs; one token bucket limits all NAKs of a receiver."""
+
+    def __init__(self, name: str, params: ReceiverParams, authenticator: Authenticator) -> None:
+        self._name = name
+        self._params = params
+        self._authenticator = authenticator
+        self._bucket = TokenBucket(params.naks, params.nak_burst)
+        self._ask_at = _NEVER
+        self._wait = params.ask_every
+        self.sender = SENDER  # where the sender is reached
+        self.naks = 0
+
+    def start_plan_requests(self, now: float) -> None:
+        """Request the plan now, and then at doubling intervals."""
+        self._wait = self._params.ask_every
+        self._ask_at = now
+
+    def stop_plan_requests(self) -> None:
+        """Stop requesting: the plan is known, and all unicast streams have been heard."""
+        self._ask_at = _NEVER
+
+    def next_at(self, streams: Iterable[IncomingStream]) -> float:
+        """When the next request or NAK is due."""
+        at = self._ask_at
+        for stream in streams:
+            at = min(at, stream.gaps.next_at(), stream.poll_at)
+        return at
+
+    def make_due_plan_request(self, now: float) -> list[Send]:
+        """Make the request for the plan, if one is due."""
+        if now < self._ask_at:
+            return []
+        self._ask_at = now + self._wait
+        self._wait = min(2 * self._wait, self._params.ask_longest)
+        return [self.make_request(self.sender, 0, 0)]
+
+    def make_request(self, to: str, nonce: int, incarnation: int) -> Send:
+        """Make a request for the plan or, with a nonce, for a reply that returns the nonce."""
+        header = Header(PacketKind.REQUEST, incarnation=incarnation, sequence=nonce)
+        return self._send(to, header, encode_request(self._name))
+
+    def make_due_naks(self, stream: IncomingStream, incarnation: int, now: float) -> list[Send]:
+        """Make the NAKs that are due for a stream, as far as the token bucket allows."""
+        sent = []
+        while due := stream.gaps.find_due(now, MOST_RANGES):
+            ready = self._bucket.ready_at(now)
+            if ready > now:
+                for found in stream.gaps.find_due(now, len(stream.gaps.ranges)):
+                    found.at = ready
+                break
+            stream.gaps.note_naks(due, now)
+            ranges = [(found.first, found.last) for found in due]
+            sent.append(self._make_nak(stream, incarnation, ranges, now))
+        return sent
+
+    def make_poll(self, stream: IncomingStream, incarnation: int, now: float) -> list[Send]:
+        """Make a NAK without ranges, which the sender answers with a heartbeat."""
+        ready = self._bucket.ready_at(now)
+        if ready > now:
+            stream.poll_at = ready
+            return []
+        wait = min(self._params.repair_wait * 2**stream.polls, self._params.longest_wait)
+        stream.polls += 1
+        stream.poll_at = now + wait
+        return [self._make_nak(stream, incarnation, [], now)]
+
+    def _make_nak(
+        self, stream: IncomingStream, incarnation: int, ranges: list[tuple[int, int]], now: float
+    ) -> Send:
+        self._bucket.take(1, now)
+        self.naks += 1
+        header = Header(PacketKind.NAK, 0, len(ranges), stream.version, stream.session, incarnation)
+        return self._send(self.sender, header, encode_ranges(ranges))
+
+    def _send(self, to: str, header: Header, body: bytes) -> Send:
+        return Send(to, self._authenticator.encode_packet(header, body))
