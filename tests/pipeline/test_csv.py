@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from distributary.files.columns import Column, Kind
+from distributary.files.columns import Column, ColumnKind
 from distributary.files.csv_records import OPEN_LINE, csv_cells, csv_records
 from distributary.files.tables import read_rows
 from distributary.pipeline.ingest import Reason, read_interest, rows_at_source
 from distributary.pipeline.run import read_interest_table
 from tests.strategies import AWKWARD, names
 
-COLUMNS = (Column("receiver", Kind.TEXT), Column("flow", Kind.TEXT))
+COLUMNS = (Column("receiver", ColumnKind.TEXT), Column("flow", ColumnKind.TEXT))
 PIECES = ['"', '""', ",", "\n", "\r", "\r\n", "a", "b", " ", "é", "\\", "\0", "x,y\n", '"u","v"\n']
 
 

@@ -13,8 +13,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from distributary.files import replaced_folder
-from distributary.files.faults import brief, output_fault
+from distributary.files import replace_folder
+from distributary.files.faults import output_fault, summarize_error
 from distributary.pipeline.sources import whole_story
 from distributary.pipeline.undisturbed import stay_undisturbed
 
@@ -38,8 +38,8 @@ def fill_folder(
     may_replace: Callable[[Path], bool],
     kind: str,
 ) -> Iterator[Path]:
-    """A `replaced_folder` for what Spark writes: no task writes to it when it is taken away."""
-    with replaced_folder(path, may_replace, kind) as folder, writing_faults(path):
+    """A `replace_folder` for what Spark writes: no task writes to it when it is taken away."""
+    with replace_folder(path, may_replace, kind) as folder, writing_faults(path):
         try:
             yield folder
         except BaseException:
@@ -54,7 +54,7 @@ def writing_faults(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise output_fault(path, f"cannot be written: {brief(error)}", _REMEDY) from error
+        raise output_fault(path, f"cannot be written: {summarize_error(error)}", _REMEDY) from error
     except (PySparkException, Py4JError) as error:
         found = _UNWRITABLE.search(whole_story(error))
         if found is None:

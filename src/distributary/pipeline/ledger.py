@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from distributary.errors import DistributaryError, OutputError
-from distributary.files import replaced_file, replaced_folder
+from distributary.files import replace_file, replace_folder
 
 __all__ = ["Ledger", "LedgerError", "State"]
 
@@ -145,7 +145,7 @@ class Ledger:
         )
         self._step("committing")
         document = json.dumps({"format": FORMAT_VERSION, **asdict(state)}, indent=2)
-        with replaced_file(self.out / STATE) as file:
+        with replace_file(self.out / STATE) as file:
             file.write(document.encode() + b"\n")
         self.state = state
         self._step("committed")
@@ -162,7 +162,7 @@ class Ledger:
             self._step("version in place")
         running = self.running_plan
         if running is not None and not _same_files(running, out / "plan"):
-            with replaced_folder(out / "plan", _is_plan, "plan") as new:
+            with replace_folder(out / "plan", _is_plan, "plan") as new:
                 shutil.copytree(running, new, dirs_exist_ok=True)
         self._step("plan in place")
         if state.entry:

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import BinaryIO
 
-from distributary.files.faults import brief, output_fault
+from distributary.files.faults import output_fault, summarize_error
 
 __all__ = ["private_folder"]
 
@@ -34,7 +34,7 @@ def private_folder() -> Path:
         except OSError as error:
             raise output_fault(
                 error.filename or "the folder for temporary files",
-                f"cannot be written: {brief(error)}",
+                f"cannot be written: {summarize_error(error)}",
                 "make room, or name another folder with TMPDIR",
             ) from error
         atexit.register(shutil.rmtree, _held[0][0], ignore_errors=True)

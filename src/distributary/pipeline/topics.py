@@ -20,8 +20,8 @@ from pyspark.sql import SparkSession
 from distributary.cost.topics import clustering_cost, unclustered_cost
 from distributary.errors import InputError
 from distributary.files import read_interest, read_rates
-from distributary.files.columns import Column, Kind
-from distributary.files.tables import Table, read_table
+from distributary.files.columns import Column, ColumnKind
+from distributary.files.tables import FileTable, read_table
 from distributary.model import FloatArray, Interest, Rates
 from distributary.model.topics import Clustering
 from distributary.pipeline.folders import fill_folder
@@ -38,8 +38,8 @@ MANIFEST = "proposals.json"
 # Who wants what is held as dense arrays on the driver, some bytes for each receiver and topic.
 MOST_CELLS = 100_000_000
 
-CLUSTERS = (Column("cluster", Kind.NUMBER), Column("topic", Kind.TEXT))
-MEMBERS = (Column("cluster", Kind.NUMBER), Column("receiver", Kind.TEXT))
+CLUSTERS = (Column("cluster", ColumnKind.NUMBER), Column("topic", ColumnKind.TEXT))
+MEMBERS = (Column("cluster", ColumnKind.NUMBER), Column("receiver", ColumnKind.TEXT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ def _form(state: Clustering, interest: Interest, clusters: Clusters) -> None:
         )
 
 
-def _rows(table: Table, column: str, known: tuple[str, ...]) -> dict[int, set[int]]:
+def _rows(table: FileTable, column: str, known: tuple[str, ...]) -> dict[int, set[int]]:
     """For each cluster the places of its names, of those that are known."""
     places = {name: at for at, name in enumerate(known)}
     names, codes = table.names(column)
