@@ -22,7 +22,7 @@ from distributary.pipeline.job import Job, Outcome, driver_need
 from distributary.pipeline.run import run
 from distributary.planning import Request
 from distributary.workloads import (
-    Day,
+    DayParams,
     TradingFloor,
     publication_log,
     spoil_rows,
@@ -41,7 +41,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = np.random.default_rng(1)
     floor = TradingFloor(symbols=200, markets=4, receivers=20, share_of_market=0.1)
     interest, rates = trading_floor(floor, rng)
-    day = Day(seconds=1800, messages=3_000, churn=0.5)
+    day = DayParams(seconds=1800, messages=3_000, churn=0.5)
     subscriptions = subscription_log(interest, day, rng)
     subscriptions = pa.concat_tables([subscriptions, subscriptions.slice(0, 5)])  # told twice
     pq.write_table(spoil_rows(subscriptions, 0.05, rng), folder / "subscriptions.parquet")

@@ -2,7 +2,7 @@
 
 from distributary.workloads.broker_trees import CLIENT_DELAY, broker_trees, region_of
 from distributary.workloads.content import ContentParams, ContentWorld, content_world, poisson_times
-from distributary.workloads.day import Day, publication_log, spoil_rows, subscription_log
+from distributary.workloads.day import DayParams, publication_log, spoil_rows, subscription_log
 from distributary.workloads.quotes import QUOTE_SCHEMA, Quotes, quote_events, quote_filters
 from distributary.workloads.roaming import (
     BrokerMove,
@@ -26,7 +26,7 @@ __all__ = [
     "BrokerMove",
     "ContentParams",
     "ContentWorld",
-    "Day",
+    "DayParams",
     "Quotes",
     "Roaming",
     "RoamingParams",
