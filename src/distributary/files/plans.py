@@ -359,9 +359,7 @@ def _sort_pairs(
 ) -> tuple[IndexArray, IndexArray]:
     """The (index into `known`, session) pair of each row, ascending and without repeats."""
     index = _align_names(table, column, known)
-    keys = np.sort(index * n_sessions + table.numbers("session"))
-    # np.unique does the same at a tenth of the speed.
-    keys = keys[np.diff(keys, prepend=-1) > 0]
+    keys = distinct(index * n_sessions + table.numbers("session"))
     return (keys // n_sessions).astype(np.int32), (keys % n_sessions).astype(np.int32)
 
 
