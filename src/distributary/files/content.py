@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from distributary.errors import InputError
 from distributary.files.columns import Column, ColumnKind
-from distributary.files.faults import arrow_faults, input_fault, read_fault
+from distributary.files.faults import input_fault, read_fault, report_arrow_faults
 from distributary.files.jsonl import read_any_jsonl
 from distributary.files.tables import FileTable, part_formats, read_table
 from distributary.matching import parse_filter
@@ -93,7 +93,7 @@ def read_events(path: str | os.PathLike[str]) -> pa.Table:
     missing value.
     """
     parts = [_read_part(part, format_) for part, format_ in part_formats(Path(path))]
-    with arrow_faults(path, "its part files cannot be joined", "give each column one type"):
+    with report_arrow_faults(path, "its part files cannot be joined", "give each column one type"):
         return pa.concat_tables(parts, promote_options="permissive")
 
 
@@ -101,7 +101,7 @@ def _read_part(path: Path, format_: str) -> Any:
     try:
         if path.stat().st_size == 0:
             raise input_fault(path, "holds no rows: the file is empty", remedy="write it again")
-        with arrow_faults(path, *_BROKEN):
+        with report_arrow_faults(path, *_BROKEN):
             if format_ == "parquet":
                 return pq.read_table(path, partitioning=None)
             if format_ == "csv":

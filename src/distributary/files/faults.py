@@ -71,7 +71,7 @@ def read_fault(path: str | os.PathLike[str], error: Exception) -> InputError:
 
 
 @contextmanager
-def arrow_faults(path: str | os.PathLike[str], what: str, remedy: str) -> Iterator[None]:
+def report_arrow_faults(path: str | os.PathLike[str], what: str, remedy: str) -> Iterator[None]:
     """Turn whatever Arrow raises about a file into an `InputError`."""
     try:
         yield

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 
 from distributary.files.columns import Column, ColumnKind, Faults, as_text
 from distributary.files.faults import (
-    arrow_faults,
     input_fault,
     missing_column,
     repeated_column,
+    report_arrow_faults,
     to_python,
 )
 
@@ -28,14 +28,14 @@ def read_parquet(path: Path, columns: tuple[Column, ...]) -> tuple[Any, Faults]:
     if path.stat().st_size == 0:
         raise input_fault(path, "holds no rows: the file is empty", remedy="write it again")
     texts = [column.name for column in columns if column.kind is ColumnKind.TEXT]
-    with arrow_faults(path, *_BROKEN):
+    with report_arrow_faults(path, *_BROKEN):
         with pq.ParquetFile(path) as file:
             metadata, found = file.metadata, _select_columns(path, file.schema_arrow, columns)
         with pq.ParquetFile(
             path, metadata=metadata, read_dictionary=texts, page_checksum_verification=True
         ) as file:
             table = file.read(columns=[column.name for column in found])
-    with arrow_faults(path, *_UNFIT):
+    with report_arrow_faults(path, *_UNFIT):
         table = pa.table(
             {column.name: _convert_values(table[column.name], column) for column in found}
         )
@@ -44,7 +44,7 @@ def read_parquet(path: Path, columns: tuple[Column, ...]) -> tuple[Any, Faults]:
 
 def raw_parquet(path: Path, rows: Collection[int]) -> dict[int, str]:
     """Some rows, numbered from 0, as JSON."""
-    with arrow_faults(path, *_BROKEN):
+    with report_arrow_faults(path, *_BROKEN):
         table = pq.read_table(path, partitioning=None)
     return {row: _row_as_json(table, row) for row in rows}
 

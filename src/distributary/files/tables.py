@@ -20,10 +20,10 @@ from distributary.files.bad_rows import BadRow, bad_rows_error
 from distributary.files.columns import Column, Faults, judge_values, no_rows
 from distributary.files.csv import raw_csv, read_csv, write_csv
 from distributary.files.faults import (
-    arrow_faults,
     input_fault,
     output_fault,
     read_fault,
+    report_arrow_faults,
     show_path,
     show_value,
     to_python,
@@ -128,7 +128,7 @@ def read_rows(
         raise input_fault(path, "holds no rows", remedy="give a table with at least one row")
     for part in filled:
         _check_same_columns(part.path, part.table, filled[0].path, filled[0].table)
-    with arrow_faults(path, "its part files cannot be joined", "write it again"):
+    with report_arrow_faults(path, "its part files cannot be joined", "write it again"):
         together = pa.concat_tables([part.table for part in filled] or [no_rows(columns)])
     ends = tuple(accumulate(part.rows for part in filled))
     bad = tuple(row for part in filled for row in part.bad)

@@ -38,7 +38,7 @@ from distributary.errors import InputError
 from distributary.matching import Matcher, event_schema, parse_filter
 from distributary.model import Filter, IntArray, Schema
 from distributary.pipeline.matching import list_matches
-from distributary.pipeline.schemas import QUARANTINE
+from distributary.pipeline.schemas import QUARANTINE, quote_name
 
 __all__ = ["Content", "UsableFilters", "check_filters", "content_flows"]
 
@@ -124,7 +124,7 @@ def content_flows(
         .select("flow", "filters", "messages", "own")
         .persist()
     )
-    texts = _frame(
+    texts = _create_frame(
         sets, {"id": pa.array(range(len(usable.texts)), pa.int32()), "filter": list(usable.texts)}
     )
     flows = (
@@ -135,7 +135,7 @@ def content_flows(
         .select("flow", "filter", "own")
     )
     return Content(
-        publications=_relabel(publications, matched, folded, usable.attributes),
+        publications=_label_events(publications, matched, folded, usable.attributes),
         interest=flows.join(usable.owners, "filter").select("receiver", "flow").distinct(),
         flows=flows,
         sets=_add_texts(folded, texts),
@@ -166,13 +166,13 @@ def check_filters(filters: DataFrame, publications: DataFrame) -> UsableFilters:
             usable[text] = parse_filter(text, schema)
         except InputError as error:
             reasons[text] = error.reason
-    refused = _frame(filters, {"filter": list(reasons), "reason": list(reasons.values())})
+    refused = _create_frame(filters, {"filter": list(reasons), "reason": list(reasons.values())})
     return UsableFilters(
         Matcher(schema, usable.values()),
         tuple(usable),
         _tested_attributes(usable.values(), schema),
         known.join(F.broadcast(refused), "filter", "left_anti").select("receiver", "filter"),
-        _quarantine(filters, refused),
+        _refused_rows(filters, refused),
     )
 
 
@@ -182,7 +182,7 @@ def _tested_attributes(filters: Iterable[Filter], schema: Schema) -> tuple[str, 
     return tuple(schema.attributes[at].name for at in sorted(tested))
 
 
-def _quarantine(filters: DataFrame, refused: DataFrame) -> DataFrame:
+def _refused_rows(filters: DataFrame, refused: DataFrame) -> DataFrame:
     reason = (
         F.when(F.col("receiver").isNull(), "receiver is null")
         .when(F.col("filter").isNull(), "filter is null")
@@ -207,23 +207,23 @@ def _quarantine(filters: DataFrame, refused: DataFrame) -> DataFrame:
 
 def _match_combinations(publications: DataFrame, usable: UsableFilters) -> DataFrame:
     """The distinct combinations of attributes, how often each came, and the filters it matches."""
-    combinations = publications.groupBy(*map(_column, usable.attributes)).agg(
+    combinations = publications.groupBy(*map(quote_name, usable.attributes)).agg(
         F.count(F.lit(1)).alias("_messages")
     )
     return list_matches(combinations.where(F.col("_messages") > 0), usable.matcher, "_filters")
 
 
-def _relabel(
+def _label_events(
     publications: DataFrame, matched: DataFrame, folded: DataFrame, attributes: Sequence[str]
 ) -> DataFrame:
     """The log with each event's flow in place of its attributes."""
     flow_of = folded.select(F.col("filters").alias("_filters"), F.col("flow").alias("_flow"))
     labels = matched.join(flow_of, "_filters").select(
-        *(_column(name).alias(f"_{nth}") for nth, name in enumerate(attributes)), "_flow"
+        *(F.col(quote_name(name)).alias(f"_{nth}") for nth, name in enumerate(attributes)), "_flow"
     )
     same = F.lit(True)
     for nth, name in enumerate(attributes):
-        same = same & _column(name).eqNullSafe(F.col(f"_{nth}"))
+        same = same & F.col(quote_name(name)).eqNullSafe(F.col(f"_{nth}"))
     columns = publications.columns
     size = F.col("size") if "size" in columns else F.lit(None)
     return publications.join(labels, same).select(
@@ -232,10 +232,6 @@ def _relabel(
         size.cast("int").alias("size"),
         *(["position"] if "position" in columns else []),
     )
-
-
-def _column(name: str) -> Column:
-    return F.col("`" + name.replace("`", "``") + "`")
 
 
 # --- folding -------------------------------------------------------------------------------------
@@ -287,7 +283,7 @@ def _choose_cores(sets: DataFrame, usable: UsableFilters, max_flows: int, rare: 
     by_filter = np.argsort(held, kind="stable")
     holders = np.repeat(np.arange(len(cores)), [len(core) for core in cores])[by_filter]
     counts = np.bincount(held, minlength=len(usable.texts))
-    weight = _receivers(usable)
+    weight = _count_receivers(usable)
     return _Cores(
         cores,
         messages[:kept],
@@ -298,7 +294,7 @@ def _choose_cores(sets: DataFrame, usable: UsableFilters, max_flows: int, rare: 
     )
 
 
-def _receivers(usable: UsableFilters) -> IntArray:
+def _count_receivers(usable: UsableFilters) -> IntArray:
     """How many receivers each filter has."""
     owned = usable.owners.groupBy("filter").agg(F.count_distinct("receiver").alias("n")).toArrow()
     counts = dict(zip(owned["filter"].to_pylist(), owned["n"].to_pylist(), strict=True))
@@ -314,16 +310,16 @@ def _find_nearest(cores: _Cores) -> Callable[..., Column]:
 
 def _name_cores(cores: _Cores, usable: UsableFilters) -> DataFrame:
     """core (index), core_filters, flow (name) of each set that is one."""
-    names = [_name([usable.texts[f] for f in core]) for core in cores.sets]
+    names = [_name_flow([usable.texts[f] for f in core]) for core in cores.sets]
     columns = {
         "core": pa.array(range(len(names)), pa.int32()),
         "core_filters": pa.array([core.tolist() for core in cores.sets], pa.list_(pa.int32())),
         "flow": names,
     }
-    return _frame(usable.owners, columns)
+    return _create_frame(usable.owners, columns)
 
 
-def _name(texts: Sequence[str]) -> str:
+def _name_flow(texts: Sequence[str]) -> str:
     return "c-" + hashlib.sha256(json.dumps(sorted(texts)).encode()).hexdigest()[:12]
 
 
@@ -338,7 +334,7 @@ def _add_texts(folded: DataFrame, texts: DataFrame) -> DataFrame:
     )
 
 
-def _frame(like: DataFrame, columns: Mapping[str, Sequence[str] | pa.Array]) -> DataFrame:
+def _create_frame(like: DataFrame, columns: Mapping[str, Sequence[str] | pa.Array]) -> DataFrame:
     """A small table of the driver's in the session of another."""
     arrays = {
         name: values if isinstance(values, pa.Array) else pa.array(values, pa.string())

@@ -43,25 +43,12 @@ class PlanDiff:
     memberships: DataFrame
     unicast: DataFrame
 
-    def counts(self) -> dict[str, int]:
-        """How many rows of each kind there are; `receivers` are those that have to do something."""
-        return {
-            **_counted(self.moves, "change", KINDS["moves"]),
-            **_counted(self.subscriptions, "action", KINDS["subscriptions"]),
-            **_counted(self.memberships, "action", KINDS["memberships"]),
-            **_counted(self.unicast, "action", KINDS["unicast"]),
-            "receivers": self.subscriptions.select("receiver")
-            .unionByName(self.unicast.select("receiver"))
-            .distinct()
-            .count(),
-        }
-
 
 def plan_diff(before: PlanTables, after: PlanTables) -> PlanDiff:
     """Compare two plans."""
     return PlanDiff(
         _moves(before, after),
-        _changes(_subscribed(before), _subscribed(after), "unsubscribe", "subscribe"),
+        _changes(_subscriptions(before), _subscriptions(after), "unsubscribe", "subscribe"),
         _changes(before.memberships, after.memberships, "leave", "join"),
         _changes(before.unicast, after.unicast, "stop", "start"),
     )
@@ -122,16 +109,10 @@ def _changes(before: DataFrame, after: DataFrame, gone: str, new: str) -> DataFr
     )
 
 
-def _subscribed(plan: PlanTables) -> DataFrame:
+def _subscriptions(plan: PlanTables) -> DataFrame:
     joined = plan.subscriptions.select("receiver", "session").join(plan.sessions, "session")
     return joined.select("receiver", "session", "group")
 
 
 def _flows(plan: PlanTables) -> DataFrame:
     return plan.placements.select("flow").unionByName(plan.unicast.select("flow")).distinct()
-
-
-def _counted(frame: DataFrame, column: str, kinds: tuple[str, ...]) -> dict[str, int]:
-    rows = frame.groupBy(column).count().toArrow().to_pylist()
-    found = {row[column]: row["count"] for row in rows}
-    return {kind: found.get(kind, 0) for kind in kinds}

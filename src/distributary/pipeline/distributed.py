@@ -44,7 +44,7 @@ from distributary.planning.replan import settle
 from distributary.planning.things import Things
 from distributary.planning.two_level import BITS, TwoLevel
 
-__all__ = ["MOST_ROUNDS", "Distributed", "plan_on_executors"]
+__all__ = ["MOST_ROUNDS", "DistributedPlan", "plan_on_executors"]
 
 MOST_ROUNDS = 30
 ENOUGH = 2e-4  # of the cost: a round that saves less is the last
@@ -61,7 +61,7 @@ _PLACED = f"{_FLOW}, session int, work double"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Distributed:
+class DistributedPlan:
     """The plan, its totals, and the work after each round: the first is the start."""
 
     plan: Plan
@@ -95,16 +95,16 @@ def plan_on_executors(
     request: Request,
     work: Path,
     progress: Progress = silent,
-) -> Distributed:
+) -> DistributedPlan:
     """Plan as `best` would, on executors; `work` is a folder for rounds that all of them see."""
     spark = interest.sparkSession
-    _resume_or_clear(work, _identity(interest, rates, request))
+    _resume_or_clear(work, _identify_job(interest, rates, request))
     receivers = interest.select("receiver").distinct()
     number = F.row_number().over(Window.orderBy("receiver")) - 1
-    numbered = _kept(receivers.withColumn("n", number), work / "receivers")
+    numbered = _write_once(receivers.withColumn("n", number), work / "receivers")
     n_receivers = numbered.count()
-    scale = _scale(rates, n_receivers)
-    flows = _kept(_flows(interest, rates, numbered, scale), work / "flows")
+    scale = _choose_scale(rates, n_receivers)
+    flows = _write_once(_flows(interest, rates, numbered, scale), work / "flows")
     n_flows, pairs, total = flows.agg(
         F.count(F.lit(1)), F.sum(F.size("members")), F.sum("weight")
     ).collect()[0]
@@ -121,15 +121,15 @@ def plan_on_executors(
     if not (start / "_SUCCESS").exists():
         sample, maps = _sample_plan(flows, pairs, problem)
         group_file.write_text(json.dumps(maps.group.tolist()))
-        _started(flows, sample, maps, problem, pairs).write.mode("overwrite").parquet(str(start))
+        _place_all(flows, sample, maps, problem, pairs).write.mode("overwrite").parquet(str(start))
     group = np.array(json.loads(group_file.read_text()), np.int32)
-    spent = _rounds(spark, work, problem, group, progress)
+    spent = _run_rounds(spark, work, problem, group, progress)
     last = spark.read.parquet(str(work / f"round-{len(spent) - 1:03d}"))
-    plan = _plan(last, numbered, group)
-    return Distributed(plan, _totals(plan, last, scale, total, n_receivers), tuple(spent))
+    plan = _collect_plan(last, numbered, group)
+    return DistributedPlan(plan, _sum_totals(plan, last, scale, total, n_receivers), tuple(spent))
 
 
-def _identity(interest: DataFrame, rates: DataFrame, request: Request) -> dict[str, Any]:
+def _identify_job(interest: DataFrame, rates: DataFrame, request: Request) -> dict[str, Any]:
     """What makes two jobs the same: the request, and sums of hashes that no order changes."""
 
     def mark(frame: DataFrame, *columns: str) -> str:
@@ -156,14 +156,14 @@ def _resume_or_clear(work: Path, identity: dict[str, Any]) -> None:
         file.write_text(told)
 
 
-def _kept(frame: DataFrame, path: Path) -> DataFrame:
+def _write_once(frame: DataFrame, path: Path) -> DataFrame:
     """The frame as a Parquet folder, written unless it is there whole."""
     if not (path / "_SUCCESS").exists():
         frame.write.mode("overwrite").parquet(str(path))
     return frame.sparkSession.read.parquet(str(path))
 
 
-def _scale(rates: DataFrame, n_receivers: int) -> int:
+def _choose_scale(rates: DataFrame, n_receivers: int) -> int:
     """The power of two that makes rates whole numbers whose costs stay exact in doubles."""
     total = rates.agg(F.sum("rate")).collect()[0][0]
     total = float(f"{total:.9g}")  # whose last bits depend on the order of addition
@@ -187,7 +187,7 @@ def _sample_plan(flows: DataFrame, pairs: int, problem: _Problem) -> tuple[pa.Ta
     # Each flow of the sample stands for as many as there are for it in the whole.
     heavier = F.col("weight") * F.lit(max(1, round(1 / share)))
     sample = flows.withColumn("weight", heavier).toArrow().sort_by("flow")
-    things = _things(sample, problem.n_receivers)
+    things = _build_things(sample, problem.n_receivers)
     rng = np.random.default_rng(problem.seed)
     sizes = problem.n_sessions, problem.n_groups
     # Whatever the clock says: a slow driver must not change the plan.
@@ -195,7 +195,7 @@ def _sample_plan(flows: DataFrame, pairs: int, problem: _Problem) -> tuple[pa.Ta
     return sample, found.maps
 
 
-def _started(
+def _place_all(
     flows: DataFrame, sample: pa.Table, maps: Maps, problem: _Problem, pairs: int
 ) -> DataFrame:
     """Every flow in a session: those of the sample as planned, the others where it is cheapest."""
@@ -204,12 +204,12 @@ def _started(
     known = context.broadcast((sample, maps))
     bucket = F.pmod(F.xxhash64("flow", F.lit(-1)), F.lit(buckets)).cast("int")
     spread = flows.repartitionById(buckets, bucket)
-    return spread.mapInArrow(_placing(known, problem), _PLACED)
+    return spread.mapInArrow(_make_placer(known, problem), _PLACED)
 
 
-def _placing(known: Broadcast[tuple[pa.Table, Maps]], problem: _Problem) -> Callable[..., Any]:
+def _make_placer(known: Broadcast[tuple[pa.Table, Maps]], problem: _Problem) -> Callable[..., Any]:
     def place(batches: Batches) -> Batches:
-        table = _sorted(batches)
+        table = _sort_rows(batches)
         if table is None:
             return
         sample, maps = known.value
@@ -218,17 +218,17 @@ def _placing(known: Broadcast[tuple[pa.Table, Maps]], problem: _Problem) -> Call
         new = np.flatnonzero(session < 0)
         if len(new):
             rest = table.take(pa.array(new)).select(sample.column_names)
-            things = _things(pa.concat_tables([sample, rest]), problem.n_receivers)
+            things = _build_things(pa.concat_tables([sample, rest]), problem.n_receivers)
             home = np.concatenate([maps.session, np.full(len(new), -1, np.int32)])
             start = Maps(np.maximum(home, 0), maps.group)
             found = settle(things, start, home, problem.prices, passes=2)
             session[new] = found.session[len(sample) :]
-        yield from _told(table, session, None)
+        yield from _emit_rows(table, session, None)
 
     return place
 
 
-def _rounds(
+def _run_rounds(
     spark: SparkSession,
     work: Path,
     problem: _Problem,
@@ -248,7 +248,7 @@ def _rounds(
             }
             classes = F.broadcast(spark.createDataFrame(pa.table(sessions)))
             heat = HOTTEST * (COLDEST / HOTTEST) ** (round_ / MOST_ROUNDS)
-            improve = _improving(problem, group, round_, heat)
+            improve = _make_improver(problem, group, round_, heat)
             dealt = before.join(classes, "session").repartitionById(
                 problem.n_classes, F.col("class")
             )
@@ -256,26 +256,26 @@ def _rounds(
                 improve, _PLACED
             )
             moved.write.mode("overwrite").parquet(str(folder))
-        spent.append(_spent(spark, folder, problem, group))
+        spent.append(_measure_work(spark, folder, problem, group))
         progress(Step("rounds on executors", round_, MOST_ROUNDS, spent[-1]))
         if round_ and spent[-2] - spent[-1] < ENOUGH * spent[-2]:
             break
     return spent
 
 
-def _improving(
+def _make_improver(
     problem: _Problem, group: IndexArray, round_: int, heat: float
 ) -> Callable[..., Any]:
     """What a task does with its class; `heat` is in units of the mean cost of a flow."""
 
     def improve(batches: Batches) -> Batches:
-        table = _sorted(batches)
+        table = _sort_rows(batches)
         if table is None:
             return
         class_of_group = problem.classes(round_)
         where = Maps(table["session"].to_numpy().astype(np.int32), group)
         c = int(class_of_group[group[where.session[0]]])
-        part = part_of(_things(table, problem.n_receivers), where, class_of_group, c)
+        part = part_of(_build_things(table, problem.n_receivers), where, class_of_group, c)
         state = TwoLevel(part.things, part.maps, problem.prices, len(part.groups))
         before, found, n = state.work, part.maps, len(part.things)
         rng = np.random.default_rng([problem.seed, round_, c])
@@ -284,18 +284,18 @@ def _improving(
         state.descend_once(np.arange(n))
         if state.work < before:
             found, before = state.maps, state.work
-        yield from _told(table, part.sessions[found.session].astype(np.int32), before)
+        yield from _emit_rows(table, part.sessions[found.session].astype(np.int32), before)
 
     return improve
 
 
-def _sorted(batches: Batches) -> pa.Table | None:
+def _sort_rows(batches: Batches) -> pa.Table | None:
     """All rows of a task in the order of their flows' names; None where there are none."""
     found = [batch for batch in batches if batch.num_rows]
     return pa.Table.from_batches(found).sort_by("flow").combine_chunks() if found else None
 
 
-def _things(table: pa.Table, n_receivers: int) -> Things:
+def _build_things(table: pa.Table, n_receivers: int) -> Things:
     members = table["members"].combine_chunks()
     sizes = members.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
     return Things(
@@ -306,7 +306,7 @@ def _things(table: pa.Table, n_receivers: int) -> Things:
     )
 
 
-def _told(table: pa.Table, session: IndexArray, work: float | None) -> Batches:
+def _emit_rows(table: pa.Table, session: IndexArray, work: float | None) -> Batches:
     """The flows with their sessions; the work of the class stands in its first row."""
     works = [work, *[None] * (len(table) - 1)]
     told = table.select(["flow", "weight", "members"])
@@ -314,7 +314,7 @@ def _told(table: pa.Table, session: IndexArray, work: float | None) -> Batches:
     yield from told.append_column("work", pa.array(works, pa.float64())).to_batches(10_000)
 
 
-def _spent(spark: SparkSession, folder: Path, problem: _Problem, group: IndexArray) -> float:
+def _measure_work(spark: SparkSession, folder: Path, problem: _Problem, group: IndexArray) -> float:
     """The exact cost after a round: what its classes told, or counted anew after the start."""
     placed = spark.read.parquet(str(folder))
     told: float | None = placed.agg(F.sum("work")).collect()[0][0]
@@ -352,7 +352,7 @@ def _sums(frame: DataFrame, by: str, n: int) -> tuple[np.ndarray[Any, Any], np.n
     return audience, total
 
 
-def _plan(placed: DataFrame, numbered: DataFrame, group: IndexArray) -> Plan:
+def _collect_plan(placed: DataFrame, numbered: DataFrame, group: IndexArray) -> Plan:
     """The plan as the driver holds it: sessions and groups renumbered without the empty ones."""
     flows = placed.select("flow", "session").toArrow().sort_by("flow")
     raw = flows["session"].to_numpy().astype(np.int32)
@@ -375,7 +375,7 @@ def _plan(placed: DataFrame, numbered: DataFrame, group: IndexArray) -> Plan:
     )
 
 
-def _totals(plan: Plan, placed: DataFrame, scale: int, total: int, n_receivers: int) -> Totals:
+def _sum_totals(plan: Plan, placed: DataFrame, scale: int, total: int, n_receivers: int) -> Totals:
     rows = placed.select("flow", "weight", F.size("members").alias("size")).toArrow()
     rows = rows.sort_by("flow")
     rate = rows["weight"].to_numpy() * 2.0**-scale

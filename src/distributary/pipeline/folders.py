@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 
 from distributary.files import replace_folder
 from distributary.files.faults import output_fault, summarize_error
-from distributary.pipeline.sources import whole_story
+from distributary.pipeline.sources import full_message
 from distributary.pipeline.undisturbed import stay_undisturbed
 
-__all__ = ["fill_folder", "writing_faults"]
+__all__ = ["fill_folder", "report_write_faults"]
 
 _UNWRITABLE = re.compile(
     r"No space left on device|Disk quota exceeded|Read-only file system|Permission denied"
@@ -39,7 +39,7 @@ def fill_folder(
     kind: str,
 ) -> Iterator[Path]:
     """A `replace_folder` for what Spark writes: no task writes to it when it is taken away."""
-    with replace_folder(path, may_replace, kind) as folder, writing_faults(path):
+    with replace_folder(path, may_replace, kind) as folder, report_write_faults(path):
         try:
             yield folder
         except BaseException:
@@ -49,14 +49,14 @@ def fill_folder(
 
 
 @contextmanager
-def writing_faults(path: str | os.PathLike[str]) -> Iterator[None]:
+def report_write_faults(path: str | os.PathLike[str]) -> Iterator[None]:
     """Turn what Spark or the system raises about a full or forbidden disk into an `OutputError`."""
     try:
         yield
     except OSError as error:
         raise output_fault(path, f"cannot be written: {summarize_error(error)}", _REMEDY) from error
     except (PySparkException, Py4JError) as error:
-        found = _UNWRITABLE.search(whole_story(error))
+        found = _UNWRITABLE.search(full_message(error))
         if found is None:
             raise
         raise output_fault(path, f"cannot be written: {found[0].lower()}", _REMEDY) from error

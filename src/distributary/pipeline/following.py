@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from distributary.model import Demand, Previous
 from distributary.planning import MadePlan, Request, make_plan, moves_between
 
-__all__ = ["Followed", "follow"]
+__all__ = ["FollowedPlan", "follow"]
 
 MOVED_SHARE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class FollowedPlan:
     """The plan for a demand, and how it came about.
 
     `drift` is how much the excess had grown before anything was moved, as a share of the one that
@@ -45,7 +45,7 @@ def follow(
     reference: float | None,
     drift: float,
     max_moves: int | None = None,
-) -> Followed:
+) -> FollowedPlan:
     """The plan for a demand: made anew, or the running one completed, or moved as well.
 
     Without `max_moves` it is 2 % of the flows, and one at least.
@@ -53,25 +53,25 @@ def follow(
     flows = len(demand.interest.flows)
     if previous is None or reference is None:
         made = make_plan(demand, request)
-        return Followed(made, made.evaluation.filtering.relative_excess, new=flows)
-    served = _move(demand, request, previous, 0, reference)
+        return FollowedPlan(made, made.evaluation.filtering.relative_excess, new=flows)
+    served = _move_flows(demand, request, previous, 0, reference)
     grown = served.excess / reference - 1 if reference else float(served.excess > 0)
     served = replace(served, drift=grown)
     most = max(1, int(MOVED_SHARE * flows)) if max_moves is None else max_moves
     if grown <= drift or not most:
         return served
-    better = replace(_move(demand, request, previous, most, reference), drift=grown)
+    better = replace(_move_flows(demand, request, previous, most, reference), drift=grown)
     if better.excess >= served.excess:
         return replace(served, reference=served.excess)
     # With moves left over there is nothing more to gain: this is what drift counts from now.
     return replace(better, reference=better.excess) if better.moves < most else better
 
 
-def _move(
+def _move_flows(
     demand: Demand, request: Request, previous: Previous, most: int, reference: float
-) -> Followed:
+) -> FollowedPlan:
     """The running plan for a demand, with so many moves at the most."""
     made = make_plan(demand, request.replace(previous=previous, max_moves=most))
     moves = moves_between(previous, made.solution.plan, made.solution.session_origin)
     known = sum(move.before is not None for move in moves)
-    return Followed(made, reference, moves=known, new=len(moves) - known)
+    return FollowedPlan(made, reference, moves=known, new=len(moves) - known)

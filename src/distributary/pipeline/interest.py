@@ -8,7 +8,7 @@ someone wants.
 actions and new rows are those of all rows. `subscription_digest` gives the same for a whole log and
 counts its rows as well, and is three times as fast: an action and its time fit one whole number,
 and aggregations of whole numbers need no sort. It leaves out positions; the rare pairs with both
-actions at their last moment are looked up again (`settled`).
+actions at their last moment are looked up again (`resolve_last_actions`).
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ from datetime import datetime, timedelta
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from distributary.pipeline.ingest import Counts, Log
+from distributary.pipeline.ingest import Log, RowCounts
 from distributary.pipeline.schemas import POSITION, SUBSCRIBE, SUBSCRIPTIONS, UNSUBSCRIBE
 
 __all__ = [
     "FAINTEST_PRESENCE",
     "absent_receivers",
-    "interest_at",
     "interest_of",
     "last_actions",
-    "settled",
+    "resolve_last_actions",
     "subscription_counts",
     "subscription_digest",
     "ties",
@@ -40,19 +39,10 @@ FAINTEST_PRESENCE = 0.1
 _PAIR = ("receiver", "flow")
 
 
-def interest_at(
-    subscriptions: DataFrame, moment: datetime | None = None, half_life: timedelta | None = None
-) -> DataFrame:
-    """Who wants what at a moment (included): `receiver, flow`, each pair once."""
-    if moment is not None:
-        subscriptions = subscriptions.where(F.col("ts") <= F.lit(moment))
-    return interest_of(last_actions(subscriptions), moment, half_life)
-
-
 def interest_of(
     state: DataFrame, moment: datetime | None = None, half_life: timedelta | None = None
 ) -> DataFrame:
-    """The same out of last actions, none of which is later than the moment.
+    """`receiver, flow`: who wants what at a moment, from last actions up to it.
 
     With a half-life, a receiver's presence halves with each one that passed between its last row
     in the log and the moment; below a tenth it is dropped with all it wanted.
@@ -108,8 +98,8 @@ def subscription_digest(log: Log) -> DataFrame:
         .agg(F.count("*").alias("rows"))
         .groupBy(*_PAIR, "reason")
         .agg(
-            F.max(F.when(_odd("stamp"), F.col("stamp"))).alias("on"),
-            F.max(F.when(~_odd("stamp"), F.col("stamp"))).alias("off"),
+            F.max(F.when(_is_odd("stamp"), F.col("stamp"))).alias("on"),
+            F.max(F.when(~_is_odd("stamp"), F.col("stamp"))).alias("off"),
             F.sum("rows").alias("rows"),
             F.count("*").alias("different"),
         )
@@ -124,7 +114,7 @@ def subscription_digest(log: Log) -> DataFrame:
     )
 
 
-def subscription_counts(digest: DataFrame) -> Counts:
+def subscription_counts(digest: DataFrame) -> RowCounts:
     """How many rows went where. Runs; cache the digest before."""
     by_reason = digest.groupBy("reason").agg(
         F.sum("rows").alias("rows"), F.sum("different").alias("different")
@@ -132,7 +122,7 @@ def subscription_counts(digest: DataFrame) -> Counts:
     found = {row["reason"]: row for row in by_reason.collect()}
     good = found.pop(None, None)
     used = good["different"] if good else 0
-    return Counts(
+    return RowCounts(
         used=used,
         duplicates=good["rows"] - used if good else 0,
         reasons={reason: row["rows"] for reason, row in sorted(found.items())},
@@ -145,7 +135,7 @@ def ties(digest: DataFrame) -> DataFrame:
     return tied.select(*_PAIR, F.col("subscribed").alias("ts"))
 
 
-def settled(digest: DataFrame, valid: DataFrame | None) -> DataFrame:
+def resolve_last_actions(digest: DataFrame, valid: DataFrame | None) -> DataFrame:
     """Last actions out of a digest; `valid` rows of the log are looked into for ties.
 
     Pass None where there are no ties (`ties(digest)` is empty), and the log is not read again.
@@ -174,5 +164,5 @@ def _action(on: Column) -> Column:
     return F.when(on, SUBSCRIBE).otherwise(UNSUBSCRIBE)
 
 
-def _odd(column: str) -> Column:
+def _is_odd(column: str) -> Column:
     return F.col(column).bitwiseAND(1) == 1

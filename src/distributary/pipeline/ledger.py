@@ -29,7 +29,7 @@ from typing import Any
 from distributary.errors import DistributaryError, OutputError
 from distributary.files import replace_file, replace_folder
 
-__all__ = ["Ledger", "LedgerError", "State"]
+__all__ = ["Ledger", "LedgerError", "LedgerState"]
 
 FORMAT_VERSION = 1
 STATE = "state.json"
@@ -37,7 +37,7 @@ HISTORY = "drift.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class LedgerState:
     """All that a restart needs to know, after a batch.
 
     `tables` are the state's tables, by name, as paths below `state/`. Times are in microseconds
@@ -80,15 +80,15 @@ class LedgerError(DistributaryError):
 
 
 class Ledger:
-    """The folder of one stream. Use `opened`, which locks it and settles the last commit."""
+    """The folder of one stream. Use `open`, which locks it and settles the last commit."""
 
     def __init__(self, out: Path, step: Callable[[str], None] = lambda name: None) -> None:
         self.out = out
         self._step = step
-        self.state = State()
+        self.state = LedgerState()
 
     @contextmanager
-    def opened(self) -> Iterator[Ledger]:
+    def open(self) -> Iterator[Ledger]:
         """Hold the folder; what the last commit names is in its place."""
         _check_ours(self.out)
         self.out.mkdir(parents=True, exist_ok=True)
@@ -101,7 +101,7 @@ class Ledger:
                     "another stream writes here",
                     "end it, or name another folder",
                 ) from None
-            self.state = self._stored()
+            self.state = self._read_state()
             self._check_checkpoint()
             self.settle()
             yield self
@@ -116,7 +116,7 @@ class Ledger:
         """The folder of the plan that is in force."""
         if not self.state.version:
             return None
-        return self._version(self.state.version)
+        return self._version_folder(self.state.version)
 
     def table(self, name: str) -> Path | None:
         """Where a table of the state is, if there is one yet."""
@@ -132,14 +132,14 @@ class Ledger:
     def is_running(self, plan: Path) -> bool:
         """Whether a plan is, table by table, the one that is in force."""
         running = self.running_plan
-        return running is not None and _same_files(plan, running, but="plan.json")
+        return running is not None and _have_same_files(plan, running, but="plan.json")
 
-    def commit(self, state: State) -> None:
+    def commit(self, state: LedgerState) -> None:
         """Make a batch count, then put in place what it made."""
         before = self.state
         state = replace(
             state,
-            query=self._query() or "",
+            query=self._read_query_id() or "",
             kept=tuple(sorted(before.folders)),
             history=before.history + (len(before.line) if before.entry else 0),
         )
@@ -156,12 +156,12 @@ class Ledger:
         state, out = self.state, self.out
         folder = out / "state" / state.folder
         if state.folder:
-            _moved(folder / "quarantine", out / "quarantine" / f"batch={state.batch}")
+            _move_into_place(folder / "quarantine", out / "quarantine" / f"batch={state.batch}")
             self._step("quarantine in place")
-            _moved(folder / "plan", self._version(state.version))
+            _move_into_place(folder / "plan", self._version_folder(state.version))
             self._step("version in place")
         running = self.running_plan
-        if running is not None and not _same_files(running, out / "plan"):
+        if running is not None and not _have_same_files(running, out / "plan"):
             with replace_folder(out / "plan", _is_plan, "plan") as new:
                 shutil.copytree(running, new, dirs_exist_ok=True)
         self._step("plan in place")
@@ -173,7 +173,7 @@ class Ledger:
         self._sweep()
         self._step("settled")
 
-    def _version(self, number: int) -> Path:
+    def _version_folder(self, number: int) -> Path:
         return self.out / "plans" / f"{number:06d}"
 
     def _sweep(self) -> None:
@@ -185,14 +185,14 @@ class Ledger:
         for left in self.out.glob(".*.tmp"):
             shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink()
 
-    def _stored(self) -> State:
+    def _read_state(self) -> LedgerState:
         path = self.out / STATE
         if not path.exists():
-            return State()
+            return LedgerState()
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
             known = document.pop("format") == FORMAT_VERSION
-            state = State(**{**document, "kept": tuple(document["kept"])})
+            state = LedgerState(**{**document, "kept": tuple(document["kept"])})
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             known = False
         if not known:
@@ -203,7 +203,7 @@ class Ledger:
             )
         return state
 
-    def _query(self) -> str | None:
+    def _read_query_id(self) -> str | None:
         path = self.checkpoint / "metadata"
         return json.loads(path.read_text())["id"] if path.exists() else None
 
@@ -211,7 +211,7 @@ class Ledger:
         """Spark's notes and ours must be of one stream, or files would be lost or read twice."""
         commits = self.checkpoint / "commits"
         done = [int(path.name) for path in commits.glob("*") if path.name.isdigit()]
-        ours = self.state.batch < 0 or self._query() == self.state.query
+        ours = self.state.batch < 0 or self._read_query_id() == self.state.query
         if not ours or max(done, default=-1) > self.state.batch:
             raise LedgerError(
                 self.out,
@@ -233,14 +233,14 @@ def _check_ours(out: Path) -> None:
         )
 
 
-def _moved(made: Path, place: Path) -> None:
+def _move_into_place(made: Path, place: Path) -> None:
     if made.exists():
         shutil.rmtree(place, ignore_errors=True)
         place.parent.mkdir(parents=True, exist_ok=True)
         made.rename(place)
 
 
-def _same_files(one: Path, other: Path, but: str = "") -> bool:
+def _have_same_files(one: Path, other: Path, but: str = "") -> bool:
     """Whether two folders hold the same files, byte by byte, leaving one name out."""
     if not (one.is_dir() and other.is_dir()):
         return False

@@ -51,7 +51,7 @@ def csv_lines(
 
     Lines are `joined` into records, or each is taken for one.
     """
-    lines = _joined_lines(spark, files, width) if joined else text_lines(spark, files)
+    lines = _join_lines(spark, files, width) if joined else text_lines(spark, files)
     named = F.ltrim(F.rtrim(F.col("value"), F.lit("\r")), F.lit(_BOM)) == header
     return lines.where((F.trim("value") != "") & ~named)
 
@@ -71,7 +71,7 @@ def _unquote(cell: Column) -> Column:
     return F.when(cell.startswith('"'), plain).otherwise(cell)
 
 
-def _joined_lines(spark: SparkSession, files: Sequence[str], width: int) -> DataFrame:
+def _join_lines(spark: SparkSession, files: Sequence[str], width: int) -> DataFrame:
     """The lines of each file, in order, joined into records where quotes go over several."""
     # Bytes, since a line need not be UTF-8; the carriage returns inside quotes are kept.
     lines = text_lines(spark, files, "\n").withColumn("value", F.col("value").cast("binary"))
@@ -88,20 +88,20 @@ def _join_batches(batches: Iterator[Any], width: int) -> Iterator[Any]:
     """Batches of records out of batches of lines, which are sorted by file and position."""
     lines = (line for batch in batches for line in batch.to_pylist())
     for file, own in groupby(lines, key=lambda line: line["position"]["file"]):
-        records = enumerate(csv_records(_with_ends(line["value"] for line in own), width))
+        records = enumerate(csv_records(_restore_line_ends(line["value"] for line in own), width))
         next(records, None)  # the header
         while some := list(islice(records, _RECORDS_AT_ONCE)):
-            yield _as_batch(file, some)
+            yield _to_batch(file, some)
 
 
-def _with_ends(lines: Iterator[bytes]) -> Iterator[str]:
+def _restore_line_ends(lines: Iterator[bytes]) -> Iterator[str]:
     """Lines as text with their ends; a carriage return ends one, too."""
     for number, line in enumerate(lines):
         text = line.decode("utf-8", "surrogateescape") + "\n"
         yield from io.StringIO(text if number else text.removeprefix(_BOM), newline="")
 
 
-def _as_batch(file: str, records: Sequence[tuple[int, str]]) -> Any:
+def _to_batch(file: str, records: Sequence[tuple[int, str]]) -> Any:
     values = [record.encode("utf-8", "surrogateescape") for _, record in records]
     positions = [{"file": file, "block": 0, "line": number} for number, _ in records]
     kinds = pa.struct({"file": pa.string(), "block": pa.int64(), "line": pa.int64()})

@@ -19,7 +19,7 @@ from pyspark.sql.types import LongType, StructType, TimestampNTZType, TimestampT
 
 from distributary.errors import InputError
 from distributary.pipeline.schemas import quote_name
-from distributary.pipeline.sources import Source, hadoop_path, shown_path, whole_story
+from distributary.pipeline.sources import Source, full_message, hadoop_path, plain_path
 
 __all__ = ["PLACE", "read_parquet"]
 
@@ -38,11 +38,11 @@ def read_parquet(
     try:
         table = _read(spark, source.files)
     except (PySparkException, Py4JError) as error:
-        if "CANNOT_MERGE" not in whole_story(error):
+        if "CANNOT_MERGE" not in full_message(error):
             raise
         found = _read_by_unit(spark, source)
         if found is None:
-            raise _conflict(spark, source) from error
+            raise _type_conflict(spark, source) from error
         return found
     whole = {one.name for one in table.schema if isinstance(one.dataType, LongType)}
     if whole and (times is None or not whole.isdisjoint(times)):
@@ -74,14 +74,14 @@ def _read_by_unit(spark: SparkSession, source: Source) -> DataFrame | None:
     if not frozenset().union(*groups):
         return None
     try:
-        parts = [_as_times(_read(spark, files), names) for names, files in groups.items()]
+        parts = [_convert_times(_read(spark, files), names) for names, files in groups.items()]
     except (PySparkException, Py4JError) as error:
-        if "CANNOT_MERGE" not in whole_story(error):
+        if "CANNOT_MERGE" not in full_message(error):
             raise
-        raise _conflict(spark, source) from error
+        raise _type_conflict(spark, source) from error
     for part in parts[1:]:
-        if _differing(parts[0].schema, part.schema) is not None:
-            raise _conflict(spark, source)
+        if _find_differing(parts[0].schema, part.schema) is not None:
+            raise _type_conflict(spark, source)
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
 
 
@@ -105,7 +105,7 @@ def _nanosecond_columns(spark: SparkSession, file: str) -> frozenset[str]:
         reader.close()
 
 
-def _as_times(table: DataFrame, names: frozenset[str]) -> DataFrame:
+def _convert_times(table: DataFrame, names: frozenset[str]) -> DataFrame:
     """The table with whole nanoseconds made into times, cut downwards also before 1970."""
     columns = {}
     for name in names:
@@ -114,19 +114,19 @@ def _as_times(table: DataFrame, names: frozenset[str]) -> DataFrame:
     return table.withColumns(columns) if columns else table
 
 
-def _conflict(spark: SparkSession, source: Source) -> InputError:
+def _type_conflict(spark: SparkSession, source: Source) -> InputError:
     """What to say of files that disagree: a column, and the first two files of two types."""
     seen: list[tuple[str, StructType]] = []
     for file in source.files:
-        schema = _as_times(_read(spark, [file]), _nanosecond_columns(spark, file)).schema
+        schema = _convert_times(_read(spark, [file]), _nanosecond_columns(spark, file)).schema
         for other, known in seen:
-            name = _differing(known, schema)
+            name = _find_differing(known, schema)
             if name is not None:
                 kinds = [one[name].dataType.simpleString() for one in (schema, known)]
                 return InputError(
                     f"column {name!r} holds {kinds[0]} values, and {kinds[1]} in "
-                    f"{shown_path(other)}",
-                    path=shown_path(file),
+                    f"{plain_path(other)}",
+                    path=plain_path(file),
                     value=name,
                     remedy="give the column one type in all files",
                 )
@@ -139,7 +139,7 @@ def _conflict(spark: SparkSession, source: Source) -> InputError:
     )
 
 
-def _differing(one: StructType, other: StructType) -> str | None:
+def _find_differing(one: StructType, other: StructType) -> str | None:
     """The first column that both have, with different types."""
     for name in one.names:
         if name in other.names:

@@ -18,7 +18,7 @@ from distributary.errors import InputError
 from distributary.model import Plan
 from distributary.pipeline.schemas import PLACEMENTS, PLAN_SUBSCRIPTIONS, SESSIONS, UNICAST
 
-__all__ = ["PlanTables", "flooding", "plan_tables", "stored_plan_tables", "unicast"]
+__all__ = ["PlanTables", "flooding", "plan_tables", "read_plan_tables", "unicast"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,17 +96,17 @@ def unicast(interest: DataFrame) -> PlanTables:
     )
 
 
-def stored_plan_tables(spark: SparkSession, folder: Path) -> PlanTables:
+def read_plan_tables(spark: SparkSession, folder: Path) -> PlanTables:
     """The tables of a plan folder, in whichever format they are; flows by unicast if it has any."""
     return PlanTables(
-        _stored(spark, folder, "placements", PLACEMENTS),
-        _stored(spark, folder, "sessions", SESSIONS),
-        _stored(spark, folder, "subscriptions", PLAN_SUBSCRIPTIONS),
-        _stored(spark, folder, "unicast", UNICAST, may_lack=True),
+        _read_plan_table(spark, folder, "placements", PLACEMENTS),
+        _read_plan_table(spark, folder, "sessions", SESSIONS),
+        _read_plan_table(spark, folder, "subscriptions", PLAN_SUBSCRIPTIONS),
+        _read_plan_table(spark, folder, "unicast", UNICAST, may_lack=True),
     )
 
 
-def _stored(
+def _read_plan_table(
     spark: SparkSession, folder: Path, name: str, schema: StructType, *, may_lack: bool = False
 ) -> DataFrame:
     columns = [F.col(field.name).cast(field.dataType) for field in schema.fields]

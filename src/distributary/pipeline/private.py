@@ -30,7 +30,7 @@ def private_folder() -> Path:
     if not _held:
         try:
             _remove_abandoned(Path(tempfile.gettempdir()))
-            _held.append(_make())
+            _held.append(_create_locked())
         except OSError as error:
             raise output_fault(
                 error.filename or "the folder for temporary files",
@@ -41,7 +41,7 @@ def private_folder() -> Path:
     return _held[0][0]
 
 
-def _make() -> tuple[Path, BinaryIO]:
+def _create_locked() -> tuple[Path, BinaryIO]:
     """A folder that is locked before it has the name by which others look for it."""
     unnamed = Path(tempfile.mkdtemp(prefix=".distributary-"))
     try:

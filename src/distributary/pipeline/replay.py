@@ -36,7 +36,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.pipeline.plans import PlanTables
 
-__all__ = ["Replay", "activity", "busiest_receivers", "receiver_minutes", "references", "replay"]
+__all__ = ["Replay", "activity", "references", "replay"]
 
 _SHARES = ("received", "wanted", "dropped_by_session", "dropped_by_flow", "unserved")
 _SUMS = ("messages", "sent", "unplaced", *_SHARES)
@@ -58,16 +58,11 @@ class Replay:
 
     def totals(self) -> dict[str, int | None]:
         """Everything summed over the minutes; 0 where nothing was published."""
-        return _summed(self.minutes, _SUMS)
-
-    def receiver_totals(self) -> dict[str, int | None]:
-        """Summed over the receivers, another way to the same numbers; and how many there are."""
-        counts = {
-            "receivers": F.count(F.lit(1)),
-            "receivers_without_plan": F.count_if(~F.col("planned")),
-            "receivers_without_interest": F.count_if(~F.col("interested")),
-        }
-        return _summed(self.receivers, _SHARES, counts)
+        row = self.minutes.agg(
+            *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in _SUMS),
+            *(F.sum(f"{name}_bytes").alias(f"{name}_bytes") for name in _SUMS),
+        ).first()
+        return {} if row is None else row.asDict()
 
 
 def activity(publications: DataFrame) -> DataFrame:
@@ -130,24 +125,6 @@ def references(replayed: Replay, receivers: int) -> dict[str, dict[str, int | No
         for totals, more in ((flooding, flooded), (unicast, copied)):
             totals.update({f"{key}{unit}": value for key, value in (same | none | more).items()})
     return {"flooding": flooding, "unicast": unicast}
-
-
-def receiver_minutes(log: DataFrame, plan: PlanTables, interest: DataFrame) -> DataFrame:
-    """receiver, minute and what it received, wanted, dropped and missed; no row where nothing."""
-    served = _served_pairs(plan, interest)
-    return _shares(_intake(log, plan, served, "minute"), "receiver", "minute")
-
-
-def busiest_receivers(log: DataFrame, plan: PlanTables) -> DataFrame:
-    """minute, receiver, received: who takes in most in each minute, the first by name in a tie."""
-    taken = reduce(DataFrame.unionByName, _received(log, plan, "minute"))
-    sums = taken.groupBy("minute", "receiver").agg(F.sum("messages").alias("received"))
-    first = F.struct((-F.col("received")).alias("less"), "receiver")
-    return (
-        sums.groupBy("minute")
-        .agg(F.min(first).alias("first"))
-        .select("minute", "first.receiver", (-F.col("first.less")).alias("received"))
-    )
 
 
 def _served_pairs(plan: PlanTables, interest: DataFrame) -> DataFrame:
@@ -251,7 +228,7 @@ def _receivers(by_flow: DataFrame, plan: PlanTables, served: DataFrame) -> DataF
     heard = plan.subscriptions.select("receiver").unionByName(plan.unicast.select("receiver"))
     planned = heard.distinct().withColumn("planned", F.lit(True))
     interested = served.select("receiver").distinct().withColumn("interested", F.lit(True))
-    shares = _shares(_intake(by_flow, plan, served), "receiver")
+    shares = _shares(_intake(by_flow, plan, served))
     everybody = planned.join(interested, "receiver", "full").join(shares, "receiver", "left")
     return everybody.select(
         "receiver",
@@ -262,59 +239,48 @@ def _receivers(by_flow: DataFrame, plan: PlanTables, served: DataFrame) -> DataF
     )
 
 
-def _intake(counts: DataFrame, plan: PlanTables, served: DataFrame, *by: str) -> DataFrame:
-    """receiver, `by`, part, messages, bytes: what came through which filter, not yet summed."""
-    accepted = (
-        counts.join(plan.placements, "flow")
-        .groupBy("session", *by)
-        .agg(*_sums())
-        .join(plan.subscriptions.select("receiver", "session"), "session")
-    )
+def _intake(counts: DataFrame, plan: PlanTables, served: DataFrame) -> DataFrame:
+    """receiver, part, messages, bytes: what reached each receiver and passed which filter."""
+    groups = counts.join(plan.placed, "flow").groupBy("group").agg(*_sums())
+    sessions = counts.join(plan.placements, "flow").groupBy("session").agg(*_sums())
     alone = counts.join(plan.unicast, "flow")
     asked = counts.join(served, "flow")
-    columns = ("receiver", *by, "messages", "bytes")
     parts = (
-        *((part, "received") for part in _received(counts, plan, *by)),
-        (accepted, "accepted"),
+        (groups.join(plan.memberships, "group"), "received"),
+        (alone, "received"),
+        (sessions.join(plan.subscriptions.select("receiver", "session"), "session"), "accepted"),
         (alone, "accepted"),
         (asked.where("served"), "wanted"),
         (asked.where("NOT served"), "unserved"),
     )
+    columns = ("receiver", "messages", "bytes")
     return reduce(
         DataFrame.unionByName,
         (frame.select(*columns, F.lit(part).alias("part")) for frame, part in parts),
     )
 
 
-def _received(counts: DataFrame, plan: PlanTables, *by: str) -> tuple[DataFrame, DataFrame]:
-    """receiver, `by`, messages, bytes: what came from each group, and by unicast."""
-    groups = counts.join(plan.placed, "flow").groupBy("group", *by).agg(*_sums())
-    columns = ("receiver", *by, "messages", "bytes")
-    return (
-        groups.join(plan.memberships, "group").select(*columns),
-        counts.join(plan.unicast, "flow").select(*columns),
-    )
+def _shares(intake: DataFrame) -> DataFrame:
+    """What each filter dropped, from what passed it, per receiver."""
 
-
-def _shares(intake: DataFrame, *by: str) -> DataFrame:
-    """What passed each filter, made into what each filter dropped."""
-
-    def passed(part: str, unit: str) -> Column:
+    def sum_passed(part: str, unit: str) -> Column:
         return F.sum(F.when(F.col("part") == part, F.col(unit)))
 
     parts = ("received", "accepted", "wanted", "unserved")
-    sums = intake.groupBy(*by).agg(
-        *(F.coalesce(passed(part, "messages"), F.lit(0)).alias(part) for part in parts),
-        *(passed(part, "bytes").alias(f"{part}_bytes") for part in parts),
+    sums = intake.groupBy("receiver").agg(
+        *(F.coalesce(sum_passed(part, "messages"), F.lit(0)).alias(part) for part in parts),
+        *(sum_passed(part, "bytes").alias(f"{part}_bytes") for part in parts),
     )
     # Bytes are null where no size is known; where one is, the parts without any are 0.
     sized = F.coalesce(*(f"{part}_bytes" for part in parts)).isNotNull()
     messages = {part: F.col(part) for part in parts}
     in_bytes = {part: F.when(sized, F.coalesce(f"{part}_bytes", F.lit(0))) for part in parts}
-    return sums.select(*by, *_told(messages, ""), *_told(in_bytes, "_bytes"))
+    return sums.select(
+        "receiver", *_share_columns(messages, ""), *_share_columns(in_bytes, "_bytes")
+    )
 
 
-def _told(parts: Mapping[str, Column], unit: str) -> tuple[Column, ...]:
+def _share_columns(parts: Mapping[str, Column], unit: str) -> tuple[Column, ...]:
     return (
         parts["received"].alias(f"received{unit}"),
         parts["wanted"].alias(f"wanted{unit}"),
@@ -326,15 +292,3 @@ def _told(parts: Mapping[str, Column], unit: str) -> tuple[Column, ...]:
 
 def _sums() -> tuple[Column, Column]:
     return F.sum("messages").alias("messages"), F.sum("bytes").alias("bytes")
-
-
-def _summed(
-    frame: DataFrame, names: tuple[str, ...], more: dict[str, Column] | None = None
-) -> dict[str, int | None]:
-    """One row of sums: bytes are None where no size is known."""
-    row = frame.agg(
-        *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in names),
-        *(F.sum(f"{name}_bytes").alias(f"{name}_bytes") for name in names),
-        *(count.alias(name) for name, count in (more or {}).items()),
-    ).first()
-    return {} if row is None else row.asDict()

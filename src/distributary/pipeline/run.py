@@ -39,16 +39,16 @@ from distributary.pipeline.diff import plan_diff
 from distributary.pipeline.distributed import plan_on_executors
 from distributary.pipeline.folders import fill_folder
 from distributary.pipeline.ingest import (
-    Window,
+    TimeWindow,
     read_interest,
     read_publications,
 )
-from distributary.pipeline.inputs import Inputs, counts_told, inputs_of
+from distributary.pipeline.inputs import Inputs, counts_document, prepare_inputs
 from distributary.pipeline.job import Job, Outcome, driver_need
 from distributary.pipeline.plans import (
     PlanTables,
     plan_tables,
-    stored_plan_tables,
+    read_plan_tables,
 )
 from distributary.pipeline.rates import (
     publication_counts,
@@ -56,7 +56,7 @@ from distributary.pipeline.rates import (
 )
 from distributary.pipeline.replay import activity, references, replay
 from distributary.pipeline.restarts import cheapest_seed
-from distributary.pipeline.sources import reading_faults
+from distributary.pipeline.sources import report_read_faults
 from distributary.pipeline.tables import (
     bucket_count,
     group_table,
@@ -64,7 +64,7 @@ from distributary.pipeline.tables import (
     write_group_table,
     write_receiver_table,
 )
-from distributary.pipeline.writing import say, staged, tidy, write_arrow, write_json
+from distributary.pipeline.writing import say, stage_frame, tidy, write_arrow, write_json
 from distributary.planning import MadePlan, Solution, make_plan, price_solution
 from distributary.planning.progress import Progress, silent
 
@@ -81,11 +81,11 @@ def run(
     progress: Progress = silent,
 ) -> Outcome:
     """Run the pipeline; `finish` may add to the folder before it is put in its place."""
-    previous = _previous(job)
-    with fill_folder(spark, job.out, _is_ours, "pipeline output") as folder, _quiet(spark):
+    previous = _find_previous(job)
+    with fill_folder(spark, job.out, _is_ours, "pipeline output") as folder, _clear_session(spark):
         stage = folder / ".work"
-        inputs = inputs_of(spark, job, folder, stage)
-        outcome = _planned(spark, job, inputs, folder, previous, progress)
+        inputs = prepare_inputs(spark, job, folder, stage)
+        outcome = _make_plan(spark, job, inputs, folder, previous, progress)
         finish(outcome, folder)
         tidy(folder)
         write_json(folder / MANIFEST, outcome.manifest)
@@ -98,21 +98,21 @@ def replay_plan(
     plan_folder: Path,
     publications: str,
     interest: str,
-    window: Window,
+    window: TimeWindow,
     out: Path | None = None,
 ) -> dict[str, Any]:
     """Run a log through a plan that is there; the tables go to `out`, if one is named."""
     read_previous(plan_folder)
-    tables = stored_plan_tables(spark, plan_folder)
+    tables = read_plan_tables(spark, plan_folder)
     wanted = read_interest_table(spark, interest).persist()
     log = read_publications(spark, publications, window)
-    with reading_faults(log.source.path):
-        counts = publication_counts(publication_digest(log).persist())
+    with report_read_faults(log.source.path):
+        counts = publication_counts(publication_digest(log.rows).persist())
         counted = activity(log.valid.select("ts", "flow", "size")).persist()
         ours = replay(counted, tables, wanted, DataFrame.persist)
         receivers = wanted.select("receiver").distinct().count()
         document = {
-            "publications": counts_told(log, counts),
+            "publications": counts_document(log, counts),
             "replay": {"plan": ours.totals(), **references(ours, receivers)},
         }
         if out is not None:
@@ -145,7 +145,7 @@ def _work_folder(out: Path) -> Path:
     return out.parent / f".{out.name}.rounds"
 
 
-def _previous(job: Job) -> Path | None:
+def _find_previous(job: Job) -> Path | None:
     """The plan to compare with, checked before anything is done."""
     folder = job.previous or (job.out / "plan" if (job.out / "plan").is_dir() else None)
     if folder is None:
@@ -161,7 +161,7 @@ def _previous(job: Job) -> Path | None:
 
 
 @contextmanager
-def _quiet(spark: SparkSession) -> Iterator[None]:
+def _clear_session(spark: SparkSession) -> Iterator[None]:
     try:
         yield
     finally:
@@ -172,7 +172,7 @@ def _quiet(spark: SparkSession) -> Iterator[None]:
 # --- the plan ------------------------------------------------------------------------------------
 
 
-def _planned(
+def _make_plan(
     spark: SparkSession,
     job: Job,
     inputs: Inputs,
@@ -180,7 +180,7 @@ def _planned(
     previous: Path | None,
     progress: Progress,
 ) -> Outcome:
-    told = inputs.told
+    told = inputs.facts
     facts = told["interest"]
     size = job.request.size
     need = driver_need(facts["pairs"], facts["receivers"], size.most_sessions, size.groups)
@@ -199,9 +199,9 @@ def _planned(
         found, document = _plan_on_executors(job, inputs, folder, progress)
     where = {"where": "driver" if on_driver else "executors", "driver_need": need}
 
-    before = None if previous is None else stored_plan_tables(spark, previous)
+    before = None if previous is None else read_plan_tables(spark, previous)
     after = plan_tables(spark, found)
-    replays, minutes, receivers = _replayed(spark, inputs, after, before, folder)
+    replays, minutes, receivers = _replay_log(spark, inputs, after, before, folder)
     _check_replay(replays["plan"], folder)
     say(spark, "writing tables of the plan")
     rows = len(found.subscription_receiver)
@@ -214,7 +214,7 @@ def _planned(
         **told,
         "plan": {**document, **where},
         "replay": replays,
-        "diff": None if before is None else _diffed(spark, before, after, folder),
+        "diff": None if before is None else _compare_plans(spark, before, after, folder),
     }
     return Outcome(manifest, found, demand, evaluation, minutes, receivers)
 
@@ -228,7 +228,7 @@ def _plan_on_driver(
     unchanged = None
     if job.max_moves is not None and previous is not None:
         request = request.replace(previous=read_previous(previous), max_moves=job.max_moves)
-        unchanged = _unchanged(job, previous, inputs.fingerprints, demand)
+        unchanged = _find_unchanged(job, previous, inputs.fingerprints, demand)
     if unchanged is not None:
         made = price_solution(unchanged, demand, request)
     else:
@@ -239,7 +239,7 @@ def _plan_on_driver(
     return demand, made
 
 
-def _unchanged(
+def _find_unchanged(
     job: Job, previous: Path, fingerprints: Mapping[str, str], demand: Demand
 ) -> Solution | None:
     """The plan that is there, if it was made with limited moves from these very inputs.
@@ -286,7 +286,7 @@ def _plan_on_executors(
 # --- proof and tables ----------------------------------------------------------------------------
 
 
-def _replayed(
+def _replay_log(
     spark: SparkSession,
     inputs: Inputs,
     after: PlanTables,
@@ -295,21 +295,21 @@ def _replayed(
 ) -> tuple[dict[str, Any], Any, Any]:
     """The log run through the plan, and through what it is compared with."""
     say(spark, "replaying the log")
-    log = staged(activity(inputs.used), folder / ".work" / "activity")
+    log = stage_frame(activity(inputs.used), folder / ".work" / "activity")
     ours = replay(log, after, inputs.interest, DataFrame.persist)
     minutes = ours.minutes.toArrow().sort_by("minute")
     receivers = ours.receivers.toArrow().sort_by("receiver")
     write_arrow(minutes, folder / "replay" / "minutes.parquet")
     write_arrow(receivers, folder / "replay" / "receivers.parquet")
-    totals: dict[str, Any] = {"plan": _totals(minutes)}
-    totals |= references(ours, inputs.told["interest"]["receivers"])
+    totals: dict[str, Any] = {"plan": _sum_minutes(minutes)}
+    totals |= references(ours, inputs.facts["interest"]["receivers"])
     if before is not None:
         say(spark, "replaying the log through the previous plan")
         totals["previous"] = replay(log, before, inputs.interest).totals()
     return totals, minutes, receivers
 
 
-def _totals(minutes: Any) -> dict[str, Any]:
+def _sum_minutes(minutes: Any) -> dict[str, Any]:
     return {
         name: sum(value or 0 for value in minutes[name].to_pylist())
         for name in minutes.column_names
@@ -324,7 +324,7 @@ def _check_replay(totals: Mapping[str, Any], folder: Path) -> None:
         raise PlanError((missed,), path=str(folder / "plan"))
 
 
-def _diffed(
+def _compare_plans(
     spark: SparkSession, before: PlanTables, after: PlanTables, folder: Path
 ) -> dict[str, int]:
     """What changes, as tables; they are no larger than the two plans, which the driver holds."""

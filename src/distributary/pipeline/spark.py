@@ -42,10 +42,10 @@ __all__ = [
     "SparkStartError",
     "Stage",
     "active_stages",
-    "running_spark",
+    "spark_message",
     "spark_session",
-    "spark_words",
     "ui_address",
+    "use_spark",
 ]
 
 OLDEST_JAVA = 17
@@ -145,24 +145,26 @@ def spark_session(
     asked = dict(conf or {})
     running = SparkSession.getActiveSession()
     if running is not None:
-        return _adjusted(running, asked)
-    settings = _planned(master, asked, name)
-    submitted = _submitted()
-    environment = {} if submitted else _environment(settings["spark.master"].startswith("local"))
+        return _adjust_session(running, asked)
+    settings = _choose_settings(master, asked, name)
+    submitted = _is_submitted()
+    environment = (
+        {} if submitted else _build_environment(settings["spark.master"].startswith("local"))
+    )
     if not submitted:
         _keep_quiet(settings)
     # PySpark's own logger repeats on stderr, as JSON, what the exception says.
     for name_of_logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name_of_logger).setLevel(logging.CRITICAL + 1)
-    with hold_off_interrupts(), _environment_set(environment):
-        session = _started(settings)
+    with hold_off_interrupts(), _set_environment(environment):
+        session = _start_session(settings)
     if submitted and "spark.log.level" not in settings:
         session.sparkContext.setLogLevel("ERROR")
     return session
 
 
 @contextmanager
-def running_spark(
+def use_spark(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
     name: str = "distributary",
@@ -196,7 +198,7 @@ def active_stages(session: SparkSession) -> list[Stage]:
     return [stage for _, stage in sorted(stages, key=lambda pair: pair[0])]
 
 
-def spark_words(error: BaseException) -> str:
+def spark_message(error: BaseException) -> str:
     """What Spark or Java said, on one line and without the stack."""
     cause = getattr(error, "java_exception", None)
     text = str(cause.getMessage() if cause is not None else error)
@@ -204,34 +206,34 @@ def spark_words(error: BaseException) -> str:
     return re.sub(r"^(?:\w+\.)+\w+(?:Exception|Error): ", "", line).rstrip(".")
 
 
-def _submitted() -> bool:
+def _is_submitted() -> bool:
     """Whether spark-submit runs us, with Java and all."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def _planned(master: str | None, asked: Mapping[str, str], name: str) -> dict[str, str]:
+def _choose_settings(master: str | None, asked: Mapping[str, str], name: str) -> dict[str, str]:
     """All settings to start with, each by whoever has the most say in it."""
-    given = dict(SparkConf().getAll()) if _submitted() else _defaults_file()
+    given = dict(SparkConf().getAll()) if _is_submitted() else _read_defaults_file()
     if master is None:
         master = asked.get("spark.master") or given.get("spark.master") or os.environ.get("MASTER")
-    settings = _settings(master or "local[*]", name)
+    settings = _default_settings(master or "local[*]", name)
     settings.update({key: value for key, value in given.items() if key in settings})
     settings.update(asked)
     settings["spark.master"] = master or "local[*]"
     return settings
 
 
-def _started(settings: Mapping[str, str]) -> SparkSession:
+def _start_session(settings: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
         return builder.getOrCreate()
     except (Py4JError, PySparkException) as error:
-        raise SparkStartError(settings["spark.master"], spark_words(error)) from error
+        raise SparkStartError(settings["spark.master"], spark_message(error)) from error
 
 
-def _adjusted(session: SparkSession, asked: Mapping[str, str]) -> SparkSession:
+def _adjust_session(session: SparkSession, asked: Mapping[str, str]) -> SparkSession:
     for key, value in _MEANING.items():
         session.conf.set(key, value)
     for key, value in asked.items():
@@ -240,7 +242,7 @@ def _adjusted(session: SparkSession, asked: Mapping[str, str]) -> SparkSession:
     return session
 
 
-def _settings(master: str, name: str) -> dict[str, str]:
+def _default_settings(master: str, name: str) -> dict[str, str]:
     settings = {
         "spark.master": master,
         "spark.app.name": name,
@@ -267,7 +269,7 @@ def _driver_memory_mib() -> int:
     return max(1024, pages * size // 2**21)
 
 
-def _defaults_file() -> dict[str, str]:
+def _read_defaults_file() -> dict[str, str]:
     """What `spark-defaults.conf` sets, as spark-submit would read it."""
     folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(_find_spark_home(), "conf")
     path = Path(folder) / "spark-defaults.conf"
@@ -295,18 +297,18 @@ def _keep_quiet(settings: dict[str, str]) -> None:
         settings[key] = f"{option} {settings.get(key, '')}".strip()
 
 
-def _environment(local: bool) -> dict[str, str]:
-    environment = {"JAVA_HOME": str(_java_home())}
+def _build_environment(local: bool) -> dict[str, str]:
+    environment = {"JAVA_HOME": str(_make_java_home())}
     if local:
         # A home of our own, since a local cluster's workers write their logs below it.
-        environment["SPARK_HOME"] = str(_spark_home())
+        environment["SPARK_HOME"] = str(_make_spark_home())
         environment["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", _LOOPBACK)
         environment["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
     return environment
 
 
 @contextmanager
-def _environment_set(changes: Mapping[str, str]) -> Iterator[None]:
+def _set_environment(changes: Mapping[str, str]) -> Iterator[None]:
     before = {key: os.environ.get(key) for key in changes}
     os.environ.update(changes)
     try:
@@ -319,7 +321,7 @@ def _environment_set(changes: Mapping[str, str]) -> Iterator[None]:
                 os.environ[key] = value
 
 
-def _spark_home() -> Path:
+def _make_spark_home() -> Path:
     home = private_folder() / "spark"
     if not home.exists():
         home.mkdir()
@@ -329,11 +331,11 @@ def _spark_home() -> Path:
     return home
 
 
-def _java_home() -> Path:
+def _make_java_home() -> Path:
     home = private_folder() / "java"
     wrapper = home / "bin" / "java"
     if not wrapper.exists():
-        java, version = _real_java()
+        java, version = _find_java()
         gone = _PACKAGE if version >= _WITHOUT_PACKAGE else "''"
         text = _JAVA.format(module=_VECTOR_MODULE, package=gone, java=shlex.quote(str(java)))
         wrapper.parent.mkdir(parents=True)
@@ -342,9 +344,9 @@ def _java_home() -> Path:
     return home
 
 
-def _real_java() -> tuple[Path, int]:
+def _find_java() -> tuple[Path, int]:
     found = None
-    for candidate in _javas_here():
+    for candidate in _java_candidates():
         version = _java_version(candidate)
         if version is not None and version >= OLDEST_JAVA:
             return candidate, version
@@ -356,7 +358,7 @@ def _real_java() -> tuple[Path, int]:
     return Path(JAVA), _java_version(Path(JAVA)) or OLDEST_JAVA
 
 
-def _javas_here() -> Iterator[Path]:
+def _java_candidates() -> Iterator[Path]:
     home = os.environ.get("JAVA_HOME")
     if home:
         yield Path(home) / "bin" / "java"

@@ -10,22 +10,15 @@ the same order in each folder.
 from __future__ import annotations
 
 import os
-import zlib
-from pathlib import Path
-from typing import Any
 
-import pyarrow.dataset as ds
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from distributary.errors import InputError
 from distributary.pipeline.plans import PlanTables
 
 __all__ = [
     "bucket_count",
-    "group_rows",
     "group_table",
-    "receiver_rows",
     "receiver_table",
     "write_group_table",
     "write_receiver_table",
@@ -119,23 +112,3 @@ def write_group_table(table: DataFrame, path: str | os.PathLike[str]) -> None:
     """Write a groups' table, in a new folder, one folder for each group."""
     ordered = table.repartition("group").sortWithinPartitions("group", "session", "flow")
     ordered.write.partitionBy("group").parquet(str(path))
-
-
-def receiver_rows(path: str | os.PathLike[str], receiver: str) -> Any:
-    """One receiver's rows of a written table, as an Arrow table, in order of session."""
-    folders = sorted(Path(path).glob("bucket=*-of-*"))
-    if not folders:
-        raise InputError("holds no buckets of a receivers' table", path=str(path))
-    buckets = int(folders[0].name.rpartition("-")[2])
-    number = zlib.crc32(receiver.encode()) % buckets
-    folder = Path(path) / f"bucket={number:03d}-of-{buckets:03d}"
-    found = folder if folder.is_dir() else folders[0]  # an empty bucket has no folder
-    return ds.dataset(found, format="parquet").to_table(filter=ds.field("receiver") == receiver)
-
-
-def group_rows(path: str | os.PathLike[str], group: int) -> Any:
-    """One group's rows of a written table, as an Arrow table, in order of session and flow."""
-    folder = Path(path) / f"group={group}"
-    if not folder.is_dir():
-        raise InputError(f"there is no group {group}", path=str(path), value=group)
-    return ds.dataset(folder, format="parquet").to_table()

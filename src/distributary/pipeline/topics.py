@@ -25,8 +25,8 @@ from distributary.files.tables import FileTable, read_table
 from distributary.model import FloatArray, Interest, Rates
 from distributary.model.topics import Clustering
 from distributary.pipeline.folders import fill_folder
-from distributary.pipeline.ingest import Window
-from distributary.pipeline.inputs import inputs_of
+from distributary.pipeline.ingest import TimeWindow
+from distributary.pipeline.inputs import prepare_inputs
 from distributary.pipeline.job import Job
 from distributary.pipeline.writing import say, write_arrow, write_json
 from distributary.planning import Request
@@ -60,7 +60,7 @@ class TopicJob:
     budget: int
     interval: timedelta = timedelta(hours=1)
     clusters: Clusters | None = None
-    window: Window = field(default_factory=Window)
+    window: TimeWindow = field(default_factory=TimeWindow)
     max_bad: float = 1.0
     planner: Planner = field(default_factory=Planner)
 
@@ -77,15 +77,15 @@ def propose(spark: SparkSession, job: TopicJob) -> dict[str, Any]:
     )
     with fill_folder(spark, job.out, _is_ours, "proposals") as folder:
         stage = folder / ".work"
-        told = inputs_of(spark, logs, folder, stage).told
+        told = prepare_inputs(spark, logs, folder, stage).facts
         say(spark, "proposing clusters")
         interest = read_interest(folder / "interest").value
-        rates = _per_interval(read_rates(folder / "rates").value, job.interval)
+        rates = _scale_rates(read_rates(folder / "rates").value, job.interval)
         _check_size(interest)
-        clustering = _clustering(interest, job.clusters)
+        clustering = _build_clustering(interest, job.clusters)
         found = proposals(interest, rates, clustering, job.budget, job.planner)
-        _write(found, interest, folder)
-        document = {**told, **_told(found, interest, rates, clustering, job)}
+        _write_proposals(found, interest, folder)
+        document = {**told, **_describe_proposals(found, interest, rates, clustering, job)}
         shutil.rmtree(stage, ignore_errors=True)
         write_json(folder / MANIFEST, document)
     return document
@@ -104,18 +104,18 @@ def _check_size(interest: Interest) -> None:
         )
 
 
-def _per_interval(rates: Rates, interval: timedelta) -> Rates:
+def _scale_rates(rates: Rates, interval: timedelta) -> Rates:
     return Rates(rates.flows, rates.rate * interval.total_seconds())
 
 
 # --- the present clusters -------------------------------------------------------------------------
 
 
-def _clustering(interest: Interest, clusters: Clusters | None) -> Clustering:
+def _build_clustering(interest: Interest, clusters: Clusters | None) -> Clustering:
     """Who is on which channel: members on their clusters, for all else on the topics' own."""
     state = Clustering(len(interest.receivers), len(interest.flows))
     if clusters is not None:
-        _form(state, interest, clusters)
+        _form_clusters(state, interest, clusters)
     wants = np.zeros(state.wants.shape, bool)
     wants[interest.flow_receivers, interest.pair_flows()] = True
     for topic in range(state.n_topics):
@@ -125,10 +125,12 @@ def _clustering(interest: Interest, clusters: Clusters | None) -> Clustering:
     return state
 
 
-def _form(state: Clustering, interest: Interest, clusters: Clusters) -> None:
+def _form_clusters(state: Clustering, interest: Interest, clusters: Clusters) -> None:
     """Topics that nobody wants any more and receivers that are gone are left out."""
-    topics = _rows(read_table(clusters.topics, CLUSTERS), "topic", interest.flows)
-    members = _rows(read_table(clusters.members, MEMBERS), "receiver", interest.receivers)
+    topics = _group_by_cluster(read_table(clusters.topics, CLUSTERS), "topic", interest.flows)
+    members = _group_by_cluster(
+        read_table(clusters.members, MEMBERS), "receiver", interest.receivers
+    )
     for cluster in sorted(topics):
         number = state.form(sorted(topics[cluster]))
         state.join(sorted(members.get(cluster, ())), number)
@@ -141,7 +143,7 @@ def _form(state: Clustering, interest: Interest, clusters: Clusters) -> None:
         )
 
 
-def _rows(table: FileTable, column: str, known: tuple[str, ...]) -> dict[int, set[int]]:
+def _group_by_cluster(table: FileTable, column: str, known: tuple[str, ...]) -> dict[int, set[int]]:
     """For each cluster the places of its names, of those that are known."""
     places = {name: at for at, name in enumerate(known)}
     names, codes = table.names(column)
@@ -156,7 +158,7 @@ def _rows(table: FileTable, column: str, known: tuple[str, ...]) -> dict[int, se
 # --- what came of it ------------------------------------------------------------------------------
 
 
-def _write(found: list[Proposal], interest: Interest, folder: Path) -> None:
+def _write_proposals(found: list[Proposal], interest: Interest, folder: Path) -> None:
     def table(column: str, rows: list[tuple[int, str]]) -> pa.Table:
         return pa.table(
             {
@@ -171,7 +173,7 @@ def _write(found: list[Proposal], interest: Interest, folder: Path) -> None:
     write_arrow(table("receiver", invited), folder / "invitations.parquet")
 
 
-def _told(
+def _describe_proposals(
     found: list[Proposal], interest: Interest, rates: Rates, clustering: Clustering, job: TopicJob
 ) -> dict[str, Any]:
     place = {name: at for at, name in enumerate(rates.flows)}

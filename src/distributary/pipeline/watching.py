@@ -19,9 +19,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.errors import InputError
 from distributary.pipeline.sources import Source, sources_of
-from distributary.pipeline.spark import spark_words
+from distributary.pipeline.spark import spark_message
 
-__all__ = ["Arrived", "arrived", "watched"]
+__all__ = ["Arrivals", "list_arrivals", "watch_log"]
 
 _FILES = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 _NAMES = "*.{parquet,csv,csv.gz,jsonl,jsonl.gz,json,json.gz}"
@@ -30,44 +30,44 @@ _KAFKA = "kafka://"
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class Arrivals:
     """What a batch has of one log."""
 
     sources: tuple[Source, ...]
     files: int = 0
 
 
-def watched(spark: SparkSession, log: str, where: str, files_per_batch: int) -> DataFrame:
+def watch_log(spark: SparkSession, log: str, where: str, files_per_batch: int) -> DataFrame:
     """A log as a stream: `log, path, length`, and from Kafka `value, block, line`."""
     if where.startswith(_KAFKA):
-        rows = _from_kafka(spark, where)
+        rows = _watch_topic(spark, where)
     else:
-        rows = _from_folder(spark, where, files_per_batch)
+        rows = _watch_folder(spark, where, files_per_batch)
     return rows.withColumn("log", F.lit(log))
 
 
-def arrived(batch: DataFrame, logs: Mapping[str, str]) -> dict[str, Arrived]:
+def list_arrivals(batch: DataFrame, logs: Mapping[str, str]) -> dict[str, Arrivals]:
     """What a batch has of each log. Only names of files are collected; empty ones are left out."""
     found = batch.where(F.col("value").isNull()).select("log", "path", "length").collect()
     parts = {}
     for log, where in logs.items():
         if where.startswith(_KAFKA):
-            parts[log] = _lines_arrived(batch.where(F.col("log") == log), where)
+            parts[log] = _list_lines(batch.where(F.col("log") == log), where)
             continue
         own = [row for row in found if row["log"] == log]
         paths = sorted(row["path"] for row in own if row["length"])
-        parts[log] = Arrived(tuple(sources_of(where, paths)), len(own))
+        parts[log] = Arrivals(tuple(sources_of(where, paths)), len(own))
     return parts
 
 
-def _lines_arrived(rows: DataFrame, address: str) -> Arrived:
+def _list_lines(rows: DataFrame, address: str) -> Arrivals:
     """What a batch has of a topic."""
     position = F.struct(F.col("path").alias("file"), "block", "line")
     lines = rows.select("value", position.alias("position"))
-    return Arrived(() if lines.isEmpty() else (Source(address, "json", lines=lines),))
+    return Arrivals(() if lines.isEmpty() else (Source(address, "json", lines=lines),))
 
 
-def _from_folder(spark: SparkSession, folder: str, files_per_batch: int) -> DataFrame:
+def _watch_folder(spark: SparkSession, folder: str, files_per_batch: int) -> DataFrame:
     if "://" not in folder and not folder.startswith("file:"):
         path = Path(folder).resolve()
         if not path.is_dir():
@@ -91,10 +91,10 @@ def _from_folder(spark: SparkSession, folder: str, files_per_batch: int) -> Data
             F.lit(None).cast("bigint").alias("line"),
         )
     except AnalysisException as error:
-        raise InputError(f"cannot be watched: {spark_words(error)}", path=folder) from error
+        raise InputError(f"cannot be watched: {spark_message(error)}", path=folder) from error
 
 
-def _from_kafka(spark: SparkSession, address: str) -> DataFrame:
+def _watch_topic(spark: SparkSession, address: str) -> DataFrame:
     """Messages of a topic; a partition is a block, an offset a line. Needs Spark's own package."""
     match = re.fullmatch(r"kafka://([^/]+)/([^/]+)", address)
     if match is None:

@@ -15,8 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 __all__ = [
     "say",
-    "sorted_parts",
-    "staged",
+    "sort_parts",
+    "stage_frame",
     "tidy",
     "write_arrow",
     "write_json",
@@ -31,7 +31,7 @@ def say(spark: SparkSession, step: str) -> None:
     spark.sparkContext.setJobDescription(step)
 
 
-def staged(frame: DataFrame, path: Path) -> DataFrame:
+def stage_frame(frame: DataFrame, path: Path) -> DataFrame:
     """The frame as a Parquet folder for this run: made once, whoever reads it how often."""
     frame.write.parquet(str(path))
     return frame.sparkSession.read.parquet(str(path))
@@ -41,13 +41,13 @@ def write_parts(frame: DataFrame, path: Path, key: str, *more: str) -> DataFrame
     """Write a table sorted, in files that depend on its rows alone and not on the partitioning."""
     spark = frame.sparkSession
     unsorted = path.parent / ".work" / f"unsorted-{path.parent.name}-{path.name}"
-    rows = staged(frame, unsorted)
-    sorted_parts(rows, rows.count(), key, *more).parquet(str(path))
+    rows = stage_frame(frame, unsorted)
+    sort_parts(rows, rows.count(), key, *more).parquet(str(path))
     shutil.rmtree(unsorted)
     return spark.read.parquet(str(path))
 
 
-def sorted_parts(frame: DataFrame, rows: int, key: str, *more: str) -> DataFrameWriter:
+def sort_parts(frame: DataFrame, rows: int, key: str, *more: str) -> DataFrameWriter:
     """A writer of the frame cut by the hash of `key`, each part sorted."""
     parts = max(1, -(-rows // _ROWS_PER_FILE))
     name = F.coalesce(F.col(key), F.lit("")).cast("binary")
