@@ -1,6 +1,6 @@
 """Steps on Spark: from raw logs to a plan, its replay and its drift.
 
-Nothing here is loaded by `import distributary`: Spark is started only by who asks for it.
+`import distributary` does not load this package; Spark starts only when a caller asks for it.
 """
 
 from distributary.extras import require

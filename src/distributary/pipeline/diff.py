@@ -1,8 +1,8 @@
-"""What changes from one plan to the next: which flows move, who joins and leaves what.
+"""The changes from one plan to the next: which flows move, who joins and leaves what.
 
-Sessions and groups are compared by number, since numbers are addresses: a session that went to
-another group takes its flows along, and they have moved. A flow in several sessions is compared
-session by session; what it left and what it came to are paired in ascending order.
+Sessions and groups are compared by number, because numbers are addresses: the flows of a session
+that changed its group have moved. A flow in several sessions is compared session by session; the
+sessions it left and the ones it came to are paired in ascending order.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ KINDS = {
     "memberships": ("join", "leave"),
     "unicast": ("start", "stop"),
 }
-"""What can happen, by table; the last column of each says what did."""
+"""The kinds of change in each table, as its last column names them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanDiff:
-    """The way from one plan to another; empty tables where nothing changes.
+    """The changes from one plan to another; tables are empty where nothing changes.
 
     `moves`: flow, session_before, group_before, session_after, group_after and `change`. A flow is
-    `new` or `gone` where only one of the plans has it, in a session or by unicast; `moved` from a
-    session to another; `added` to or `removed` from one where it has more or fewer than before.
+    `new` or `gone` if only one of the plans has it, in a session or by unicast; `moved` from one
+    session to another; `added` to or `removed` from a session if it has more or fewer than before.
 
-    The others say who must do what, the `action` last: `subscriptions` (receiver, session, group;
-    subscribe or unsubscribe), `memberships` (receiver, group; join or leave: what the network sees)
-    and `unicast` (receiver, flow; start or stop).
+    The others list what each receiver must do, with the `action` last: `subscriptions` (receiver,
+    session, group; subscribe or unsubscribe), `memberships` (receiver, group; join or leave, as the
+    network sees it) and `unicast` (receiver, flow; start or stop).
     """
 
     moves: DataFrame
@@ -94,7 +94,7 @@ def _moves(before: PlanTables, after: PlanTables) -> DataFrame:
 
 
 def _changes(before: DataFrame, after: DataFrame, gone: str, new: str) -> DataFrame:
-    """The rows that only one of two tables has, and what has to be done about each."""
+    """The rows that only one of two tables has, with the action that each requires."""
     columns = before.columns
     sides = (
         before.withColumn("in_before", F.lit(1))

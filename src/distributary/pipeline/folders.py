@@ -1,4 +1,4 @@
-"""Folders that Spark fills: whole or not at all, and a disk that does not take them is told so."""
+"""Folders that Spark fills, whole or not at all, and errors about disks that cannot take them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def fill_folder(
     may_replace: Callable[[Path], bool],
     kind: str,
 ) -> Iterator[Path]:
-    """A `replace_folder` for what Spark writes: no task writes to it when it is taken away."""
+    """A `replace_folder` for what Spark writes: it is removed only after Spark's tasks end."""
     with replace_folder(path, may_replace, kind) as folder, report_write_faults(path):
         try:
             yield folder
@@ -50,7 +50,7 @@ def fill_folder(
 
 @contextmanager
 def report_write_faults(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn what Spark or the system raises about a full or forbidden disk into an `OutputError`."""
+    """Turn errors of Spark or the system about a full or forbidden disk into an `OutputError`."""
     try:
         yield
     except OSError as error:
@@ -63,7 +63,7 @@ def report_write_faults(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _await_tasks(spark: SparkSession) -> None:
-    """Cancel what still runs and wait for it to end: a task that is killed writes for a moment."""
+    """Cancel Spark's jobs and wait for their tasks: a killed task still writes for a moment."""
     with suppress(Py4JError, PySparkException):
         spark.sparkContext.cancelAllJobs()
         store = spark.sparkContext._jsc.sc().statusStore()

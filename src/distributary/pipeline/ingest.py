@@ -54,7 +54,7 @@ __all__ = [
 
 
 class Reason(StrEnum):
-    """Why a row cannot be used; of several, the first in this order."""
+    """Why a row cannot be used; if several apply, the first in this order."""
 
     CORRUPT = "corrupt line"
     NO_RECEIVER = "no receiver"
@@ -71,7 +71,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """The time a run is about: from `since` up to but not including `until`; None is open."""
+    """The time that a run covers: from `since` (included) to `until` (excluded); None is open."""
 
     since: datetime | None = None
     until: datetime | None = None
@@ -83,10 +83,10 @@ class TimeWindow:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A log as it was read: every row with its `reason`, null where the row can be used.
+    """A log as read: every row with its `reason`, which is null if the row can be used.
 
-    `rows` has the log's own columns, `reason`, `id` (null where the log has none), `copy` (a row
-    whose id came before), `position` and `raw`. `lines` are the rows as they stand at the source.
+    `rows` has the log's own columns, `reason`, `id` (null if the log has none), `copy` (an earlier
+    row has the same id), `position` and `raw`. `lines` are the rows as they stand at the source.
     """
 
     name: str
@@ -98,14 +98,14 @@ class Log:
 
     @property
     def valid(self) -> DataFrame:
-        """Rows without a fault, duplicates and all: what an aggregation needs that sees to them."""
+        """Usable rows, possibly repeated, for aggregations that handle duplicates themselves."""
         return self.rows.where(F.col("reason").isNull() & ~F.col("copy")).select(
             *map(quote_name, self.columns), "position"
         )
 
     @property
     def used(self) -> DataFrame:
-        """Rows without a fault, each once."""
+        """Usable rows, each once."""
         if self.name != "subscriptions":
             return self.valid
         return (
@@ -116,7 +116,7 @@ class Log:
 
     @property
     def quarantined(self) -> DataFrame:
-        """Rows that cannot be used: which log and file, why, and what they said."""
+        """Rows that cannot be used: log, file, reason, raw."""
         return self.rows.where(F.col("reason").isNotNull()).select(
             F.lit(self.name).alias("log"), F.col("position.file").alias("file"), "reason", "raw"
         )
@@ -124,7 +124,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """How many rows of a log went where."""
+    """The numbers of a log's rows that were used, duplicates, and bad by reason."""
 
     used: int
     duplicates: int
@@ -132,12 +132,12 @@ class RowCounts:
 
     @property
     def quarantined(self) -> int:
-        """Rows that could not be used."""
+        """The number of bad rows."""
         return sum(self.reasons.values())
 
     @property
     def read(self) -> int:
-        """All of them."""
+        """The number of all rows."""
         return self.used + self.duplicates + self.quarantined
 
 
@@ -158,7 +158,7 @@ class BadRowsError(DistributaryError):
 
 
 class CountError(DistributaryError):
-    """Rows were lost or counted twice: what was read is not what was used and put aside."""
+    """Rows were lost or counted twice: the rows read are not the rows used and put aside."""
 
     def __init__(self, log: str, read: int, counts: RowCounts, written: int) -> None:
         self.log = log
@@ -175,7 +175,7 @@ class CountError(DistributaryError):
 def read_subscriptions(
     spark: SparkSession, source: str | Source, window: TimeWindow | None = None
 ) -> Log:
-    """The subscription log. What was subscribed before the window still stands, so it is used."""
+    """Read the subscription log; subscriptions made before the window still stand."""
     log = open_log(spark, "subscriptions", source, LogColumns(("ts", "receiver", "flow", "action")))
     until = TimeWindow(until=window.until) if window else TimeWindow()
     faults = [
@@ -232,7 +232,7 @@ def read_interest(spark: SparkSession, source: str) -> Log:
 
 
 def mark_copies(rows: DataFrame) -> DataFrame:
-    """Mark usable rows whose id an earlier row had (by time, then position), too, as copies."""
+    """Mark usable rows as copies if an earlier row, by time and position, has the same id."""
     counts = F.col("reason").isNull() & ~F.col("copy") & F.col("id").isNotNull()
     alone = F.when(~counts, F.monotonically_increasing_id())
     first = Over.partitionBy(F.when(counts, F.col("id")), "_alone").orderBy("ts", "position")
@@ -241,19 +241,19 @@ def mark_copies(rows: DataFrame) -> DataFrame:
 
 
 def count_rows_at_source(log: Log) -> int:
-    """How many rows the source holds, counted without looking into them."""
+    """The number of rows at the source, counted without parsing them."""
     with report_read_faults(log.source.path):
         return log.lines.count()
 
 
 def check_bad(log: str, counts: RowCounts, share: float) -> None:
-    """Refuse a log with more than a share of bad rows."""
+    """Raise a `BadRowsError` if more than this share of a log's rows are bad."""
     if counts.quarantined > share * counts.read:
         raise BadRowsError(log, counts, share)
 
 
 def check_sum(log: str, read: int, counts: RowCounts, written: int) -> None:
-    """Make sure that rows read = used + duplicates + put aside, each counted on its own."""
+    """Check that rows read = used + duplicates + put aside, each counted by itself."""
     if read != counts.used + counts.duplicates + written or written != counts.quarantined:
         raise CountError(log, read, counts, written)
 
@@ -290,7 +290,7 @@ def _find_time_faults(log: OpenedLog, window: TimeWindow) -> list[tuple[Column, 
 
 
 def _parse_whole(log: OpenedLog, name: str) -> Column:
-    """A whole number >= 0 as an int, null where it is none."""
+    """A whole number >= 0 as an int, null if it is not one."""
     kind, value = log.types[name], F.col(name)
     if isinstance(kind, StringType):
         return F.when(value.rlike(r"^\s*\d{1,10}\s*$"), F.trim(value).try_cast("int"))
@@ -315,7 +315,7 @@ def _judge_rows(
     *,
     identified: bool = False,
 ) -> Log:
-    """The log with each row's first fault, and its columns in their final types."""
+    """The log with the first fault of each row, and its columns in their final types."""
     if log.text:
         faults = [(F.col("corrupt"), Reason.CORRUPT), *faults]
     (fault, why), *others = faults
@@ -339,7 +339,7 @@ def _judge_rows(
 
 
 def _parse_text_time(text: Column) -> Column:
-    """ISO 8601, as UTC where it names no zone; null where it is nothing of the kind."""
+    """An ISO 8601 time, in UTC if it names no zone; null if the text is not a time."""
     trimmed = F.trim(text)
     zoned = F.regexp_replace(trimmed, r"([+-]\d\d)(\d\d)$", "$1:$2")
     whole = F.when(trimmed.rlike(r":.*[+-]\d{4}$"), zoned).otherwise(trimmed)

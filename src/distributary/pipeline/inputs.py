@@ -1,4 +1,4 @@
-"""Logs made into interest and rates, with every row of them accounted for."""
+"""Logs turned into interest and rates, with every row accounted for."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ __all__ = ["Inputs", "counts_document", "prepare_inputs"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inputs:
-    """The logs made into tables, and what became of their rows."""
+    """The tables made from the logs, and the `facts` about them for the manifest."""
 
     interest: DataFrame
     rates: DataFrame
@@ -106,7 +106,7 @@ def prepare_inputs(spark: SparkSession, job: Job, folder: Path, stage: Path) -> 
 def _prepare_content(
     spark: SparkSession, job: Job, publications: Log, folder: Path, stage: Path
 ) -> Inputs:
-    """Flows are the sets of filters that events match; each filter's owner wants its sets."""
+    """Make flows of the sets of filters that events match; the filters' owners want them."""
     filters = read_filters(spark, str(job.filters))
     say(spark, "matching the filters")
     with report_read_faults(publications.source.path):
@@ -163,7 +163,7 @@ def _account_filters(
 
 
 def _account_rows(spark: SparkSession, log: Log, counts: RowCounts, folder: Path) -> dict[str, Any]:
-    """Put the bad rows aside; what was read must be what was used, collapsed and put aside."""
+    """Write the bad rows of a log and check that no row is lost or counted twice."""
     say(spark, f"checking the {log.name}")
     with report_read_faults(log.source.path):
         written = _write_quarantine(log.name, log.quarantined, folder, counts)
@@ -186,7 +186,7 @@ def counts_document(log: Log, counts: RowCounts) -> dict[str, Any]:
 
 
 def _write_quarantine(log: str, bad: DataFrame, folder: Path, counts: RowCounts) -> int:
-    """Write a log's bad rows to the quarantine, if there are any; how many it then has."""
+    """Write a log's bad rows to the quarantine, if it has any; return their number."""
     if not counts.quarantined:
         return 0
     path = folder / "quarantine" / f"log={log}"
@@ -228,15 +228,15 @@ def _write_interest(interest: DataFrame, folder: Path, facts: dict[str, Any]) ->
     ).collect()[0]
     if pairs == 0:
         raise InputError(
-            "nobody wants anything: there is nothing to plan",
-            remedy="look into the quarantine counts, or at the window",
+            "nobody wants anything, so there is nothing to plan",
+            remedy="check the reasons in the quarantine, and the window",
         )
     facts["interest"] = {"pairs": pairs, "receivers": receivers, "flows": flows}
     return interest
 
 
 def _write_rates(rates: DataFrame, folder: Path) -> DataFrame:
-    """Rates as every reader takes them: unknown sizes are the mean, unknown peaks the rate."""
+    """Write the rates for all readers: unknown sizes as the mean, unknown peaks as the rate."""
     mean, sized, peaked = rates.agg(
         F.avg("size"), F.min(F.coalesce("size", F.lit(1.0))), F.count("peak")
     ).collect()[0]

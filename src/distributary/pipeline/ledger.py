@@ -1,15 +1,15 @@
-"""What a stream has done so far: one small file that is replaced whole, and what it names.
+"""The state of a stream on disk: one small file, replaced atomically, and the tables it names.
 
-**Commit.** A batch makes all its tables in a folder of its own below `state/`, under a name that
-nobody used before. Then `state.json` is replaced, in one rename. What it does not name does not
-exist: a batch that was ended before the commit left nothing but a folder to sweep away, and Spark
-runs it again; a batch that is run again after the commit finds itself in the file and does nothing.
+**Commit.** A batch writes all its tables into a new folder below `state/`. Then one rename replaces
+`state.json`. What it does not name does not exist: a batch that ends before its commit leaves only
+a folder to remove, and Spark runs it again; a batch that runs again after its commit finds itself
+in the file and does nothing.
 
-**Settle.** What others read is put in its place only after the commit, out of the batch's folder:
-bad rows below `quarantine/`, the plan below `plans/` and as `plan`, the line in `drift.jsonl`. Each
-step can be repeated, and all are, at every start: a kill in between is made good.
+**Settle.** What other programs read is moved out of the batch's folder only after the commit: bad
+rows to `quarantine/`, the plan to `plans/` and `plan`, and the line to `drift.jsonl`. Each of these
+steps is idempotent, and all are repeated at every start, so a kill between them does no harm.
 
-One process at a time: a lock on the folder, which the system takes back from a killed one.
+A lock on the folder admits one process at a time; the system releases it if the process is killed.
 """
 
 from __future__ import annotations
@@ -38,12 +38,13 @@ HISTORY = "drift.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class LedgerState:
-    """All that a restart needs to know, after a batch.
+    """The state after a batch: all that a restart needs to know.
 
-    `tables` are the state's tables, by name, as paths below `state/`. Times are in microseconds
-    since 1970: the `first` and `latest` message used. `slot_us` is how finely messages are counted.
-    `version` is the running plan (0: none yet), `reference` the excess that drift counts from.
-    `history` is how long `drift.jsonl` was before this batch's line, `entry`.
+    `tables` maps the names of the state's tables to their paths below `state/`. Times are in
+    microseconds since 1970: the `first` and `latest` message used. `slot_us` is the length of the
+    slots in which messages are counted. `version` is that of the running plan (0 if there is none),
+    `reference` the excess that drift is measured against. `history` is the length of `drift.jsonl`
+    before this batch's line, `entry`.
     """
 
     query: str = ""
@@ -67,12 +68,12 @@ class LedgerState:
 
     @property
     def folders(self) -> set[str]:
-        """The folders below `state/` that this batch's tables are in."""
+        """The folders below `state/` that hold this batch's tables."""
         return {self.folder, *(path.split("/")[0] for path in self.tables.values())} - {""}
 
 
 class LedgerError(DistributaryError):
-    """What lies in the folder of a stream does not fit together, or is in use."""
+    """The files in a stream's folder do not belong together, or another stream uses it."""
 
     def __init__(self, out: Path, reason: str, remedy: str) -> None:
         self.out = out
@@ -89,7 +90,7 @@ class Ledger:
 
     @contextmanager
     def open(self) -> Iterator[Ledger]:
-        """Hold the folder; what the last commit names is in its place."""
+        """Lock the folder, read its state and settle the last commit."""
         _check_ours(self.out)
         self.out.mkdir(parents=True, exist_ok=True)
         with (self.out / ".lock").open("ab") as lock:
@@ -108,34 +109,34 @@ class Ledger:
 
     @property
     def checkpoint(self) -> Path:
-        """Where Spark notes which files belong to which batch."""
+        """The folder where Spark records which files belong to which batch."""
         return self.out / "checkpoint"
 
     @property
     def running_plan(self) -> Path | None:
-        """The folder of the plan that is in force."""
+        """The folder of the plan in force; None if there is none."""
         if not self.state.version:
             return None
         return self._version_folder(self.state.version)
 
     def table(self, name: str) -> Path | None:
-        """Where a table of the state is, if there is one yet."""
+        """The path of a table of the state; None if there is none yet."""
         path = self.state.tables.get(name)
         return None if path is None else self.out / "state" / path
 
     def new_folder(self, batch: int) -> Path:
-        """An empty folder for a batch's tables."""
+        """Create an empty folder for a batch's tables."""
         folder = self.out / "state" / f"{batch:06d}-{uuid.uuid4().hex[:8]}"
         folder.mkdir(parents=True)
         return folder
 
     def is_running(self, plan: Path) -> bool:
-        """Whether a plan is, table by table, the one that is in force."""
+        """Whether a plan has the same tables as the plan in force."""
         running = self.running_plan
         return running is not None and _have_same_files(plan, running, but="plan.json")
 
     def commit(self, state: LedgerState) -> None:
-        """Make a batch count, then put in place what it made."""
+        """Commit a batch, then settle it."""
         before = self.state
         state = replace(
             state,
@@ -152,7 +153,7 @@ class Ledger:
         self.settle()
 
     def settle(self) -> None:
-        """Put in place what the last commit names. May be done any number of times."""
+        """Put what the last commit names in its place; idempotent."""
         state, out = self.state, self.out
         folder = out / "state" / state.folder
         if state.folder:
@@ -177,7 +178,7 @@ class Ledger:
         return self.out / "plans" / f"{number:06d}"
 
     def _sweep(self) -> None:
-        """Remove what no state needs: all but the tables of this one and the one before."""
+        """Remove all folders but those of this state and the one before it."""
         needed = {*self.state.folders, *self.state.kept}
         for folder in (self.out / "state").glob("*"):
             if folder.name not in needed:
@@ -198,7 +199,7 @@ class Ledger:
         if not known:
             raise LedgerError(
                 self.out,
-                f"{STATE} is not one of this version",
+                f"{STATE} was not written by this version",
                 "name another folder for --out",
             )
         return state
@@ -208,7 +209,7 @@ class Ledger:
         return json.loads(path.read_text())["id"] if path.exists() else None
 
     def _check_checkpoint(self) -> None:
-        """Spark's notes and ours must be of one stream, or files would be lost or read twice."""
+        """Check that Spark's records and ours are of one stream: no file is lost or read twice."""
         commits = self.checkpoint / "commits"
         done = [int(path.name) for path in commits.glob("*") if path.name.isdigit()]
         ours = self.state.batch < 0 or self._read_query_id() == self.state.query
@@ -241,7 +242,7 @@ def _move_into_place(made: Path, place: Path) -> None:
 
 
 def _have_same_files(one: Path, other: Path, but: str = "") -> bool:
-    """Whether two folders hold the same files, byte by byte, leaving one name out."""
+    """Whether two folders hold the same files, byte by byte, except for the name `but`."""
     if not (one.is_dir() and other.is_dir()):
         return False
     names = {name for name in os.listdir(one) if name != but}

@@ -1,8 +1,8 @@
-"""Parquet files of a log as one table, also where they write times in different units.
+"""Parquet files of a log as one table, even if they store times in different units.
 
-Spark has no type for nanoseconds and gives them as whole numbers (`nanosAsLong`, which the session
-sets). Which columns those are is said in the files' footers; they become times, cut to
-microseconds. Files that disagree on a type are named.
+Spark has no type for nanoseconds and reads them as whole numbers (`nanosAsLong`, which the session
+sets). The files' footers tell which columns those are; they become times, cut to microseconds.
+Files that disagree on a type are named in the error.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _TIMES = (TimestampType(), TimestampNTZType())
 def read_parquet(
     spark: SparkSession, source: Source, times: Sequence[str] | None = None
 ) -> DataFrame:
-    """The rows of the files, and where each stood as `PLACE`.
+    """The rows of the files, with the position of each in the column `PLACE`.
 
-    `times` are the columns that matter if they are times, all of them without it: one that seems to
-    hold whole numbers is looked up in the footers.
+    `times` are the columns that may hold times, by default all: if one seems to hold whole numbers,
+    the footers are read.
     """
     try:
         table = _read(spark, source.files)
@@ -67,7 +67,7 @@ def _read(spark: SparkSession, files: Sequence[str]) -> DataFrame:
 
 
 def _read_by_unit(spark: SparkSession, source: Source) -> DataFrame | None:
-    """The files by which of their columns are in nanoseconds; None if none is in any."""
+    """Read the files grouped by their nanosecond columns; None if no file has any."""
     groups: dict[frozenset[str], list[str]] = {}
     for file in source.files:
         groups.setdefault(_nanosecond_columns(spark, file), []).append(file)
@@ -86,7 +86,7 @@ def _read_by_unit(spark: SparkSession, source: Source) -> DataFrame | None:
 
 
 def _nanosecond_columns(spark: SparkSession, file: str) -> frozenset[str]:
-    """The columns whose values are times in nanoseconds, by the file's footer."""
+    """The columns that hold times in nanoseconds, by the file's footer."""
     jvm: Any = spark.sparkContext._jvm
     path, _ = hadoop_path(spark, file)
     configuration = spark.sparkContext._jsc.hadoopConfiguration()
@@ -106,7 +106,7 @@ def _nanosecond_columns(spark: SparkSession, file: str) -> frozenset[str]:
 
 
 def _convert_times(table: DataFrame, names: frozenset[str]) -> DataFrame:
-    """The table with whole nanoseconds made into times, cut downwards also before 1970."""
+    """The table with nanoseconds converted to times, rounded down also before 1970."""
     columns = {}
     for name in names:
         value = quote_name(name)
@@ -115,7 +115,7 @@ def _convert_times(table: DataFrame, names: frozenset[str]) -> DataFrame:
 
 
 def _type_conflict(spark: SparkSession, source: Source) -> InputError:
-    """What to say of files that disagree: a column, and the first two files of two types."""
+    """The error about files that disagree: a column, and two files with different types of it."""
     seen: list[tuple[str, StructType]] = []
     for file in source.files:
         schema = _convert_times(_read(spark, [file]), _nanosecond_columns(spark, file)).schema
@@ -140,7 +140,7 @@ def _type_conflict(spark: SparkSession, source: Source) -> InputError:
 
 
 def _find_differing(one: StructType, other: StructType) -> str | None:
-    """The first column that both have, with different types."""
+    """The first column that both schemas have with different types."""
     for name in one.names:
         if name in other.names:
             kinds = one[name].dataType, other[name].dataType

@@ -41,7 +41,7 @@ _SHORTEST = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class FlowCounts:
-    """Flows somebody wants, those of them that were silent, and what nobody wanted."""
+    """The numbers of wanted flows, silent ones among them, and unwanted flows and messages."""
 
     wanted: int
     silent: int
@@ -108,7 +108,7 @@ def publication_digest(
 
 
 def merge_digests(state: DataFrame) -> DataFrame:
-    """Digests laid together, added up: the digest of all their rows."""
+    """Merge digests, given in one frame, into the digest of all their rows."""
     sums = [F.sum(name).alias(name) for name in ("messages", "bytes", "sized", "weight")]
     return (
         state.groupBy("flow", "reason", "span", "slot")
@@ -123,7 +123,7 @@ def merge_digests(state: DataFrame) -> DataFrame:
 
 
 def publication_counts(digest: DataFrame) -> RowCounts:
-    """How many rows went where. Runs; cache the digest before."""
+    """Count the rows by what became of them. Runs a job; cache the digest first."""
     by_reason = digest.groupBy("reason").agg(
         F.sum("messages").alias("messages"), F.sum("copies").alias("copies")
     )
@@ -137,7 +137,7 @@ def publication_counts(digest: DataFrame) -> RowCounts:
 
 
 def published_window(digest: DataFrame) -> tuple[datetime, datetime] | None:
-    """From the first to the last used message, at least a second; None without messages. Runs."""
+    """From the first to the last used message, at least a second; None without any. Runs a job."""
     micros = digest.where(F.col("reason").isNull()).agg(
         F.unix_micros(F.min("first")), F.unix_micros(F.max("last"))
     )
@@ -155,9 +155,9 @@ def rates_from(
     half_life: timedelta | None = None,
     peak_window: timedelta | None = None,
 ) -> DataFrame:
-    """Rates out of a digest (or merged ones) that was made with the same two options.
+    """Rates from a digest that was made with the same half-life and peak window.
 
-    Sizes are means, null where no message had one; `peak` is the busiest peak window's rate.
+    Sizes are means, null if no message had one; `peak` is the rate of the busiest peak window.
     """
     if end <= start:
         raise ValueError(f"the window from {start} to {end} is empty")
@@ -186,17 +186,17 @@ def rates_from(
 
 
 def rates_for(interest: DataFrame, rates: DataFrame, floor: float) -> DataFrame:
-    """Rates of the flows that somebody wants; silent ones get the floor."""
+    """Rates of the wanted flows; silent flows get the floor."""
     if not floor > 0:
         raise ValueError(f"the floor must be above 0 messages/s, not {floor}")
     wanted = interest.select("flow").distinct()
-    # A weighted rate so old that it is 0 is silence too.
+    # A weighted rate may be so old that it is 0: the flow counts as silent.
     rate = F.when(F.col("rate") > 0, F.col("rate")).otherwise(F.lit(floor))
     return wanted.join(rates, "flow", "left").withColumn("rate", rate).select(*RATES.fieldNames())
 
 
 def flow_counts(interest: DataFrame, digest: DataFrame) -> FlowCounts:
-    """How many flows are wanted, silent and unwanted. Runs."""
+    """Count wanted, silent and unwanted flows. Runs a job."""
     published = (
         digest.where(F.col("reason").isNull() & (F.col("messages") > 0))
         .groupBy("flow")
@@ -228,6 +228,6 @@ def _sum_weights(weights: Column, end: datetime, half_life: timedelta) -> Column
 
 
 def _integral(seconds: float, half_life: timedelta) -> float:
-    """Of 2^-(age / half-life), from age 0 to the length of the window."""
+    """The integral of 2^-(age / half-life) from age 0 to the length of the window."""
     length = half_life.total_seconds()
     return length / math.log(2) * -math.expm1(-math.log(2) * seconds / length)

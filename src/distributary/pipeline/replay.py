@@ -1,28 +1,25 @@
-"""The publication log run through a plan: what each receiver would have received, and why.
+"""The publication log replayed under a plan: what each receiver would have received, and why.
 
-A receiver *receives* all messages of the groups that it joins and what is sent to it by unicast.
-What is in a session it does not subscribe to is *dropped by session*, the first filter. Of the rest
-the *wanted* messages stay, each counted once, and the others are *dropped by flow*, the second
-filter: flows it did not ask for, and further copies of one it did. So
+A receiver *receives* all messages of the groups that it joins and its unicast messages. Messages of
+sessions that it does not subscribe to are *dropped by session*, the first filter. Of the rest, the
+*wanted* messages remain, each counted once, and the others are *dropped by flow*, the second
+filter: flows it did not ask for, and further copies of flows it did. So
 
     received = wanted + dropped_by_session + dropped_by_flow
 
-for every receiver and every minute. These are the quantities of `cost.loads`: at rates of
-messages over seconds, the totals are `evaluate`'s, to the message.
+for every receiver and every minute. These are the quantities of `cost.loads`: at rates of messages
+over seconds, the totals equal those of `evaluate`, to the message.
 
-Nothing is lost without a word. What a receiver asked for and the plan does not bring to it is
-`unserved`, beside the sum above; messages of flows in no session that go to nobody by unicast are
-`unplaced`. The receivers' table holds those of the plan and those of the interest and says of
-each in which of them it is, and the flows' table does the same for the flows of the log.
+Every message is accounted for. What a receiver wants and the plan does not bring is `unserved`,
+beside the sum above; messages of flows in no session and not sent by unicast are `unplaced`. The
+table of receivers covers those of the plan and those of the interest, with a column for each; the
+table of flows does the same for the flows of the log.
 
-Receivers never meet messages. In a minute, a message of a flow reaches as many receivers as join
-the groups of its sessions, whatever the minute: five numbers per flow (`reach`) turn the counts per
-minute and flow into the sums over all receivers. A receiver's totals are sums over its groups, its
-sessions and its flows of what each carried. Only `receiver_minutes` has a row per receiver and
-minute, and costs a row of work per wanted pair and minute in which the flow spoke: it is computed
-where somebody asks for it.
+Receivers are never joined with messages. A message of a flow always reaches the receivers that join
+the groups of its sessions, so five numbers per flow (`_reach`) turn the counts per minute and flow
+into sums over all receivers. A receiver's totals are sums over its groups, sessions and flows.
 
-Bytes are summed over the messages whose size is known, and are null where none is.
+Bytes are summed over the messages with a known size, and are null if there is none.
 """
 
 from __future__ import annotations
@@ -44,7 +41,7 @@ _SUMS = ("messages", "sent", "unplaced", *_SHARES)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replay:
-    """What a log would have done under a plan; each table's columns twice, `_bytes` for the second.
+    """The replay of a log under a plan; each count also exists in bytes, with the suffix `_bytes`.
 
     `receivers`: receiver, planned, interested, received, wanted, dropped_by_session,
     dropped_by_flow, unserved. `minutes`: minute, messages, sent, unplaced and the same five, over
@@ -57,7 +54,7 @@ class Replay:
     flows: DataFrame
 
     def totals(self) -> dict[str, int | None]:
-        """Everything summed over the minutes; 0 where nothing was published."""
+        """The sums over all minutes; 0 if nothing was published."""
         row = self.minutes.agg(
             *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in _SUMS),
             *(F.sum(f"{name}_bytes").alias(f"{name}_bytes") for name in _SUMS),
@@ -68,7 +65,7 @@ class Replay:
 def activity(publications: DataFrame) -> DataFrame:
     """minute (UTC), flow, messages, bytes: all that a replay needs of the log.
 
-    Worth keeping by whoever replays more than one plan.
+    Cache it to replay more than one plan.
     """
     return publications.groupBy(F.date_trunc("minute", "ts").alias("minute"), "flow").agg(
         F.count(F.lit(1)).alias("messages"), F.sum("size").cast("bigint").alias("bytes")
@@ -81,7 +78,7 @@ def replay(
     interest: DataFrame,
     keep: Callable[[DataFrame], DataFrame] = lambda frame: frame,
 ) -> Replay:
-    """Run a log's `activity` through a plan, for receivers with this interest.
+    """Replay a log's `activity` under a plan, for receivers with this interest.
 
     All three tables are made from the wanted pairs, marked with whether the plan serves them:
     `keep`, say `DataFrame.persist`, is asked to keep these.
@@ -95,7 +92,7 @@ def replay(
 
 
 def references(replayed: Replay, receivers: int) -> dict[str, dict[str, int | None]]:
-    """The totals of flooding and of unicast, which follow from any plan's replay in one sum.
+    """The totals of flooding and of unicast, computed from the replay of any plan.
 
     They are those of `replay` with the plans `flooding` and `unicast`, for so many receivers.
     """
@@ -128,7 +125,7 @@ def references(replayed: Replay, receivers: int) -> dict[str, dict[str, int | No
 
 
 def _served_pairs(plan: PlanTables, interest: DataFrame) -> DataFrame:
-    """receiver, flow, served: every wanted pair, and whether the plan brings it."""
+    """receiver, flow, served: every wanted pair, and whether the plan serves it."""
     heard = plan.subscriptions.select("receiver", "session")
     in_sessions = interest.join(plan.placements, "flow").join(heard, ["receiver", "session"])
     brought = in_sessions.select("receiver", "flow").unionByName(
@@ -143,7 +140,7 @@ def _served_pairs(plan: PlanTables, interest: DataFrame) -> DataFrame:
 
 
 def _reach(plan: PlanTables, served: DataFrame) -> DataFrame:
-    """For each flow, what one message of it amounts to over all receivers.
+    """For each flow, the effect of one message of it over all receivers.
 
     `copies` are sent, `received` and `accepted` of them come to receivers and pass their first
     filter; `wanted` receivers asked for it and get it, `unserved` ones asked and do not.

@@ -1,4 +1,4 @@
-"""The planner run several times side by side over executors, each with a seed of its own."""
+"""The planner run several times in parallel on executors, each time with another seed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["cheapest_seed"]
 
 
 def cheapest_seed(spark: SparkSession, demand: Demand, request: Request, restarts: int) -> int:
-    """The seed with the cheapest plan, of `restarts` seeds from the request's own on.
+    """The seed with the cheapest plan, of `restarts` seeds from the request's own upwards.
 
-    Executors send back the cost of each plan and not the plan, which is large: the same seed gives
-    the same plan again.
+    Executors return the cost of each plan and not the plan, which is large: the same seed gives the
+    same plan again.
     """
     known = spark.sparkContext.broadcast((demand, request))
     seeds = spark.range(request.search.seed, request.search.seed + restarts).repartitionById(

@@ -1,12 +1,12 @@
-"""One run of the pipeline: logs in, a plan with all that belongs to it out, or nothing changed.
+"""One run of the pipeline: from logs to a plan with its tables, or no change at all.
 
-Everything is made in a folder beside the output and takes its place at the end in one rename. The
-same inputs and parameters give the same bytes of plan, whatever the partitioning, and the same rows
-in the same files of all other tables (whose footers Java writes in an order of its own).
+All output is made in a folder beside its place and moved there at the end by one rename. The same
+inputs and parameters give the same bytes of plan, whatever the partitioning, and the same rows in
+the same files of all other tables (Java writes their footers in an order of its own).
 
-Interest that fits the driver (`driver_need`) is planned there; else the executors do it
-(`distributed`). The estimate is 140 bytes for each pair, as measured from Parquet to plan, and 5
-for each receiver and each session and group.
+An interest that fits into the driver (`driver_need`) is planned there, otherwise on executors
+(`distributed`). The estimate is 140 bytes per pair, measured from Parquet to plan, and 5 bytes per
+receiver for each session and group.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def run(
     finish: Callable[[Outcome, Path], None] = lambda outcome, folder: None,
     progress: Progress = silent,
 ) -> Outcome:
-    """Run the pipeline; `finish` may add to the folder before it is put in its place."""
+    """Run the pipeline; `finish` may add to the folder before it is moved to its place."""
     previous = _find_previous(job)
     with fill_folder(spark, job.out, _is_ours, "pipeline output") as folder, _clear_session(spark):
         stage = folder / ".work"
@@ -101,7 +101,7 @@ def replay_plan(
     window: TimeWindow,
     out: Path | None = None,
 ) -> dict[str, Any]:
-    """Run a log through a plan that is there; the tables go to `out`, if one is named."""
+    """Replay a log under an existing plan; the tables are written to `out`, if given."""
     read_previous(plan_folder)
     tables = read_plan_tables(spark, plan_folder)
     wanted = read_interest_table(spark, interest).persist()
@@ -128,7 +128,7 @@ def replay_plan(
 
 
 def read_interest_table(spark: SparkSession, source: str) -> DataFrame:
-    """Who wants what, from any place a log can be in; pairs without a name are refused."""
+    """Read the interest from any source that a log can have; pairs without a name are refused."""
     log = read_interest(spark, source)
     bad = log.quarantined.count()
     if bad:
@@ -141,17 +141,17 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _work_folder(out: Path) -> Path:
-    """Where rounds on executors are kept, beside the output: a restarted job goes on from there."""
+    """The folder, beside the output, of the rounds on executors; a restarted job resumes there."""
     return out.parent / f".{out.name}.rounds"
 
 
 def _find_previous(job: Job) -> Path | None:
-    """The plan to compare with, checked before anything is done."""
+    """The folder of the plan to compare with, checked before any work is done."""
     folder = job.previous or (job.out / "plan" if (job.out / "plan").is_dir() else None)
     if folder is None:
         if job.max_moves is not None:
             raise InputError(
-                "there is no plan here yet whose moves could be limited",
+                "there is no previous plan, so its moves cannot be limited",
                 path=str(job.out),
                 remedy="run once without --max-moves, or name a plan with --from",
             )
@@ -223,7 +223,7 @@ def _plan_on_driver(
     spark: SparkSession, job: Job, folder: Path, previous: Path | None, progress: Progress
 ) -> tuple[Demand, MadePlan]:
     inputs = read_demand(folder / "interest", folder / "rates", on_peak=job.peak_window is not None)
-    # A repeated run must give the same bytes, so the clock has no say here.
+    # A repeated run must give the same bytes, so there is no time limit.
     request, demand = job.request.replace(patience=math.inf), inputs.demand
     unchanged = None
     if job.max_moves is not None and previous is not None:
@@ -242,9 +242,9 @@ def _plan_on_driver(
 def _find_unchanged(
     job: Job, previous: Path, fingerprints: Mapping[str, str], demand: Demand
 ) -> Solution | None:
-    """The plan that is there, if it was made with limited moves from these very inputs.
+    """The previous plan, if it was made from these inputs with the same limit of moves.
 
-    A repeated run must change nothing, where another round of moves would.
+    A repeated run must not change anything; another round of moves would.
     """
     document = json.loads((previous / "plan.json").read_text())
     same = document.get("inputs") == dict(fingerprints)
@@ -258,9 +258,9 @@ def _plan_on_executors(
 ) -> tuple[Plan, dict[str, Any]]:
     if job.request.solver.name != "best" or job.max_moves is not None or job.restarts > 1:
         raise InputError(
-            "this interest is too large for the driver, and only `best`, planned anew and once, "
-            "runs on executors",
-            remedy="allow the driver more with --driver-limit, or leave those options out",
+            "this interest is too large for the driver, and executors can only run `best`, without "
+            "restarts and without a limit of moves",
+            remedy="raise --driver-limit, or leave out those options",
         )
     made = plan_on_executors(
         inputs.interest, inputs.rates, job.request, _work_folder(job.out), progress
@@ -293,7 +293,7 @@ def _replay_log(
     before: PlanTables | None,
     folder: Path,
 ) -> tuple[dict[str, Any], Any, Any]:
-    """The log run through the plan, and through what it is compared with."""
+    """Replay the log under the plan and under the plans that it is compared with."""
     say(spark, "replaying the log")
     log = stage_frame(activity(inputs.used), folder / ".work" / "activity")
     ours = replay(log, after, inputs.interest, DataFrame.persist)
@@ -318,16 +318,16 @@ def _sum_minutes(minutes: Any) -> dict[str, Any]:
 
 
 def _check_replay(totals: Mapping[str, Any], folder: Path) -> None:
-    """Nobody misses anything in the log that the plan was made from."""
+    """Check that the plan serves every wanted message of the log it was made from."""
     if totals["unserved"]:
-        missed = f"{totals['unserved']:,} wanted messages of the log reach nobody"
+        missed = f"{totals['unserved']:,} wanted messages of the log are not delivered"
         raise PlanError((missed,), path=str(folder / "plan"))
 
 
 def _compare_plans(
     spark: SparkSession, before: PlanTables, after: PlanTables, folder: Path
 ) -> dict[str, int]:
-    """What changes, as tables; they are no larger than the two plans, which the driver holds."""
+    """Write the changes as tables; they are no larger than the two plans that the driver holds."""
     say(spark, "comparing with the previous plan")
     diff = plan_diff(before, after)
     counts: dict[str, int] = {}

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 _BOM = "\ufeff"
-_HEADER_LINES = 1_000  # to look for the end of a quoted name, and past blank lines
+_HEADER_LINES = 1_000  # searched for the end of a quoted name, and past blank lines
 _UNREADABLE = (
     "FAILED_READ_FILE",
     "CANNOT_READ_FILE_FOOTER",
@@ -48,7 +48,7 @@ _UNREADABLE = (
 class Source:
     """Where a log is: files of one format, or a table by name (then `files` is empty).
 
-    JSON lines that come from elsewhere are `lines`: value, position.
+    JSON lines that do not come from files are in `lines`: value, position.
     """
 
     path: str
@@ -58,7 +58,7 @@ class Source:
 
 
 def resolve_source(spark: SparkSession, source: str) -> Source:
-    """Find out what a path or name stands for."""
+    """Find the files or the table that a path or name stands for."""
     if source.startswith("table:"):
         return _resolve_table(spark, source.removeprefix("table:"), forced=True)
     files = _list_files(spark, source)
@@ -79,7 +79,7 @@ def resolve_source(spark: SparkSession, source: str) -> Source:
 
 
 def sources_of(path: str, files: Sequence[str]) -> list[Source]:
-    """Files of a path as sources, one for each format among them."""
+    """The files of a path as sources, one for each format among them."""
     by_format: dict[Any, list[str]] = {}
     for file in files:
         found = _detect_format(file)
@@ -95,7 +95,7 @@ def sources_of(path: str, files: Sequence[str]) -> list[Source]:
 
 @contextmanager
 def report_read_faults(path: str) -> Iterator[None]:
-    """Turn what Spark raises about a file that it cannot read into an `InputError` naming it."""
+    """Turn errors of Spark about a file that it cannot read into an `InputError` with its name."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
@@ -138,12 +138,12 @@ def first_record(spark: SparkSession, file: str) -> str | None:
 
 
 def plain_path(file: str) -> str:
-    """A file's address as people write it."""
+    """A file's path without Spark's `file:` prefix."""
     return re.sub(r"^file:/*", "/", file)
 
 
 def full_message(error: BaseException) -> str:
-    """What an error of Spark says, and what each of its causes says."""
+    """The message of an error of Spark and of all its causes."""
     cause: Any = getattr(error, "java_exception", None)
     texts = [str(error)]
     for _ in range(10):
@@ -173,14 +173,14 @@ def _detect_format(file: str) -> Literal["parquet", "csv", "json"] | None:
 
 
 def hadoop_path(spark: SparkSession, path: str) -> tuple[Any, Any]:
-    """A path as Hadoop knows it, and its file system."""
+    """A path as a Hadoop object, and its file system."""
     jvm: Any = spark.sparkContext._jvm
     place = jvm.org.apache.hadoop.fs.Path(path)
     return place, place.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
 
 
 def _list_files(spark: SparkSession, path: str) -> list[str] | None:
-    """All files at a path, in a folder or of a pattern, sorted; None if there is nothing."""
+    """All files at a path, in a folder or matching a pattern, sorted; None if there is nothing."""
     if not path or (
         ":" in path.split("/")[0] and "://" not in path and not path.startswith("file:")
     ):

@@ -1,8 +1,8 @@
-"""Which topics should share a channel, from the logs that the plan comes from.
+"""Proposals of topics that should share a channel, from the logs that plans are made from.
 
-Spark makes interest and rates of the logs, as for a plan. Clusters are then proposed on the driver,
-with full knowledge of who wants what, and no more of them than a bounded number of subscriptions
-would have to change for. Channels adopt a proposal only where their own estimate agrees.
+Spark makes interest and rates from the logs, as for a plan. The driver then proposes clusters, with
+full knowledge of the interest, within a budget of subscriptions that would have to change. Channels
+adopt a proposal only if their own estimate agrees.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from distributary.planning.topics import Planner, Proposal, proposals
 __all__ = ["Clusters", "TopicJob", "propose"]
 
 MANIFEST = "proposals.json"
-# Who wants what is held as dense arrays on the driver, some bytes for each receiver and topic.
+# The driver holds the interest in dense arrays: a few bytes per receiver and topic.
 MOST_CELLS = 100_000_000
 
 CLUSTERS = (Column("cluster", ColumnKind.NUMBER), Column("topic", ColumnKind.TEXT))
@@ -44,7 +44,7 @@ MEMBERS = (Column("cluster", ColumnKind.NUMBER), Column("receiver", ColumnKind.T
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """Where the present clusters are told: (cluster, topic) and (cluster, receiver)."""
+    """The files of the present clusters: (cluster, topic) and (cluster, receiver)."""
 
     topics: Path
     members: Path
@@ -52,7 +52,7 @@ class Clusters:
 
 @dataclass(frozen=True, slots=True)
 class TopicJob:
-    """What to propose clusters from. `interval` is how often a channel is maintained."""
+    """What to propose clusters from; `interval` is how often a channel is maintained."""
 
     out: Path
     subscriptions: str
@@ -66,7 +66,7 @@ class TopicJob:
 
 
 def propose(spark: SparkSession, job: TopicJob) -> dict[str, Any]:
-    """Write interest, rates and the proposals into a folder; what they would save."""
+    """Write interest, rates and proposals into a folder; return what they would save."""
     logs = Job(
         out=job.out,
         publications=job.publications,
@@ -112,7 +112,7 @@ def _scale_rates(rates: Rates, interval: timedelta) -> Rates:
 
 
 def _build_clustering(interest: Interest, clusters: Clusters | None) -> Clustering:
-    """Who is on which channel: members on their clusters, for all else on the topics' own."""
+    """The present channels: members on their clusters, and on topics' own channels for the rest."""
     state = Clustering(len(interest.receivers), len(interest.flows))
     if clusters is not None:
         _form_clusters(state, interest, clusters)
@@ -126,7 +126,7 @@ def _build_clustering(interest: Interest, clusters: Clusters | None) -> Clusteri
 
 
 def _form_clusters(state: Clustering, interest: Interest, clusters: Clusters) -> None:
-    """Topics that nobody wants any more and receivers that are gone are left out."""
+    """Form the clusters, without topics that nobody wants any more and receivers that are gone."""
     topics = _group_by_cluster(read_table(clusters.topics, CLUSTERS), "topic", interest.flows)
     members = _group_by_cluster(
         read_table(clusters.members, MEMBERS), "receiver", interest.receivers
@@ -144,7 +144,7 @@ def _form_clusters(state: Clustering, interest: Interest, clusters: Clusters) ->
 
 
 def _group_by_cluster(table: FileTable, column: str, known: tuple[str, ...]) -> dict[int, set[int]]:
-    """For each cluster the places of its names, of those that are known."""
+    """For each cluster, the indices of those of its names that are known."""
     places = {name: at for at, name in enumerate(known)}
     names, codes = table.names(column)
     found: dict[int, set[int]] = {}

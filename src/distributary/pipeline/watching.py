@@ -1,9 +1,9 @@
-"""What comes in while a stream runs: new files of a folder, or messages of a Kafka topic.
+"""What arrives while a stream runs: new files of a folder, or messages of a Kafka topic.
 
-A folder is streamed as the names of its files, each once: Spark notes which it has seen. They are
-read when the batch is worked on. So a file must come in whole: written under another name (such as
-`a.csv.tmp`) or elsewhere, and renamed; what is added to it later is not seen. Lines out of Kafka
-travel in the stream themselves.
+Of a folder only the names of its files are streamed, each once: Spark records which it has seen.
+The files are read when their batch is processed. So a file must arrive complete: write it elsewhere
+or under another name (such as `a.csv.tmp`) and rename it; later additions are not seen. Lines from
+Kafka are in the stream themselves.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Arrivals", "list_arrivals", "watch_log"]
 
 _FILES = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 _NAMES = "*.{parquet,csv,csv.gz,jsonl,jsonl.gz,json,json.gz}"
-_FOREVER = "36500d"  # or Spark would pass over files a week older than the newest
+_FOREVER = "36500d"  # by default Spark ignores files a week older than the newest
 _KAFKA = "kafka://"
 
 
@@ -47,7 +47,7 @@ def watch_log(spark: SparkSession, log: str, where: str, files_per_batch: int) -
 
 
 def list_arrivals(batch: DataFrame, logs: Mapping[str, str]) -> dict[str, Arrivals]:
-    """What a batch has of each log. Only names of files are collected; empty ones are left out."""
+    """What a batch has of each log. Only file names are collected; empty files are left out."""
     found = batch.where(F.col("value").isNull()).select("log", "path", "length").collect()
     parts = {}
     for log, where in logs.items():
@@ -82,7 +82,7 @@ def _watch_folder(spark: SparkSession, folder: str, files_per_batch: int) -> Dat
         .option("pathGlobFilter", _NAMES)
     )
     try:
-        # The content is not asked for, so it is not read.
+        # The content is not selected, so it is not read.
         return names.load(folder).select(
             "path",
             "length",
@@ -95,10 +95,10 @@ def _watch_folder(spark: SparkSession, folder: str, files_per_batch: int) -> Dat
 
 
 def _watch_topic(spark: SparkSession, address: str) -> DataFrame:
-    """Messages of a topic; a partition is a block, an offset a line. Needs Spark's own package."""
+    """Messages of a topic; a partition is a block, an offset a line. Needs the Kafka package."""
     match = re.fullmatch(r"kafka://([^/]+)/([^/]+)", address)
     if match is None:
-        raise InputError("is not kafka://host:port/topic", path=address, remedy="name it like that")
+        raise InputError("is not kafka://host:port/topic", path=address, remedy="use that form")
     messages = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", match[1])
