@@ -9,12 +9,12 @@ import numpy as np
 
 from distributary.cost.updates import (
     Channel,
-    absorbing,
-    adding,
-    destroying,
-    enough_common,
-    merging,
-    removing,
+    estimate_absorption,
+    estimate_addition,
+    estimate_dissolution,
+    estimate_merge,
+    estimate_removal,
+    has_enough_common,
 )
 from distributary.machines.actions import Action, Message, Send, SetTimer
 from distributary.topics.carriage import Carrier, ClusterState
@@ -119,7 +119,7 @@ class ClusterChannel(Carrier):
             return []
         most = most_winning(self.policy.phi, float(self._rng.random()))
         topic = self._topic(news.topic)
-        if not enough_common(self.policy.prices, self.measure(), topic, most):
+        if not has_enough_common(self.policy.prices, self.measure(), topic, most):
             return []
         return self._ask(now, news.topic)
 
@@ -150,7 +150,7 @@ class ClusterChannel(Carrier):
         topic = self._topic(about)
         common = census.on(topic_channel(about.topic), self.size)
         topic = Channel(max(topic.size, common), topic.flow)
-        change = adding(self.policy.prices, self.measure(), topic, common)
+        change = estimate_addition(self.policy.prices, self.measure(), topic, common)
         messages = 2.0 * self.size + 2.0 * common
         if not self.policy.pays(change, messages):
             return []
@@ -162,7 +162,7 @@ class ClusterChannel(Carrier):
             (Channel(held.size, held.flow), census.need(topic, self.size))
             for topic, held in self.state.topics.items()
         ]
-        change = destroying(self.policy.prices, self.measure(), needs)
+        change = estimate_dissolution(self.policy.prices, self.measure(), needs)
         if self.policy.pays(change, 2.0 * self.size + 2.0 * sum(n for _, n in needs)):
             return self._end(None, now)
         return self._give_up(self._find_useless(census, list(self.state.topics)), now)
@@ -172,7 +172,9 @@ class ClusterChannel(Carrier):
         for topic in topics:
             held = self.state.topics[topic]
             need = census.need(topic, self.size)
-            change = removing(self.policy.prices, cluster, Channel(held.size, held.flow), need)
+            change = estimate_removal(
+                self.policy.prices, cluster, Channel(held.size, held.flow), need
+            )
             if self.policy.pays(change, 2.0 * self.size + 2.0 * need):
                 found.append(topic)
         return found
@@ -224,12 +226,12 @@ class ClusterChannel(Carrier):
         common = min(message.common, message.size, self.size)
         flow = sum(found.flow for found in message.topics)
         if not is_cluster(sender):
-            change = absorbing(prices, known, Channel(message.size, flow), common)
+            change = estimate_absorption(prices, known, Channel(message.size, flow), common)
             return change, 2.0 * self.size + 5.0 * message.size
         shared = [found for found in message.topics if found.topic in self.state.topics]
         both = Channel(0, sum(found.flow for found in shared), len(shared))
         other = Channel(message.size, flow, len(message.topics))
-        change = merging(prices, known, other, common, both)
+        change = estimate_merge(prices, known, other, common, both)
         return change, 2.0 * self.size + 6.0 * message.size
 
     def complete_merge(self, sender: str, message: Accept, now: float) -> list[Action]:

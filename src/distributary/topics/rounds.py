@@ -18,13 +18,13 @@ import numpy as np
 from distributary.cost.topics import CostLedger, unclustered_cost
 from distributary.cost.updates import (
     Channel,
-    absorbing,
-    adding,
-    destroying,
-    enough_common,
-    merging,
-    pairing,
-    removing,
+    estimate_absorption,
+    estimate_addition,
+    estimate_dissolution,
+    estimate_merge,
+    estimate_pairing,
+    estimate_removal,
+    has_enough_common,
     toll,
 )
 from distributary.model import FloatArray, IntArray
@@ -278,7 +278,7 @@ class TopicRounds:
         self.messages["tell"] += 1
         known, own = self.cluster(cluster), self.topic(topic)
         most = most_winning(self.policy.phi, self.rng.random())
-        if not enough_common(self.policy.prices, known, own, most):
+        if not has_enough_common(self.policy.prices, known, own, most):
             return
         sample = self._sample(np.flatnonzero(self.clustering.member[:, cluster]))
         if self.clustering.carries[cluster, topic]:
@@ -297,7 +297,7 @@ class TopicRounds:
         known, own = self.cluster(cluster), self.topic(topic)
         share = known.size / max(len(sample), 1)
         common = min(round(share * int(self.clustering.direct[sample, topic].sum())), own.size)
-        change = adding(self.policy.prices, known, own, common)
+        change = estimate_addition(self.policy.prices, known, own, common)
         if self.policy.pays(change, 2.0 * known.size + 2.0 * common):
             self.add(cluster, topic)
 
@@ -306,7 +306,7 @@ class TopicRounds:
         for topic, needed in zip(
             topics, self._count_dependent(cluster, topics, sample), strict=True
         ):
-            change = removing(self.policy.prices, known, self.topic(topic), needed)
+            change = estimate_removal(self.policy.prices, known, self.topic(topic), needed)
             if self.policy.pays(change, 2.0 * known.size + 2.0 * needed):
                 self.drop(cluster, topic)
                 known = self.cluster(cluster)
@@ -335,7 +335,9 @@ class TopicRounds:
         self.messages["merge"] += 2
         if kind == TOPIC:
             common = min(common, int(state.topic_size[other]))
-            change = pairing(self.policy.prices, self.topic(topic), self.topic(other), common)
+            change = estimate_pairing(
+                self.policy.prices, self.topic(topic), self.topic(other), common
+            )
             if self.policy.pays(change, 4.0 * float(state.topic_size[[topic, other]].sum())):
                 self.pair(topic, other)
         else:
@@ -379,7 +381,7 @@ class TopicRounds:
     def _try_absorbing(self, cluster: int, topic: int, common: int) -> None:
         known, own = self.cluster(cluster), self.topic(topic)
         common = min(common, known.size, own.size)
-        change = absorbing(self.policy.prices, known, own, common)
+        change = estimate_absorption(self.policy.prices, known, own, common)
         if self.policy.pays(change, 2.0 * known.size + 5.0 * own.size):
             self.absorb(cluster, topic)
 
@@ -389,7 +391,7 @@ class TopicRounds:
         shared = Channel(0, float(self.frequency[both].sum()), int(both.sum()))
         first, second = self.cluster(one), self.cluster(other)
         common = min(common, first.size, second.size)
-        change = merging(self.policy.prices, first, second, common, shared)
+        change = estimate_merge(self.policy.prices, first, second, common, shared)
         if self.policy.pays(change, 2.0 * second.size + 6.0 * first.size):
             self.merge(one, other)
 
@@ -398,7 +400,7 @@ class TopicRounds:
         topics = state.topics_of(cluster).tolist()
         needed = self._count_dependent(cluster, topics, sample)
         needs = [(self.topic(t), n) for t, n in zip(topics, needed, strict=True)]
-        change = destroying(self.policy.prices, known, needs)
+        change = estimate_dissolution(self.policy.prices, known, needs)
         if not self.policy.pays(change, 2.0 * known.size + 2.0 * sum(needed)):
             return False
         self.destroy(cluster)

@@ -10,7 +10,13 @@ from math import exp, inf
 
 import numpy as np
 
-from distributary.cost.updates import Channel, absorbing, forming, pairing, toll
+from distributary.cost.updates import (
+    Channel,
+    estimate_absorption,
+    estimate_formation,
+    estimate_pairing,
+    toll,
+)
 from distributary.machines.actions import Action, Message, Send
 from distributary.topics.census import Census
 from distributary.topics.channel import ChannelMachine, ChannelState, Lock, Poll
@@ -283,7 +289,7 @@ class TopicChannel(ChannelMachine):
         joining = [each for each in saved if each > toll(prices, whole)]
         share = self.size / len(saved)
         cluster = Channel(round(share * len(joining)), flow, len(poll.topics))
-        change = forming(prices, cluster, share * sum(joining))
+        change = estimate_formation(prices, cluster, share * sum(joining))
         if not self.policy.pays(change, 6.0 * cluster.size + self.size):
             return []
         return [self._found(poll.topics)]
@@ -297,9 +303,9 @@ class TopicChannel(ChannelMachine):
         prices = self.policy.prices
         if is_cluster(sender):
             other = Channel(message.size, flow, len(message.topics))
-            change = absorbing(prices, other, self.measure(), common)
+            change = estimate_absorption(prices, other, self.measure(), common)
         else:
-            change = pairing(prices, Channel(message.size, flow), self.measure(), common)
+            change = estimate_pairing(prices, Channel(message.size, flow), self.measure(), common)
         if not self.policy.pays(change, 4.0 * (message.size + self.size)):
             return [Send(sender, Refuse(message.number))]
         accept = Accept(message.number, self.flows(), self.size)
