@@ -65,7 +65,7 @@ def by_messages(seed: int, own: bool) -> Outcome:
         for time in np.arange(PERIOD / 2, DURATION, PERIOD):
             system.plan(float(time) * interval, 20_000, PLANNER)
     system.run(DURATION * interval)
-    state = system.clustering()
+    state = system.build_clustering()
     state.check()
     assert np.array_equal(state.wants, wants)
     return outcome(state, frequency, system.overhead)

@@ -22,7 +22,7 @@ from distributary.topics.advice import propose_clusters
 from distributary.topics.cluster import ClusterChannel
 from distributary.topics.codec import SERVICE, Put
 from distributary.topics.host import ChannelMessage, TopicHost
-from distributary.topics.messages import OVERHEAD, Advise, Unwant, Want
+from distributary.topics.messages import OVERHEAD_KINDS, Advise, Unwant, Want, kind_of
 from distributary.topics.names import is_channel, is_cluster, members_of, topic_channel
 from distributary.topics.policy import Policy
 from distributary.topics.records import HostState
@@ -35,11 +35,10 @@ __all__ = ["TopicSystem"]
 _OUTSIDE = "application"
 _PUBLISHER = "publisher"
 _HOST = "host"
-_OVERHEAD = {kind.__name__ for kind in OVERHEAD}
 
 
 class _ChannelNetwork(VirtualNetwork):
-    """A network that starts a cluster's host when it is first addressed, and knows members."""
+    """A network that creates a cluster's host on first use and resolves the members of channels."""
 
     def __init__(self, link: Link, rng: np.random.Generator, system: TopicSystem) -> None:
         super().__init__({}, rng, default=link)
@@ -61,7 +60,7 @@ class _TopicSimulation(Simulation):
     def _send(self, sender: str, to: str, message: Any) -> None:
         if isinstance(message, ChannelMessage):
             sender, message = message.channel, message.message
-        self.sent[type(message).__name__] += 1
+        self.sent[kind_of(type(message))] += 1
         for listener in self.system.listeners:
             listener(sender, to, message)
         super()._send(sender, to, message)
@@ -76,9 +75,9 @@ class _TopicSimulation(Simulation):
 class TopicSystem:
     """A complete topic broker: hosts with a channel for every topic and cluster, and subscribers.
 
-    Each channel has a host of its own, or one host has them all if they are `together`. Hosts can
-    crash; they restart from their logs. `overhead` counts the messages that a broker without
-    clusters would not send.
+    With `together`, one host runs all channels; otherwise each channel has its own host. Hosts can
+    crash and restart from their logs. `overhead` counts the messages that a broker without clusters
+    would not send.
     """
 
     def __init__(
@@ -132,7 +131,7 @@ class TopicSystem:
         self.simulation.post(time, subscriber, Unwant(topic), sender=_OUTSIDE)
 
     def publish(self, time: float, topic: str, payload: bytes = b"") -> None:
-        """Let an event arrive at its topic's channel as soon as that is up."""
+        """Publish an event at a time, or as soon after it as the host of its topic is up."""
         self.clock.at(time, partial(self._publish, topic_channel(topic), payload))
 
     def crash(self, time: float, channel: str, down_for: float) -> None:
@@ -148,7 +147,7 @@ class TopicSystem:
         self.clock.at(time, partial(self._plan, budget, planner))
 
     def sweep(self) -> None:
-        """Let hosts remove finished clusters now, as a service does now and then."""
+        """Let all hosts that are up remove clusters that have ended."""
         for node in self.hosts.keys() - self.down:
             self.simulation.call(node, partial(self.hosts[node].sweep, forget_after=inf))
 
@@ -159,7 +158,7 @@ class TopicSystem:
     @property
     def overhead(self) -> int:
         """The messages sent so far that a broker without clusters would not send."""
-        return sum(n for kind, n in self.simulation.sent.items() if kind in _OVERHEAD)
+        return sum(n for kind, n in self.simulation.sent.items() if kind in OVERHEAD_KINDS)
 
     # --- inspection ----------------------------------------------------------------------------
 
@@ -191,7 +190,7 @@ class TopicSystem:
             for name in channel.state.clusters
         )
 
-    def clustering(self) -> Clustering:
+    def build_clustering(self) -> Clustering:
         """The current membership of all channels, as the channels see it."""
         topics, names = list(self.flows), sorted(self.subscribers)
         row = {name: at for at, name in enumerate(names)}
@@ -215,7 +214,7 @@ class TopicSystem:
         return _HOST if self.together else channel
 
     def find_receivers(self, name: str) -> list[str]:
-        """Who gets what is sent to a name: one node, or everybody on a channel."""
+        """The receivers of a message to a name: one node, or all members of a channel."""
         channel = name.removeprefix(members_of(""))
         if channel != name:
             machine = self.machine(channel)
@@ -245,7 +244,7 @@ class TopicSystem:
         found = survey([*self.hosts.values()], self.clock.now)
         most = self.policy.most_topics
         for channel, advice in propose_clusters(found, planner, budget, most):
-            self.simulation.sent[Advise.__name__] += 1
+            self.simulation.sent[kind_of(Advise)] += 1
             self._advise(channel, advice)
 
     def _advise(self, channel: str, advice: Advise) -> None:

@@ -62,7 +62,7 @@ def test_a_service_that_slept_while_another_took_its_place_ends_without_a_word(
                     os.kill(asleep.process.pid, signal.SIGCONT)
                     _, errors = await asleep.process.communicate()
                     await spy.flush()
-                assert b"ServiceReplacedError: another channel service answers" in errors
+                assert b"ServiceReplacedError: another channel service took over" in errors
                 assert said == []
                 async with client(server.options) as other:
                     assert await other.create("t")  # the other one serves, and knew no topic
@@ -118,7 +118,7 @@ def test_of_services_that_served_apart_and_meet_the_later_one_stays(tmp_path: Pa
             await earlier.started.wait()
             later._lease.state = LeaseState.SERVING  # as proved where it could not see the first
             coming = asyncio.create_task(later.run())
-            with pytest.raises(ServiceReplacedError, match="another channel service answers"):
+            with pytest.raises(ServiceReplacedError, match="another channel service took over"):
                 await staying
             async with client(server.options) as other:
                 assert await other.create("t")

@@ -1,4 +1,4 @@
-"""Real time: the machines of the protocols on real networks."""
+"""Topics on a NATS server: the channel service, its clients, and an embedded server."""
 
 from distributary.topics.errors import (
     ClientClosedError,
