@@ -21,6 +21,7 @@ from distributary.topics.messages import (
     TopicFlow,
 )
 from distributary.topics.simulation import TopicSystem
+from tests.topics.inspection import build_clustering, reaches
 
 QUICK = {
     "interval": 2.0,
@@ -95,7 +96,7 @@ class Watch:
             if topic in self.system.subscribers[name].wanted
         }
         for name, topic in self.covered:
-            assert self.system.reaches(topic, name), f"{name} has lost {topic}"
+            assert reaches(self.system, topic, name), f"{name} has lost {topic}"
         self.clusters = max(self.clusters, len(self.system.clusters()))
 
 
@@ -204,4 +205,4 @@ def _check_end(system: TopicSystem, watch: Watch, published: dict[str, int]) -> 
         key = name, event.topic
         assert event.number > last.get(key, 0), f"{name} got {event} after {last[key]}"
         last[key] = event.number
-    system.build_clustering().check()
+    build_clustering(system).check()

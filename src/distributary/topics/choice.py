@@ -37,17 +37,13 @@ class Choice:
 def choose_widest_cluster(topic: str, clusters: Sequence[Quote], choice: Choice) -> Quote | None:
     """The paper's rule: consider only the cluster that replaces most, and take it if it pays."""
     widest = max(clusters, key=lambda quote: len(choice.find_replaced(quote, topic)), default=None)
-    if widest is None or choice.estimate_saving(widest, topic) <= 0:
-        return None
-    return widest
+    return widest if widest and choice.estimate_saving(widest, topic) > 0 else None
 
 
 def choose_best_cluster(topic: str, clusters: Sequence[Quote], choice: Choice) -> Quote | None:
     """The cluster that saves most, if any does."""
     best = max(clusters, key=lambda quote: choice.estimate_saving(quote, topic), default=None)
-    if best is None or choice.estimate_saving(best, topic) <= 0:
-        return None
-    return best
+    return best if best and choice.estimate_saving(best, topic) > 0 else None
 
 
 def find_cheapest_cover(

@@ -75,10 +75,7 @@ class ImprovedRounds(TopicRounds):
     def unwant(self, subscriber: int, topic: int) -> None:
         """Drop the topic, leave what no longer pays, and report it to the remaining clusters."""
         state = self.clustering
-        state.unwant(subscriber, topic)
-        if state.direct[subscriber, topic]:
-            state.unfollow(subscriber, topic)
-            self.messages["subscribe"] += 2
+        self._end_interest(subscriber, topic)
         self.improve(subscriber)
         for cluster in np.flatnonzero(state.member[subscriber]):
             self.messages["tell"] += 1

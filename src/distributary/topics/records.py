@@ -218,14 +218,13 @@ class HostLog:
         records, self._records = self._records, []
         return records
 
-    def begin_epoch(self, now: float) -> int:
+    def begin_epoch(self, now: float) -> None:
         """Start a new epoch, with a number that no earlier start used.
 
         A state restored from an old copy does not know of later starts, so the number is taken from
         the clock if that is larger.
         """
         self._change(_Epoch(max(self.state.epoch + 1, int(now * 1_000))))
-        return self.state.epoch
 
     def record_channel(self, channel: str, state: State, who: str | None = None) -> None:
         """Record a change of a channel that concerned the subscriber `who`, or none."""

@@ -229,16 +229,21 @@ class TopicRounds:
     def unwant(self, subscriber: int, topic: int) -> None:
         """Unsubscribe: UNSUBSCRIBE of the paper."""
         state = self.clustering
-        state.unwant(subscriber, topic)
-        if state.direct[subscriber, topic]:
-            state.unfollow(subscriber, topic)
-            self.messages["subscribe"] += 2
+        self._end_interest(subscriber, topic)
         sources = np.flatnonzero(state.member[subscriber] & state.carries[:, topic])
         for cluster in sources:
             self.leave_if_cheaper(subscriber, int(cluster))
         kept = sources[state.member[subscriber, sources]]
         if len(kept):
             self._report_to(self._find_most_filtered(subscriber, kept), topic)
+
+    def _end_interest(self, subscriber: int, topic: int) -> None:
+        """Stop wanting a topic, and leave its own channel."""
+        state = self.clustering
+        state.unwant(subscriber, topic)
+        if state.direct[subscriber, topic]:
+            state.unfollow(subscriber, topic)
+            self.messages["subscribe"] += 2
 
     def leave_if_cheaper(self, subscriber: int, cluster: int) -> bool:
         """Leave a cluster if the topics still needed from it cost less on their own channels."""

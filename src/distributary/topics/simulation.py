@@ -16,7 +16,6 @@ import numpy as np
 
 from distributary.machines.virtual.engine import Simulation
 from distributary.machines.virtual.network import Link, VirtualNetwork
-from distributary.model.topics import Clustering
 from distributary.planning.topics import Planner
 from distributary.topics.advice import propose_clusters
 from distributary.topics.cluster import ClusterChannel
@@ -176,36 +175,6 @@ class TopicSystem:
         """A channel, if it exists."""
         host = self.hosts.get(self.node_of(channel))
         return host.machine(channel) if host is not None else None
-
-    def reaches(self, topic: str, subscriber: str) -> bool:
-        """Whether an event of the topic published now would be sent to the subscriber."""
-        channel = self.topic(topic)
-        if subscriber in channel.state.members:
-            return True
-        clusters = self.clusters()
-        return any(
-            name in clusters
-            and subscriber in clusters[name].state.members
-            and topic in {*clusters[name].state.topics, *clusters[name].state.dropping}
-            for name in channel.state.clusters
-        )
-
-    def build_clustering(self) -> Clustering:
-        """The current membership of all channels, as the channels see it."""
-        topics, names = list(self.flows), sorted(self.subscribers)
-        row = {name: at for at, name in enumerate(names)}
-        found = Clustering(len(names), len(topics))
-        for at, topic in enumerate(topics):
-            found.follow([row[name] for name in self.topic(topic).state.members], at)
-        for machine in self.clusters().values():
-            carried = {*machine.state.topics, *machine.state.dropping}
-            cluster = found.form([topics.index(topic) for topic in carried])
-            found.join([row[name] for name in machine.state.members], cluster)
-        for name, client in self.subscribers.items():
-            for topic in client.wanted:
-                if client.is_covered(topic):
-                    found.want(row[name], topics.index(topic))
-        return found
 
     # --- internals -----------------------------------------------------------------------------
 
