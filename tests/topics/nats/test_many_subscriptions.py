@@ -29,7 +29,7 @@ from distributary.topics.messages import (
     Tell,
     TopicFlow,
 )
-from distributary.topics.nats import embedded_server
+from distributary.topics.nats import run_embedded_server
 from distributary.topics.parts import split_message
 from tests.topics.nats.running import client, run, serving
 from tests.topics.nats.test_client import numbers
@@ -91,7 +91,7 @@ def test_a_join_to_a_topic_does_not_list_where_else_one_is(tmp_path: Path) -> No
 
     async def work() -> None:
         async with (
-            embedded_server() as server,
+            run_embedded_server() as server,
             serving(server.options, tmp_path) as service,
             client(server.options) as one,
         ):
@@ -110,7 +110,7 @@ def subscribe_to_many(folder: Path, count: int, max_payload: int, plan_every: fl
 
     async def work() -> None:
         async with (
-            embedded_server(max_payload=max_payload) as server,
+            run_embedded_server(max_payload=max_payload) as server,
             serving(server.options, folder, plan_every=plan_every) as service,
             client(server.options) as publisher,
             client(server.options) as one,
@@ -146,7 +146,7 @@ def test_thousands_of_subscriptions_share_clusters(tmp_path: Path) -> None:
 def test_a_client_with_many_subscriptions_comes_back_once_after_a_pause(tmp_path: Path) -> None:
     async def work() -> None:
         async with (
-            embedded_server() as server,
+            run_embedded_server() as server,
             serving(server.options, tmp_path, plan_every=1e9, dead_after=3.0) as service,
             client(server.options) as publisher,
             client(server.options) as one,

@@ -16,7 +16,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from distributary.errors import LiveError
-from distributary.machines.real.tasks import owned_tasks
+from distributary.machines.real.tasks import own_tasks
 from distributary.topics import Subscriber, topic_channel
 from distributary.topics.codec import (
     SERVICE,
@@ -39,7 +39,7 @@ from distributary.topics.errors import (
     TopicNameError,
 )
 from distributary.topics.names import check_topic
-from distributary.topics.nats.options import NatsOptions, connected
+from distributary.topics.nats.options import NatsOptions, connect_to_server
 from distributary.topics.nats.policy import LIVE
 from distributary.topics.nats.reader import TopicReader
 from distributary.topics.nats.subjects import Subjects
@@ -112,7 +112,7 @@ class TopicClient:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             nc = await stack.enter_async_context(
-                connected(
+                connect_to_server(
                     self.options,
                     name=self.name,
                     within=self.settings.connect_within,
@@ -132,7 +132,7 @@ class TopicClient:
             )
             self._nc = nc
             await nc.subscribe(self._subjects.client(self.name), cb=self._on_inbox)
-            start = await stack.enter_async_context(owned_tasks())
+            start = await stack.enter_async_context(own_tasks())
             start(self._reader.pump())
             start(self._beat())
             start(self._tick())

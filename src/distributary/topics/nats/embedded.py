@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory, gettempdir
 
 from distributary.errors import StateError
 from distributary.machines.real.folder_lock import take_lock
-from distributary.machines.real.tasks import owned_tasks
+from distributary.machines.real.tasks import own_tasks
 from distributary.topics.errors import ServerStartError
 from distributary.topics.nats.options import NatsOptions, pause_before
 from distributary.topics.nats.server_file import (
@@ -30,7 +30,7 @@ from distributary.topics.nats.server_file import (
     write_server_file,
 )
 
-__all__ = ["EmbeddedServer", "embedded_server"]
+__all__ = ["EmbeddedServer", "run_embedded_server"]
 
 _TEMPORARY = "distributary-nats-"
 _LOCK = "server.lock"
@@ -179,7 +179,7 @@ class EmbeddedServer:
 
 
 @asynccontextmanager
-async def embedded_server(
+async def run_embedded_server(
     folder: Path | None = None,
     *,
     max_payload: int = 1 << 20,
@@ -197,7 +197,7 @@ async def embedded_server(
         server = EmbeddedServer(home, max_payload=max_payload, monitor=monitor, within=start_within)
         await server.start()
         try:
-            async with owned_tasks() as start:
+            async with own_tasks() as start:
                 start(server.keep_up(on_restart))
                 yield server
         finally:

@@ -19,7 +19,7 @@ from distributary.topics.errors import ServerAwayError, ServerRefusedError, hide
 from distributary.topics.nats.connection import NatsConnection
 from distributary.topics.nats.server_file import ServerRecord, read_server_file
 
-__all__ = ["NatsOptions", "connected", "find_server", "pause_before"]
+__all__ = ["NatsOptions", "connect_to_server", "find_server", "pause_before"]
 
 Callback = Callable[[], Awaitable[None]]
 ErrorCallback = Callable[[Exception], Awaitable[None]]
@@ -102,7 +102,7 @@ class NatsOptions:
 
 
 @asynccontextmanager
-async def connected(
+async def connect_to_server(
     options: NatsOptions,
     *,
     name: str,

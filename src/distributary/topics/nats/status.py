@@ -17,7 +17,7 @@ from distributary.topics.errors import ServiceAwayError, hide_secrets
 from distributary.topics.nats.subjects import Subjects
 from distributary.topics.status import TopicStatus
 
-__all__ = ["ServerStatus", "fetch_status", "server_status"]
+__all__ = ["ServerStatus", "fetch_server_status", "fetch_status"]
 
 
 async def fetch_status(nc: Client, subjects: Subjects, within: float = 5.0) -> TopicStatus:
@@ -62,7 +62,7 @@ class ServerStatus(msgspec.Struct, frozen=True):
         return found
 
 
-async def server_status(monitor: str, within: float = 5.0) -> ServerStatus:
+async def fetch_server_status(monitor: str, within: float = 5.0) -> ServerStatus:
     """Read a server's monitoring page; raises `LiveError` if there is none."""
 
     def read() -> Any:
