@@ -96,7 +96,7 @@ def test_a_dead_server_is_started_again_and_the_service_says_so(
     (server,) = children_of(service.pid)
     os.kill(server, signal.SIGKILL)
     assert next_note(service) == (
-        "warning: the embedded NATS server was killed by signal 9 and was started again\n"
+        "warning: the embedded NATS server was killed by signal 9 and was restarted\n"
     )
     assert cli("topics", "publish", "u", "x", "--create", "--state", state).status == 0
 
@@ -151,7 +151,7 @@ def test_a_state_that_is_a_file_or_has_an_odd_server_file_is_told(cli: CommandLi
         for words in (("publish", "t", "x"), ("subscribe", "t"), ("status",)):
             ran = cli("topics", *words, "--state", "odd")
             assert (ran.status, ran.out, ran.err.count("\n")) == (1, "", 1)
-            assert "server.json: does not say where a server is" in ran.err
+            assert "server.json: has no address of a server" in ran.err
     for words in (("serve",), ("publish", "t", "x"), ("status",)):
         ran = cli("topics", *words, "--state", "file")
         assert (ran.status, ran.out, ran.err.count("\n")) == (1, "", 1)

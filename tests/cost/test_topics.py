@@ -25,7 +25,7 @@ from distributary.cost.updates import (
 )
 from distributary.model import FloatArray
 from distributary.model.topics import Clustering
-from distributary.topics.policy import coin, most_winning
+from distributary.topics.policy import coin, invert_coin
 from tests.model.test_topics import steps, try_step
 
 LINEAR = OperatingPrices()
@@ -233,4 +233,4 @@ def test_one_estimate_tells_whether_enough_are_common(
 def test_a_draw_wins_the_coins_of_up_to_so_many(phi: float, draw: float, n: int) -> None:
     odds = coin(phi, n)
     if abs(odds - draw) > 1e-9:
-        assert (draw < odds) == (n <= most_winning(phi, draw))
+        assert (draw < odds) == (n <= invert_coin(phi, draw))

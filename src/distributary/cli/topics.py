@@ -249,7 +249,7 @@ for _command in (serve, create, publish, subscribe, status):
 async def _serve(server: ServerChoice, settings: ServiceSettings, monitor: bool) -> None:
     """Serve until SIGINT or SIGTERM."""
     from distributary.topics.journal import Journal
-    from distributary.topics.nats import TopicService, embedded_server
+    from distributary.topics.nats import TopicService, run_embedded_server
 
     work = asyncio.current_task()
     service: TopicService | None = None
@@ -267,7 +267,7 @@ async def _serve(server: ServerChoice, settings: ServiceSettings, monitor: bool)
             options = server.own
             if options is None:
                 embedded = await stack.enter_async_context(
-                    embedded_server(settings.folder, monitor=monitor, on_restart=_warn)
+                    run_embedded_server(settings.folder, monitor=monitor, on_restart=_warn)
                 )
                 options = embedded.options
             service = TopicService(options, settings, journal=journal)

@@ -1,6 +1,6 @@
 """Tamara at the paper's scale: thousands of subscribers over months, decision by decision.
 
-The decisions and their estimates are those of the machines in `protocol.topics`. What happens
+The decisions and their estimates are those of the machines in `distributary.topics`. What happens
 between decisions is not simulated: a survey is a random draw, a move is instantaneous, and the
 messages that the machines would send are only counted.
 
@@ -30,9 +30,9 @@ from distributary.cost.updates import (
 from distributary.model import FloatArray, IntArray
 from distributary.model.topics import BoolArray, Clustering
 from distributary.topics import Policy
-from distributary.topics.policy import most_winning, sample_size
+from distributary.topics.policy import invert_coin, sample_size
 
-__all__ = ["Moment", "Requests", "TopicRounds"]
+__all__ = ["CostSample", "Requests", "TopicRounds"]
 
 TOPIC, CLUSTER = 0, 1
 
@@ -48,8 +48,8 @@ class Requests:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """Costs at a time in messages per interval; overhead is the mean since the last moment."""
+class CostSample:
+    """Costs at a time in messages per interval; overhead is the mean since the last sample."""
 
     time: float
     scribe: float
@@ -101,9 +101,9 @@ class TopicRounds:
 
     # --- running -------------------------------------------------------------------------------
 
-    def run(self, requests: Requests, duration: float, moments: int) -> list[Moment]:
+    def run(self, requests: Requests, duration: float, moments: int) -> list[CostSample]:
         """Run all requests and surveys, and sample the costs `moments` times."""
-        found = [self._moment(0.0, 0)]
+        found = [self._sample_costs(0.0, 0)]
         at, n = 0, len(requests.time)
         for time in np.linspace(0.0, duration, moments + 1)[1:]:
             before, spent = self.now, self.messages.total()
@@ -114,16 +114,16 @@ class TopicRounds:
                     break
                 self.now = float(min(request, survey))
                 if request <= survey:
-                    self._request(requests, at)
+                    self._apply_request(requests, at)
                     at += 1
                 else:
                     self._run_next()
             self.now = float(time)
             spent = self.messages.total() - spent
-            found.append(self._moment(spent, float(time) - before))
+            found.append(self._sample_costs(spent, float(time) - before))
         return found
 
-    def _request(self, requests: Requests, at: int) -> None:
+    def _apply_request(self, requests: Requests, at: int) -> None:
         subscriber, topic = int(requests.subscriber[at]), int(requests.topic[at])
         if requests.wanted[at]:
             self.want(subscriber, topic)
@@ -153,10 +153,10 @@ class TopicRounds:
         self._scheduled += 1
         heappush(self._due, (self.now + wait, self._scheduled, kind, number))
 
-    def _moment(self, spent: float, passed: float) -> Moment:
+    def _sample_costs(self, spent: float, passed: float) -> CostSample:
         audience = self.clustering.wants.sum(axis=0)
         scribe = sum(unclustered_cost(audience, self.frequency, self.policy.prices))
-        return Moment(
+        return CostSample(
             self.now,
             scribe,
             self.ledger.maintenance,
@@ -194,7 +194,7 @@ class TopicRounds:
     # --- subscribers (section 4) ---------------------------------------------------------------
 
     def want(self, subscriber: int, topic: int) -> None:
-        """SUBSCRIBE of the paper."""
+        """Subscribe: SUBSCRIBE of the paper."""
         state = self.clustering
         self.messages["subscribe"] += 2  # a request and its answer
         if state.copies[subscriber, topic]:
@@ -227,18 +227,23 @@ class TopicRounds:
         return cluster if saved > toll(self.policy.prices, self.cluster(cluster)) else None
 
     def unwant(self, subscriber: int, topic: int) -> None:
-        """UNSUBSCRIBE of the paper."""
+        """Unsubscribe: UNSUBSCRIBE of the paper."""
         state = self.clustering
-        state.unwant(subscriber, topic)
-        if state.direct[subscriber, topic]:
-            state.unfollow(subscriber, topic)
-            self.messages["subscribe"] += 2
+        self._end_interest(subscriber, topic)
         sources = np.flatnonzero(state.member[subscriber] & state.carries[:, topic])
         for cluster in sources:
             self.leave_if_cheaper(subscriber, int(cluster))
         kept = sources[state.member[subscriber, sources]]
         if len(kept):
             self._report_to(self._find_most_filtered(subscriber, kept), topic)
+
+    def _end_interest(self, subscriber: int, topic: int) -> None:
+        """Stop wanting a topic, and leave its own channel."""
+        state = self.clustering
+        state.unwant(subscriber, topic)
+        if state.direct[subscriber, topic]:
+            state.unfollow(subscriber, topic)
+            self.messages["subscribe"] += 2
 
     def leave_if_cheaper(self, subscriber: int, cluster: int) -> bool:
         """Leave a cluster if the topics still needed from it cost less on their own channels."""
@@ -277,7 +282,7 @@ class TopicRounds:
         """Report a changed subscription to a cluster, which tosses the coin of section 3.1."""
         self.messages["tell"] += 1
         known, own = self.cluster(cluster), self.topic(topic)
-        most = most_winning(self.policy.phi, self.rng.random())
+        most = invert_coin(self.policy.phi, self.rng.random())
         if not has_enough_common(self.policy.prices, known, own, most):
             return
         sample = self._sample(np.flatnonzero(self.clustering.member[:, cluster]))
@@ -315,7 +320,7 @@ class TopicRounds:
         """Estimate from a sample how many members get each topic from this cluster alone."""
         state = self.clustering
         share = int(state.cluster_size[cluster]) / max(len(sample), 1)
-        if len(topics) == 1:  # the usual case, which needs no gathering of rows
+        if len(topics) == 1:  # the usual case, which is faster without copying rows
             alone = state.wants[sample, topics[0]] & (state.copies[sample, topics[0]] == 1)
             return [round(share * int(np.count_nonzero(alone)))]
         counts = (state.wants[sample] & (state.copies[sample] == 1)).sum(axis=0)[topics]
@@ -327,7 +332,7 @@ class TopicRounds:
         sample = self._sample(np.flatnonzero(state.direct[:, topic]))
         if not len(sample):
             return
-        kind, other, common = self._nearest(
+        kind, other, common = self._find_nearest(
             sample, int(state.topic_size[topic]), np.array([topic]), state.clusters_with(topic)
         )
         if not common:
@@ -357,7 +362,7 @@ class TopicRounds:
                 return
         size = int(state.cluster_size[cluster])
         carried, own = state.topics_of(cluster), np.array([cluster])
-        kind, other, common = self._nearest(sample, size, carried, own)
+        kind, other, common = self._find_nearest(sample, size, carried, own)
         if not common:
             return
         self.messages["merge"] += 2
@@ -366,7 +371,7 @@ class TopicRounds:
         else:
             self._try_merging(cluster, other, common)
 
-    def _nearest(
+    def _find_nearest(
         self, sample: IntArray, size: int, not_topics: IntArray, not_clusters: IntArray
     ) -> tuple[int, int, int]:
         """The channel with most of the sampled subscribers, and the estimate for all of them."""
@@ -417,7 +422,7 @@ class TopicRounds:
         self._record_update("add", before)
 
     def drop(self, cluster: int, topic: int) -> None:
-        """Drop a topic from a cluster; members who need it first join the topic's own channel."""
+        """Drop a topic from a cluster; members that need it first join the topic's own channel."""
         state, before = self.clustering, self.ledger.cost
         needing = state.member[:, cluster] & state.wants[:, topic] & (state.copies[:, topic] == 1)
         state.follow(np.flatnonzero(needing), topic)
@@ -468,7 +473,7 @@ class TopicRounds:
         self._record_update("merge", before)
 
     def destroy(self, cluster: int) -> None:
-        """Dissolve a cluster; its members join the own channels of what they need."""
+        """Dissolve a cluster; its members join the own channels of the topics they need."""
         state, before = self.clustering, self.ledger.cost
         self._announce(cluster)
         members = np.flatnonzero(state.member[:, cluster])

@@ -21,7 +21,7 @@ from distributary.topics.nats import (
     NatsOptions,
     TopicClient,
     UnknownTopicError,
-    embedded_server,
+    run_embedded_server,
 )
 from tests.topics.hosting import StoredHost
 from tests.topics.nats.running import QUICK, client, run, serving
@@ -171,7 +171,10 @@ def test_events_that_a_restored_service_has_lost_are_told_and_new_ones_are_read(
 
     async def work() -> None:
         found: list[Any] = []
-        async with embedded_server() as server, client(server.options, beat_every=0.1) as reader:
+        async with (
+            run_embedded_server() as server,
+            client(server.options, beat_every=0.1) as reader,
+        ):
             async with serving(server.options, state):
                 await reader.create(TOPIC)
                 reading = asyncio.create_task(read_all(reader, TOPIC, found))
@@ -202,7 +205,7 @@ def test_who_subscribed_after_the_copy_was_made_is_subscribed_again(
         after: list[Any] = []
         new: list[Any] = []
         async with (
-            embedded_server() as server,
+            run_embedded_server() as server,
             client(server.options, beat_every=0.1) as reader,
             client(server.options) as publisher,
         ):

@@ -37,7 +37,7 @@ def test_a_history_is_bounded_by_count_and_by_bytes_and_keeps_the_last(
         assert 1 <= len(history) <= most
         assert history.size == sum(len(each.payload) for each in history)
         assert history.size <= most_bytes or len(history) == 1
-        oldest = history.oldest(0)
+        oldest = history.find_oldest(0)
         for first in range(number + 2):
             kept = [each for each in history if each.number >= first]
             assert history.since(first, 5) == kept[:5]

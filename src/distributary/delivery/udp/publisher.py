@@ -26,7 +26,7 @@ from distributary.delivery.udp.sockets import find_interface, open_own_socket
 from distributary.delivery.udp.statistics import PublisherStatistics
 from distributary.errors import DistributaryError
 from distributary.machines.actions import Send, SetTimer
-from distributary.machines.real.tasks import owned_tasks
+from distributary.machines.real.tasks import own_tasks
 from distributary.model import Plan
 
 __all__ = ["Publisher"]
@@ -103,7 +103,7 @@ class Publisher:
             loop.add_reader(self._own, self._on_readable)
             self._stack.callback(loop.remove_reader, self._own)
             if self._folder is not None:
-                start = await self._stack.enter_async_context(owned_tasks())
+                start = await self._stack.enter_async_context(own_tasks())
                 start(self._follow_folder(PlanWatch(self._folder, self._watch_every, self._fault)))
         except BaseException:
             await self._stack.aclose()

@@ -44,7 +44,7 @@ from distributary.delivery.udp.sockets import find_interface, open_own_socket, p
 from distributary.delivery.udp.statistics import ReceiverStatistics
 from distributary.errors import DistributaryError
 from distributary.machines.actions import Send, SetTimer
-from distributary.machines.real.tasks import owned_tasks
+from distributary.machines.real.tasks import own_tasks
 from distributary.model import Interest, Plan
 
 __all__ = ["Receiver"]
@@ -162,7 +162,7 @@ class Receiver:
         try:
             if self._folder is not None:
                 self._watch = PlanWatch(self._folder, self._watch_every, self._on_fault)
-                start = await self._stack.enter_async_context(owned_tasks())
+                start = await self._stack.enter_async_context(own_tasks())
                 start(self._follow_folder(self._watch))
             self._read_from(self._own)
             self._perform(self._first_actions)

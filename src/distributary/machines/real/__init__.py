@@ -1,6 +1,6 @@
 """Machines in real time: tasks, and locks on the folders where state is kept."""
 
 from distributary.machines.real.folder_lock import take_lock
-from distributary.machines.real.tasks import owned_tasks
+from distributary.machines.real.tasks import own_tasks
 
-__all__ = ["owned_tasks", "take_lock"]
+__all__ = ["own_tasks", "take_lock"]

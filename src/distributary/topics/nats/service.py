@@ -23,7 +23,7 @@ from nats.aio.msg import Msg
 
 from distributary.errors import LiveError
 from distributary.machines.actions import Action, Append, Send, SetTimer
-from distributary.machines.real.tasks import owned_tasks
+from distributary.machines.real.tasks import own_tasks
 from distributary.topics import Policy, members_of
 from distributary.topics.advice import Adviser
 from distributary.topics.codec import (
@@ -42,7 +42,7 @@ from distributary.topics.journal import Journal
 from distributary.topics.messages import Event
 from distributary.topics.nats.connection import MalformedMessageError
 from distributary.topics.nats.lease import Lease
-from distributary.topics.nats.options import NatsOptions, connected
+from distributary.topics.nats.options import NatsOptions, connect_to_server
 from distributary.topics.nats.policy import LIVE
 from distributary.topics.nats.subjects import Subjects
 from distributary.topics.status import TopicStatus, status_of
@@ -138,7 +138,7 @@ class TopicService:
             )
             self.adviser = Adviser(self.host, self.settings.budget)
             nc = await stack.enter_async_context(
-                connected(
+                connect_to_server(
                     self.options,
                     name="distributary topics",
                     echo=False,
@@ -162,7 +162,7 @@ class TopicService:
         except nats.errors.Error as error:
             raise ServerAwayError(self.options.url, str(error)) from error
         self.started.set()
-        async with owned_tasks() as start:
+        async with own_tasks() as start:
             start(self._keep_house(nc))
             await self._pump(nc)
         if nc.is_connected:
