@@ -92,7 +92,8 @@ def topics_store() -> Section:
     return Section(
         "The topic service's store: appending",
         f"Records of events, {len(records[-1])} bytes each; medians of {ROUNDS} rounds, in turn. A "
-        "plain file with a length and checksums before each record is what was used before. Bytes "
+        "plain file with a length and checksums before each record stands for the journal that was "
+        "used before. Bytes "
         "are those of all files, the WAL among them. All records are read back (asserted).",
         ["sync", "batch", "in", "records/s", "processor time each", "bytes each"],
         rows,
