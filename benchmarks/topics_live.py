@@ -305,7 +305,7 @@ def topics_live() -> Section:
             "KB out",
         ],
         rows,
-        "Events are confirmed here and written to a journal first, which plain NATS does not do: "
+        "Events are confirmed here and written to disk first, which plain NATS does not do: "
         "there, an event that nobody hears is lost.",
     )
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.machines.actions import Action, Deliver, Send
+from distributary.machines.real.store import Store
 from distributary.topics import Subscriber, members_of, topic_channel
 from distributary.topics.codec import Create, Put, Taken
-from distributary.topics.journal import Journal
 from distributary.topics.messages import Event, Want
 from distributary.topics.nats import (
     EventsForgottenError,
@@ -49,8 +49,8 @@ class Story:
         self.now += 1.0
         self.streams += 1  # a publisher that begins anew
         self.stream = 0
-        self.journal = Journal(self.state)
-        self.host = StoredHost(self.journal)
+        self.store = Store(self.state)
+        self.host = StoredHost(self.store)
         self.host.perform(self.host.start(self.now))
         self.let_out()
 
@@ -62,7 +62,7 @@ class Story:
         self.let_out()
 
     def restart(self) -> None:
-        self.journal.close()
+        self.store.close()
         self.open()
 
     def save(self) -> None:
@@ -70,7 +70,7 @@ class Story:
         shutil.copytree(self.state, self.copy)
 
     def bring_back(self) -> None:
-        self.journal.close()
+        self.store.close()
         shutil.rmtree(self.state)
         shutil.copytree(self.copy, self.state)
         self.open()
@@ -127,7 +127,7 @@ def test_a_reader_that_heeds_the_reports_has_what_the_service_has(
         history = story.host.topics[CHANNEL].state.history
         assert story.held == [(event.number, event.payload) for event in history]
     finally:
-        story.journal.close()
+        story.store.close()
 
 
 # --- live ----------------------------------------------------------------------------------------
