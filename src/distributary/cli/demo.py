@@ -59,9 +59,7 @@ def demo(
     for page in ("report.html", "plan.html"):
         shutil.copy(job.out / page, out / page)
     tell_run(outcome, job.out)
-    excess = outcome.manifest["plan"]["filtering"]["relative_excess"]
     results.print(f"report: {out / 'report.html'}", markup=False)
-    results.print(f"saved:  {1 - excess:.1%} of flooding's waste")
     results.print(
         f"next:   {sys.argv[0]} pipeline run --subscriptions {subscriptions} --publications "
         f"{publications} --groups {groups} --sessions {2 * sessions} --out {job.out}",

@@ -28,7 +28,15 @@ from distributary.report.run_charts import (
     numbers,
     shares_chart,
 )
-from distributary.report.wording import NARROW_SPACE, number, percent, plural, seconds
+from distributary.report.wording import (
+    NARROW_SPACE,
+    SAVING_EXPLAINED,
+    number,
+    percent,
+    plural,
+    seconds,
+    stored_headline,
+)
 
 __all__ = ["render_run"]
 
@@ -64,7 +72,7 @@ def render_run(
         "run.html",
         kind="pipeline run",
         title=title,
-        headline=_headline(replays["plan"], replays["flooding"]),
+        headline=stored_headline(_part(manifest, "plan")),
         lead=_lead(manifest, replays),
         problems=_problems(manifest, replays["plan"]),
         tiles=_list_tiles(manifest),
@@ -83,7 +91,8 @@ def render_run(
 # --- the point -----------------------------------------------------------------------------------
 
 
-def _headline(plan: Facts, flooding: Facts) -> str:
+def _replay_sentence(plan: Facts, flooding: Facts) -> str:
+    """What the replay shows about the messages that receivers throw away."""
     received, wasted = _amount(plan, "received"), _count_wasted(plan)
     if not received:
         if _amount(plan, "unserved"):
@@ -118,15 +127,13 @@ def _lead(manifest: Facts, replays: Mapping[str, Facts]) -> str:
     if "since" in window and "until" in window:
         when = f" from {_moment(window['since'])} to {_moment(window['until'])}"
     lead = (
-        f"The log has {_plural(plan.get('messages'), 'usable message')}{when}. With this plan "
-        f"receivers together take in {_count(plan.get('received'))} to get the "
+        f"{SAVING_EXPLAINED} The log has {_plural(plan.get('messages'), 'usable message')}{when}. "
+        f"With this plan receivers together take in {_count(plan.get('received'))} to get the "
         f"{_count(plan.get('wanted'))} they asked for."
     )
     if flooding:
-        lead += (
-            " Flooding, which sends every wanted flow to everybody, would make it "
-            f"{_count(flooding.get('received'))}"
-            + (f"; the previous plan {_count(previous.get('received'))}." if previous else ".")
+        lead += f" Flooding would make it {_count(flooding.get('received'))}" + (
+            f"; the previous plan {_count(previous.get('received'))}." if previous else "."
         )
     return lead
 
@@ -188,15 +195,16 @@ def _list_tiles(manifest: Facts) -> list[Tile]:
 
 
 @dataclass(frozen=True, slots=True)
-class _ReplayTables:
+class _ReplaySection:
+    sentence: str = ""
     messages: Table | None = None
     bytes: Table | None = None
 
 
-def _replay(replays: Mapping[str, Facts]) -> _ReplayTables:
+def _replay(replays: Mapping[str, Facts]) -> _ReplaySection:
     shown = {key: totals for key, totals in replays.items() if totals}
     if not shown:
-        return _ReplayTables()
+        return _ReplaySection()
     columns = ["received", "wanted", "dropped_by_session", "dropped_by_flow", "sent"]
     if any(totals.get("unserved") for totals in shown.values()):
         columns.append("unserved")
@@ -215,7 +223,8 @@ def _replay(replays: Mapping[str, Facts]) -> _ReplayTables:
         for key, totals in shown.items()
     ]
     has_sizes = any(totals.get("received_bytes") for totals in shown.values())
-    return _ReplayTables(
+    return _ReplaySection(
+        _replay_sentence(replays["plan"], replays["flooding"]),
         Table(["messages", *heads, "goodput"], messages),
         Table(["bytes", *heads, "goodput"], sizes) if has_sizes else None,
     )
