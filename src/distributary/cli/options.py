@@ -13,6 +13,7 @@ import typer
 
 from distributary.cli.quantities import Seconds, Share, parse_moment
 from distributary.cost import FilteringPrices
+from distributary.files import read_prices
 from distributary.planning import ALGORITHMS
 
 __all__ = [
@@ -228,8 +229,6 @@ def chosen_prices(
         return filtering_prices(alpha, beta)
     if (alpha, beta) != (1.0, 1.0):
         raise typer.BadParameter("--calibration replaces --alpha and --beta")
-    from distributary.delivery.udp.calibration_file import read_prices
-
     return read_prices(calibration, messages_per_packet)
 
 
