@@ -18,7 +18,7 @@ from distributary.model import (
     plan_problems,
 )
 from distributary.planning import Request, constrained, plan
-from distributary.planning._guard_kernels import guarded_sweep, repair_sweep
+from distributary.planning._guard_kernels import repair_sweep, sweep_within_limits
 from distributary.planning.guard import Guard, bundles
 from distributary.planning.hierarchy import Maps
 from distributary.planning.things import Things
@@ -286,7 +286,7 @@ def test_the_guard_keeps_in_step_and_no_sweep_adds_to_the_violation(
         if repair:
             repair_sweep(order, np.arange(3, dtype=np.int32), guard.state, state.state)
         else:
-            guarded_sweep(
+            sweep_within_limits(
                 order, rng.random(n_bundles), 1.0, 1.0, heat, nowhere,
                 guard.state, state.state,
             )  # fmt: skip

@@ -12,7 +12,7 @@ import typer
 from distributary import planning
 from distributary.cli.console import results
 from distributary.cli.generate import Messages, Receivers, workload_option, write_day
-from distributary.cli.options import LIMITS, OUTPUT, Format, Groups, Seed, reject_bad_values
+from distributary.cli.options import LIMITS, OUTPUT, Groups, OutputFormat, Seed, reject_bad_values
 from distributary.cli.pipeline import run_job, tell_run
 from distributary.workloads import Day, TradingFloor
 
@@ -47,7 +47,7 @@ def demo(
         request = planning.Request(groups=groups, sessions=sessions, seed=seed, budget_s=10)
         day = Day(messages=messages)
     subscriptions, publications = write_day(
-        floor, day, BAD_ROWS, seed, out / "logs", Format.PARQUET
+        floor, day, BAD_ROWS, seed, out / "logs", OutputFormat.PARQUET
     )
     job = Job(
         out=out / "run",

@@ -32,7 +32,6 @@ __all__ = [
     "CalibrationFile",
     "Conf",
     "Floor",
-    "Format",
     "Groups",
     "InterestFile",
     "Json",
@@ -40,17 +39,18 @@ __all__ = [
     "MaxBad",
     "MessagesPerPacket",
     "Moment",
+    "OutputFormat",
     "Quarantine",
     "RatesFile",
     "Seed",
     "Sessions",
     "at_most",
-    "chosen_prices",
     "duration_option",
     "filtering_prices",
     "moment_option",
     "parse_settings",
     "reject_bad_values",
+    "select_prices",
     "share_option",
 ]
 
@@ -195,7 +195,7 @@ Conf = Annotated[
 ]
 
 
-class Format(StrEnum):
+class OutputFormat(StrEnum):
     """How tables are written."""
 
     PARQUET = "parquet"
@@ -221,7 +221,7 @@ def filtering_prices(alpha: float, beta: float) -> FilteringPrices:
         return FilteringPrices(alpha, beta)
 
 
-def chosen_prices(
+def select_prices(
     alpha: float, beta: float, calibration: Path | None, messages_per_packet: float
 ) -> FilteringPrices:
     """The prices named, or those of a calibration."""

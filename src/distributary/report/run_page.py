@@ -20,7 +20,7 @@ from distributary import __version__
 from distributary.extras import require
 from distributary.model import FloatArray
 from distributary.report.charts import Chart
-from distributary.report.rendering import Table, Tile, draw_bar, mark, render_page, show_name
+from distributary.report.rendering import PageTable, Tile, draw_bar, mark, render_page, show_name
 from distributary.report.run_charts import (
     Bins,
     bin_minutes,
@@ -197,8 +197,8 @@ def _list_tiles(manifest: Facts) -> list[Tile]:
 @dataclass(frozen=True, slots=True)
 class _ReplaySection:
     sentence: str = ""
-    messages: Table | None = None
-    bytes: Table | None = None
+    messages: PageTable | None = None
+    bytes: PageTable | None = None
 
 
 def _replay(replays: Mapping[str, Facts]) -> _ReplaySection:
@@ -225,8 +225,8 @@ def _replay(replays: Mapping[str, Facts]) -> _ReplaySection:
     has_sizes = any(totals.get("received_bytes") for totals in shown.values())
     return _ReplaySection(
         _replay_sentence(replays["plan"], replays["flooding"]),
-        Table(["messages", *heads, "goodput"], messages),
-        Table(["bytes", *heads, "goodput"], sizes) if has_sizes else None,
+        PageTable(["messages", *heads, "goodput"], messages),
+        PageTable(["bytes", *heads, "goodput"], sizes) if has_sizes else None,
     )
 
 
@@ -288,7 +288,7 @@ def _step(minutes: int) -> str:
 @dataclass(frozen=True, slots=True)
 class _WorstReceivers:
     lead: str
-    table: Table
+    table: PageTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,7 +361,7 @@ def _worst(receivers: pa.Table, wasted: FloatArray) -> _WorstReceivers | None:
     what = f"the {len(rows)} that throw away most" if len(rows) > 1 else "the one that does"
     heads = ["", *(column.replace("_", " ") for column in columns), "thrown away"]
     lead = f"Of all that receivers throw away, {share} falls on {what}:"
-    return _WorstReceivers(lead, Table(heads, rows))
+    return _WorstReceivers(lead, PageTable(heads, rows))
 
 
 # --- what was put aside, what changes ------------------------------------------------------------
@@ -369,7 +369,7 @@ def _worst(receivers: pa.Table, wasted: FloatArray) -> _WorstReceivers | None:
 
 @dataclass(frozen=True, slots=True)
 class _AsideSection:
-    faults: Table | None
+    faults: PageTable | None
     notes: list[str]
 
 
@@ -381,7 +381,7 @@ def _aside(manifest: Facts) -> _AsideSection:
         for reason, count in _most_first(_part(facts, "reasons"))
     ]
     more = len(rows) - MOST_REASONS
-    faults = Table(
+    faults = PageTable(
         ["log and fault", "rows", "of the log"],
         rows[:MOST_REASONS],
         left_out=f"{more:,} more faults" if more > 0 else "",
