@@ -91,7 +91,9 @@ class Guard:
         """The constraints for bundles of flows; `bundle` says which one each flow is in."""
         n_receivers = len(demand.interest.receivers)
         whole = whole_rates(demand.load, n_receivers, bits=52)
-        per_message = float(whole.sum() / demand.load.sum()) * (1 + _ROUNDING)
+        # A power of two scales exactly, and keeps tiny loads from overflowing the quotient.
+        lift = 2.0**600 if demand.load.sum() < 1e-280 else 1.0
+        per_message = float(whole.sum() / (demand.load.sum() * lift)) * (1 + _ROUNDING)
         load = np.bincount(bundle, weights=whole, minlength=n_bundles).astype(np.float64)
         index = {name: k for k, name in enumerate(demand.interest.flows)}
         pinned = np.full(n_bundles, -1, np.int32)
@@ -103,11 +105,13 @@ class Guard:
             apart = {int(bundle[index[name]]) for name in names if name in index}
             for b in apart:
                 foes[b] |= apart - {b}
-        cap = constraints.group_rate
+        cap = np.inf if constraints.group_rate is None else constraints.group_rate
+        with np.errstate(over="ignore"):  # a cap far above all loads is none
+            caps = constraints.receiver_caps(demand.interest.receivers) * lift * per_message
         return cls(
             load=load,
-            group_cap=np.inf if cap is None else cap * per_message,
-            receiver_cap=constraints.receiver_caps(demand.interest.receivers) * per_message,
+            group_cap=cap * lift * per_message,
+            receiver_cap=caps,
             pinned=pinned,
             foe_offsets=np.concatenate(([0], np.cumsum([len(f) for f in foes]))).astype(np.int64),
             foes=np.array([foe for f in foes for foe in sorted(f)], np.int32),
