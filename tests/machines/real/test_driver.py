@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from functools import partial
 from itertools import count
 from typing import Any
 
@@ -25,10 +24,13 @@ class Shell:
         self.rung: list[tuple[float, str]] = []
         performers = {Send: self.perform("send"), Deliver: self.perform("deliver")}
         given: dict[str, Any] = {"clock": loop.time, "store": self.perform("store"), **settings}
-        self.driver = Driver(self.on_timer, given.pop("performers", performers), **given)
+        self.driver = Driver(self.take, self.on_timer, given.pop("performers", performers), **given)
 
     def perform(self, name: str) -> Callable[[list[Any]], None]:
         return lambda actions: self.done.append((name, actions))
+
+    def take(self, message: Action, now: float) -> Iterable[Action]:
+        return [message]
 
     def on_timer(self, name: str, now: float) -> Iterable[Action]:
         self.rung.append((now, name))
@@ -40,10 +42,6 @@ class Shell:
 
 def send(number: int) -> Send:
     return Send("peer", number)
-
-
-def echo(action: Action, now: float) -> list[Action]:
-    return [action]
 
 
 def fail(actions: list[Any]) -> None:
@@ -145,7 +143,7 @@ def test_links_wait_while_the_queue_is_full_and_keep_their_order(
         async def read(link: int, messages: int) -> None:
             nonlocal fullest
             for number in range(messages):
-                await shell.driver.put(partial(echo, Send(f"{link}", number)))
+                await shell.driver.put(Send(f"{link}", number))
                 fullest = max(fullest, len(shell.driver._inputs))
 
         loop.call_at(1.0, shell.driver.stop)
@@ -169,7 +167,7 @@ def test_an_input_that_was_cancelled_while_it_waited_for_room_is_not_taken() -> 
         shell.give(send(1))
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1):
-                await shell.driver.put(lambda now: [send(2)])
+                await shell.driver.put(send(2))
         await shell.driver.turn()
         assert shell.done == [("send", [send(1)])]
 
@@ -289,8 +287,8 @@ def test_one_failure_is_the_failure_of_the_run(broken: str) -> None:
 
 def test_what_is_to_be_stored_needs_a_store() -> None:
     async def scenario(loop: FakeTimeLoop) -> None:
-        driver = Driver(lambda name, now: (), {}, clock=loop.time)
-        driver.call(lambda now: [Append(b"x")])
+        driver = Driver(Shell(loop).take, lambda name, now: (), {}, clock=loop.time)
+        await driver.put(Append(b"x"))
         with pytest.raises(TypeError, match="no store for Append"):
             await driver.turn()
 

@@ -94,18 +94,22 @@ def run_driver(batch: int, script: Script, arrivals: list[float]) -> Trace:
         async def perform(actions: list[Any]) -> None:
             trace.add(loop.time(), actions)
 
+        def take(count: int, now: float) -> Iterable[Action]:
+            return machine.on_message("outside", count, now)
+
         driver = Driver(
+            take,
             machine.on_timer,
             {Send: perform, Deliver: perform},
             clock=loop.time,
             store=perform,
             batch=batch,
         )
-        post(
-            loop,
-            arrivals,
-            lambda count: driver.call(partial(machine.on_message, "outside", count)),
-        )
+
+        async def arrive(count: int) -> None:
+            await driver.put(count)
+
+        post(loop, arrivals, lambda count: driver.start(arrive(count)))
         loop.call_at(END, driver.stop)
         async with driver:
             await driver.run()

@@ -18,7 +18,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from itertools import groupby
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from distributary.machines.actions import Append, Save, SetTimer, Work
 from distributary.machines.real.tasks import owned_tasks
@@ -26,6 +26,7 @@ from distributary.machines.real.timers import Timers
 
 __all__ = ["Driver", "Input", "OnTimer", "PerformerTable"]
 
+T = TypeVar("T")
 # Calls the machine with the time and returns its actions.
 Input = Callable[[float], Iterable[Any]]
 OnTimer = Callable[[str, float], Iterable[Any]]
@@ -43,8 +44,16 @@ def _refuse(stored: list[Any]) -> None:
     raise TypeError(f"no store for {type(stored[0]).__name__}; give the driver one")
 
 
-class Driver:
+class _Own(NamedTuple):
+    """An input that is no message."""
+
+    call: Input
+
+
+class Driver(Generic[T]):
     """Takes inputs in the order they come, messages and timers alike, some at a time.
+
+    `take` hands a message, as the shell got it, to the machine, and `on_timer` a timer.
 
     `async with driver:` owns the timers and the tasks of the block. A turn calls the machine with
     up to `batch` inputs, hands all that they save and append to `store` at once, and then performs
@@ -57,6 +66,7 @@ class Driver:
 
     def __init__(
         self,
+        take: Callable[[T, float], Iterable[Any]],
         on_timer: OnTimer,
         performers: Mapping[type, Performer],
         *,
@@ -65,13 +75,14 @@ class Driver:
         capacity: int = 10_000,
         batch: int = 512,
     ) -> None:
+        self._take = take
         self._on_timer = on_timer
         self._performers = PerformerTable(performers)
         self._clock = clock
         self._store = store
         self._capacity = capacity
         self._batch = batch
-        self._inputs: deque[Input] = deque()
+        self._inputs: deque[T | _Own] = deque()
         self._timers = Timers(clock, self._expire)
         self._changed = asyncio.Event()  # there is an input, or the driver was stopped
         self._room = asyncio.Event()
@@ -98,15 +109,15 @@ class Driver:
 
     def call(self, given: Input) -> None:
         """Add an input of the shell's own, such as the machine's start; there is always room."""
-        self._inputs.append(given)
+        self._inputs.append(_Own(given))
         self._changed.set()
 
-    async def put(self, given: Input) -> None:
-        """Add an input; waits while the queue is full. If cancelled, it is not added."""
+    async def put(self, message: T) -> None:
+        """Add a message; waits while the queue is full. If cancelled, it is not added."""
         while len(self._inputs) >= self._capacity:
             self._room.clear()
             await self._room.wait()
-        self._inputs.append(given)
+        self._inputs.append(message)
         self._changed.set()
 
     def stop(self) -> None:
@@ -134,7 +145,8 @@ class Driver:
         stored: list[Any] = []
         others: list[Any] = []
         for _ in range(min(len(self._inputs), self._batch)):
-            for action in self._inputs.popleft()(now):
+            given = self._inputs.popleft()
+            for action in given.call(now) if isinstance(given, _Own) else self._take(given, now):
                 kind = type(action)
                 if kind is SetTimer:  # at once: it may stop a timer that is among the inputs
                     self._timers.set(action.name, action.at)
