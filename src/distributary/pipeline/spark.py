@@ -29,6 +29,7 @@ from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.conf import SparkConf
+from pyspark.core.context import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
@@ -143,7 +144,7 @@ def spark_session(
     machine with all its cores. Each entry of `conf` wins over every other setting.
     """
     asked = dict(conf or {})
-    running = SparkSession.getActiveSession()
+    running = _find_running()
     if running is not None:
         return _adjusted(running, asked)
     settings = _planned(master, asked, name)
@@ -168,7 +169,7 @@ def running_spark(
     name: str = "distributary",
 ) -> Iterator[SparkSession]:
     """A session for the time of a `with`; stopped after it if it was started for it."""
-    ours = SparkSession.getActiveSession() is None
+    ours = _find_running() is None
     session = spark_session(master, conf, name)
     try:
         yield session
@@ -202,6 +203,13 @@ def spark_words(error: BaseException) -> str:
     text = str(cause.getMessage() if cause is not None else error)
     line = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
     return re.sub(r"^(?:\w+\.)+\w+(?:Exception|Error): ", "", line).rstrip(".")
+
+
+def _find_running() -> SparkSession | None:
+    """The session of this thread, or else the one that another thread has started."""
+    if SparkContext._active_spark_context is None:
+        return None
+    return SparkSession.getActiveSession() or SparkSession._instantiatedSession
 
 
 def _submitted() -> bool:
