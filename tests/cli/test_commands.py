@@ -165,24 +165,6 @@ def test_a_report_shows_a_hostile_name_of_an_algorithm_and_never_runs_it(
     assert f"The {name} plan" in "".join(hostile.words)
 
 
-def test_a_small_demo_ends_with_the_report_the_saving_and_the_next_command(
-    cli: CommandLine,
-) -> None:
-    ran = cli(
-        "demo", "--symbols", "400", "--receivers", "30", "--groups", "4", "--sessions", "8",
-        "--messages", "3000", "--out", "d",
-    )  # fmt: skip
-    assert ran.status == 0, ran.err
-    page = (cli.folder / "d/report.html").read_text(encoding="utf-8")
-    assert 'href="plan.html"' in page
-    assert (cli.folder / "d/plan.html").is_file()
-    assert (cli.folder / "d/run/plan/plan.json").is_file()
-    last = ran.out.strip().splitlines()[-3:]
-    assert [line.split(":")[0] for line in last] == ["report", "saved", "next"]
-    next_command = last[-1].split("distributary ", 1)[1].split()
-    assert cli(*next_command).status == 0
-
-
 def test_version_and_help_exit_with_0(cli: CommandLine) -> None:
     assert cli("--version").out.startswith("distributary ")
     assert cli("plan", "--help").status == 0

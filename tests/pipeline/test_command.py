@@ -85,6 +85,24 @@ def test_replay_of_the_plan_gives_what_the_run_found(made: tuple[Path, dict[str,
     }
 
 
+def test_a_small_demo_ends_with_the_report_the_saving_and_the_next_command(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    status, out, err = call(
+        tmp_path, "demo", "--symbols", "400", "--receivers", "30", "--groups", "4",
+        "--sessions", "8", "--messages", "3000", "--out", "d",
+    )  # fmt: skip
+    assert status == 0, err
+    page = (tmp_path / "d/report.html").read_text(encoding="utf-8")
+    assert 'href="plan.html"' in page
+    assert (tmp_path / "d/plan.html").is_file()
+    assert (tmp_path / "d/run/plan/plan.json").is_file()
+    last = out.strip().splitlines()[-3:]
+    assert [line.split(":")[0] for line in last] == ["report", "saved", "next"]
+    next_command = last[-1].split("distributary ", 1)[1].split()
+    assert call(tmp_path, *next_command, "--budget", "1s")[0] == 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "place"),
