@@ -30,6 +30,7 @@ SMALL_SPARK = "--master 'local[2]' " + " ".join(
     for setting in (
         "spark.ui.enabled=false",
         "spark.driver.memory=1g",
+        "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",
         "spark.default.parallelism=2",
         "spark.sql.shuffle.partitions=2",
         "spark.sql.adaptive.enabled=false",

@@ -18,7 +18,10 @@ from tests.in_process import call_main
 
 from .test_command import LOGS, SMALL, SUBSCRIPTIONS
 
-SPARK = ("--master", "local[2]", "--conf", "spark.ui.enabled=false")
+SPARK = (
+    *("--master", "local[2]", "--conf", "spark.ui.enabled=false"),
+    *("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"),
+)
 COMMANDS = {
     "run": (*SUBSCRIPTIONS, *LOGS, "--groups", "3", "--budget", "60s", "--out", "out"),
     "stream": (
