@@ -6,10 +6,9 @@ from hypothesis import settings
 
 THOROUGH = "thorough"
 """The profile of `make test-all`."""
-MOST_BY_DEFAULT = 100
 
 
-def up_to(examples: int) -> settings:
-    """All these examples in the thorough profile, and no more than 100 in any other."""
+def up_to(examples: int, *, by_default: int = 100) -> settings:
+    """All these examples in the thorough profile, and fewer in any other."""
     thorough = settings.get_current_profile_name() == THOROUGH
-    return settings(max_examples=examples if thorough else min(examples, MOST_BY_DEFAULT))
+    return settings(max_examples=examples if thorough else min(examples, by_default))

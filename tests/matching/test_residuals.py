@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.errors import InputError
@@ -48,7 +48,7 @@ def test_a_filter_with_residuals_means_what_sql_means(
     assert rows_of(parse(text)) == duck(text)
 
 
-@settings(max_examples=60, deadline=None)
+@up_to(60, by_default=25)
 @given(st.lists(MIXED, min_size=1, max_size=40), st.integers(1, 3), st.integers(1, 2000))
 def test_a_matcher_finds_what_plain_evaluation_finds(
     texts: list[str], threads: int, most: int
@@ -71,7 +71,7 @@ def test_a_matcher_finds_what_plain_evaluation_finds(
         assert matcher.match_keys(KEYS[row]).tolist() == numbers[rows == row].tolist()
 
 
-@settings(max_examples=30, deadline=None)
+@up_to(30, by_default=15)
 @given(st.lists(MIXED, min_size=40, max_size=80), st.data())
 def test_filters_with_residuals_come_and_go(texts: list[str], data: st.DataObject) -> None:
     matcher = Matcher(SCHEMA)
