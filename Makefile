@@ -4,22 +4,25 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+CHECKS := $(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy
 
 .PHONY: demo test test-all check setup bench papers lock clean
 
 demo: $(READY)
 	$(BIN)/distributary demo --out demo
 
-test: check
-	$(BIN)/python -m pytest
-
-test-all: check
-	$(BIN)/python -m pytest -m ""
+# The checks run beside the tests; what they say comes at the end, and both must pass.
+test-all: ALL := -m "" --hypothesis-profile=thorough
+test test-all: $(READY)
+	@said=$$(mktemp); \
+	( $(CHECKS) ) >$$said 2>&1 & checks=$$!; \
+	trap 'kill $$checks 2>/dev/null; rm -f $$said' EXIT; \
+	$(BIN)/python -m pytest --durations=10 $(ALL); tests=$$?; \
+	wait $$checks; checked=$$?; cat $$said; \
+	exit $$(( tests ? tests : checked ))
 
 check: $(READY)
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
+	$(CHECKS)
 
 setup: $(READY)
 

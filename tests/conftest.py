@@ -1,7 +1,44 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import pytest
 from hypothesis import settings
+
+from tests.examples import THOROUGH
+from tests.kernels import compile_kernels
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import LoadFileScheduling
 
 # No deadline: the first call of a kernel compiles it. A failure prints how to see it again.
 settings.register_profile("distributary", deadline=None, max_examples=50, print_blob=True)
+settings.register_profile(THOROUGH, settings.get_profile("distributary"))
 settings.load_profile("distributary")
+
+SPARK = "tests/pipeline/"
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile before the workers start, which would otherwise all compile the same."""
+    if session.config.getoption("numprocesses", None):
+        compile_kernels()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with Spark: its tests take the longest, and all go to one worker."""
+    items.sort(key=lambda item: not item.nodeid.startswith(SPARK))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
+    from xdist.scheduler import LoadFileScheduling
+
+    class OneSpark(LoadFileScheduling):
+        """A file is one worker's, and so are all files of tests that share a Spark session."""
+
+        def _split_scope(self, nodeid: str) -> str:
+            return SPARK if nodeid.startswith(SPARK) else super()._split_scope(nodeid)
+
+    return OneSpark(config, log)

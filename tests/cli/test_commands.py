@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import pty
-import re
 import signal
 import subprocess
 import sys
@@ -164,35 +163,6 @@ def test_a_report_shows_a_hostile_name_of_an_algorithm_and_never_runs_it(
     assert len(hostile.scripts) == len(plain.scripts)
     assert not any(key.startswith("on") for _, attributes in hostile.elements for key in attributes)
     assert f"The {name} plan" in "".join(hostile.words)
-
-
-def headline_of(page: str) -> str:
-    """The heading that a page starts with."""
-    heading = re.search("<h1>(.*?)</h1>", page)
-    assert heading is not None
-    return heading[1]
-
-
-def test_a_small_demo_ends_with_the_report_and_the_next_command(
-    cli: CommandLine,
-) -> None:
-    ran = cli(
-        "demo", "--symbols", "400", "--receivers", "30", "--groups", "4", "--sessions", "8",
-        "--messages", "3000", "--out", "d",
-    )  # fmt: skip
-    assert ran.status == 0, ran.err
-    page = (cli.folder / "d/report.html").read_text(encoding="utf-8")
-    assert 'href="plan.html"' in page
-    assert (cli.folder / "d/plan.html").is_file()
-    assert (cli.folder / "d/run/plan/plan.json").is_file()
-    heading = headline_of(page)
-    assert heading == headline_of((cli.folder / "d/plan.html").read_text(encoding="utf-8"))
-    assert re.fullmatch(r"Receivers waste [\d.]+\u202f% less work than with flooding", heading)
-    assert heading.replace("\u202f", "") in ran.out.splitlines()
-    last = ran.out.strip().splitlines()[-2:]
-    assert [line.split(":")[0] for line in last] == ["report", "next"]
-    next_command = last[-1].split("distributary ", 1)[1].split()
-    assert cli(*next_command).status == 0
 
 
 def test_version_and_help_exit_with_0(cli: CommandLine) -> None:

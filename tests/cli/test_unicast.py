@@ -65,8 +65,10 @@ def test_limits_hold(floor: CommandLine) -> None:
 
 
 def test_the_same_seed_gives_the_same_bytes(floor: CommandLine) -> None:
+    # By an algorithm without a clock, which a busy machine cuts short now here and now there.
+    asked = (*PLAN, "--algorithm", "groups-first", "--unicast-receivers", "2")
     for out in ("one", "two"):
-        assert floor(*PLAN, "--unicast-receivers", "2", "--out", out).status == 0
+        assert floor(*asked, "--out", out).status == 0
     files = [
         {path.name: path.read_bytes() for path in (floor.folder / out).iterdir()}
         for out in ("one", "two")

@@ -16,6 +16,7 @@ from distributary.matching import parse_filter
 from distributary.matching.links import LinkMatcher
 from distributary.model import Filter, Key, Topology
 from tests.content.networks import Brokers, Scan
+from tests.examples import up_to
 from tests.matching.schemas import SMALL, SMALL_WORLD, conditions, small_tests
 from tests.model.topologies import topologies
 
@@ -61,7 +62,7 @@ class Everyone:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=120, deadline=None)
+@up_to(120, by_default=50)
 @given(data=st.data(), topology=topologies())
 def test_events_reach_exactly_those_who_want_them(
     policy: str, data: st.DataObject, topology: Topology

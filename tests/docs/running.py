@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import re
 import shutil
@@ -17,9 +16,9 @@ from types import FrameType
 
 import pytest
 
-from distributary.cli import main
 from tests.delivery.udp.namespace import in_namespace, why_no_namespace
 from tests.docs.pages import EXAMPLES, ROOT, Command
+from tests.in_process import call_main
 
 PATIENCE = 600  # seconds, for what waits for something that never comes
 OURS = [sys.executable, "-m", "distributary"]
@@ -31,6 +30,7 @@ SMALL_SPARK = "--master 'local[2]' " + " ".join(
     for setting in (
         "spark.ui.enabled=false",
         "spark.driver.memory=1g",
+        "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",
         "spark.default.parallelism=2",
         "spark.sql.shuffle.partitions=2",
         "spark.sql.adaptive.enabled=false",
@@ -217,19 +217,10 @@ class Runs:
 
 
 def run_in_process(command: Command, folder: Path) -> Ran:
-    """The command line in this process: Python and the compiled loops are there already."""
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, bounded(PATIENCE):
-        patch.chdir(folder)
-        patch.setenv("COLUMNS", "200")
-        patch.setattr("sys.argv", list(command.words))
-        with (
-            contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(err),
-            pytest.raises(SystemExit) as stop,
-        ):
-            main()
-    return Ran(int(stop.value.code or 0), out.getvalue(), err.getvalue(), folder)
+    """Run a command of ours in this process, which must end in time."""
+    with bounded(PATIENCE):
+        status, out, err = call_main(command.words, folder)
+    return Ran(status, out, err, folder)
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from distributary.matching import _bitmap_kernels, _bitmap_reference, parse_filt
 from distributary.matching import bitmap as bitmap_module
 from distributary.matching.bitmap import Bitmap, Buckets
 from distributary.model import Attribute, AttributeKind, Box, Filter, Schema, Values
+from tests.examples import up_to
 from tests.matching.schemas import EVENTS, SCHEMA, SMALL, SMALL_WORLD, conditions, small_tests
 
 KEYS = [SCHEMA.keys(event) for event in EVENTS[::7]]
@@ -35,7 +36,7 @@ def in_arrays(tests: Sequence[Ranges]) -> tuple[np.ndarray, np.ndarray, np.ndarr
     return offsets, np.ascontiguousarray(flat[:, 0]), np.ascontiguousarray(flat[:, 1])
 
 
-@settings(max_examples=200, deadline=None)
+@up_to(200)
 @given(st.data(), st.lists(st.integers(1, 4), min_size=1, max_size=6))
 def test_tests_touch_the_buckets_that_they_should(data: st.DataObject, sizes: list[int]) -> None:
     bucket_of = [bucket for bucket, size in enumerate(sizes) for _ in range(size)]
@@ -147,7 +148,7 @@ def test_the_kernels_find_what_their_plain_twins_find(
     assert bitmap.count_codes(codes).tolist() == [len(part) for part in listed]
 
 
-@settings(max_examples=150, deadline=None)
+@up_to(150)
 @given(st.lists(conditions(), max_size=8), BUCKETS)
 def test_a_bitmap_finds_what_matches_and_nothing_else(texts: list[str], buckets: Buckets) -> None:
     filters = [parse_filter(text, SCHEMA) for text in texts]

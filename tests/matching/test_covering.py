@@ -7,7 +7,7 @@ from datetime import datetime
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from distributary.matching import _covering_kernels, _covering_reference, bounds, parse_filter
@@ -15,6 +15,7 @@ from distributary.matching._covering_reference import PlainCoverIndex
 from distributary.matching.covering import CoverIndex
 from distributary.model import Attribute, AttributeKind, Box, Filter, Key, Schema, Values
 from distributary.model.event import after
+from tests.examples import up_to
 from tests.matching.schemas import SCHEMA, SMALL, conditions, small_tests
 
 NOTHING = Filter(SCHEMA, ())
@@ -105,14 +106,14 @@ def check_changes(schema: Schema, filters: list[Filter], gone: list[int]) -> Non
     assert len(index) == len(plain) == len(filters)
 
 
-@settings(max_examples=250, deadline=None)
+@up_to(250)
 @given(st.lists(FILTERS, max_size=8), st.lists(st.integers(0, 7), max_size=4))
 @example([NOTHING, EVERYTHING, NOTHING, EVERYTHING], [0, 1])
 def test_answers_are_those_of_comparing_with_all(filters: list[Filter], gone: list[int]) -> None:
     check_changes(SCHEMA, filters, gone)
 
 
-@settings(max_examples=150, deadline=None)
+@up_to(150)
 @given(st.lists(parsed(SMALL), max_size=8), st.lists(st.integers(0, 7), max_size=4))
 def test_attributes_with_few_values_are_compared_by_what_can_occur(
     filters: list[Filter], gone: list[int]
@@ -120,7 +121,7 @@ def test_attributes_with_few_values_are_compared_by_what_can_occur(
     check_changes(SMALL, filters, gone)
 
 
-@settings(max_examples=200, deadline=None)
+@up_to(200)
 @given(st.lists(nasty_filters(SMALL), max_size=8), st.lists(st.integers(0, 7), max_size=4))
 def test_tests_outside_a_domain_are_compared_as_the_model_does(
     filters: list[Filter], gone: list[int]
@@ -258,7 +259,7 @@ def test_bounds_are_forgotten_before_there_are_too_many(monkeypatch: pytest.Monk
     assert len(kept) <= 4
 
 
-@settings(max_examples=200, deadline=None)
+@up_to(200)
 @given(st.data())
 def test_the_kernels_find_what_their_plain_twins_find(data: st.DataObject) -> None:
     width = data.draw(st.integers(1, 4))

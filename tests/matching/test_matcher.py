@@ -19,6 +19,7 @@ from distributary.matching.links import LinkMatcher
 from distributary.matching.matcher import Matcher
 from distributary.matching.trits import as_mask
 from distributary.model import Filter
+from tests.examples import up_to
 from tests.matching.schemas import (
     EVENTS,
     SCHEMA,
@@ -87,7 +88,7 @@ def test_a_float_filter_may_span_zero(threads: int) -> None:
     assert matcher.count_table(table, threads=threads).tolist() == [0, 1, 1, 0, 1, 1]
 
 
-@settings(max_examples=200, deadline=None)
+@up_to(200)
 @given(
     st.lists(st.tuples(FLOATS, FLOATS), min_size=1, max_size=4),
     st.lists(st.none() | st.floats(), min_size=1, max_size=8),
@@ -101,7 +102,7 @@ def test_a_range_of_floats_may_reach_from_end_to_end(
     check_ranges([f"x BETWEEN {low!r} AND {high!r}" for low, high in ranges], table)
 
 
-@settings(max_examples=200, deadline=None)
+@up_to(200)
 @given(
     st.lists(st.tuples(WHOLE, WHOLE | st.integers(-9, 9)), min_size=1, max_size=4),
     st.lists(st.none() | WHOLE, min_size=1, max_size=8),
@@ -142,7 +143,7 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@up_to(150)
 @given(OPERATIONS)
 def test_answers_are_right_at_every_moment(operations: list[str | int]) -> None:
     """Filters come and go and are folded in any order; a fold may have changes in its middle."""

@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.errors import InputError
@@ -15,6 +15,7 @@ from distributary.matching import CoverIndex, LinkMatcher, Matcher, parse_filter
 from distributary.matching import matcher as matching
 from distributary.model import Filter, covers, equivalent, intersects
 from distributary.model.residual import is_like
+from tests.examples import up_to
 from tests.matching.schemas import (
     EVENTS,
     SCHEMA,
@@ -38,7 +39,7 @@ def parse(text: str) -> Filter:
     return parse_filter(text, SCHEMA)
 
 
-@settings(max_examples=150, deadline=None)
+@up_to(150)
 @given(MIXED)
 def test_a_filter_with_residuals_means_what_sql_means(
     duck: Callable[[str], set[int]],  # noqa: F811
@@ -47,7 +48,7 @@ def test_a_filter_with_residuals_means_what_sql_means(
     assert rows_of(parse(text)) == duck(text)
 
 
-@settings(max_examples=60, deadline=None)
+@up_to(60, by_default=25)
 @given(st.lists(MIXED, min_size=1, max_size=40), st.integers(1, 3), st.integers(1, 2000))
 def test_a_matcher_finds_what_plain_evaluation_finds(
     texts: list[str], threads: int, most: int
@@ -70,7 +71,7 @@ def test_a_matcher_finds_what_plain_evaluation_finds(
         assert matcher.match_keys(KEYS[row]).tolist() == numbers[rows == row].tolist()
 
 
-@settings(max_examples=30, deadline=None)
+@up_to(30, by_default=15)
 @given(st.lists(MIXED, min_size=40, max_size=80), st.data())
 def test_filters_with_residuals_come_and_go(texts: list[str], data: st.DataObject) -> None:
     matcher = Matcher(SCHEMA)
@@ -84,7 +85,7 @@ def test_filters_with_residuals_come_and_go(texts: list[str], data: st.DataObjec
         assert matcher.match(event).tolist() == expected
 
 
-@settings(max_examples=150, deadline=None)
+@up_to(150)
 @given(MIXED, MIXED)
 def test_a_filter_with_residuals_covers_no_more_than_is_true(one: str, other: str) -> None:
     a, b = parse(one), parse(other)
@@ -101,7 +102,7 @@ def test_a_filter_with_residuals_covers_no_more_than_is_true(one: str, other: st
     assert index.meets(b) == intersects(a, b)
 
 
-@settings(max_examples=150, deadline=None)
+@up_to(150)
 @given(MIXED)
 def test_a_printed_filter_with_residuals_is_read_again(text: str) -> None:
     found = parse(text)

@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 import sqlglot
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.errors import InputError
@@ -33,6 +33,7 @@ from distributary.model import (
     equivalent,
     intersects,
 )
+from tests.examples import up_to
 from tests.matching.schemas import (
     EVENTS,
     SCHEMA,
@@ -77,7 +78,7 @@ def matched(text: str) -> set[int]:
     return {row for row, keys in enumerate(KEYS) if condition.matches(keys)}
 
 
-@settings(max_examples=400, deadline=None)
+@up_to(400)
 @given(conditions())
 def test_a_filter_means_what_sql_means(duck: Callable[[str], set[int]], text: str) -> None:
     assert matched(text) == duck(text)
@@ -148,14 +149,14 @@ def test_what_spark_says_a_comparison_means(text: str, value: object, is_true: b
     assert parse_filter(print_filter(condition), TYPES) == condition
 
 
-@settings(max_examples=400, deadline=None)
+@up_to(400)
 @given(conditions())
 def test_a_printed_filter_reads_as_the_same(text: str) -> None:
     condition = parse_filter(text, SCHEMA)
     assert parse_filter(print_filter(condition), SCHEMA) == condition
 
 
-@settings(max_examples=500, deadline=None)
+@up_to(500)
 @given(st.lists(single_tests(), min_size=1, max_size=3))
 def test_a_plain_conjunction_is_read_as_the_parser_reads_it(parts: list[str]) -> None:
     text = " AND ".join(parts)
@@ -193,7 +194,7 @@ def test_a_word_of_sql_is_no_plain_name() -> None:
     assert plain_conjunction("select = 5", schema) is None
 
 
-@settings(max_examples=300, deadline=None)
+@up_to(300)
 @given(conditions(), conditions())
 def test_covering_is_never_claimed_wrongly(one: str, other: str) -> None:
     """Sound on any world; both answers are checked on a world enumerated whole below."""
@@ -206,7 +207,7 @@ def test_covering_is_never_claimed_wrongly(one: str, other: str) -> None:
         assert not matched(one) & matched(other)
 
 
-@settings(max_examples=500, deadline=None)
+@up_to(500)
 @given(conditions(small_tests()), conditions(small_tests()))
 def test_relations_agree_with_enumeration(one: str, other: str) -> None:
     """Every event that there can be is tried: both answers must be right, not only safe."""

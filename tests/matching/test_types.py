@@ -8,12 +8,13 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.errors import InputError
 from distributary.matching import Matcher, event_schema, event_table, parse_filter
 from distributary.model import Attribute, AttributeKind, Schema
+from tests.examples import up_to
 
 FIRST, LAST = -(2**63), 2**63 - 1
 WHOLE = [FIRST, FIRST + 1, -1001, -1000, -1, 0, 1, 999, LAST - 1, LAST]
@@ -112,7 +113,7 @@ def _python(scalar: pa.Scalar) -> object:
     return ... if isinstance(scalar, pa.TimestampScalar) and scalar.type.unit == "ns" else value
 
 
-@settings(max_examples=150, deadline=None)
+@up_to(150)
 @given(
     st.lists(st.integers(FIRST, LAST) | st.integers(-3000, 3000), min_size=1, max_size=6),
     st.sampled_from(["s", "ms", "us", "ns"]),
@@ -145,7 +146,7 @@ def test_times_of_every_unit_match_alike(ticks: list[int], unit: str, at: int) -
             assert matcher.match({"x": np.datetime64(ticks[row], unit)}).tolist() == expected
 
 
-@settings(max_examples=150, deadline=None)
+@up_to(150)
 @given(
     st.lists(
         st.decimals(

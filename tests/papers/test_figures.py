@@ -73,21 +73,26 @@ SHAPES |= {
     "milo-fig9": (CURVES, 126),
 }
 
+# Calculated a second time with the slow tests alone; the figures of the same paper tell by default.
+LONG_TWICE = ("banavar-load", "banavar-queues", "tock-fig6", "tock-fig7")
+
 # Whole networks are simulated for the first, and a real receiver is measured for the last: their
 # own tests try small parts of them by default.
 LONG = ("chen", "milo", "tock-fig5")
 MEASURED = ("tock-fig5",)  # no two runs are alike
 
 
-def _each_of(names: Iterable[str]) -> pytest.MarkDecorator:
+def _each_of(names: Iterable[str], long: tuple[str, ...] = LONG) -> pytest.MarkDecorator:
     slow = pytest.mark.slow
     return pytest.mark.parametrize(
-        "name", [pytest.param(each, marks=slow if each.startswith(LONG) else ()) for each in names]
+        "name", [pytest.param(each, marks=slow if each.startswith(long) else ()) for each in names]
     )
 
 
 each_figure = _each_of(FIGURES)
-each_computed_figure = _each_of(name for name in FIGURES if name not in MEASURED)
+each_computed_figure = _each_of(
+    (name for name in FIGURES if name not in MEASURED), (*LONG, *LONG_TWICE)
+)
 
 
 def test_every_figure_is_in_the_catalogue_with_a_summary() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -170,8 +171,18 @@ def test_our_policy_is_no_worse_than_tamara_in_a_small_system_after_a_shift(unif
 
 # --- the figures ---------------------------------------------------------------------------------
 
+# One chart and one table by default.
+FAST = ("fig6", "table2")
 
-@pytest.mark.parametrize("name", milo.__all__)
+
+def each_of(names: Iterable[str]) -> pytest.MarkDecorator:
+    slow = pytest.mark.slow
+    return pytest.mark.parametrize(
+        "name", [pytest.param(each, marks=() if each in FAST else slow) for each in names]
+    )
+
+
+@each_of(milo.__all__)
 def test_a_quick_figure_has_claims_rows_and_a_chart(name: str) -> None:
     figure = quick(name)
     assert figure.claims
@@ -180,7 +191,7 @@ def test_a_quick_figure_has_claims_rows_and_a_chart(name: str) -> None:
     assert len(figure.chart.encode()) < 300_000
 
 
-@pytest.mark.parametrize("name", ["fig5", "fig6", "fig7", "fig8"])
+@each_of(["fig5", "fig6", "fig7", "fig8"])
 def test_tamara_costs_less_than_scribe_in_the_end(name: str) -> None:
     (claim,) = (c for c in quick(name).claims if c.says.startswith("Tamara costs less"))
     assert claim.holds

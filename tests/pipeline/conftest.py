@@ -21,6 +21,8 @@ def spark() -> Iterator[SparkSession]:
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.sql.adaptive.enabled": "false",
+            # Java as well: its thorough compiler takes more time than it saves here.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         },
         name="tests",
     )

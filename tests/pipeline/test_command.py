@@ -1,8 +1,13 @@
-"""The pipeline's commands as another program calls them, each with a Spark of its own."""
+"""The pipeline's commands, and what other programs read of them.
+
+They are called here in one process, and share its Spark; with one of their own they run in
+`test_interrupts` and among the commands of the documentation.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,30 +15,35 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
+from tests.in_process import call_main
+
+SUBSCRIPTIONS = ("--subscriptions", "logs/subscriptions.parquet")
 LOGS = ("--publications", "logs/publications.parquet")
 SIZE = ("--groups", "3", "--sessions", "6", "--budget", "1s")
 SMALL = ("--symbols", "200", "--receivers", "20", "--messages", "2000", "--bad", "0.05")
 
 
-def distributary(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "distributary", *words]
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=300, check=False
-    )
+def call(folder: Path, *words: str) -> tuple[int, str, str]:
+    """A command on the tests' Spark, which needs whole paths: Java stays where it was started."""
+    pairs = zip(("", *words), words, strict=False)
+    whole = (str(folder / word) if "/" in word or at == "--out" else word for at, word in pairs)
+    return call_main(("distributary", *whole), folder)
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+def made(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, Any]]:
     """A day of logs gone through `pipeline run`, and the document that it printed."""
     folder = tmp_path_factory.mktemp("command")
-    assert distributary(folder, "generate", "day", "--out", "logs", *SMALL).returncode == 0
-    ran = distributary(
-        folder, "pipeline", "run", "--subscriptions", "logs/subscriptions.parquet", *LOGS, *SIZE,
-        "--master", "local[2]", "--conf", "spark.ui.enabled=false", "--out", "run", "--json",
-    )  # fmt: skip
-    assert (ran.returncode, ran.stderr) == (0, "")
-    return folder, json.loads(ran.stdout)
+    assert call(folder, "generate", "day", "--out", "logs", *SMALL)[0] == 0
+    status, out, err = call(
+        folder, "pipeline", "run", *SUBSCRIPTIONS, *LOGS, *SIZE, "--out", "run", "--json"
+    )
+    assert (status, err) == (0, "")
+    return folder, json.loads(out)
 
 
 def test_run_prints_what_other_programs_read(made: tuple[Path, dict[str, Any]]) -> None:
@@ -60,12 +70,12 @@ def test_run_leaves_pages_and_tables(made: tuple[Path, dict[str, Any]]) -> None:
 
 def test_replay_of_the_plan_gives_what_the_run_found(made: tuple[Path, dict[str, Any]]) -> None:
     folder, document = made
-    ran = distributary(
+    status, out, err = call(
         folder, "pipeline", "replay", "run/plan", *LOGS, "--interest", "run/interest",
-        "--master", "local[2]", "--conf", "spark.ui.enabled=false", "--out", "again", "--json",
+        "--out", "again", "--json",
     )  # fmt: skip
-    assert (ran.returncode, ran.stderr) == (0, "")
-    told = json.loads(ran.stdout)["replay"]["plan"]
+    assert (status, err) == (0, "")
+    told = json.loads(out)["replay"]["plan"]
     names = ("received", "wanted", "dropped_by_session", "dropped_by_flow")
     assert {name: told[name] for name in names} == {
         name: document["replay"][name] for name in names
@@ -74,6 +84,35 @@ def test_replay_of_the_plan_gives_what_the_run_found(made: tuple[Path, dict[str,
         "minutes.parquet",
         "receivers.parquet",
     }
+
+
+def headline_of(page: str) -> str:
+    """The heading that a page starts with."""
+    heading = re.search("<h1>(.*?)</h1>", page)
+    assert heading is not None
+    return heading[1]
+
+
+def test_a_small_demo_ends_with_the_report_and_the_next_command(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    status, out, err = call(
+        tmp_path, "demo", "--symbols", "400", "--receivers", "30", "--groups", "4",
+        "--sessions", "8", "--messages", "3000", "--out", "d",
+    )  # fmt: skip
+    assert status == 0, err
+    page = (tmp_path / "d/report.html").read_text(encoding="utf-8")
+    assert 'href="plan.html"' in page
+    assert (tmp_path / "d/plan.html").is_file()
+    assert (tmp_path / "d/run/plan/plan.json").is_file()
+    heading = headline_of(page)
+    assert heading == headline_of((tmp_path / "d/plan.html").read_text(encoding="utf-8"))
+    assert re.fullmatch(r"Receivers waste [\d.]+\u202f% less work than with flooding", heading)
+    assert heading.replace("\u202f", "") in out.splitlines()
+    last = out.strip().splitlines()[-2:]
+    assert [line.split(":")[0] for line in last] == ["report", "next"]
+    next_command = last[-1].split("distributary ", 1)[1].split()
+    assert call(tmp_path, *next_command, "--budget", "1s")[0] == 0
 
 
 @pytest.mark.slow
@@ -92,10 +131,9 @@ def test_a_place_that_cannot_be_written_is_told_in_one_line(
     out = outs.get(place, tmp_path / "file" / "out")
     (tmp_path / "file").write_text("mine")
     (tmp_path / "full").mkdir()
-    subscribed = ("--subscriptions", "logs/subscriptions.parquet")
     words = {
-        "run": (*subscribed, *LOGS, *SIZE),
-        "topics": (*subscribed, *LOGS, "--max-bad", "20%"),
+        "run": (*SUBSCRIPTIONS, *LOGS, *SIZE),
+        "topics": (*SUBSCRIPTIONS, *LOGS, "--max-bad", "20%"),
         "stream": ("--subscriptions", "logs", "--publications", "logs", *SIZE, "--until-idle"),
         "replay": ("run/plan", *LOGS, "--interest", "run/interest"),
     }[name]
@@ -115,15 +153,14 @@ def test_a_place_that_cannot_be_written_is_told_in_one_line(
     assert "defect" not in line
 
 
-@pytest.mark.slow
 def test_a_log_with_too_much_that_is_bad_changes_nothing(made: tuple[Path, dict[str, Any]]) -> None:
     folder, _ = made
     before = (folder / "run" / "manifest.json").read_bytes()
-    ran = distributary(
-        folder, "pipeline", "run", "--subscriptions", "logs/subscriptions.parquet", *LOGS, *SIZE,
-        "--master", "local[2]", "--max-bad", "0.01%", "--out", "run",
+    status, _, err = call(
+        folder, "pipeline", "run", *SUBSCRIPTIONS, *LOGS, *SIZE,
+        "--max-bad", "0.01%", "--out", "run",
     )  # fmt: skip
-    assert ran.returncode == 1
-    assert "cannot be used, more than 0.010%" in ran.stderr
-    assert "Traceback" not in ran.stderr
+    assert status == 1
+    assert "cannot be used, more than 0.010%" in err
+    assert "Traceback" not in err
     assert (folder / "run" / "manifest.json").read_bytes() == before

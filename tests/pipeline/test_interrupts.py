@@ -14,10 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from .test_command import LOGS, SMALL, distributary
+from tests.in_process import call_main
 
-SPARK = ("--master", "local[2]", "--conf", "spark.ui.enabled=false")
-SUBSCRIPTIONS = ("--subscriptions", "logs/subscriptions.parquet")
+from .test_command import LOGS, SMALL, SUBSCRIPTIONS
+
+SPARK = (
+    *("--master", "local[2]", "--conf", "spark.ui.enabled=false"),
+    *("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"),
+)
 COMMANDS = {
     "run": (*SUBSCRIPTIONS, *LOGS, "--groups", "3", "--budget", "60s", "--out", "out"),
     "stream": (
@@ -31,7 +35,8 @@ COMMANDS = {
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("interrupts")
-    assert distributary(folder, "generate", "day", "--out", "logs", *SMALL).returncode == 0
+    words = ("distributary", "generate", "day", "--out", "logs", *SMALL)
+    assert call_main(words, folder)[0] == 0
     for log in ("subscriptions", "publications"):
         (folder / "in" / log).mkdir(parents=True)
         shutil.copy(folder / "logs" / f"{log}.parquet", folder / "in" / log)

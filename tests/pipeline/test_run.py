@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -148,10 +149,11 @@ def test_a_repeated_run_writes_the_same_bytes(
 
 
 def test_a_second_run_compares_itself_with_the_first(
-    spark: SparkSession, logs: Path, tmp_path: Path
+    spark: SparkSession, logs: Path, done: tuple[Path, Outcome], tmp_path: Path
 ) -> None:
-    out = tmp_path / "out"
-    assert run(spark, job(logs, out)).manifest["diff"] is None
+    first, outcome = done
+    out = shutil.copytree(first, tmp_path / "out")
+    assert outcome.manifest["diff"] is None
     moved = run(spark, job(logs, out, request=REQUEST.replace(seed=9, sessions=5))).manifest
     assert moved["diff"]["moved"] > 0
     assert moved["replay"]["previous"]["wanted"] == moved["replay"]["plan"]["wanted"]
@@ -177,10 +179,9 @@ def test_limited_moves_start_from_the_plan_there_and_repeating_changes_nothing(
 
 
 def test_too_many_bad_rows_fail_the_run_and_leave_the_old_output(
-    spark: SparkSession, logs: Path, tmp_path: Path
+    spark: SparkSession, logs: Path, done: tuple[Path, Outcome], tmp_path: Path
 ) -> None:
-    out = tmp_path / "out"
-    run(spark, job(logs, out))
+    out = shutil.copytree(done[0], tmp_path / "out")
     before = contents(out)
     with pytest.raises(BadRowsError, match="cannot be used, more than 1"):
         run(spark, job(logs, out, max_bad=0.01))

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,16 @@ def test_a_running_session_is_used_and_left_running(spark: SparkSession) -> None
     assert session.range(3).count() == 3
     assert ui_address(session) is None
     assert session.conf.get("spark.sql.session.timeZone") == "UTC"
+
+
+def test_the_session_of_another_thread_is_used_and_left_running(spark: SparkSession) -> None:
+    def use() -> int:
+        with use_spark("local[1]") as session:
+            return session.range(3).count()
+
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(use).result() == 3
+    assert spark.range(3).count() == 3
 
 
 def test_old_javas_are_told_apart(tmp_path: Path) -> None:

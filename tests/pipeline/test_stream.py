@@ -287,12 +287,29 @@ def stops(rng: random.Random) -> list[tuple[str, int]]:
     return [*rng.sample(early, len(early)), *rng.sample(late, len(late))]
 
 
+def test_a_stream_stopped_at_a_few_steps_ends_as_one_that_was_not(
+    spark: SparkSession, logs: Path, undisturbed: tuple[StreamJob, LedgerState]
+) -> None:
+    """The small version of the next test; `test_ledger` stops at every step from the commit on."""
+    points = [("writing the last actions", 1), ("planned", 1), ("committed", 2)]
+    stop_a_stream(spark, small_job(logs, "stopped thrice"), points, undisturbed)
+
+
+@pytest.mark.slow
 def test_a_stream_stopped_at_any_step_ends_as_one_that_was_not(
     spark: SparkSession, logs: Path, undisturbed: tuple[StreamJob, LedgerState]
 ) -> None:
-    job = small_job(logs, "stopped")
     points = stops(random.Random(5))
     assert len(points) == 20
+    stop_a_stream(spark, small_job(logs, "stopped"), points, undisturbed)
+
+
+def stop_a_stream(
+    spark: SparkSession,
+    job: StreamJob,
+    points: list[tuple[str, int]],
+    undisturbed: tuple[StreamJob, LedgerState],
+) -> None:
     for name, time_ in points:
         left = time_
 

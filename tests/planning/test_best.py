@@ -88,7 +88,7 @@ def _threads_for_little(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_threads_for_little")
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_one_thread_and_two_find_the_same_plan(seed: int) -> None:
     """With chains side by side (many sweeps) and with classes side by side (few)."""
     things = random_things(seed, 300, 40).things

@@ -28,7 +28,7 @@ _REMEDY = (
     "make room or check the place, also Spark's own (--conf spark.local.dir=FOLDER), "
     "or name another"
 )
-_PAUSE_S, _LONGEST_S = 0.05, 10.0
+_PAUSE_S, _LONGEST_S = 0.05, 60.0
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.conf import SparkConf
+from pyspark.core.context import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
@@ -143,7 +144,7 @@ def spark_session(
     machine with all its cores. Entries of `conf` override every other setting.
     """
     asked = dict(conf or {})
-    running = SparkSession.getActiveSession()
+    running = _find_running()
     if running is not None:
         return _adjust_session(running, asked)
     settings = _choose_settings(master, asked, name)
@@ -170,7 +171,7 @@ def use_spark(
     name: str = "distributary",
 ) -> Iterator[SparkSession]:
     """A session for a `with` block; it is stopped afterwards if the block started it."""
-    ours = SparkSession.getActiveSession() is None
+    ours = _find_running() is None
     session = spark_session(master, conf, name)
     try:
         yield session
@@ -204,6 +205,13 @@ def spark_message(error: BaseException) -> str:
     text = str(cause.getMessage() if cause is not None else error)
     line = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
     return re.sub(r"^(?:\w+\.)+\w+(?:Exception|Error): ", "", line).rstrip(".")
+
+
+def _find_running() -> SparkSession | None:
+    """The session of this thread, or else the one that another thread has started."""
+    if SparkContext._active_spark_context is None:
+        return None
+    return SparkSession.getActiveSession() or SparkSession._instantiatedSession
 
 
 def _is_submitted() -> bool:

@@ -15,7 +15,9 @@ from tests.topics.overlay import oracles
 from tests.topics.overlay.schedules import GROUP, QUICK, REPAIR, Schedule, run_schedule
 
 
-@pytest.mark.parametrize("start", range(0, 150, 25))
+@pytest.mark.parametrize(
+    "start", [0, 25, 50, *(pytest.param(n, marks=pytest.mark.slow) for n in (75, 100, 125))]
+)
 def test_churn(start: int) -> None:
     for seed in range(start, start + 25):
         schedule = run_schedule(seed)

@@ -1,0 +1,95 @@
+"""A stream's folder on its own: a writer that is stopped at any step, without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from distributary.pipeline.ledger import Ledger, State
+
+BATCHES = 4
+
+
+class StoppedError(Exception):
+    pass
+
+
+def write_batches(out: Path, step: Callable[[str], None] = lambda name: None) -> State:
+    """Take in what batches are missing: tables, bad rows and a new plan in every other one."""
+    with Ledger(out, step).opened() as ledger:
+        ledger.checkpoint.mkdir(exist_ok=True)
+        (ledger.checkpoint / "metadata").write_text('{"id": "one stream"}')
+        for number in range(ledger.state.batch + 1, BATCHES):
+            folder = ledger.new_folder(number)
+            version = number // 2 + 1
+            made = ["actions/part", "quarantine/part", "plan/plan.json"][: 3 - number % 2]
+            for name in made:
+                (folder / name).parent.mkdir()
+                (folder / name).write_text(f"{name} of batch {number}")
+            ledger.commit(
+                State(
+                    batch=number,
+                    folder=folder.name,
+                    tables={**ledger.state.tables, "actions": f"{folder.name}/actions"},
+                    version=version,
+                    entry={"batch": number, "version": version},
+                )
+            )
+        return ledger.state
+
+
+def everything(out: Path, state: State) -> dict[str, object]:
+    """All that others read, and the last table; folders below `state` have names by chance."""
+    read = [path for path in sorted(out.rglob("*")) if path.is_file() and path.stat().st_size]
+    outside = {str(path.relative_to(out)): path.read_text() for path in read}
+    kept = {name: text for name, text in outside.items() if not name.startswith("state")}
+    return kept | {
+        "table": (out / "state" / state.tables["actions"] / "part").read_text(),
+        "batch": (state.batch, state.version, state.history),
+    }
+
+
+def steps_of(out: Path) -> list[str]:
+    steps: list[str] = []
+    write_batches(out, steps.append)
+    return steps
+
+
+def stop_at(count: int) -> Callable[[str], None]:
+    left = count
+
+    def step(name: str) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            raise StoppedError(name)
+
+    return step
+
+
+def test_a_writer_stopped_at_any_step_ends_as_one_that_was_not(tmp_path: Path) -> None:
+    steps = steps_of(tmp_path / "whole")
+    state = write_batches(tmp_path / "whole")
+    expected = everything(tmp_path / "whole", state)
+    assert len(expected) > BATCHES
+    for count in range(1, len(steps) + 1):
+        out = tmp_path / f"stopped {count}"
+        with pytest.raises(StoppedError):
+            write_batches(out, stop_at(count))
+        for again in range(1, 4):  # and again, while it puts in place what it has committed
+            with pytest.raises(StoppedError):
+                write_batches(out, stop_at(again))
+        state = write_batches(out)
+        assert everything(out, state) == expected, (count, steps[count - 1])
+        assert not list(out.glob(".*.tmp"))
+        left = {path.name for path in (out / "state").iterdir()}
+        assert left <= {*state.folders, *state.kept}
+
+
+def test_every_line_of_the_history_is_there_once(tmp_path: Path) -> None:
+    write_batches(tmp_path / "out")
+    lines = (tmp_path / "out" / "drift.jsonl").read_text().splitlines()
+    assert [json.loads(line)["batch"] for line in lines] == list(range(BATCHES))
