@@ -32,6 +32,8 @@ from distributary.delivery import (
     ReceiverMachine,
     ReceiverParams,
     Report,
+    Subscribed,
+    Unserved,
 )
 from distributary.delivery.udp.datagrams import Address, Batch, keep_datagrams, make_reader
 from distributary.delivery.udp.endpoints import Outlet, Wake, format_address
@@ -140,6 +142,7 @@ class Receiver:
         self._outlet: Outlet
         self._wake: Wake
         self._came: asyncio.Event
+        self._decided: asyncio.Event  # whether subscribed flows are served, or failed
         self._loop: asyncio.AbstractEventLoop
 
     # --- what the caller does ---------------------------------------------------------------------
@@ -148,6 +151,7 @@ class Receiver:
         """Open sockets, join the control group, and ask for the plan."""
         self._loop = asyncio.get_running_loop()
         self._came = asyncio.Event()
+        self._decided = asyncio.Event()
         interface = find_interface(self._network)
         self._own = open_own_socket(self._network, interface)
         self._stack.callback(self._own.close)
@@ -231,6 +235,30 @@ class Receiver:
             self._timer_ran = False
             self._on_timer()
 
+    async def subscribe(self, flows: Iterable[str]) -> tuple[str, ...]:
+        """Want these flows too. Returns those that no plan carries yet, once the others are served.
+
+        Every message of a served flow that is published after the return is delivered or reported
+        as missing. The others are served as soon as a plan carries them; a report says so. Waits
+        until the sender is heard. If cancelled, the flows stay subscribed.
+        """
+        wanted = set(flows)
+        self._perform(self._machine.subscribe(wanted, time.monotonic()))
+        while self._machine.awaits(wanted):
+            self._check()
+            self._decided.clear()
+            await self._decided.wait()
+        return tuple(flow for flow in self._machine.unserved if flow in wanted)
+
+    def unsubscribe(self, flows: Iterable[str]) -> None:
+        """Stop wanting these flows; nothing of them is given out from now on."""
+        unwanted = set(flows)
+        self._perform(self._machine.unsubscribe(unwanted, time.monotonic()))
+        if any(message.flow in unwanted for message in self._queue):
+            self._queue = deque(found for found in self._queue if found.flow not in unwanted)
+            if self._paused and 2 * len(self._queue) <= self._most:
+                self.resume()
+
     def learn_plan(self, plan: Plan) -> None:
         """Take a plan, before or after the sender announces it."""
         self._network.groups.check_room(plan)
@@ -304,6 +332,9 @@ class Receiver:
                     self._memberships.leave(group)
                 case NeedPlan():
                     self._look_for(action)
+                case Subscribed() | Unserved():
+                    self._decided.set()
+                    self._on_report(action)
                 case _:
                     self._on_report(action)
 
@@ -408,6 +439,7 @@ class Receiver:
     def _fail(self, error: Exception) -> None:
         self._failure = self._failure or error
         self._came.set()
+        self._decided.set()
 
     def _check(self) -> None:
         if self._failure is not None:
@@ -454,7 +486,7 @@ class Receiver:
         except DistributaryError as error:
             self._on_fault(error)
         else:
-            self._perform(self._machine.want(wanted))
+            self._perform(self._machine.want(wanted, time.monotonic()))
 
 
 class SocketRead(NamedTuple):
