@@ -148,7 +148,9 @@ def test_a_window_holds_the_last_packets(sizes: list[int], packets: int, size: i
 
 def test_routes_follow_from_the_plan() -> None:
     plan = simple_plan([0, 1, 1, -1], [4, 2], {"r": [3]})
-    found = {route.flow: route for route in FlowRoutes(plan, "r").find_all(["f0", "f2", "f3", "other"])}
+    found = {
+        route.flow: route for route in FlowRoutes(plan, "r").find_all(["f0", "f2", "f3", "other"])
+    }
     assert set(found) == {"f0", "f2", "f3"}
     assert (found["f0"].session, found["f0"].group) == (0, group_name(4))
     assert (found["f2"].number, found["f2"].group) == (2, group_name(2))

@@ -127,13 +127,12 @@ class Subscriptions:
         return slots, idle
 
     def find_stream(self, flow: str, current: int) -> IncomingStream | None:
-        """The stream that brings a flow, by the first version from the current one on."""
-        for version, followed in self.versions.items():
-            route = followed.routes.find(flow) if version >= current else None
-            if route is not None:
-                slot = int(self.tables.stream_of[followed.row, route.session])
-                return self._streams.get(slot)
-        return None
+        """The stream that brings a flow by the current version; 0: by the first that is to come."""
+        followed = self.versions.get(current or min(self.versions, default=0))
+        route = None if followed is None else followed.routes.find(flow)
+        if followed is None or route is None:
+            return None
+        return self._streams.get(int(self.tables.stream_of[followed.row, route.session]))
 
     def _remember_number(self, flow: str, number: int) -> None:
         """Remember how far a flow was delivered, so that nothing of it comes twice."""
