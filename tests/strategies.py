@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 from distributary.model import Constraints, Demand, IndexArray, Interest, Plan, Rates
@@ -30,8 +31,17 @@ def positive_numbers() -> st.SearchStrategy[float]:
 
 
 def rate_values() -> st.SearchStrategy[float]:
-    """Rates to calculate with: small whole numbers, or fractions over eighteen decades."""
-    return st.integers(1, 100).map(float) | st.floats(min_value=1e-9, max_value=1e9)
+    """Rates that a `Demand` of some dozens of pairs takes: usual ones, and any up to 1e280.
+
+    A demand refuses rates whose sum, if everybody received everything, is above 1e290.
+    """
+    usual = st.integers(1, 100).map(float) | st.floats(min_value=1e-9, max_value=1e9)
+    return usual | st.floats(min_value=0, max_value=1e280, exclude_min=True)
+
+
+def near(value: float) -> object:
+    """Equal but for rounding; products of subnormal rates have few bits, so less is asked there."""
+    return pytest.approx(value, rel=1e-9, abs=1e-300)
 
 
 def whole_rate_values() -> st.SearchStrategy[float]:

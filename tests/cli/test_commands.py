@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -165,7 +166,14 @@ def test_a_report_shows_a_hostile_name_of_an_algorithm_and_never_runs_it(
     assert f"The {name} plan" in "".join(hostile.words)
 
 
-def test_a_small_demo_ends_with_the_report_the_saving_and_the_next_command(
+def headline_of(page: str) -> str:
+    """The heading that a page starts with."""
+    heading = re.search("<h1>(.*?)</h1>", page)
+    assert heading is not None
+    return heading[1]
+
+
+def test_a_small_demo_ends_with_the_report_and_the_next_command(
     cli: CommandLine,
 ) -> None:
     ran = cli(
@@ -177,8 +185,12 @@ def test_a_small_demo_ends_with_the_report_the_saving_and_the_next_command(
     assert 'href="plan.html"' in page
     assert (cli.folder / "d/plan.html").is_file()
     assert (cli.folder / "d/run/plan/plan.json").is_file()
-    last = ran.out.strip().splitlines()[-3:]
-    assert [line.split(":")[0] for line in last] == ["report", "saved", "next"]
+    heading = headline_of(page)
+    assert heading == headline_of((cli.folder / "d/plan.html").read_text(encoding="utf-8"))
+    assert re.fullmatch(r"Receivers waste [\d.]+\u202f% less work than with flooding", heading)
+    assert heading.replace("\u202f", "") in ran.out.splitlines()
+    last = ran.out.strip().splitlines()[-2:]
+    assert [line.split(":")[0] for line in last] == ["report", "next"]
     next_command = last[-1].split("distributary ", 1)[1].split()
     assert cli(*next_command).status == 0
 

@@ -49,16 +49,20 @@ def test_the_core_plans_evaluates_sweeps_exports_and_matches(
     cli.write("events.csv", "p\n1\n2\n3\n")
     cli.write("links.csv", "a,b,delay\nx,y,0.1\ny,z,0.2\n")
     content = ("--filters", "filters.csv", "--events", "events.csv")
+    cli.write("prices.json", '{"format": 1, "alpha0": 1, "alpha1": 8, "beta0": 2, "beta1": 4}')
     quick = ("--budget", "0.01s")
+    measured = ("--calibration", "prices.json")
     commands = [
         ("plan", *inputs, "--groups", "2", *quick, "--out", "plan"),
         ("evaluate", "plan", *inputs),
+        ("plan", *inputs, "--groups", "2", *quick, *measured, "--out", "priced"),
         ("sweep", *inputs, "--groups", "1,2", *quick),
         ("export", "plan", "--format", "csv", "--out", "export"),
         ("match", *content, "--out", "matches.csv"),
         ("filter", "check", "p > 1"),
         ("broker", "simulate", "--links", "links.csv", *content),
         ("generate", "two-class", "--out", "made"),
+        ("paper", "list"),
         ("report", "--help"),
         ("pipeline", "run", "--help"),
         ("topics", "serve", "--help"),
@@ -91,7 +95,7 @@ for words in {commands!r}:
         ("publish --plan plan", "live"),
         ("receive --plan plan --as r", "live"),
         ("topics create --nats nats://127.0.0.1 t", "live"),
-        ("paper list", "live"),
+        ("paper run tock-fig5", "live"),
     ],
 )
 def test_a_command_without_its_extra_says_in_one_line_what_to_install(

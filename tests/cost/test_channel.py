@@ -10,7 +10,7 @@ from distributary.model import Demand, Interest, Plan, Rates
 from distributary.planning import Request, plan
 from tests import oracles
 from tests.cost.cases import apart, flooding
-from tests.strategies import any_plans, demands, whole_rate_values
+from tests.strategies import any_plans, demands, near, whole_rate_values
 
 ONE = ChannelPrices()
 PRICES = st.builds(
@@ -22,7 +22,7 @@ PRICES = st.builds(
 
 def assert_same(cost: object, expected: oracles.Channel) -> None:
     for word, value in expected._asdict().items():
-        assert getattr(cost, word) == pytest.approx(float(value), rel=1e-9, abs=0), word
+        assert getattr(cost, word) == near(float(value)), word
 
 
 @given(data=st.data(), demand=demands(), prices=PRICES)
@@ -33,7 +33,7 @@ def test_any_plan_costs_what_the_formula_says(
     cost = channel_cost(drawn, demand, prices)
     expected = oracles.channel(drawn, demand, prices.received, prices.sent)
     assert_same(cost, expected)
-    assert cost.cost == pytest.approx(float(expected.received + expected.sent), rel=1e-9, abs=0)
+    assert cost.cost == near(float(expected.received + expected.sent))
     assert cost.overhead == cost.cost - cost.lower_bound
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from distributary.cost import Cluster, OperatingPrices, operating_cost, plan_operating_cost
 from distributary.model import Demand
 from tests import oracles
-from tests.strategies import any_plans, demands, rate_values
+from tests.strategies import any_plans, demands, near, rate_values
 
 LINEAR = OperatingPrices()
 CURVED = OperatingPrices(
@@ -50,10 +50,10 @@ def test_topics_and_clusters_cost_what_the_formulas_say(
     )
     expected = oracles.operating(frequency, direct, clusters, *plain_prices)
     alone = oracles.operating(frequency, audience, [], *plain_prices)
-    assert cost.maintenance == pytest.approx(float(expected.maintenance), rel=1e-9, abs=0)
-    assert cost.dissemination == pytest.approx(float(expected.dissemination), rel=1e-9, abs=0)
+    assert cost.maintenance == near(float(expected.maintenance))
+    assert cost.dissemination == near(float(expected.dissemination))
     assert cost.cost == cost.maintenance + cost.dissemination
-    assert cost.unclustered == pytest.approx(float(sum(alone)), rel=1e-9, abs=0)
+    assert cost.unclustered == near(float(sum(alone)))
 
 
 @PRICE_LISTS
@@ -75,9 +75,9 @@ def test_any_plan_is_priced_with_each_group_as_a_cluster(
     expected = oracles.operating(rate, [0] * len(rate), clusters, *plain_prices)
     audience = [sum(flow in wanted for wanted in wants) for flow in range(len(rate))]
     alone = oracles.operating(rate, audience, [], *plain_prices)
-    assert cost.maintenance == pytest.approx(float(expected.maintenance), rel=1e-9, abs=0)
-    assert cost.dissemination == pytest.approx(float(expected.dissemination), rel=1e-9, abs=0)
-    assert cost.unclustered == pytest.approx(float(sum(alone)), rel=1e-9, abs=0)
+    assert cost.maintenance == near(float(expected.maintenance))
+    assert cost.dissemination == near(float(expected.dissemination))
+    assert cost.unclustered == near(float(sum(alone)))
 
 
 def spent(frequency: list[float], direct: list[int], clusters: list[Cluster]) -> float:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.cost import FilteringPrices
-from distributary.planning.classes import cut, deal, join_parts
+from distributary.planning.classes import cut_parts, deal, join_parts
 from distributary.planning.hierarchy import Maps
 from tests.strategies import Hierarchy, hierarchies
 
@@ -15,7 +15,7 @@ def test_what_the_parts_cost_adds_up_to_the_whole(drawn: Hierarchy, data: st.Dat
     classes = data.draw(st.lists(st.integers(0, 2), min_size=drawn.n_groups))
     class_of_group = np.array(classes[: drawn.n_groups])
     prices = FilteringPrices(2, 3)
-    parts = cut(drawn.things, drawn.maps, class_of_group)
+    parts = cut_parts(drawn.things, drawn.maps, class_of_group)
     costs = [part.maps.work(part.things, prices) for part in parts]
     assert sum(costs) == drawn.maps.work(drawn.things, prices)
     assert sorted(k for part in parts for k in part.flows) == list(range(len(drawn.weight)))
@@ -30,7 +30,7 @@ def test_changing_one_part_changes_the_whole_by_as_much(
 ) -> None:
     rng = np.random.default_rng(seed)
     prices = FilteringPrices(1, 2)
-    parts = cut(drawn.things, drawn.maps, deal(drawn.n_groups, min(2, drawn.n_groups), rng))
+    parts = cut_parts(drawn.things, drawn.maps, deal(drawn.n_groups, min(2, drawn.n_groups), rng))
     at = data.draw(st.integers(0, len(parts) - 1))
     part = parts[at]
     other = Maps(

@@ -14,11 +14,12 @@ from distributary.model import (
     Demand,
     Interest,
     Plan,
+    Rates,
     broken_constraints,
     plan_problems,
 )
 from distributary.planning import Request, constrained, plan
-from distributary.planning._guard_kernels import guarded_sweep, repair_sweep
+from distributary.planning._guard_kernels import repair_sweep, sweep_within_limits
 from distributary.planning.guard import Guard, bundles
 from distributary.planning.hierarchy import Maps
 from distributary.planning.things import Things
@@ -286,7 +287,7 @@ def test_the_guard_keeps_in_step_and_no_sweep_adds_to_the_violation(
         if repair:
             repair_sweep(order, np.arange(3, dtype=np.int32), guard.state, state.state)
         else:
-            guarded_sweep(
+            sweep_within_limits(
                 order, rng.random(n_bundles), 1.0, 1.0, heat, nowhere,
                 guard.state, state.state,
             )  # fmt: skip
@@ -298,3 +299,14 @@ def test_the_guard_keeps_in_step_and_no_sweep_adds_to_the_violation(
         told_to_move = (group != group_before) & (guard.pinned >= 0)
         assert (guard.pinned == group)[told_to_move].all()
         assert state.work == state.maps.work(things, state.prices)
+
+
+@pytest.mark.parametrize("rate", [5e-324, 1e-310, 1e-290, 1.0, 1e280])
+def test_caps_hold_at_the_smallest_and_the_largest_rates(rate: float) -> None:
+    flows = "abcdef"
+    interest = Interest.from_pairs(("r", flow) for flow in flows)
+    demand = Demand.of(interest, Rates.from_mapping(dict.fromkeys(flows, rate)))
+    guard = Guard.of(demand, Constraints(group_rate=3 * rate), np.arange(6, dtype=np.int32), 6)
+    assert guard.load[:3].sum() <= guard.group_cap < guard.load[:4].sum()
+    loose = Constraints(group_rate=1e290, receiver_rate={"r": 1e290})
+    assert Guard.of(demand, loose, np.arange(6, dtype=np.int32), 6).group_cap >= guard.load.sum()

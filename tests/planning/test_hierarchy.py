@@ -13,9 +13,9 @@ from distributary.planning import Annealing, Step, place_single
 from distributary.planning.hierarchy import (
     Maps,
     _equal_shares,
-    annealed,
     groups_first,
     iterative,
+    scatter_and_regroup,
     sessions_first,
     sessions_in_groups,
 )
@@ -23,8 +23,10 @@ from distributary.planning.things import Things
 from distributary.workloads import TwoClass, two_class
 from tests.strategies import demands, whole_rate_values
 
-SOLVERS = pytest.mark.parametrize("solver", [sessions_first, groups_first, iterative, annealed])
-BETTER = pytest.mark.parametrize("solver", [iterative, annealed])
+SOLVERS = pytest.mark.parametrize(
+    "solver", [sessions_first, groups_first, iterative, scatter_and_regroup]
+)
+BETTER = pytest.mark.parametrize("solver", [iterative, scatter_and_regroup])
 PRICES = st.builds(FilteringPrices, st.integers(0, 3), st.integers(1, 3))
 
 

@@ -15,7 +15,7 @@ from distributary.model import Interest, Rates
 from distributary.model.topics import BoolArray, Clustering
 from distributary.planning.topic_answers import Answers
 from distributary.planning.topic_prices import Tariff
-from distributary.planning.topics import Planner, adopted, planned, proposals
+from distributary.planning.topics import Planner, adopt_proposals, plan_proposals, proposals
 
 # The paper's, those of trees with helper peers, and those of a server to which nobody tells events.
 _TREES = MeasuredCost((1, 2, 5, 10, 20, 50, 100), (3.7, 6.4, 13.0, 23.0, 40.0, 75.0, 100.0))
@@ -46,7 +46,7 @@ def blocks(users: int = 40, topics: int = 12, seed: int = 0) -> BoolArray:
 
 def test_two_kinds_of_users_get_a_cluster_each() -> None:
     wants, frequency = blocks(), np.full(12, 0.2)
-    found = planned(wants, direct(wants), frequency, 10_000, Planner())
+    found = plan_proposals(wants, direct(wants), frequency, 10_000, Planner())
     assert {p.topics for p in found} == {tuple(range(6)), tuple(range(6, 12))}
     assert all(p.saving > 0 for p in found)
 
@@ -55,7 +55,7 @@ def test_a_proposal_saves_what_it_says() -> None:
     wants, frequency, prices = blocks(), np.full(12, 0.2), OperatingPrices()
     state = direct(wants)
     before = clustering_cost(state, frequency, prices).cost
-    found = planned(wants, state, frequency, 10_000, Planner())
+    found = plan_proposals(wants, state, frequency, 10_000, Planner())
     for proposal in found:
         cluster = state.form(proposal.topics)
         state.join(proposal.invited, cluster)
@@ -94,8 +94,8 @@ def test_proposals_save_what_a_recomputation_says(
     wants, frequency = rng.random(shape) < 0.5, rng.uniform(0.001, 0.3, shape[1])
     state, planner = settled(wants, rng), Planner(prices)
     before = clustering_cost(state, frequency, prices).cost
-    found = planned(wants, state, frequency, budget, planner)
-    after = adopted(wants, state, frequency, found, planner)
+    found = plan_proposals(wants, state, frequency, budget, planner)
+    after = adopt_proposals(wants, state, frequency, found, planner)
     after.check()
     assert np.array_equal(after.wants, wants)
     saved = before - clustering_cost(after, frequency, prices).cost
@@ -108,8 +108,8 @@ def test_proposals_save_what_a_recomputation_says(
 @pytest.mark.parametrize("kind", PRICES)
 def test_kinds_of_users_get_clusters_at_any_prices(kind: str) -> None:
     wants, planner = blocks(), Planner(PRICES[kind])
-    found = planned(wants, direct(wants), np.full(12, 0.02), 10_000, planner)
-    after = adopted(wants, direct(wants), np.full(12, 0.02), found, planner)
+    found = plan_proposals(wants, direct(wants), np.full(12, 0.02), 10_000, planner)
+    after = adopt_proposals(wants, direct(wants), np.full(12, 0.02), found, planner)
     alone = clustering_cost(direct(wants), np.full(12, 0.02), PRICES[kind]).cost
     assert clustering_cost(after, np.full(12, 0.02), PRICES[kind]).cost < 0.4 * alone
 
@@ -117,7 +117,7 @@ def test_kinds_of_users_get_clusters_at_any_prices(kind: str) -> None:
 @pytest.mark.parametrize("budget", [0, 30, 150, 10_000])
 def test_moves_stay_within_the_budget(budget: int) -> None:
     wants = blocks(seed=3)
-    found = planned(wants, direct(wants), np.full(12, 0.2), budget, Planner())
+    found = plan_proposals(wants, direct(wants), np.full(12, 0.2), budget, Planner())
     assert sum(p.moves for p in found) <= budget
     assert bool(found) == (budget >= 150)
 
@@ -125,13 +125,13 @@ def test_moves_stay_within_the_budget(budget: int) -> None:
 def test_nothing_is_proposed_where_the_clusters_fit() -> None:
     wants, frequency = blocks(), np.full(12, 0.2)
     state = direct(wants)
-    for proposal in planned(wants, state, frequency, 10_000, Planner()):
+    for proposal in plan_proposals(wants, state, frequency, 10_000, Planner()):
         cluster = state.form(proposal.topics)
         state.join(proposal.invited, cluster)
         for topic in proposal.topics:
             rows = np.array(proposal.invited)
             state.unfollow(rows[state.direct[rows, topic]], topic)
-    assert planned(wants, state, frequency, 10_000, Planner()) == []
+    assert plan_proposals(wants, state, frequency, 10_000, Planner()) == []
 
 
 def test_names_and_rates_are_brought_in_line() -> None:
@@ -140,7 +140,7 @@ def test_names_and_rates_are_brought_in_line() -> None:
     interest = Interest.from_pairs(pairs)
     rates = Rates.from_mapping({f"t{t:02}": 0.2 for t in range(12)} | {"unwanted": 1.0})
     named = proposals(interest, rates, direct(wants), 10_000)
-    assert named == planned(wants, direct(wants), np.full(12, 0.2), 10_000, Planner())
+    assert named == plan_proposals(wants, direct(wants), np.full(12, 0.2), 10_000, Planner())
     with pytest.raises(ValueError, match=r"1 flows have no rate, such as 't11'"):
         proposals(
             interest, Rates.from_mapping({f"t{t:02}": 1.0 for t in range(11)}), direct(wants), 1
@@ -161,12 +161,12 @@ def test_answers_end_where_no_single_step_helps(shape: tuple[int, int, int, int]
     rng = np.random.default_rng(seed)
     wants, carries = rng.random((users, topics)) < 0.6, rng.random((clusters, topics)) < 0.6
     answers = Answers(wants, rng.uniform(0.01, 1.0, size=topics), LINEAR)
-    member = answers.responded(carries)
-    paid = answers.paid(carries, member)
+    member = answers.respond(carries)
+    paid = answers.subscriber_costs(carries, member)
     for user, cluster in itertools.product(range(users), range(clusters)):
         other = member.copy()
         other[user, cluster] ^= True
-        assert answers.paid(carries, other)[user] >= paid[user] - 1e-4
+        assert answers.subscriber_costs(carries, other)[user] >= paid[user] - 1e-4
 
 
 @settings(max_examples=120, deadline=None)
@@ -178,7 +178,7 @@ def test_costs_are_those_of_the_clustering(shape: tuple[int, int, int, int], kin
     wants, carries = rng.random((users, topics)) < 0.6, rng.random((clusters, topics)) < 0.6
     frequency = rng.uniform(0.01, 1.0, size=topics)
     answers = Answers(wants, frequency, Tariff(prices, users))
-    member = answers.responded(carries)
+    member = answers.respond(carries)
     state = Clustering(users, topics)
     for cluster in range(clusters):
         state.join(np.flatnonzero(member[:, cluster]), state.form(np.flatnonzero(carries[cluster])))
@@ -197,5 +197,5 @@ def test_refining_never_makes_clusters_worse(shape: tuple[int, int, int, int]) -
     wants, carries = rng.random((users, topics)) < 0.6, rng.random((clusters, topics)) < 0.6
     answers = Answers(wants, rng.uniform(0.01, 0.3, size=topics), LINEAR)
     nothing = answers.cost(carries[:0], np.zeros((users, 0), bool))
-    refined = answers.refined(carries, 6)
-    assert answers.cost(refined, answers.responded(refined)) <= nothing + 1e-6
+    refined = answers.refine(carries, 6)
+    assert answers.cost(refined, answers.respond(refined)) <= nothing + 1e-6

@@ -14,6 +14,7 @@ from plotly import graph_objects
 from plotly.offline import get_plotlyjs
 
 from distributary.report import render_run
+from distributary.report.wording import SAVING_EXPLAINED
 from tests.report.cases import HOSTILE
 from tests.report.test_page import Outline, charts_of, without_bundle
 
@@ -78,7 +79,14 @@ def manifest() -> dict[str, Any]:
             "flows": 456,
             "sessions": 64,
             "groups": 16,
-            "filtering": {"relative_excess": 0.1254},
+            "filtering": {
+                "session_cost": 40.0,
+                "flow_cost": 28.0,
+                "wanted_work": 20.0,
+                "excess": 48.0,
+                "flooding_excess": 480.0,
+                "relative_excess": 0.1,
+            },
             "algorithm": "best",
             "seed": 97,
             "where": "driver",
@@ -251,12 +259,22 @@ def test_rows_of_each_log_are_shown_adding_up() -> None:
     assert "Publications5,060rows read = 5,000 used + 43 repeated + 17 put aside" in text
 
 
-def test_headline_holds_the_waste_against_floodings_and_the_intake() -> None:
-    headline = (
+def test_headline_is_the_one_of_the_plans_own_page() -> None:
+    page = page_of()
+    assert "<h1>Receivers waste 90.0\u202f% less work than with flooding</h1>" in page
+    assert SAVING_EXPLAINED in page
+
+
+def test_headline_says_when_the_costs_are_missing() -> None:
+    page = page_of(first_run_on_executors())
+    assert "<h1>What this plan saves was not recorded</h1>" in page
+
+
+def test_the_replay_holds_the_waste_against_floodings_and_the_intake() -> None:
+    assert (
         "Receivers throw away 12.5\u202f% of what flooding would make them; "
-        "1 message in 4 they take in is one they asked for"
-    )
-    assert f"<h1>{headline}</h1>" in page_of()
+        "1 message in 4 they take in is one they asked for."
+    ) in text_of()
 
 
 @pytest.mark.parametrize(
@@ -271,13 +289,15 @@ def test_headline_holds_the_waste_against_floodings_and_the_intake() -> None:
         ({"unserved": 5}, {}, "This plan brings nobody anything"),
     ],
 )
-def test_headline_copes_with_every_outcome(
+def test_the_replays_sentence_copes_with_every_outcome(
     plan: dict[str, Any], flooding: dict[str, Any], said: str
 ) -> None:
     told = {**manifest(), "replay": {"plan": plan, "flooding": flooding}}
-    heading = re.search("<h1>(.*?)</h1>", page_of(told))
-    assert heading is not None
-    assert said in heading[1]
+    sentence = re.search(
+        "<strong>(Receivers|Nothing|This plan brings)(.*?)</strong>", page_of(told)
+    )
+    assert sentence is not None
+    assert said in sentence[1] + sentence[2]
 
 
 @pytest.mark.parametrize("path", EVERY_LOSS, ids=".".join)

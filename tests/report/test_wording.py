@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from distributary.files import evaluation_document
 from distributary.report import Report
 from distributary.report.rendering import show_name
-from distributary.report.wording import headline, number, percent, seconds
+from distributary.report.wording import headline, number, percent, seconds, stored_headline
 from tests.report import cases
 
 
@@ -46,16 +47,18 @@ def test_durations_have_units(duration: float | None, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("report", "ending"),
+    ("report", "sentence"),
     [
-        (cases.single(), "everybody wants everything, so nothing is wasted"),
-        (cases.perfect(), "receivers waste nothing"),
-        (cases.flooded(), "receivers waste as much work as with flooding"),
-        (cases.invalid(), "this plan is not valid"),
+        (cases.single(), "Everybody wants everything, so nothing is wasted"),
+        (cases.perfect(), "Receivers waste no work"),
+        (cases.flooded(), "Receivers waste as much work as with flooding"),
+        (cases.invalid(), "This plan is not valid"),
     ],
 )
-def test_headline_is_honest_at_the_edges(report: Report, ending: str) -> None:
-    assert headline(report.evaluation).endswith(ending)
+def test_headline_is_honest_at_the_edges(report: Report, sentence: str) -> None:
+    evaluation = report.evaluation
+    assert headline(evaluation.filtering, valid=evaluation.valid) == sentence
+    assert stored_headline(evaluation_document(evaluation)) == sentence
 
 
 def test_long_names_are_cut() -> None:

@@ -12,7 +12,7 @@ import typer
 from distributary import planning
 from distributary.cli.console import results
 from distributary.cli.generate import Messages, Receivers, workload_option, write_day
-from distributary.cli.options import LIMITS, OUTPUT, Format, Groups, Seed, reject_bad_values
+from distributary.cli.options import LIMITS, OUTPUT, Groups, OutputFormat, Seed, reject_bad_values
 from distributary.cli.pipeline import run_job, tell_run
 from distributary.workloads import DayParams, TradingFloor
 
@@ -47,7 +47,7 @@ def demo(
         request = planning.Request(groups=groups, sessions=sessions, seed=seed, budget_s=10)
         day = DayParams(messages=messages)
     subscriptions, publications = write_day(
-        floor, day, BAD_ROWS, seed, out / "logs", Format.PARQUET
+        floor, day, BAD_ROWS, seed, out / "logs", OutputFormat.PARQUET
     )
     job = Job(
         out=out / "run",
@@ -59,9 +59,7 @@ def demo(
     for page in ("report.html", "plan.html"):
         shutil.copy(job.out / page, out / page)
     tell_run(outcome, job.out)
-    excess = outcome.manifest["plan"]["filtering"]["relative_excess"]
     results.print(f"report: {out / 'report.html'}", markup=False)
-    results.print(f"saved:  {1 - excess:.1%} of flooding's waste")
     results.print(
         f"next:   {sys.argv[0]} pipeline run --subscriptions {subscriptions} --publications "
         f"{publications} --groups {groups} --sessions {2 * sessions} --out {job.out}",

@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 from distributary.cli.console import results
-from distributary.cli.options import OUTPUT, Format, Seed, reject_bad_values
+from distributary.cli.options import OUTPUT, OutputFormat, Seed, reject_bad_values
 from distributary.files import write_interest, write_rates
 from distributary.files.tables import write_table
 from distributary.model import Interest, Rates
@@ -53,7 +53,7 @@ Out = Annotated[
     typer.Option(help="The folder to write interest and rates into.", rich_help_panel=OUTPUT),
 ]
 TableFormat = Annotated[
-    Format,
+    OutputFormat,
     typer.Option("--format", help="How the tables are written.", rich_help_panel=OUTPUT),
 ]
 Symbols = Annotated[int, workload_option("The number of symbols; each is a flow.", 1)]
@@ -75,7 +75,7 @@ def generate_trading_floor(
         float, workload_option("The share of a market's symbols that a receiver follows.", 0, 1)
     ] = _FLOOR.share_of_market,
     seed: Seed = 0,
-    table_format: TableFormat = Format.PARQUET,
+    table_format: TableFormat = OutputFormat.PARQUET,
 ) -> None:
     """Write a trading floor: traders who each follow a part of two markets (Tock et al.)."""
     with reject_bad_values():
@@ -103,7 +103,7 @@ def generate_two_class(
         float, workload_option("The probability that a receiver wants another flow.", 0, 1)
     ] = _CLASSES.want_unpopular,
     seed: Seed = 0,
-    table_format: TableFormat = Format.PARQUET,
+    table_format: TableFormat = OutputFormat.PARQUET,
 ) -> None:
     """Write flows that are fast or slow, popular or not, and who wants them (Adler et al.)."""
     with reject_bad_values():
@@ -129,7 +129,7 @@ def generate_day(
     ] = _DAY.churn,
     bad: Annotated[float, workload_option("The share of unusable rows.", 0, 1)] = 0.0,
     seed: Seed = 0,
-    table_format: TableFormat = Format.PARQUET,
+    table_format: TableFormat = OutputFormat.PARQUET,
 ) -> None:
     """Write a trading floor's day of logs: who subscribed when, what was published when."""
     with reject_bad_values():
@@ -139,7 +139,12 @@ def generate_day(
 
 
 def write_day(
-    floor: TradingFloor, day: DayParams, bad: float, seed: int, out: Path, table_format: Format
+    floor: TradingFloor,
+    day: DayParams,
+    bad: float,
+    seed: int,
+    out: Path,
+    table_format: OutputFormat,
 ) -> tuple[Path, Path]:
     """Write both logs, say what they hold, and return where they are."""
     rng = np.random.default_rng(seed)
@@ -157,7 +162,7 @@ def write_day(
 
 
 def write_workload(
-    interest: Interest, rates: Rates, out: Path, table_format: Format
+    interest: Interest, rates: Rates, out: Path, table_format: OutputFormat
 ) -> tuple[Path, Path]:
     """Write both tables, say what they hold, and return where they are."""
     paths = (out / f"interest.{table_format}", out / f"rates.{table_format}")

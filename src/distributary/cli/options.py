@@ -13,6 +13,7 @@ import typer
 
 from distributary.cli.quantities import Seconds, Share, parse_moment
 from distributary.cost import FilteringPrices
+from distributary.files import read_prices
 from distributary.planning import ALGORITHMS
 
 __all__ = [
@@ -31,7 +32,6 @@ __all__ = [
     "CalibrationFile",
     "Conf",
     "Floor",
-    "Format",
     "Groups",
     "InterestFile",
     "Json",
@@ -39,17 +39,18 @@ __all__ = [
     "MaxBad",
     "MessagesPerPacket",
     "Moment",
+    "OutputFormat",
     "Quarantine",
     "RatesFile",
     "Seed",
     "Sessions",
     "at_most",
-    "chosen_prices",
     "duration_option",
     "filtering_prices",
     "moment_option",
     "parse_settings",
     "reject_bad_values",
+    "select_prices",
     "share_option",
 ]
 
@@ -194,7 +195,7 @@ Conf = Annotated[
 ]
 
 
-class Format(StrEnum):
+class OutputFormat(StrEnum):
     """How tables are written."""
 
     PARQUET = "parquet"
@@ -220,7 +221,7 @@ def filtering_prices(alpha: float, beta: float) -> FilteringPrices:
         return FilteringPrices(alpha, beta)
 
 
-def chosen_prices(
+def select_prices(
     alpha: float, beta: float, calibration: Path | None, messages_per_packet: float
 ) -> FilteringPrices:
     """The prices named, or those of a calibration."""
@@ -228,8 +229,6 @@ def chosen_prices(
         return filtering_prices(alpha, beta)
     if (alpha, beta) != (1.0, 1.0):
         raise typer.BadParameter("--calibration replaces --alpha and --beta")
-    from distributary.delivery.udp.calibration_file import read_prices
-
     return read_prices(calibration, messages_per_packet)
 
 

@@ -39,10 +39,11 @@ from distributary.cli.options import (
 from distributary.cli.quantities import ByteCount, Seconds, Share
 from distributary.cli.report import CURVE_GROUPS
 from distributary.cli.stream import pipeline_stream
-from distributary.cli.summary import cost_table, headline
+from distributary.cli.summary import cost_table, headline, saving_lines
 from distributary.extras import require
 from distributary.planning import compare_algorithms, cost_curve
 from distributary.report import Report, render_report, render_run
+from distributary.report.wording import stored_headline
 
 if TYPE_CHECKING:
     from distributary.pipeline.job import Job, Outcome
@@ -367,8 +368,12 @@ def _plan_page(
 
 
 def tell_run(outcome: Outcome, out: Path) -> None:
-    """Say what became of the rows, what the plan costs and what the replay showed."""
+    """Say what the plan saves, which rows were used, what the plan costs, how the replay went."""
     manifest = outcome.manifest
+    if outcome.evaluation is not None:
+        results.print(headline(outcome.evaluation))
+    else:
+        results.print(saving_lines(stored_headline(manifest["plan"])))
     for name in ("subscriptions", "filters", "publications"):
         if name in manifest:
             _tell_log(name, manifest[name])
@@ -381,7 +386,6 @@ def tell_run(outcome: Outcome, out: Path) -> None:
             "by nobody and left out"
         )
     if outcome.evaluation is not None:
-        results.print(headline(outcome.evaluation))
         results.print(cost_table(outcome.evaluation))
     else:
         excess = manifest["plan"]["filtering"]["relative_excess"]

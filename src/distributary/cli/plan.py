@@ -23,17 +23,17 @@ from distributary.cli.options import (
     Budget,
     CalibrationFile,
     Floor,
-    Format,
     Groups,
     InterestFile,
     Json,
     MaxBad,
     MessagesPerPacket,
+    OutputFormat,
     Quarantine,
     RatesFile,
     Seed,
     Sessions,
-    chosen_prices,
+    select_prices,
 )
 from distributary.cli.quantities import Seconds, Share
 from distributary.cli.summary import (
@@ -178,21 +178,21 @@ def plan(
     quarantine: Quarantine = None,
     seed: Seed = 0,
     table_format: Annotated[
-        Format,
+        OutputFormat,
         typer.Option("--format", help="How the plan's tables are written.", rich_help_panel=OUTPUT),
-    ] = Format.PARQUET,
+    ] = OutputFormat.PARQUET,
     as_document: Json = False,
 ) -> None:
     """Decide which flow goes where and who joins what."""
     if (column is None) == (algorithm.lower() == "by-column"):
         raise typer.BadParameter("--column goes with --algorithm by-column, and only with it")
-    request = _asked(
+    request = _make_from_options(
         planning.Request,
         groups=groups,
         sessions=sessions,
         algorithm=algorithm,
         objective=objective,
-        prices=chosen_prices(alpha, beta, calibration, messages_per_packet),
+        prices=select_prices(alpha, beta, calibration, messages_per_packet),
         seed=seed,
         budget_s=float(budget),
         previous=None if previous is None else read_previous(previous),
@@ -203,9 +203,9 @@ def plan(
     inputs = read_inputs(interest, rates, max_bad, floor, quarantine, on_peak=plan_on == "peak")
     everybody = () if receiver_cap is None else inputs.demand.interest.receivers
     caps = dict.fromkeys(everybody, receiver_cap)
-    request = _asked(
+    request = _make_from_options(
         request.replace,
-        constraints=_asked(
+        constraints=_make_from_options(
             Constraints,
             group_rate=group_cap,
             receiver_rate={**caps, **(read_receiver_caps(receiver_caps) if receiver_caps else {})},
@@ -218,7 +218,7 @@ def plan(
         labels = read_labels(rates, column, inputs.demand.interest.flows)
         request = request.replace(labels=labels)
     with show_progress() as progress:
-        made = _asked(planning.make_plan, inputs.demand, request, progress)
+        made = _make_from_options(planning.make_plan, inputs.demand, request, progress)
     save_plan(made, inputs, out, table_format=table_format.value)
     solution, evaluation = made.solution, made.evaluation
     moves = (
@@ -267,13 +267,13 @@ def _unicast_limits(
     receivers: int | None, links: int | None, rate: float | None
 ) -> planning.UnicastLimits | None:
     if receivers is not None:
-        return _asked(planning.UnicastLimits, receivers, links, rate)
+        return _make_from_options(planning.UnicastLimits, receivers, links, rate)
     if links is not None or rate is not None:
         raise typer.BadParameter("--unicast-links and --unicast-rate need --unicast-receivers")
     return None
 
 
-def _asked(make: Callable[..., T], *values: Any, **asked: Any) -> T:
+def _make_from_options(make: Callable[..., T], *values: Any, **asked: Any) -> T:
     """Make a noun from options; what it does not allow is wrong usage."""
     try:
         return make(*values, **asked)

@@ -63,7 +63,7 @@ def report(
         parameters={"interest": str(interest), "rates": str(rates)},
     )
     if compare:
-        page = _compared(page)
+        page = _add_comparison(page)
     write_report(page, out)
     tell_intake(inputs)
     results.print(f"the report is {out}", markup=False)
@@ -75,7 +75,7 @@ def write_report(page: Report, out: Path) -> None:
         file.write(render_report(page).encode())
 
 
-def _compared(page: Report) -> Report:
+def _add_comparison(page: Report) -> Report:
     known = page.algorithm in planning.ALGORITHMS
     request = planning.Request(
         groups=page.evaluation.groups,

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from distributary.cost import Evaluation
 from distributary.model import FloatArray, IntArray
+from distributary.report import wording
 
 __all__ = [
     "cost_table",
@@ -16,6 +17,7 @@ __all__ = [
     "duplication_sentence",
     "headline",
     "load_table",
+    "saving_lines",
     "unicast_sentence",
 ]
 
@@ -52,14 +54,17 @@ def details_as_json(
 
 
 def headline(evaluation: Evaluation) -> str:
-    """What the plan is, and what it saves."""
-    filtering = evaluation.filtering
-    saved = 1 - filtering.relative_excess
+    """The figure that the plan's page starts with, and the size of the plan."""
     return (
+        f"{saving_lines(wording.headline(evaluation.filtering, valid=evaluation.valid))}\n"
         f"{evaluation.flows:,} flows to {evaluation.receivers:,} receivers in "
-        f"{evaluation.sessions:,} sessions over {evaluation.groups:,} groups: "
-        f"[bold]{saved:.1%} less wasted work than flooding[/]"
+        f"{evaluation.sessions:,} sessions over {evaluation.groups:,} groups"
     )
+
+
+def saving_lines(headline: str) -> str:
+    """A headline of the pages as the terminal shows it, and what it compares."""
+    return f"[bold]{headline.replace(wording.NARROW_SPACE, '')}[/]\n{wording.SAVING_EXPLAINED}"
 
 
 def unicast_sentence(evaluation: Evaluation) -> str:

@@ -82,6 +82,11 @@ class FilteringCost:
         """Cx / Cf: 0 is perfect, 1 is flooding. 0 if even flooding wastes nothing."""
         return self.excess / self.flooding_excess if self.flooding_excess > 0 else 0.0
 
+    @property
+    def saved_share(self) -> float:
+        """1 - Cx / Cf: the share of flooding's excess that the plan avoids."""
+        return 1 - self.relative_excess
+
 
 def filtering_cost(plan: Plan, demand: Demand, prices: FilteringPrices) -> FilteringCost:
     """Price a plan by the work of its receivers' filters."""

@@ -1,6 +1,7 @@
 """Readers and writers of tables and of plan folders."""
 
 from distributary.files.bad_rows import BadRow, BadTablesError
+from distributary.files.calibration import read_prices
 from distributary.files.constraints import read_flow_sets, read_pins, read_receiver_caps
 from distributary.files.content import (
     FilterTable,
@@ -59,6 +60,7 @@ __all__ = [
     "read_pins",
     "read_plan",
     "read_previous",
+    "read_prices",
     "read_rates",
     "read_receiver_caps",
     "replace_file",

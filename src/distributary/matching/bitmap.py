@@ -79,7 +79,7 @@ class Bitmap:
         tests = _Tests.of(filters, len(schema))
         axes = Axes.of_tests(tests.different, schema)
         attributes = [_attribute(at, tests, axes) for at in tests.attributes()]
-        order, is_new = _sorted(attributes, len(tests.sizes))
+        order, is_new = _sort_boxes(attributes, len(tests.sizes))
         tables = _tables(attributes, order[is_new], buckets)
         box_of = np.empty(len(order), np.int32)
         box_of[order] = np.cumsum(is_new) - 1
@@ -225,7 +225,9 @@ def _attribute(at: int, tests: _Tests, axes: Axes) -> _Attribute:
     )
 
 
-def _sorted(attributes: Sequence[_Attribute], n_boxes: int) -> tuple[IntArray, NDArray[np.bool_]]:
+def _sort_boxes(
+    attributes: Sequence[_Attribute], n_boxes: int
+) -> tuple[IntArray, NDArray[np.bool_]]:
     """An order of the boxes by their tests, and where in it one unlike the last stands."""
     is_new = np.zeros(n_boxes, np.bool_)
     is_new[:1] = True
@@ -266,17 +268,17 @@ def _tables(attributes: Sequence[_Attribute], boxes: IntArray, limits: Buckets) 
     groups, summaries, row_of, rows = lay_out(
         tests,
         np.concatenate([*offsets, ranges_before[-1:]]),
-        _joined(low + n for (_, _, low, _, _), n in zip(grouped, columns, strict=False)),
-        _joined(high + n for (_, _, _, high, _), n in zip(grouped, columns, strict=False)),
+        _concatenate(low + n for (_, _, low, _, _), n in zip(grouped, columns, strict=False)),
+        _concatenate(high + n for (_, _, _, high, _), n in zip(grouped, columns, strict=False)),
         columns,
         max(1, min(_BLOCK_WORDS, n_words)),
     )
     return Tables(
         np.array([attribute.at for attribute in attributes], np.int32),
         _offsets([len(bucket_of) for bucket_of, *_ in grouped])[:-1],
-        _joined(bucket_of + n for (bucket_of, *_), n in zip(grouped, columns, strict=False)).astype(
-            np.uint32
-        ),
+        _concatenate(
+            bucket_of + n for (bucket_of, *_), n in zip(grouped, columns, strict=False)
+        ).astype(np.uint32),
         groups,
         summaries,
         row_of,
@@ -342,5 +344,5 @@ def _stretches(offsets: IntArray, chosen: NDArray[np.integer]) -> IntArray:
     return np.repeat(offsets[chosen] - before, sizes) + np.arange(sizes.sum())
 
 
-def _joined(parts: Iterable[IndexArray]) -> IndexArray:
+def _concatenate(parts: Iterable[IndexArray]) -> IndexArray:
     return np.concatenate([np.empty(0, np.int32), *parts]).astype(np.int32)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 
-from distributary.matching.times import Day, Moment, read_day, read_moment
+from distributary.matching.times import DateConstant, TimestampConstant, read_day, read_moment
 from distributary.model import Attribute, AttributeKind, Key
 from distributary.model.event import DAY, EXACT, after, key_of
 from distributary.model.values import Range
@@ -26,7 +26,7 @@ __all__ = [
     "prefix_range",
 ]
 
-Constant = str | bool | Decimal | float | Day | Moment
+Constant = str | bool | Decimal | float | DateConstant | TimestampConstant
 
 MOST_DIGITS = 38  # of Spark's decimals
 # With more of them beside a whole number of 64 bits Spark rounds, to have room for both.
@@ -56,7 +56,7 @@ def common_type(constants: Sequence[Constant]) -> list[Constant]:
     found = list(constants)
     if any(isinstance(each, float) for each in found):
         found = [float(each) if isinstance(each, Decimal) else each for each in found]
-    if any(isinstance(each, Moment) for each in found):
+    if any(isinstance(each, TimestampConstant) for each in found):
         found = [read_moment(each) or each if isinstance(each, str) else each for each in found]
     return found
 
@@ -75,19 +75,19 @@ def _around(constant: Constant, attribute: Attribute) -> tuple[Key, Key] | None:
             return math.ceil(units), math.floor(units) + 1
         case AttributeKind.INTEGER | AttributeKind.DECIMAL, float():
             return _around_double(value, attribute)
-        case AttributeKind.TIMESTAMP, Moment():
+        case AttributeKind.TIMESTAMP, TimestampConstant():
             return value.microseconds, value.microseconds + 1
-        case AttributeKind.TIMESTAMP, Day():
+        case AttributeKind.TIMESTAMP, DateConstant():
             return value.days * DAY, value.days * DAY + 1
-        case AttributeKind.DATE, Day():
+        case AttributeKind.DATE, DateConstant():
             return value.days, value.days + 1
-        case AttributeKind.DATE, Moment():
+        case AttributeKind.DATE, TimestampConstant():
             return -(-value.microseconds // DAY), value.microseconds // DAY + 1
     key = key_of(value, kind)
     return None if key is None else (key, after(key))
 
 
-_READ: dict[AttributeKind, Callable[[str], Day | Moment | None]] = {
+_READ: dict[AttributeKind, Callable[[str], DateConstant | TimestampConstant | None]] = {
     AttributeKind.DATE: read_day,
     AttributeKind.TIMESTAMP: read_moment,
 }

@@ -52,8 +52,8 @@ class LinkMatcher:
         self.steps = 0
         self._added = 0
         self._recent: dict[int, tuple[Filter, int]] = {}
-        self._parts: list[_Part] = []
-        self._part_of: dict[int, _Part] = {}
+        self._parts: list[_FilterBatch] = []
+        self._part_of: dict[int, _FilterBatch] = {}
 
     def __len__(self) -> int:
         """How many filters there are."""
@@ -151,14 +151,14 @@ class LinkMatcher:
                 self._parts.remove(part)
         if not filters:
             return
-        new = _Part.of(filters, self.schema, self.n_links, self.options)
+        new = _FilterBatch.of(filters, self.schema, self.n_links, self.options)
         self._parts.append(new)
         self._parts.sort(key=lambda part: -part.compiled)
         self._part_of |= dict.fromkeys(filters, new)
 
 
 @dataclass(slots=True, eq=False)
-class _Part:
+class _FilterBatch:
     """Some filters, compiled together."""
 
     filters: dict[int, tuple[Filter, int]]
@@ -174,7 +174,7 @@ class _Part:
         schema: Schema,
         n_links: int,
         options: TreeOptions,
-    ) -> _Part:
+    ) -> _FilterBatch:
         boxes: list[Box] = []
         links: list[int] = []
         boxes_at = {}

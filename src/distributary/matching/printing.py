@@ -67,10 +67,10 @@ def _print_test(attribute: Attribute, values: Values) -> str:
     points = _points(values, attribute)
     others = _points(Values(values.complement(attribute).ranges), attribute)
     if len(points) > 1:
-        alternatives.append(f"{name} IN ({_listed(points, attribute)})")
+        alternatives.append(f"{name} IN ({_print_list(points, attribute)})")
     elif others and attribute.domain is None and attribute.kind is not AttributeKind.BOOLEAN:
         one = "<> {}" if len(others) == 1 else "NOT IN ({})"
-        alternatives.append(f"{name} {one.format(_listed(others, attribute))}")
+        alternatives.append(f"{name} {one.format(_print_list(others, attribute))}")
     else:
         alternatives += _print_ranges(name, values, attribute)
     return alternatives[0] if len(alternatives) == 1 else f"({' OR '.join(alternatives)})"
@@ -123,7 +123,7 @@ def _end(key: Key, attribute: Attribute, at: str, beyond: str) -> tuple[str, str
     return at, here or repr(float(_decimal(key, attribute)))
 
 
-def _listed(keys: Iterable[Key], attribute: Attribute) -> str:
+def _print_list(keys: Iterable[Key], attribute: Attribute) -> str:
     return ", ".join(str(_constant(key, attribute)) for key in keys)
 
 

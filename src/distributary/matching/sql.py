@@ -34,7 +34,7 @@ from distributary.matching.comparisons import (
     prefix_range,
 )
 from distributary.matching.conjunctions import plain_conjunction
-from distributary.matching.times import Day, Moment, read_day, read_moment
+from distributary.matching.times import DateConstant, TimestampConstant, read_day, read_moment
 from distributary.model import (
     Attribute,
     AttributeKind,
@@ -326,9 +326,9 @@ def _kind_of(constant: Constant) -> str:
             return AttributeKind.BOOLEAN.value
         case str():
             return AttributeKind.TEXT.value
-        case Day():
+        case DateConstant():
             return AttributeKind.DATE.value
-        case Moment():
+        case TimestampConstant():
             return AttributeKind.TIMESTAMP.value
     return "a number"
 

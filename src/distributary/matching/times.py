@@ -14,7 +14,14 @@ import numpy as np
 from distributary.model import AttributeKind
 from distributary.model.event import DAY, Instant, key_of
 
-__all__ = ["Day", "Moment", "print_day", "print_moment", "read_day", "read_moment"]
+__all__ = [
+    "DateConstant",
+    "TimestampConstant",
+    "print_day",
+    "print_moment",
+    "read_day",
+    "read_moment",
+]
 
 _TIME = re.compile(
     r"([+-]?\d{4,7}-\d\d-\d\d)"
@@ -26,20 +33,20 @@ _MOST_MINUTES = 18 * 60  # that a time zone may be away from UTC
 
 
 @dataclass(frozen=True, slots=True)
-class Day:
+class DateConstant:
     """A constant of type DATE."""
 
     days: int
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class TimestampConstant:
     """A constant of type TIMESTAMP."""
 
     microseconds: int
 
 
-def read_moment(text: str) -> Moment | None:
+def read_moment(text: str) -> TimestampConstant | None:
     """The point in time that a text reads as, in UTC unless it says how far from it.
 
     A day alone is its midnight.
@@ -48,14 +55,14 @@ def read_moment(text: str) -> Moment | None:
     microseconds = (
         None if parts is None else key_of(Instant(sum(parts), "us"), AttributeKind.TIMESTAMP)
     )
-    return None if microseconds is None else Moment(microseconds)
+    return None if microseconds is None else TimestampConstant(microseconds)
 
 
-def read_day(text: str) -> Day | None:
+def read_day(text: str) -> DateConstant | None:
     """The day that a text reads as; a time of that day, or a time zone, makes no difference."""
     parts = _read(text)
     days = None if parts is None else key_of(Instant(parts[0] // DAY, "D"), AttributeKind.DATE)
-    return None if days is None else Day(days)
+    return None if days is None else DateConstant(days)
 
 
 def _read(text: str) -> tuple[int, int] | None:

@@ -136,7 +136,7 @@ class SearchTree:
         n_index = _index_size(boxes, attributes, self.sizes) if options.factoring else 0
         self.index = attributes[:n_index]
         self.order = attributes[n_index:]
-        self.nodes = _compiled(self)
+        self.nodes = _compile(self)
         self.pending = int(kernels.pending(self.nodes))
 
     @classmethod
@@ -155,7 +155,7 @@ class SearchTree:
 
     def match_all(self, codes: CodeArray) -> tuple[IntArray, IndexArray, IntArray]:
         """Where each event's boxes begin and end, the boxes, and each event's steps."""
-        codes = self.checked(codes)
+        codes = self.check_codes(codes)
         offsets = np.empty(len(codes) + 1, np.int64)
         steps = np.empty(len(codes), np.int64)
         boxes = kernels.list_matches(self.nodes, codes, offsets, steps)
@@ -163,13 +163,13 @@ class SearchTree:
 
     def count(self, codes: CodeArray) -> tuple[IntArray, IntArray]:
         """How many boxes each event is in, and each event's steps."""
-        codes = self.checked(codes)
+        codes = self.check_codes(codes)
         counts = np.empty(len(codes), np.int64)
         steps = np.empty(len(codes), np.int64)
         kernels.count_matches(self.nodes, codes, counts, steps)
         return counts, steps
 
-    def checked(self, codes: CodeArray) -> CodeArray:
+    def check_codes(self, codes: CodeArray) -> CodeArray:
         """Events as the kernels read them; a code that the axes do not have is refused."""
         if codes.shape[1] != len(self.sizes):
             raise ValueError(f"events have {codes.shape[1]} attributes, not {len(self.sizes)}")
@@ -218,11 +218,11 @@ def _index_size(boxes: CodedBoxes, attributes: IntArray, sizes: IntArray) -> int
     return len(attributes)
 
 
-def _compiled(tree: SearchTree) -> kernels.Nodes:
+def _compile(tree: SearchTree) -> kernels.Nodes:
     """Copy boxes into the index, sort them, grow the trie, and lay it out."""
     boxes, options = tree.boxes, tree.options
-    box_of_row, keys = _indexed(tree)
-    order, columns = _sorted_columns(boxes.tests[:, tree.order], box_of_row, keys)
+    box_of_row, keys = _expand_rows(tree)
+    order, columns = _sort_columns(boxes.tests[:, tree.order], box_of_row, keys)
     box_of_row, keys = box_of_row[order], keys[order]
     starts = np.flatnonzero(np.diff(keys, prepend=-1))
     groups = np.append(starts, len(keys)).astype(np.int64)
@@ -256,7 +256,7 @@ def _strides(sizes: IntArray) -> IntArray:
     return np.array([np.prod(sizes[k + 1 :]) for k in range(len(sizes))], np.int64)
 
 
-def _indexed(tree: SearchTree) -> tuple[IntArray, IntArray]:
+def _expand_rows(tree: SearchTree) -> tuple[IntArray, IntArray]:
     """Which box each row of the tree is a copy of, and the place of its root in the index."""
     boxes, widths = tree.boxes, tree.boxes.widths()
     rows = np.arange(len(boxes), dtype=np.int64)
@@ -269,7 +269,7 @@ def _indexed(tree: SearchTree) -> tuple[IntArray, IntArray]:
     return rows, keys
 
 
-def _sorted_columns(
+def _sort_columns(
     tests: IndexArray, box_of_row: IntArray, keys: IntArray
 ) -> tuple[IntArray, IndexArray]:
     """The order of rows by key and tests, and the tests in that order, one column after the other.

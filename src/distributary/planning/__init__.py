@@ -13,8 +13,8 @@ from distributary.planning.request import (
     Change,
     Limits,
     Request,
+    RequestSettings,
     Search,
-    Settings,
     Size,
 )
 from distributary.planning.solve import Solution, plan
@@ -42,8 +42,8 @@ __all__ = [
     "Move",
     "Progress",
     "Request",
+    "RequestSettings",
     "Search",
-    "Settings",
     "Size",
     "Solution",
     "Step",

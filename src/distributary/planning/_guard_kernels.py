@@ -15,7 +15,7 @@ from distributary.model import FloatArray, IndexArray, IntArray
 from distributary.planning._anneal_kernels import draw_move, make_room
 from distributary.planning._state_kernels import State, move
 
-__all__ = ["GuardState", "guarded_sweep", "repair_sweep"]
+__all__ = ["GuardState", "repair_sweep", "sweep_within_limits"]
 
 _MOST_ASKED = 10  # groups, roughly
 
@@ -122,7 +122,7 @@ def _mark(k: int, wants: Flags, state: State, value: int) -> None:
 
 
 @kernel
-def guarded_sweep(
+def sweep_within_limits(
     order: IntArray,  # IN
     chance: FloatArray,  # IN
     alpha: float,

@@ -1,4 +1,4 @@
-"""Assignments that look at nobody's interest: the yardsticks.
+"""Assignments that ignore interest, as baselines.
 
 Reference: Adler et al. (2001), section 4: RAN, RSE and RRE.
 """

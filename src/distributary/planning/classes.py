@@ -1,10 +1,10 @@
-"""A plan cut into parts that do not touch each other.
+"""Cut a plan into independent parts.
 
-What receivers take in adds up over groups: a flow's price depends only on the group it is in and on
-that group's sessions. So when the groups are dealt into classes, each class with its sessions and
-flows is a smaller problem of its own, and improving one never spoils another. Threads and machines
-can work on them side by side and get the same answer in any order; dealt anew each round, flows
-come to meet all groups.
+The intake of receivers adds up over groups: the price of a flow depends only on its group and on
+the sessions of that group. So if the groups are dealt into classes, each class with its sessions
+and flows is a smaller problem of its own, and improving one class never makes another worse.
+Threads and machines can work on the classes in parallel and get the same answer in any order. The
+classes are dealt anew in each round, so that every flow can reach every group in time.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ from distributary.model import IndexArray, IntArray
 from distributary.planning.hierarchy import Maps
 from distributary.planning.things import Things
 
-__all__ = ["Part", "cut", "deal", "join_parts", "part_of"]
+__all__ = ["Part", "cut_parts", "deal", "join_parts", "part_of"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """One class as a problem of its own, and the numbers that its flows, sessions and groups have
-    in the whole."""
+    """One class as a problem of its own.
+
+    `flows`, `sessions` and `groups` are the numbers that its flows, sessions and groups have in the
+    whole plan.
+    """
 
     things: Things
     maps: Maps
@@ -33,12 +36,12 @@ class Part:
 
 
 def deal(n_groups: int, n_classes: int, rng: np.random.Generator) -> IntArray:
-    """A class for each group, all about equally large."""
+    """Assign each group to a class at random; classes are about equally large."""
     return rng.permutation(n_groups) * n_classes // n_groups
 
 
-def cut(things: Things, maps: Maps, class_of_group: IntArray) -> list[Part]:
-    """The classes that have flows, each as a part."""
+def cut_parts(things: Things, maps: Maps, class_of_group: IntArray) -> list[Part]:
+    """Make a part of each class that has flows."""
     class_of_flow = class_of_group[maps.flow_group]
     parts = []
     for c in range(int(class_of_group.max()) + 1):
@@ -52,7 +55,7 @@ def cut(things: Things, maps: Maps, class_of_group: IntArray) -> list[Part]:
 def part_of(
     things: Things, maps: Maps, class_of_group: IntArray, c: int, flows: IntArray | None = None
 ) -> Part:
-    """Class c as a part, out of its own flows and where they are in the whole."""
+    """Make a part of class c from its own flows and their places in the whole plan."""
     sessions = np.flatnonzero(class_of_group[maps.group] == c)
     groups = np.flatnonzero(class_of_group == c)
     inner = Maps(
@@ -63,7 +66,7 @@ def part_of(
 
 
 def join_parts(maps: Maps, parts: list[Part], found: list[Maps]) -> Maps:
-    """The whole again, with what was found for each part in its place."""
+    """Put the maps found for the parts back into the whole plan."""
     session, group = maps.session.copy(), maps.group.copy()
     for part, inner in zip(parts, found, strict=True):
         session[part.flows] = part.sessions[inner.session]
@@ -72,7 +75,7 @@ def join_parts(maps: Maps, parts: list[Part], found: list[Maps]) -> Maps:
 
 
 def _places(chosen: IntArray, n: int) -> IndexArray:
-    """Where each of n numbers stands among the chosen ones."""
+    """The position of each of n numbers among the chosen ones."""
     place = np.zeros(n, np.int32)
     place[chosen] = np.arange(len(chosen), dtype=np.int32)
     return place

@@ -1,4 +1,4 @@
-"""Planning under constraints: first a plan that holds them, then better ones that still do."""
+"""Plan under constraints: find a plan that meets them, then improve it without breaking them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from distributary.cost import FilteringPrices
 from distributary.errors import InfeasibleError
 from distributary.model import Constraints, Demand, FloatArray, IndexArray
-from distributary.planning._guard_kernels import guarded_sweep, repair_sweep
+from distributary.planning._guard_kernels import repair_sweep, sweep_within_limits
 from distributary.planning.balancing import lightest_first
 from distributary.planning.best import (
     COLDEST,
@@ -27,13 +27,13 @@ from distributary.planning.two_level import BITS, TwoLevel
 
 __all__ = ["best_within"]
 
-_ATTEMPTS = 40  # at a plan that holds the constraints
+_ATTEMPTS = 40  # to find a plan that satisfies the constraints
 _LONGEST_CHAIN = 8_000  # sweeps
-_SWEEPS = 80  # of annealing in each attempt
-_REPAIRS = 20  # sweeps of repair after it
-_ORDINARY = 2  # how much a receiver counts; one over its cap counts for one more each time
-_TRIED_TO_FILL = 50  # flows, for each empty group that must not be
-_FEW_FLOWS = 16  # up to here an exhaustive search settles whether there is one
+_SWEEPS = 80  # annealing sweeps in each attempt
+_REPAIRS = 20  # repair sweeps in each attempt
+_ORDINARY = 2  # weight of a receiver at first; each attempt adds 1 to those over their cap
+_TRIED_TO_FILL = 50  # flows to try for each group that must not stay empty
+_FEW_FLOWS = 16  # up to this many, an exhaustive search decides whether a plan exists
 
 
 def best_within(
@@ -46,9 +46,9 @@ def best_within(
     budget_s: float,
     progress: Progress = silent,
 ) -> Annealed:
-    """The best plan found that holds the constraints; raises `InfeasibleError` with the reason.
+    """Find the best plan that meets the constraints, or raise `InfeasibleError` with the reason.
 
-    Flows are annealed as in `best`, one by one; a move that would break a constraint is not made.
+    Flows are annealed one by one, as in `best`; moves that would break a constraint are not made.
     """
     check_contradictions(demand, constraints, n_groups)
     bundle, n_bundles = bundles(demand, constraints)
@@ -83,7 +83,7 @@ def _anneal(
 
     def sweep(order: np.ndarray, chance: FloatArray, temperature: float) -> int:
         return int(
-            guarded_sweep(
+            sweep_within_limits(
                 order, chance, prices.alpha, prices.beta, temperature, nowhere,
                 guard.state, state.state,
             )
@@ -112,7 +112,7 @@ def _anneal(
 
 
 def _sweeps_within(budget_s: float, things: Things, columns: int) -> int:
-    """How many sweeps one core of a plain machine does in the budget."""
+    """The number of sweeps that one core of the reference machine makes within the budget."""
     sweep_s = 5e-5 + 1e-9 * (
         len(things) * (250 + 3.0 * columns) + len(things.members) * 0.12 * columns
     )
@@ -126,10 +126,11 @@ def _hold_constraints(
     rng: np.random.Generator,
     budget_s: float,
 ) -> IndexArray:
-    """An assignment to groups that holds the constraints.
+    """Find an assignment to groups that satisfies the constraints.
 
-    Each attempt anneals the flows over groups for what receivers take in, then repairs what is
-    violated. A receiver that ends up over its cap counts for more in the next attempt.
+    Each attempt repairs violations; if some remain, it anneals the flows over groups by the
+    receivers' intake and starts the next attempt from there. A receiver over its cap gets more
+    weight each time.
     """
     deadline = time.monotonic() + budget_s
     importance = np.full(things.n_receivers, _ORDINARY)
@@ -149,7 +150,7 @@ def _hold_constraints(
         importance += taken.intake > taken.receiver_cap
     if len(things) > _FEW_FLOWS:
         raise InfeasibleError(
-            f"{attempts} attempts met no plan with {n_groups} groups that holds all constraints"
+            f"{attempts} attempts found no plan with {n_groups} groups that meets all constraints"
             + _worst(after),
             proven=False,
             remedy="loosen a cap, allow more groups or a longer budget",
@@ -157,8 +158,8 @@ def _hold_constraints(
     found = _search_all(things, guard, n_groups)
     if found is None:
         raise InfeasibleError(
-            f"no assignment of {len(things)} flows to {n_groups} groups holds all constraints "
-            "(every one was tried)",
+            f"no assignment of {len(things)} flows to {n_groups} groups meets all constraints "
+            "(all were tried)",
             proven=True,
             remedy="loosen a cap, or allow more groups",
         )
@@ -168,7 +169,9 @@ def _hold_constraints(
 def _worst(guard: Guard) -> str:
     over_groups = int((guard.group_load > guard.group_cap).sum())
     over_receivers = int((guard.intake > guard.receiver_cap).sum())
-    return f" (in the last, {over_groups} groups and {over_receivers} receivers were over)"
+    return (
+        f" (in the last, {over_groups} groups and {over_receivers} receivers exceeded their caps)"
+    )
 
 
 def _repair(
@@ -178,7 +181,7 @@ def _repair(
     n_groups: int,
     rng: np.random.Generator,
 ) -> tuple[IndexArray, Guard]:
-    """Move flows to where the violation shrinks most, as long as it does."""
+    """Move flows to where the violation shrinks most, until it no longer shrinks."""
     one_each = np.arange(n_groups, dtype=np.int32)
     begin = np.where(guard.pinned >= 0, guard.pinned, begin).astype(np.int32)
     state = TwoLevel(things, Maps(begin, one_each), FilteringPrices())
@@ -195,7 +198,7 @@ def _repair(
 def _fill_needed_groups(
     things: Things, guard: Guard, group: IndexArray, n_groups: int
 ) -> tuple[IndexArray, Guard]:
-    """Put a flow into each empty group below a pinned one, where one can go there harmlessly."""
+    """Move a flow into each empty group below a pinned one, if that breaks no other constraint."""
     for empty in np.flatnonzero(guard.group_load[: guard.needed] == 0):
         crowd = np.bincount(group, minlength=n_groups)
         free = np.flatnonzero((guard.pinned < 0) & (crowd[group] > 1))
@@ -210,7 +213,7 @@ def _fill_needed_groups(
 
 
 def _search_all(things: Things, guard: Guard, n_groups: int) -> IndexArray | None:
-    """Try every assignment that can still hold; None if there is none."""
+    """Try every assignment that may satisfy the constraints; return None if none does."""
     order = np.lexsort((np.arange(len(things)), -guard.load, guard.pinned < 0))
     receivers = [
         set(things.members[things.offsets[k] : things.offsets[k + 1]].tolist())
@@ -241,7 +244,7 @@ def _search_all(things: Things, guard: Guard, n_groups: int) -> IndexArray | Non
                 continue
             if not inside[g] and guard.pinned[k] < 0 and g >= guard.needed:
                 if tried_empty:
-                    continue  # nobody is pinned to these, so all empty ones are alike
+                    continue  # no flow is pinned to these, so empty groups are interchangeable
                 tried_empty = True
             before = members[g]
             loads[g] += float(guard.load[k])

@@ -1,14 +1,15 @@
-"""Flows that travel in several sessions, each receiver taking them from one: for a sender's price.
+"""Send flows in several sessions, so that each receiver can take them from the cheapest one.
 
-Tock et al. (2005) and Adler et al. (2001) name duplication; their heuristics but user-merge leave
-it out. Here every *part* of a flow (a session and those who take the flow from there) is a thing of
-its own, so the two-level cost stays exact. Annealing redraws whole parts and single receivers;
-parts of a flow that meet in a session are one. What is sent never passes the limit, and while it
-is near, every copy costs a fee, so that the copies worth most remain.
+Tock et al. (2005) and Adler et al. (2001) mention duplication, but of their heuristics only
+user-merge uses it. Here each *part* of a flow (a session and the receivers that take the flow from
+it) is a thing of its own, so that the two-level cost stays exact. Annealing moves whole parts and
+single receivers; parts of a flow that meet in a session become one. The rate sent never exceeds the
+limit. Near the limit each copy is charged a fee, so that only the most valuable copies remain.
 
-Copies pay in two ways. A plan for whole flows gains a little where a receiver is somewhere for a
-minor flow alone. A group of their own for receivers who want much the same gains a lot and costs
-much more: it takes a limit of a few times what is sent once before such *homes* win.
+Copies save work in two ways. In a plan that sends each flow once, they save a little where a
+receiver is in a session only for a minor flow. A group of their own (a *home*) for receivers with
+similar interests saves far more, but also costs far more: homes win only with a limit of several
+times the rate of sending each flow once.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ __all__ = ["MOST_SENT", "Duplicated", "duplicate", "place_parts"]
 HOTTEST, COLDEST = 0.05, 0.01  # temperatures, in units of the mean cost of a flow
 SWEEPS_PER_REGROUP = 5
 MOST_SWEEPS = 400
-MOST_DESCENTS = 50  # passes; prices that are no whole numbers might go round in circles
-FIRST_FEE, DEAREST_FEE = 0.1, 10.0  # in units of the mean cost of a message sent
+MOST_DESCENTS = 50  # passes; with fractional prices, rounding could make them cycle
+FIRST_FEE, DEAREST_FEE = 0.1, 10.0  # in units of the mean cost of a sent message
 FEE_STEP = 1.1
-MOST_SENT = 1e6  # times what is sent once
+MOST_SENT = 1e6  # multiple of sending each flow once
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Duplicated:
-    """Flows in parts: `flow` is the flow of each thing, `maps` where each thing travels.
+    """Flows in parts: `flow` is the flow of each part, `maps` its session and group.
 
-    The parts of a flow are in different sessions, and share out its receivers.
+    The parts of a flow are in different sessions; each receiver of the flow belongs to one part.
     """
 
     flow: IntArray
@@ -52,11 +53,11 @@ class Duplicated:
 
     @property
     def sent(self) -> int:
-        """The rate of all copies, in whole-number rates."""
+        """The total rate of all copies, in whole-number rates."""
         return int(self.things.weight.sum())
 
     def work(self, prices: FilteringPrices) -> float:
-        """Cw, in whole-number rates: exact."""
+        """Cw in whole-number rates, exactly."""
         return self.maps.work(self.things, prices)
 
 
@@ -70,11 +71,11 @@ def duplicate(
     homes: IndexArray | None = None,
     budget_s: float = 10.0,
 ) -> Duplicated:
-    """Send flows again where that saves receivers most; never worse than the maps of whole flows.
+    """Send flows again where that saves receivers most; the result is never worse than `maps`.
 
-    `max_sent` is what may be sent, as a multiple of sending every flow once. `homes` (receiver ->
-    cluster, no more clusters than groups) says who could share a group of their own.
-    The budget is turned into work by the speed of a plain machine, as for `best`.
+    `max_sent` limits the rate sent, as a multiple of sending each flow once. `homes` (receiver ->
+    cluster, no more clusters than groups) proposes which receivers could share a group of their
+    own. The budget is converted into work by the speed of the reference machine, as in `best`.
     """
     if not 1 <= max_sent <= MOST_SENT:
         raise ValueError(f"max_sent must be a number from 1 to {MOST_SENT:g}, not {max_sent:g}")
@@ -101,7 +102,7 @@ def duplicate(
 
 
 def place_parts(demand: Demand, duplicated: Duplicated) -> Plan:
-    """The plan in which each receiver subscribes to the sessions of the parts it is in."""
+    """Make the plan in which each receiver subscribes to the sessions of its parts."""
     interest = demand.interest
     maps, parts = duplicated.maps.compact(), duplicated.things
     n_sessions = len(maps.group)
@@ -122,7 +123,7 @@ def place_parts(demand: Demand, duplicated: Duplicated) -> Plan:
 
 
 class _Sources:
-    """Where each receiver takes each of its flows from, and all that the price of it depends on."""
+    """The session that each receiver takes each of its flows from, and the state that prices it."""
 
     def __init__(
         self,
@@ -150,12 +151,12 @@ class _Sources:
 
     @property
     def duplicated(self) -> Duplicated:
-        """The parts as they are now."""
+        """The current parts."""
         flow, parts, session = _parts(self._things, self._source, len(self._group))
         return Duplicated(flow, parts, Maps(session, self._group.copy()))
 
     def cool(self, cooled: float, with_groups: bool, rng: np.random.Generator) -> None:
-        """Redraw every part and every receiver once, `cooled` being 0 at first and 1 at last."""
+        """Redraw every part and every receiver once; `cooled` goes from 0 (hot) to 1 (cold)."""
         temperature = self._unit * HOTTEST * (COLDEST / HOTTEST) ** cooled
         order, chance = rng.permutation(len(self._things)), rng.random(2 * len(self._source))
         self._redraw(order, chance, self._fee, temperature)
@@ -166,7 +167,7 @@ class _Sources:
         self._fee = min(fee, DEAREST_FEE * self._message)
 
     def descend(self) -> None:
-        """Move parts and receivers as long as any single move lowers the cost."""
+        """Make single moves of parts and receivers as long as one of them lowers the cost."""
         order, never = np.arange(len(self._things)), np.zeros(2 * len(self._source))
         still = np.zeros(len(self._group))
         for _ in range(MOST_DESCENTS):
@@ -185,7 +186,7 @@ class _Sources:
 
 
 def _parts(things: Things, label: IndexArray, n_labels: int) -> tuple[IntArray, Things, IndexArray]:
-    """Each flow's pairs by label: the flow, the thing and the label of each part."""
+    """Split the pairs of each flow by label; return flow, thing and label of each part."""
     owner = np.repeat(np.arange(len(things)), np.diff(things.offsets))
     key = owner * n_labels + label
     order = np.argsort(key, kind="stable")
@@ -204,7 +205,7 @@ def _with_homes(
     homes: IndexArray,
     rng: np.random.Generator,
 ) -> _Sources:
-    """Groups of their own for the clusters that gain most by it; the others share what is left."""
+    """Give groups of their own to the clusters that gain most; other receivers share the rest."""
     n_groups = int(maps.group.max()) + 1
     label = _homes_within(things, maps, prices, limit, homes)
     n_homes = int(label.max())  # 0 is for receivers without a home
@@ -223,7 +224,10 @@ def _with_homes(
 def _homes_within(
     things: Things, maps: Maps, prices: FilteringPrices, limit: float, homes: IndexArray
 ) -> IndexArray:
-    """Receiver -> home from 1 on, or 0: the most saved per rate sent again, while there is room."""
+    """Choose homes by saving per rate sent again, within the limit.
+
+    Returns each receiver's home, counted from 1, or 0 for none.
+    """
     n_clusters = int(homes.max()) + 1
     state = TwoLevel(things, maps, prices).state
     accepted = state.sessions.present @ state.sessions.total

@@ -1,6 +1,6 @@
-"""Constraints in the form that solvers use: whole-number loads and caps, by thing and group.
+"""Constraints in the form that solvers use: whole-number loads and caps, by bundle and group.
 
-Flows that must be together are one thing from here on, so that this constraint holds by itself.
+Flows that must stay together form one bundle, so that this constraint always holds.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _ROUNDING = 5e-10  # relative: within what the check of a finished plan allows
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Guard:
-    """What the constraints ask of bundles of flows.
+    """The constraints on bundles of flows, and the loads of an assignment.
 
-    `load` is each bundle's, in the same whole numbers as the caps; `foes` of bundle b, which must
-    not share its group, are `foes[foe_offsets[b]:foe_offsets[b + 1]]`.
+    `load` is the load of each bundle, in the same whole-number units as the caps. The foes of
+    bundle b, which must not share its group, are `foes[foe_offsets[b]:foe_offsets[b + 1]]`.
     """
 
     load: FloatArray
@@ -38,7 +38,7 @@ class Guard:
 
     @property
     def state(self) -> GuardState:
-        """Everything, as the kernels take it."""
+        """The same as a named tuple for the kernels."""
         return GuardState(
             self.load,
             self.group_load,
@@ -53,11 +53,11 @@ class Guard:
 
     @property
     def needed(self) -> int:
-        """How many groups must be in use so that the pinned ones keep their numbers."""
+        """The number of groups that must not be empty, so that pinned groups keep their numbers."""
         return int(self.pinned.max()) + 1
 
     def with_loads(self, things: Things, group_of: IndexArray, n_groups: int) -> Guard:
-        """The same guard with the loads that an assignment to groups makes."""
+        """The same constraints with the loads of an assignment to groups."""
         group_load = np.bincount(group_of, weights=self.load, minlength=n_groups)
         owner = np.repeat(group_of.astype(np.int64), np.diff(things.offsets))
         joined = np.zeros((things.n_receivers, n_groups), np.bool_)
@@ -91,7 +91,9 @@ class Guard:
         """The constraints for bundles of flows; `bundle` says which one each flow is in."""
         n_receivers = len(demand.interest.receivers)
         whole = whole_rates(demand.load, n_receivers, bits=52)
-        per_message = float(whole.sum() / demand.load.sum()) * (1 + _ROUNDING)
+        # A power of two scales exactly, and keeps tiny loads from overflowing the quotient.
+        lift = 2.0**600 if demand.load.sum() < 1e-280 else 1.0
+        per_message = float(whole.sum() / (demand.load.sum() * lift)) * (1 + _ROUNDING)
         load = np.bincount(bundle, weights=whole, minlength=n_bundles).astype(np.float64)
         index = {name: k for k, name in enumerate(demand.interest.flows)}
         pinned = np.full(n_bundles, -1, np.int32)
@@ -103,11 +105,13 @@ class Guard:
             apart = {int(bundle[index[name]]) for name in names if name in index}
             for b in apart:
                 foes[b] |= apart - {b}
-        cap = constraints.group_rate
+        cap = np.inf if constraints.group_rate is None else constraints.group_rate
+        with np.errstate(over="ignore"):  # a cap far above all loads is none
+            caps = constraints.receiver_caps(demand.interest.receivers) * lift * per_message
         return cls(
             load=load,
-            group_cap=np.inf if cap is None else cap * per_message,
-            receiver_cap=constraints.receiver_caps(demand.interest.receivers) * per_message,
+            group_cap=cap * lift * per_message,
+            receiver_cap=caps,
             pinned=pinned,
             foe_offsets=np.concatenate(([0], np.cumsum([len(f) for f in foes]))).astype(np.int64),
             foes=np.array([foe for f in foes for foe in sorted(f)], np.int32),
@@ -128,7 +132,7 @@ def bundles(demand: Demand, constraints: Constraints) -> tuple[IndexArray, int]:
 
 
 def check_contradictions(demand: Demand, constraints: Constraints, n_groups: int) -> None:
-    """Raise if the constraints cannot hold whatever the plan, with the reason."""
+    """Raise `InfeasibleError`, with the reason, if no plan can satisfy the constraints."""
     bundle, _ = bundles(demand, constraints)
     index = {name: k for k, name in enumerate(demand.interest.flows)}
     flows, load = demand.interest.flows, demand.load
@@ -143,20 +147,19 @@ def check_contradictions(demand: Demand, constraints: Constraints, n_groups: int
             one = f"flow {heavy[0]!r} alone carries"
             _refuse(
                 f"{many if len(heavy) > 1 else one} {together[worst]:g}, "
-                f"over the {cap:g} that a group may"
+                f"over the cap of {cap:g} of a group"
             )
         if load.sum() > n_groups * cap * slack:
             _refuse(
                 f"all flows carry {load.sum():g}, over the {n_groups * cap:g} that "
-                f"{n_groups} groups may"
+                f"{n_groups} groups may carry"
             )
     interest = demand.interest
     wanted = np.add.reduceat(load[interest.receiver_flows], interest.receiver_offsets[:-1])
     caps = constraints.receiver_caps(interest.receivers)
     for n in np.flatnonzero(wanted > caps * slack):
         _refuse(
-            f"receiver {interest.receivers[n]!r} wants {wanted[n]:g}, over the {caps[n]:g} that it "
-            "may take in"
+            f"receiver {interest.receivers[n]!r} wants {wanted[n]:g}, over its cap of {caps[n]:g}"
         )
     pinned: dict[int, tuple[str, int]] = {}
     for name, group in constraints.pinned.items():

@@ -1,7 +1,6 @@
-"""How people assign flows today: by a hash, by the alphabet, by a column such as the market.
+"""Assignments as people make them today: by hash, by name, by a column such as the market.
 
-They look at nobody's interest and are here to be held against. Each fills as many sessions and
-groups as it may.
+They ignore interest and serve as baselines. Each uses as many sessions and groups as it may.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ __all__ = ["by_column", "by_hash", "by_name"]
 
 
 def by_hash(flows: Sequence[str], n_sessions: int, n_groups: int) -> Maps:
-    """Each flow where the hash of its name says: stable, whoever else comes and goes."""
+    """Place each flow by the hash of its name: other flows may come and go, and it stays."""
     session = [
         int.from_bytes(blake2b(flow.encode(), digest_size=8).digest(), "big") % n_sessions
         for flow in flows
@@ -28,12 +27,12 @@ def by_hash(flows: Sequence[str], n_sessions: int, n_groups: int) -> Maps:
 
 
 def by_name(n_flows: int, n_sessions: int, n_groups: int) -> Maps:
-    """Stretches of the alphabet with equal numbers of flows; flows come sorted by name."""
+    """Split the flows, sorted by name, into ranges of equal size."""
     return Maps(_stretches(n_flows, n_sessions), _stretches(n_sessions, n_groups))
 
 
 def by_column(labels: Sequence[str], rate: FloatArray, n_sessions: int, n_groups: int) -> Maps:
-    """Flows of one label together, labels to groups by even rate, stretches of names within."""
+    """Keep flows of one label together; balance groups by rate, then split each by name."""
     values, value = np.unique(np.array(labels, object).astype(str), return_inverse=True)
     value_rate = np.bincount(value, weights=rate).astype(np.float64, copy=False)
     heaviest_first = np.lexsort((np.arange(len(values)), -value_rate))
@@ -52,5 +51,5 @@ def by_column(labels: Sequence[str], rate: FloatArray, n_sessions: int, n_groups
 
 
 def _stretches(n: int, n_parts: int) -> IndexArray:
-    """Number 0, 1, ... n_parts - 1 in stretches as equal as can be."""
+    """Number 0, 1, ... n_parts - 1 in ranges of equal size, as nearly as possible."""
     return (np.arange(n) * n_parts // max(n, 1)).astype(np.int32)

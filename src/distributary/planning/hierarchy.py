@@ -1,7 +1,7 @@
 """Two levels of clustering: flows into sessions, sessions into groups.
 
 Reference: Tock et al. (2005), section 4.3. Neither `sessions_first` nor `groups_first` looks at
-alpha and beta; `iterative` and `annealed` do when they choose the best map they met.
+alpha and beta; `iterative` and `scatter_and_regroup` use them to choose the best map found.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from distributary.planning.things import Things
 __all__ = [
     "Annealing",
     "Maps",
-    "annealed",
     "groups_first",
     "iterative",
+    "scatter_and_regroup",
     "sessions_first",
     "sessions_in_groups",
 ]
@@ -143,7 +143,7 @@ class Annealing:
             percent *= self.factor
 
 
-def annealed(
+def scatter_and_regroup(
     things: Things,
     n_sessions: int,
     n_groups: int,

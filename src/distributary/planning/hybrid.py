@@ -25,11 +25,11 @@ __all__ = ["UnicastLimits", "choose_unicast", "drop_flows", "hybrid", "send_by_u
 
 @dataclass(frozen=True, slots=True)
 class UnicastLimits:
-    """Which flows may go by unicast, and how much of it the sender can bear.
+    """Which flows may go by unicast, and how much unicast the sender allows.
 
-    A flow may with up to `max_receivers` receivers. `max_links` is the most (receiver, flow) pairs
-    in all, `max_rate` the most messages per second that the sender may send beyond one copy of
-    each flow: a flow with a single receiver adds nothing to that.
+    A flow may go by unicast if it has at most `max_receivers` receivers. `max_links` limits the
+    number of (receiver, flow) pairs, `max_rate` the messages per second that are sent beyond one
+    copy of each flow: a flow with a single receiver adds none.
     """
 
     max_receivers: int = 1
@@ -55,11 +55,11 @@ def hybrid(
     prices: FilteringPrices,
     sent_price: float = 0.0,
 ) -> Plan:
-    """Plan all flows, send by unicast what saves most, plan the rest anew, and choose once more.
+    """Plan all flows, move to unicast what saves most, plan the rest again, and choose once more.
 
-    Returns the cheapest plan met, by `price`: never one worse than `solve` finds for all flows.
-    `solve` runs twice and must place each flow once; `prices` and `sent_price` are what
-    `choose_unicast` goes by.
+    Returns the cheapest plan found, by `price`: never worse than what `solve` finds for all flows.
+    `solve` runs twice and must place each flow once; `prices` and `sent_price` are for
+    `choose_unicast`.
     """
     first = solve(demand)
     chosen = choose_unicast(demand, prices, first, limits, sent_price=sent_price)
@@ -88,10 +88,10 @@ def choose_unicast(
 ) -> IntArray:
     """Choose the flows of a plan that are cheaper by unicast; ascending.
 
-    Greedy: again and again the flow goes whose leaving saves most for what it uses of the limits,
-    at its exact price in the plan as it is by then, until no single flow saves anything. With
-    `sent_price`, each copy beyond the first costs that much per message. What the plan already
-    sends by unicast stays so and counts; at least one flow stays in a session.
+    Greedy: repeatedly take the flow that saves most per share of the limits it uses, at its exact
+    price in the plan at that point, until no single flow saves anything. With `sent_price`, each
+    copy beyond the first costs that much per message. Flows that already go by unicast stay there
+    and count; at least one flow stays in a session.
     """
     state = _Leaving(demand, plan, prices, sent_price)
     budget = _Budget(demand, plan, limits)
@@ -169,7 +169,7 @@ def _session_of(plan: Plan) -> IntArray:
 
 
 class _Budget:
-    """What is left of the limits."""
+    """The unused part of the limits."""
 
     def __init__(self, demand: Demand, plan: Plan, limits: UnicastLimits) -> None:
         self.limits = limits
@@ -180,7 +180,7 @@ class _Budget:
         self._extra_used = float(self._extra[sent].sum())
 
     def allows(self, flow: int) -> bool:
-        """Whether the flow may go by unicast, and still can."""
+        """Whether the flow may go by unicast within the limits that are left."""
         limits, links = self.limits, int(self._links[flow])
         return (
             links <= limits.max_receivers
@@ -189,7 +189,7 @@ class _Budget:
         )
 
     def worth(self, flow: int, saving: float) -> float:
-        """The saving over the share of the limits it uses; the saving where nothing is limited."""
+        """The saving per share of the limits used; the saving itself if nothing is limited."""
         limits = self.limits
         if saving <= 0 or (limits.max_links is None and limits.max_rate is None):
             return saving
@@ -198,15 +198,15 @@ class _Budget:
         return saving / share if (share := float(links + extra)) else float("inf")
 
     def spend(self, flow: int) -> None:
-        """The flow goes by unicast."""
+        """Count the flow as sent by unicast."""
         self._links_used += int(self._links[flow])
         self._extra_used += float(self._extra[flow])
 
 
 class _Leaving:
-    """What each flow's leaving saves, kept exact while flows leave.
+    """The saving of moving each flow to unicast, kept exact while flows move.
 
-    In whole-number rates, so that a flow that saves nothing saves exactly nothing.
+    Rates are whole numbers, so that a flow that saves nothing saves exactly 0.
     """
 
     def __init__(
@@ -225,20 +225,20 @@ class _Leaving:
         )
 
     def saving(self, flow: int) -> float:
-        """What is saved now if the flow leaves its session for unicast."""
+        """The saving if the flow moves from its session to unicast now."""
         weight, audience = self._weight[flow], self._audience[flow]
         copies = self._sent_price * (audience - 1) * weight
         return sum(p * level.saving(flow, weight, audience) for p, level in self._levels) - copies
 
     def leave(self, flow: int) -> None:
-        """The flow leaves, and so do those of its receivers who want nothing else there."""
+        """Take the flow out of its session; receivers that want nothing else there leave too."""
         self.placed.remove(flow)
         for _, level in self._levels:
             level.leave(flow, self._weight[flow])
 
 
 class _Level:
-    """Sessions, or groups: what each carries, who listens, and for how many of its flows."""
+    """Sessions or groups: what each carries, who is in it, and for how many of its flows."""
 
     def __init__(self, things: Things, channel: IntArray, n_channels: int) -> None:
         placed = channel >= 0
@@ -254,7 +254,7 @@ class _Level:
             return_inverse=True,
             return_counts=True,
         )
-        # Of each pair, where `reasons` counts what its receiver wants of its flow's channel.
+        # Index into `reasons`, which counts a receiver's wanted flows in a channel, of each pair.
         self._slot: IntArray = np.zeros(len(pair), np.int64)
         self._slot[pair] = slot
         self._reasons: IntArray = reasons
@@ -263,7 +263,7 @@ class _Level:
         ).tolist()
 
     def saving(self, flow: int, weight: int, audience: int) -> int:
-        """Those who leave with the flow save the rest of the channel; others who stay, the flow."""
+        """Receivers that leave save the rest of the channel; receivers that stay save the flow."""
         channel = self._channel[flow]
         rest = self._weight[channel] - weight
         return self._leavers(flow) * rest + (self._listeners[channel] - audience) * weight
@@ -282,11 +282,10 @@ class _Level:
 
 
 def _choose_once(state: _Leaving, budget: _Budget) -> list[int]:
-    """Let flows leave, the most worthwhile first, until none of those priced saves anything.
+    """Move flows to unicast, the most worthwhile first, until none of those priced saves anything.
 
-    A flow that leaves changes what others would save. One that has come to save less waits its
-    turn anew; one that has come to save more is met at that price when its turn comes, or in the
-    next pass.
+    Each move changes the saving of other flows. A flow that now saves less is queued again; one
+    that now saves more is priced anew when its turn comes, or in the next pass.
     """
     waiting = [
         (-budget.worth(flow, state.saving(flow)), flow)

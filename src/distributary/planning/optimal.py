@@ -71,7 +71,7 @@ def optimal(demand: Demand, n_groups: int, budget_s: float, progress: Progress =
         lambda *cursor: search_partitions(*state, *cursor),
         n_choices=n_groups,
         work_per_node=n_flows * n_groups**2 * words.shape[1],
-        best=_price(_wanted(demand), weight, start) - sent,
+        best=_price(_interest_matrix(demand), weight, start) - sent,
         best_child=best_child,
     )
     search.run(budget_s, progress, lambda best: _in_messages(demand, best + sent))
@@ -91,7 +91,7 @@ def optimal_shared(
         raise ValueError(f"flows are shared exactly among {MOST_GROUPS_TO_SHARE} groups at most")
     began = time.monotonic()
     weight = whole_rates(demand.rate, len(demand.interest.receivers) + 1)
-    wanted = _wanted(demand)
+    wanted = _interest_matrix(demand)
     single = optimal(demand, n_groups, budget_s / 2, progress).in_group
     member = user_merge(demand, n_groups)
     merged = np.stack([wanted[member == g].any(axis=0) for g in range(n_groups)], axis=1)
@@ -173,7 +173,7 @@ class _Search:
 
 def _optimum(demand: Demand, weight: IntArray, in_group: Matrix, lower_bound: int) -> Optimum:
     """Back to messages per second; a plan proven best in whole numbers is its own bound."""
-    met = _price(_wanted(demand), weight, in_group)
+    met = _price(_interest_matrix(demand), weight, in_group)
     trivial = int(weight @ (demand.interest.audience + 1))
     return Optimum(
         in_group, _in_messages(demand, met), _in_messages(demand, max(lower_bound, trivial))
@@ -203,7 +203,7 @@ def _in_messages(demand: Demand, cost: int) -> float:
     return in_messages(cost, demand.rate, len(demand.interest.receivers) + 1)
 
 
-def _wanted(demand: Demand) -> Matrix:
+def _interest_matrix(demand: Demand) -> Matrix:
     interest = demand.interest
     wanted = np.zeros((len(interest.receivers), len(interest.flows)), np.bool_)
     wanted[interest.flow_receivers, interest.pair_flows()] = True

@@ -19,8 +19,8 @@ __all__ = [
     "Change",
     "Limits",
     "Request",
+    "RequestSettings",
     "Search",
-    "Settings",
     "Size",
 ]
 
@@ -162,7 +162,7 @@ class Limits:
             )
 
 
-class Settings(TypedDict, total=False):
+class RequestSettings(TypedDict, total=False):
     """Every setting of a request except its size, as keywords."""
 
     prices: FilteringPrices
@@ -194,7 +194,7 @@ class Request:
     limits: Limits
 
     def __init__(
-        self, groups: int, sessions: int | None = None, **settings: Unpack[Settings]
+        self, groups: int, sessions: int | None = None, **settings: Unpack[RequestSettings]
     ) -> None:
         given: dict[str, Any] = dict(settings)
         parts = {

@@ -31,9 +31,9 @@ from distributary.planning.duplication import duplicate, place_parts
 from distributary.planning.habits import by_column, by_hash, by_name
 from distributary.planning.hierarchy import (
     Maps,
-    annealed,
     groups_first,
     iterative,
+    scatter_and_regroup,
     sessions_first,
 )
 from distributary.planning.hybrid import UnicastLimits, hybrid
@@ -43,7 +43,7 @@ from distributary.planning.merging import flow_merge, user_merge
 from distributary.planning.optimal import MOST_GROUPS_TO_SHARE, Optimum, optimal, optimal_shared
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.replan import replan, settle, start_maps
-from distributary.planning.request import Request, Settings
+from distributary.planning.request import Request, RequestSettings
 from distributary.planning.subscription import channel_bill, place, place_single
 from distributary.planning.things import Things, in_messages
 from distributary.planning.two_level import BITS
@@ -83,7 +83,7 @@ def plan(
     *,
     groups: int,
     sessions: int | None = None,
-    **settings: Unpack[Settings],
+    **settings: Unpack[RequestSettings],
 ) -> Solution: ...
 
 
@@ -406,5 +406,5 @@ _SOLVERS: Mapping[str, Callable[[Demand, Request, Progress], Solution]] = {
     "sessions-first": _two_level(sessions_first),
     "groups-first": _two_level(groups_first),
     "iterative": _two_level(iterative),
-    "annealed": _two_level(annealed),
+    "annealed": _two_level(scatter_and_regroup),
 }

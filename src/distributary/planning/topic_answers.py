@@ -1,10 +1,10 @@
-"""Subscribers and clusters that answer each other: who joins what, and what carries which topic.
+"""Let subscribers and clusters respond to each other: who joins which, which topics each carries.
 
-Each subscriber pays for the clusters it joins and for the topics it takes alone what it adds to
-them, so each buys a cheap cover of its interests. With the paper's prices, which grow by the same
-slope in every channel, these payments add up to OC but for what channels cost with nobody on them.
-With others, such as those of trees with helper peers, they depend on who else is there; what is
-chosen in the end is chosen by exact costs.
+Each subscriber pays the costs that it adds to its clusters and to the topics that it follows
+directly, so it buys a cheap cover of its interests. With the paper's prices, which grow with the
+same slope on every channel, these payments add up to OC less the costs of empty channels. With
+other prices, such as those of trees with helper peers, a payment depends on who else is there;
+therefore the final choice goes by exact costs.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from distributary.planning.topic_prices import Tariff
 
 __all__ = ["Answers"]
 
-_MOST_ANSWERS = 12  # joins and leaves of one subscriber in a row
-_HOPEFUL_ANSWERS = 3  # of these, while new clusters count as full as they may become
+_MOST_ANSWERS = 12  # joins and leaves of one subscriber in a row, at most
+_HOPEFUL_ANSWERS = 3  # the first of these assume that new clusters will fill up
 _EPSILON = 1e-6
-_TOPIC_STARTS = 8  # few topics: trying often is cheap, and single runs differ much
+_TOPIC_STARTS = 8  # topics are few, so starts are cheap, and their results vary much
 
 Single = npt.NDArray[np.float32]
 
 
 @dataclass(slots=True)
 class Answers:
-    """Interests, frequencies and prices of some subscribers, each of whom stands for `scale`.
+    """Interests, frequencies and prices of some subscribers, each of which stands for `scale`.
 
-    Clusters are given by `carries` (clusters x topics), subscriptions by `member` (subscribers x
-    clusters); arrays handed in are not changed. Subscribers who are not here count by `others`, how
-    many of them are on each topic's own channel, and `rest`, how many are on each cluster.
+    `carries` (clusters x topics) describes clusters, `member` (subscribers x clusters)
+    subscriptions; arguments are not changed. Subscribers that are not listed count in `others`, the
+    number of them on each topic's own channel, and in `rest`, the number of them on each cluster.
     """
 
     wants: BoolArray
@@ -48,7 +48,7 @@ class Answers:
         self._wants = self.wants.astype(np.float32)
 
     def sample(self, n: int, rng: np.random.Generator) -> Answers:
-        """So many of the subscribers, drawn at random, in place of all."""
+        """Draw n of the subscribers at random to stand for all."""
         if n >= len(self.wants):
             return self
         rows = np.sort(rng.choice(len(self.wants), n, replace=False))
@@ -57,37 +57,37 @@ class Answers:
 
     # --- prices --------------------------------------------------------------------------------
 
-    def covered(self, carries: BoolArray, member: BoolArray) -> BoolArray:
-        """What comes by clusters (subscribers x topics)."""
+    def find_covered(self, carries: BoolArray, member: BoolArray) -> BoolArray:
+        """Which topics each subscriber gets from its clusters (subscribers x topics)."""
         return self._copies(carries, member) > 0
 
     def sizes(
         self, carries: BoolArray, member: BoolArray, rest: IntArray | None = None
     ) -> tuple[IntArray, IntArray]:
-        """How many are on the topics' own channels, and on the clusters."""
-        alone = self.wants & ~self.covered(carries, member)
+        """The number of subscribers on each topic's own channel, and on each cluster."""
+        alone = self.wants & ~self.find_covered(carries, member)
         return self._full(alone.sum(axis=0), self.others), self._full(member.sum(axis=0), rest)
 
-    def paid(
+    def subscriber_costs(
         self, carries: BoolArray, member: BoolArray, rest: IntArray | None = None
     ) -> FloatArray:
-        """What each subscriber adds to the channels it is on."""
+        """The cost that each subscriber adds to its channels."""
         topics, clusters = self.sizes(carries, member, rest)
-        alone = self.wants & ~self.covered(carries, member)
+        alone = self.wants & ~self.find_covered(carries, member)
         own = self.tariff.leaving(topics, self.frequency)
         return member @ self.tariff.leaving(clusters, carries @ self.frequency) + alone @ own
 
-    def fixed(
+    def fixed_costs(
         self, carries: BoolArray, member: BoolArray, rest: IntArray | None = None
     ) -> FloatArray:
-        """What each cluster costs beyond what its members pay."""
+        """The cost of each cluster beyond what its members pay."""
         _, sizes = self.sizes(carries, member, rest)
         flows = carries @ self.frequency
         bill = self.tariff.clusters(sizes, flows, carries)
         return bill - sizes * self.tariff.leaving(sizes, flows)
 
     def cost(self, carries: BoolArray, member: BoolArray, rest: IntArray | None = None) -> float:
-        """OC."""
+        """OC, exactly."""
         topics, clusters = self.sizes(carries, member, rest)
         own = self.tariff.topics(topics, self.frequency).sum()
         shared = self.tariff.clusters(clusters, carries @ self.frequency, carries).sum()
@@ -102,7 +102,7 @@ class Answers:
 
     # --- subscribers answer --------------------------------------------------------------------
 
-    def responded(
+    def respond(
         self,
         carries: BoolArray,
         member: BoolArray | None = None,
@@ -110,9 +110,9 @@ class Answers:
         closed: BoolArray | None = None,
         rest: IntArray | None = None,
     ) -> BoolArray:
-        """Subscriptions after everybody joined and left clusters as long as it saved something.
+        """Let subscribers join and leave clusters as long as that saves; return the new members.
 
-        Nobody joins what is `closed` to it (subscribers x clusters).
+        Nobody joins a cluster that is `closed` to it (subscribers x clusters).
         """
         n, clusters = len(self.wants), len(carries)
         found = np.zeros((n, clusters), bool) if member is None else member.copy()
@@ -120,12 +120,12 @@ class Answers:
             return found
         flows, rows = carries @ self.frequency, np.arange(n)
         alone = (self._wants * (self._copies(carries, found) == 0)).sum(axis=0)
-        hoped = self._hoped(carries, self._full(alone, self.others), flows, closed)
+        expected = self._expected_members(carries, self._full(alone, self.others), flows, closed)
         for step in range(_MOST_ANSWERS):
             if not len(rows):
                 break
             topics = self._full(alone, self.others)
-            least = hoped if step < _HOPEFUL_ANSWERS else 0
+            least = expected if step < _HOPEFUL_ANSWERS else 0
             on = np.maximum(self._full(found.sum(axis=0), rest), least)
             mine, wants = found[rows], self._wants[rows]
             copies = self._copies(carries, mine)
@@ -143,10 +143,10 @@ class Answers:
             rows = rows[moved]
         return found
 
-    def _hoped(
+    def _expected_members(
         self, carries: BoolArray, topics: IntArray, flows: FloatArray, closed: BoolArray | None
     ) -> IntArray:
-        """How many would join each cluster were it as cheap as a full one."""
+        """The number of subscribers that would join each cluster at the price of a full one."""
         away = carries * self.tariff.leaving(topics, self.frequency)
         most = np.full(len(carries), self.tariff.most)
         joining: BoolArray = _worth(self._wants, away) > self.tariff.leaving(most, flows)
@@ -154,7 +154,7 @@ class Answers:
             joining &= ~closed
         return self._full(joining.sum(axis=0), None)
 
-    def changed_over(
+    def choose_moves(
         self,
         carries: BoolArray,
         mine: BoolArray,
@@ -162,20 +162,20 @@ class Answers:
         least: float,
         rest: IntArray | None = None,
     ) -> tuple[BoolArray, FloatArray]:
-        """Each subscriber's clusters, changed where that is worth its moves, and what it saves.
+        """Change each subscriber's clusters where that pays for the moves; return members, savings.
 
-        The last clusters are new: as many as `closed` has columns, which says who is not invited.
-        `mine` is what everybody is on before. A move must save the `least` an interval.
+        The last clusters are new: `closed` has a column for each and says who is not invited.
+        `mine` are the members before. A move must save at least `least` per interval.
         """
-        paid = self.paid(carries, mine, rest)
+        paid = self.subscriber_costs(carries, mine, rest)
         target, saved = mine.copy(), np.zeros(len(mine))
         shut = np.zeros_like(mine)
         shut[:, mine.shape[1] - closed.shape[1] :] = closed
         invited = mine.copy()
         invited[:, mine.shape[1] - closed.shape[1] :] |= ~closed
         for start in (mine, invited, None):
-            found = self.responded(carries, start, closed=shut, rest=rest)
-            gain = paid - self.paid(carries, found, rest)
+            found = self.respond(carries, start, closed=shut, rest=rest)
+            gain = paid - self.subscriber_costs(carries, found, rest)
             moves = (found != mine).sum(axis=1)
             better = (gain > saved + 1e-9) & (gain > least * moves)
             target[better], saved[better] = found[better], gain[better]
@@ -183,24 +183,24 @@ class Answers:
 
     # --- clusters answer -----------------------------------------------------------------------
 
-    def refined(self, carries: BoolArray, passes: int) -> BoolArray:
-        """Clusters after topics came and went, and clusters ended, as members made it pay."""
+    def refine(self, carries: BoolArray, passes: int) -> BoolArray:
+        """Add and remove topics and drop clusters as long as that saves with its members."""
         carries = carries.copy()
-        member = self.responded(carries)
+        member = self.respond(carries)
         for _ in range(passes):
             changed = self._exchange_topics(carries, member)
-            member = self.responded(carries, member)
+            member = self.respond(carries, member)
             used = (member.sum(axis=0) > 0) & (carries.sum(axis=1) > 1)
             carries, member = carries[used], member[:, used]
             if not changed and used.all():
                 break
-        return self._thinned(carries, member)
+        return self._drop_redundant(carries, member)
 
-    def _thinned(self, carries: BoolArray, member: BoolArray) -> BoolArray:
-        """Clusters without those whose members do about as well elsewhere; the smallest first."""
+    def _drop_redundant(self, carries: BoolArray, member: BoolArray) -> BoolArray:
+        """Drop clusters whose members do about as well elsewhere, smallest first."""
         for _ in range(len(carries)):
             for cluster in np.argsort(member.sum(axis=0), kind="stable"):
-                rows, target, change = self.without(carries, member, int(cluster))
+                rows, target, change = self.end_cluster(carries, member, int(cluster))
                 if change < -_EPSILON:
                     member = np.delete(member, cluster, axis=1)
                     member[rows] = target
@@ -210,45 +210,45 @@ class Answers:
                 break
         return carries
 
-    def without(
+    def end_cluster(
         self, carries: BoolArray, member: BoolArray, cluster: int
     ) -> tuple[npt.NDArray[np.intp], BoolArray, float]:
-        """What if a cluster ended: its members, where they would go, and the change of OC."""
+        """Price the end of a cluster: its members, their new clusters, and the change of OC."""
         rows = np.flatnonzero(member[:, cluster])
         topics, clusters = self.sizes(carries, member)
         here = Answers(self.wants[rows], self.frequency, self.tariff, self.scale)
         on_topics, on_clusters = here.sizes(carries, member[rows])
         here.others, rest = topics - on_topics, clusters - on_clusters
         left, kept = np.delete(carries, cluster, axis=0), np.delete(rest, cluster)
-        target = here.responded(left, np.delete(member[rows], cluster, axis=1), rest=kept)
+        target = here.respond(left, np.delete(member[rows], cluster, axis=1), rest=kept)
         change = here.cost(left, target, kept) - here.cost(carries, member[rows], rest)
         return rows, target, change
 
     def _exchange_topics(self, carries: BoolArray, member: BoolArray) -> bool:
-        """For each topic, the one removal and the one addition that save most (in place)."""
+        """Make the best removal and the best addition for each topic (in place)."""
         topics, clusters = self.sizes(carries, member)
         weight, own = member.astype(np.float32).T, self.tariff.topics(topics, self.frequency)
-        sent = self._sent(clusters)
+        sent = self._delivery_costs(clusters)
         needed = self._full(weight @ (self._wants * (self._copies(carries, member) == 1)), None)
         more = np.minimum(topics + needed, self.tariff.most)
-        kept = sent + self._associated(carries, -1)
+        kept = sent + self._association_costs(carries, -1)
         change = self.tariff.topics(more, self.frequency) - own - kept
         removed = _best_of_each(np.where(carries, change, 0.0), carries, False)
         topics, _ = self.sizes(carries, member)
         own = self.tariff.topics(topics, self.frequency)
         common = self._full(weight @ (self._wants * (self._copies(carries, member) == 0)), None)
         fewer = np.maximum(topics - common, 0)
-        kept = sent + self._associated(carries, 1)
+        kept = sent + self._association_costs(carries, 1)
         change = kept + self.tariff.topics(fewer, self.frequency) - own
         return removed | _best_of_each(np.where(carries, 0.0, change), carries, True)
 
-    def _sent(self, sizes: IntArray) -> FloatArray:
-        """What it costs to send each topic's events to clusters of these sizes."""
+    def _delivery_costs(self, sizes: IntArray) -> FloatArray:
+        """The cost of sending each topic's events to clusters of these sizes."""
         events = self.tariff.prices.notify + self.tariff.send[sizes]
         return np.multiply.outer(events, self.frequency)
 
-    def _associated(self, carries: BoolArray, step: int) -> FloatArray:
-        """What one topic more or less means for keeping a cluster and its topics together."""
+    def _association_costs(self, carries: BoolArray, step: int) -> FloatArray:
+        """The change in the cost of tying topics to a cluster when one is added or removed."""
         associate = self.tariff.prices.associate
         counts = [int(n) for n in carries.sum(axis=1)]
         found = [step * (associate(max(n + step, 0)) - associate(n)) for n in counts]
@@ -257,7 +257,7 @@ class Answers:
     # --- starts --------------------------------------------------------------------------------
 
     def by_subscribers(self, groups: int, rng: np.random.Generator) -> BoolArray:
-        """Clusters of the topics that pay for groups of subscribers with like interests."""
+        """Group subscribers by interests; give each group a cluster of the topics that pay."""
         wants = self.wants.astype(np.float32)
         group = _lloyd(wants, min(groups, len(wants)), rng)
         sizes = np.bincount(group, minlength=groups)
@@ -266,13 +266,13 @@ class Answers:
         everybody = self._full(self.wants.sum(axis=0), self.others)
         fewer = np.maximum(everybody - self._full(counts, None), 0)
         own = self.tariff.topics(everybody, self.frequency)
-        kept = self._sent(self._full(sizes, None)) + self.tariff.prices.associate(1)
+        kept = self._delivery_costs(self._full(sizes, None)) + self.tariff.prices.associate(1)
         found = own - self.tariff.topics(fewer, self.frequency) > kept
         several: BoolArray = found[found.sum(axis=1) > 1]
         return several
 
     def by_topics(self, groups: int, rng: np.random.Generator) -> BoolArray:
-        """Clusters of topics with like subscribers: plain K-means."""
+        """Cluster topics with similar subscribers by plain K-means."""
         n_topics = self.wants.shape[1]
         points = self.wants.T.astype(np.float32)
         group = min(
@@ -285,7 +285,7 @@ class Answers:
 
 
 def _flip(mine: BoolArray, saving: FloatArray, on: bool) -> BoolArray:
-    """Each subscriber's best single change, where it saves something (in place)."""
+    """Make each subscriber's best single change if it saves (in place); return who changed."""
     best = saving.argmax(axis=1)
     rows = np.arange(len(mine))
     pays: BoolArray = saving[rows, best] > _EPSILON
@@ -294,11 +294,11 @@ def _flip(mine: BoolArray, saving: FloatArray, on: bool) -> BoolArray:
 
 
 def _multiply(left: Single, right: Single) -> Single:
-    """The product of two matrices, without numpy's warning about invalid values.
+    """Multiply two matrices without numpy's warning about invalid values.
 
-    Every operand here is finite: 0, 1, means of those, or prices, and `_worth` checks these.
-    Fast kernels may still raise the processor's flag, at random, for lanes beyond the edge of a
-    small matrix, whose results they throw away.
+    Every operand here is finite: 0, 1, means of those, or prices, which `_worth` checks. Fast
+    kernels may still set the processor's invalid flag, at random, for lanes beyond the edge of a
+    small matrix, whose results they discard.
     """
     with np.errstate(invalid="ignore"):
         found: Single = left @ right
@@ -306,7 +306,7 @@ def _multiply(left: Single, right: Single) -> Single:
 
 
 def _worth(some: Single, value: FloatArray) -> FloatArray:
-    """What topics (subscribers x topics) are worth on each cluster (clusters x topics)."""
+    """The value of topics (subscribers x topics) on each cluster (clusters x topics)."""
     found = _multiply(some, value.astype(np.float32).T).astype(np.float64)
     if not np.isfinite(found).all():
         raise FloatingPointError("a price is not a number")
@@ -314,7 +314,7 @@ def _worth(some: Single, value: FloatArray) -> FloatArray:
 
 
 def _best_of_each(change: FloatArray, carries: BoolArray, on: bool) -> bool:
-    """For each topic the cluster where the change saves most, if any does (in place)."""
+    """For each topic, make the change that saves most, if one does (in place)."""
     if not len(carries):
         return False
     best = change.argmin(axis=0)
@@ -326,7 +326,7 @@ def _best_of_each(change: FloatArray, carries: BoolArray, on: bool) -> bool:
 def _lloyd(
     points: Single, groups: int, rng: np.random.Generator, passes: int = 12
 ) -> npt.NDArray[np.intp]:
-    """The group of each point after a few passes of K-means from points drawn at random."""
+    """Assign points to groups by a few passes of K-means, starting from random points."""
     centres = points[rng.choice(len(points), groups, replace=False)].copy()
     group = np.zeros(len(points), np.intp)
     for _ in range(passes):
@@ -342,7 +342,7 @@ def _lloyd(
 
 
 def _spread(points: Single, group: npt.NDArray[np.intp]) -> float:
-    """The squared distances of points to the centres of their groups."""
+    """The sum of squared distances between points and the centres of their groups."""
     total = 0.0
     for at in np.unique(group):
         mine = points[group == at]

@@ -1,11 +1,11 @@
-"""What clusters a broker should form, from who wants what: few changes that save much.
+"""Propose clusters of topics from subscriptions: few changes that save much.
 
-Channels improve their clusters by themselves, one topic and one subscriber at a time. What they
-cannot see from where they are is a whole new set of clusters. That is proposed here, with full
-knowledge: clusters for groups of subscribers with like interests, and clusters of topics with like
-subscribers, whichever costs less after both sides have answered each other for a while.
+Channels improve their clusters on their own, by one topic or one subscriber at a time; they cannot
+see a completely different set of clusters. This module can, because it knows all subscriptions. It
+builds clusters for groups of subscribers with similar interests and clusters of topics with similar
+subscribers, improves both, and keeps the cheapest set.
 
-Subscribers x topics are dense arrays here: for thousands of each.
+It uses dense arrays of subscribers x topics, for thousands of each.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from distributary.model.topics import BoolArray, Clustering
 from distributary.planning.topic_answers import Answers
 from distributary.planning.topic_prices import Tariff
 
-__all__ = ["Planner", "Proposal", "adopted", "planned", "proposals"]
+__all__ = ["Planner", "Proposal", "adopt_proposals", "plan_proposals", "proposals"]
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Form a cluster of these topics and offer it to those subscribers.
+    """Form a cluster of these topics and invite those subscribers.
 
-    `saving` is the OC per interval that this saves, `moves` how many subscriptions change for it.
-    Savings of proposals made together add up to what all of them save together (`adopted`): some
-    pay only together.
+    `saving` is the reduction of OC per interval, `moves` the number of subscriptions that change.
+    Savings of proposals made together add up to what `adopt_proposals` saves with all of them; some
+    of them save only in combination.
     """
 
     topics: tuple[int, ...]
@@ -41,10 +41,10 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Planner:
-    """How hard to look, and what makes a change worth its while.
+    """How thorough the search is, and what makes a change worthwhile.
 
-    All proposals together must save the share `least_gain` of OC, and each must save more within
-    `horizon` intervals than the messages of its moves, `per_move` each.
+    All proposals together must save at least the share `least_gain` of OC. Each must save more
+    within `horizon` intervals than its moves cost, at `per_move` messages each.
     """
 
     prices: OperatingPrices = field(default_factory=OperatingPrices)
@@ -53,7 +53,7 @@ class Planner:
     least_gain: float = 0.003
     subscriber_groups: tuple[int, ...] = (1, 8, 24, 60)
     topic_groups: tuple[int, ...] = (10,)
-    sample: int = 600  # subscribers that decide on topics; all of them choose in the end
+    sample: int = 600  # subscribers used to build clusters; all of them choose in the end
     passes: int = 6
     seed: int = 0
 
@@ -65,9 +65,9 @@ def proposals(
     budget: int,
     planner: Planner | None = None,
 ) -> list[Proposal]:
-    """The best changes to a clustering, best first, of at most `budget` moves together.
+    """Propose the best changes to a clustering, best first, with at most `budget` moves in total.
 
-    The clustering's subscribers and topics are the receivers and flows of the interest, in their
+    The clustering's subscribers and topics are the receivers and flows of the interest, in the same
     order; rates are events per maintenance interval.
     """
     shape = (len(interest.receivers), len(interest.flows))
@@ -80,17 +80,17 @@ def proposals(
     frequency = rates.rate[[index[name] for name in interest.flows]]
     wants = np.zeros(shape, bool)
     wants[interest.flow_receivers, interest.pair_flows()] = True
-    return planned(wants, clustering, frequency, budget, planner or Planner())
+    return plan_proposals(wants, clustering, frequency, budget, planner or Planner())
 
 
-def planned(
+def plan_proposals(
     wants: BoolArray,
     clustering: Clustering,
     frequency: FloatArray,
     budget: int,
     planner: Planner,
 ) -> list[Proposal]:
-    """The same from arrays."""
+    """As `proposals`, from arrays."""
     here = _Here.of(wants, clustering, frequency, planner)
     if len(here.active) < 2:
         return []
@@ -99,7 +99,7 @@ def planned(
         return []
     offers = _within(budget, _invitations(here, carries))
     while offers:
-        found = _proposed(here, offers, planner)
+        found = _price_offers(here, offers, planner)
         pays = [
             p.saving > 0 and p.saving * planner.horizon > planner.per_move * p.moves for p in found
         ]
@@ -109,16 +109,16 @@ def planned(
     return []
 
 
-def adopted(
+def adopt_proposals(
     wants: BoolArray,
     clustering: Clustering,
     frequency: FloatArray,
     proposals: Sequence[Proposal],
     planner: Planner,
 ) -> Clustering:
-    """The clustering once everybody invited went over to the cheapest cover of its interests.
+    """The clustering after each invited subscriber moved to the cheapest cover of its interests.
 
-    A cluster that nobody is on then is gone.
+    Clusters left without members are removed.
     """
     here = _Here.of(wants, clustering, frequency, planner)
     at = {int(who): row for row, who in enumerate(here.active)}
@@ -130,13 +130,13 @@ def adopted(
         )
         for p in proposals
     ]
-    carries, target, moved, _ = _changed(here, sorted(offers, key=_by_topics), planner)
-    return here.changed(clustering, carries, target, moved)
+    carries, target, moved, _ = _apply_offers(here, sorted(offers, key=_by_topics), planner)
+    return here.apply_moves(clustering, carries, target, moved)
 
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """A new cluster, and rows of those who are invited."""
+    """A new cluster, and the rows of the subscribers that are invited."""
 
     carried: BoolArray
     who: IntArray
@@ -145,21 +145,21 @@ class _Offer:
 
 @dataclass(frozen=True, slots=True)
 class _Here:
-    """What there is: those who want anything, the clusters and who is on them, and OC."""
+    """The present state: subscribers that want something, clusters, members, and OC."""
 
     answers: Answers
     active: IntArray
     present: BoolArray
     member: BoolArray
     direct: BoolArray
-    rest: IntArray  # of others on each cluster
+    rest: IntArray  # members of each cluster that are not listed here
     before: float
 
     @classmethod
     def of(
         cls, wants: BoolArray, clustering: Clustering, frequency: FloatArray, planner: Planner
     ) -> _Here:
-        """Read it off a clustering."""
+        """Take the state from a clustering."""
         tariff = Tariff(planner.prices, len(wants))
         active, clusters = np.flatnonzero(wants.any(axis=1)), clustering.clusters
         member = clustering.member[np.ix_(active, clusters)]
@@ -173,10 +173,10 @@ class _Here:
         return cls(answers, active, present, member, direct, rest, float(before))
 
     def cost(self, carries: BoolArray, target: BoolArray, moved: BoolArray) -> float:
-        """OC after some moved to other clusters; ones that nobody is on are gone."""
+        """OC after the `moved` subscribers changed clusters; clusters without members are gone."""
         answers, tariff = self.answers, self.answers.tariff
         alone = self.direct.copy()
-        alone[moved] = answers.wants[moved] & ~answers.covered(carries, target[moved])
+        alone[moved] = answers.wants[moved] & ~answers.find_covered(carries, target[moved])
         assert answers.others is not None
         topics = answers.others + alone.sum(axis=0)
         sizes = target.sum(axis=0)
@@ -184,10 +184,10 @@ class _Here:
         bill = tariff.clusters(sizes, carries @ answers.frequency, carries)
         return float(tariff.topics(topics, answers.frequency).sum() + bill[sizes > 0].sum())
 
-    def changed(
+    def apply_moves(
         self, clustering: Clustering, carries: BoolArray, target: BoolArray, moved: BoolArray
     ) -> Clustering:
-        """A copy of a clustering after some moved."""
+        """Copy a clustering and move some of its subscribers."""
         found, kept = Clustering(*clustering.wants.shape), clustering.clusters
         who = self.active[moved]
         for at, carried in enumerate(carries):
@@ -209,7 +209,7 @@ class _Here:
 
 
 def _best_clusters(here: _Here, planner: Planner) -> tuple[BoolArray, float]:
-    """The cheapest of several sets of clusters, one of them grown from what there is."""
+    """The cheapest of several sets of clusters; one of them starts from the present clusters."""
     answers, present = here.answers, here.present
     rng = np.random.default_rng(planner.seed)
     some = answers.sample(planner.sample, rng)
@@ -218,8 +218,8 @@ def _best_clusters(here: _Here, planner: Planner) -> tuple[BoolArray, float]:
     starts += [present.copy()] if len(present) else []
     best: tuple[BoolArray, float] | None = None
     for start in starts:
-        carries = some.refined(start, planner.passes)
-        cost = answers.cost(carries, answers.responded(carries))
+        carries = some.refine(start, planner.passes)
+        cost = answers.cost(carries, answers.respond(carries))
         if best is None or cost < best[1]:
             best = carries, cost
     assert best is not None
@@ -227,12 +227,12 @@ def _best_clusters(here: _Here, planner: Planner) -> tuple[BoolArray, float]:
 
 
 def _invitations(here: _Here, carries: BoolArray) -> list[_Offer]:
-    """Each new cluster with those who would be on it and save by changing over, best first."""
+    """Offer each new cluster to the subscribers that would join it and save, best first."""
     answers, present, member = here.answers, here.present, here.member
-    target = answers.responded(carries)
-    paid_after = answers.paid(carries, target)
+    target = answers.respond(carries)
+    paid_after = answers.subscriber_costs(carries, target)
     share = np.maximum(target.sum(axis=1), 1)
-    gain = (answers.paid(present, member, here.rest) - paid_after) / share
+    gain = (answers.subscriber_costs(present, member, here.rest) - paid_after) / share
     leaves = member.sum(axis=1) + here.direct.sum(axis=1)
     known = {row.tobytes() for row in present}
     found = []
@@ -247,7 +247,7 @@ def _invitations(here: _Here, carries: BoolArray) -> list[_Offer]:
 
 
 def _within(budget: int, offers: list[_Offer]) -> list[_Offer]:
-    """The first ones that fit, by their topics: who chooses among equals takes the first."""
+    """Keep offers that fit the budget, in order; then sort by topics, which decides ties."""
     chosen, left = [], budget
     for offer in offers:
         if offer.moves <= left:
@@ -260,10 +260,10 @@ def _by_topics(offer: _Offer) -> bytes:
     return offer.carried.tobytes()
 
 
-def _changed(
+def _apply_offers(
     here: _Here, offers: Sequence[_Offer], planner: Planner
 ) -> tuple[BoolArray, BoolArray, BoolArray, FloatArray]:
-    """All clusters, who would be on which, who moved, and what each saves by its own account."""
+    """Let invited subscribers choose; return clusters, members, who moved, and their savings."""
     answers, shape = here.answers, (len(here.active), len(offers))
     closed = np.ones(shape, bool)
     for at, offer in enumerate(offers):
@@ -278,18 +278,18 @@ def _changed(
     some.others = stay if answers.others is None else stay + answers.others
     on = rest + mine[~asked].sum(axis=0)
     least = planner.per_move / planner.horizon
-    found = some.changed_over(carries, mine[asked], closed[asked], least, on)
+    found = some.choose_moves(carries, mine[asked], closed[asked], least, on)
     target[asked], saved[asked] = found
     return carries, target, (target != mine).any(axis=1), saved
 
 
-def _proposed(here: _Here, offers: Sequence[_Offer], planner: Planner) -> list[Proposal]:
-    """Offers with what they save: all of them exactly, and each its part by those who come."""
-    carries, target, moved, saved = _changed(here, offers, planner)
+def _price_offers(here: _Here, offers: Sequence[_Offer], planner: Planner) -> list[Proposal]:
+    """Make proposals of offers: their total saving is exact, and shared out by who joins."""
+    carries, target, moved, saved = _apply_offers(here, offers, planner)
     new = target[:, len(here.present) :]
     gain = (saved / np.maximum(new.sum(axis=1), 1)) @ new
     rest = np.append(here.rest, np.zeros(len(offers), np.int64))
-    own = gain - here.answers.fixed(carries, target, rest)[len(here.present) :]
+    own = gain - here.answers.fixed_costs(carries, target, rest)[len(here.present) :]
     beyond = here.before - here.cost(carries, target, moved) - float(own.sum())
     savings = own + beyond * gain / max(float(gain.sum()), 1e-12)
     return [

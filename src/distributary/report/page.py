@@ -41,7 +41,7 @@ from distributary.report.tables import (
 )
 from distributary.report.tiles import list_tiles
 from distributary.report.tree import plan_tree
-from distributary.report.wording import headline, number, percent, plural
+from distributary.report.wording import SAVING_EXPLAINED, headline, number, percent, plural
 
 __all__ = ["render_report"]
 
@@ -59,7 +59,7 @@ def render_report(report: Report) -> str:
         "plan.html",
         kind="plan report",
         title=report.title,
-        headline=headline(evaluation),
+        headline=headline(evaluation.filtering, valid=evaluation.valid),
         lead=_lead(report, deliveries),
         problems=evaluation.problems,
         tiles=list_tiles(report, deliveries),
@@ -112,9 +112,11 @@ def _lead(report: Report, deliveries: Deliveries) -> str:
     evaluation = report.evaluation
     by_unicast = evaluation.unicast_flows
     unicast = f"sends {plural(by_unicast, 'flow')} by unicast and " if by_unicast else ""
-    others = "the others" if by_unicast else "the flows"
+    others = "the others" if by_unicast else "them"
     return (
-        f"The {report.algorithm} plan {unicast}puts {others} into "
+        f"{SAVING_EXPLAINED} The {report.algorithm} plan carries "
+        f"{plural(evaluation.flows, 'flow')} to {plural(evaluation.receivers, 'receiver')}: it "
+        f"{unicast}puts {others} into "
         f"{plural(evaluation.sessions, 'session')} and those into "
         f"{plural(evaluation.groups, 'group')}. "
         f"Of what receivers take in, {percent(delivered_share(evaluation.loads, deliveries))} is "

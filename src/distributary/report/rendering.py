@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # of the extra `report`: imported where a page is made
 
     Cell = str | Markup
 
-__all__ = ["Table", "Tile", "draw_bar", "mark", "render_page", "show_name"]
+__all__ = ["PageTable", "Tile", "draw_bar", "mark", "render_page", "show_name"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PageTable:
     """Cells of text, or of `Markup` from this module; all but the first column are numbers.
 
     `left_out` says what the table does not list; a line break in a column's title is kept.

@@ -20,7 +20,7 @@ from distributary import __version__
 from distributary.extras import require
 from distributary.model import FloatArray
 from distributary.report.charts import Chart
-from distributary.report.rendering import Table, Tile, draw_bar, mark, render_page, show_name
+from distributary.report.rendering import PageTable, Tile, draw_bar, mark, render_page, show_name
 from distributary.report.run_charts import (
     Bins,
     bin_minutes,
@@ -28,7 +28,15 @@ from distributary.report.run_charts import (
     numbers,
     shares_chart,
 )
-from distributary.report.wording import NARROW_SPACE, number, percent, plural, seconds
+from distributary.report.wording import (
+    NARROW_SPACE,
+    SAVING_EXPLAINED,
+    number,
+    percent,
+    plural,
+    seconds,
+    stored_headline,
+)
 
 __all__ = ["render_run"]
 
@@ -64,7 +72,7 @@ def render_run(
         "run.html",
         kind="pipeline run",
         title=title,
-        headline=_headline(replays["plan"], replays["flooding"]),
+        headline=stored_headline(_part(manifest, "plan")),
         lead=_lead(manifest, replays),
         problems=_problems(manifest, replays["plan"]),
         tiles=_list_tiles(manifest),
@@ -83,7 +91,8 @@ def render_run(
 # --- the point -----------------------------------------------------------------------------------
 
 
-def _headline(plan: Facts, flooding: Facts) -> str:
+def _replay_sentence(plan: Facts, flooding: Facts) -> str:
+    """What the replay shows about the messages that receivers throw away."""
     received, wasted = _amount(plan, "received"), _count_wasted(plan)
     if not received:
         if _amount(plan, "unserved"):
@@ -118,15 +127,13 @@ def _lead(manifest: Facts, replays: Mapping[str, Facts]) -> str:
     if "since" in window and "until" in window:
         when = f" from {_moment(window['since'])} to {_moment(window['until'])}"
     lead = (
-        f"The log has {_plural(plan.get('messages'), 'usable message')}{when}. With this plan "
-        f"receivers together take in {_count(plan.get('received'))} to get the "
+        f"{SAVING_EXPLAINED} The log has {_plural(plan.get('messages'), 'usable message')}{when}. "
+        f"With this plan receivers together take in {_count(plan.get('received'))} to get the "
         f"{_count(plan.get('wanted'))} they asked for."
     )
     if flooding:
-        lead += (
-            " Flooding, which sends every wanted flow to everybody, would make it "
-            f"{_count(flooding.get('received'))}"
-            + (f"; the previous plan {_count(previous.get('received'))}." if previous else ".")
+        lead += f" Flooding would make it {_count(flooding.get('received'))}" + (
+            f"; the previous plan {_count(previous.get('received'))}." if previous else "."
         )
     return lead
 
@@ -188,15 +195,16 @@ def _list_tiles(manifest: Facts) -> list[Tile]:
 
 
 @dataclass(frozen=True, slots=True)
-class _ReplayTables:
-    messages: Table | None = None
-    bytes: Table | None = None
+class _ReplaySection:
+    sentence: str = ""
+    messages: PageTable | None = None
+    bytes: PageTable | None = None
 
 
-def _replay(replays: Mapping[str, Facts]) -> _ReplayTables:
+def _replay(replays: Mapping[str, Facts]) -> _ReplaySection:
     shown = {key: totals for key, totals in replays.items() if totals}
     if not shown:
-        return _ReplayTables()
+        return _ReplaySection()
     columns = ["received", "wanted", "dropped_by_session", "dropped_by_flow", "sent"]
     if any(totals.get("unserved") for totals in shown.values()):
         columns.append("unserved")
@@ -215,9 +223,10 @@ def _replay(replays: Mapping[str, Facts]) -> _ReplayTables:
         for key, totals in shown.items()
     ]
     has_sizes = any(totals.get("received_bytes") for totals in shown.values())
-    return _ReplayTables(
-        Table(["messages", *heads, "goodput"], messages),
-        Table(["bytes", *heads, "goodput"], sizes) if has_sizes else None,
+    return _ReplaySection(
+        _replay_sentence(replays["plan"], replays["flooding"]),
+        PageTable(["messages", *heads, "goodput"], messages),
+        PageTable(["bytes", *heads, "goodput"], sizes) if has_sizes else None,
     )
 
 
@@ -279,7 +288,7 @@ def _step(minutes: int) -> str:
 @dataclass(frozen=True, slots=True)
 class _WorstReceivers:
     lead: str
-    table: Table
+    table: PageTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +361,7 @@ def _worst(receivers: pa.Table, wasted: FloatArray) -> _WorstReceivers | None:
     what = f"the {len(rows)} that throw away most" if len(rows) > 1 else "the one that does"
     heads = ["", *(column.replace("_", " ") for column in columns), "thrown away"]
     lead = f"Of all that receivers throw away, {share} falls on {what}:"
-    return _WorstReceivers(lead, Table(heads, rows))
+    return _WorstReceivers(lead, PageTable(heads, rows))
 
 
 # --- what was put aside, what changes ------------------------------------------------------------
@@ -360,7 +369,7 @@ def _worst(receivers: pa.Table, wasted: FloatArray) -> _WorstReceivers | None:
 
 @dataclass(frozen=True, slots=True)
 class _AsideSection:
-    faults: Table | None
+    faults: PageTable | None
     notes: list[str]
 
 
@@ -372,7 +381,7 @@ def _aside(manifest: Facts) -> _AsideSection:
         for reason, count in _most_first(_part(facts, "reasons"))
     ]
     more = len(rows) - MOST_REASONS
-    faults = Table(
+    faults = PageTable(
         ["log and fault", "rows", "of the log"],
         rows[:MOST_REASONS],
         left_out=f"{more:,} more faults" if more > 0 else "",

@@ -12,7 +12,7 @@ from distributary.extras import require
 from distributary.planning.sweep import SweepCurve, SweepPoint, SweepResult
 from distributary.report.charts import Chart, round_digits
 from distributary.report.palette import ACCENTS, MISSED, SESSION_DROPPED
-from distributary.report.rendering import Table, draw_bar, mark, render_page
+from distributary.report.rendering import PageTable, draw_bar, mark, render_page
 from distributary.report.wording import NARROW_SPACE, number, percent, plural
 
 __all__ = ["knee_sentence", "notes_on", "render_sweep", "sweep_chart"]
@@ -174,7 +174,7 @@ def _panels(curves: Sequence[SweepCurve]) -> list[dict[str, Any]]:
     ]
 
 
-def _table(curve: SweepCurve) -> Table:
+def _table(curve: SweepCurve) -> PageTable:
     columns = [
         "groups",
         "sessions",
@@ -184,7 +184,7 @@ def _table(curve: SweepCurve) -> Table:
         "each added group saved\nmessages/s at their prices",
         "\nof flooding’s",
     ]
-    return Table(columns, [_row(curve, point) for point in curve.points])
+    return PageTable(columns, [_row(curve, point) for point in curve.points])
 
 
 def _row(curve: SweepCurve, point: SweepPoint) -> list[str]:

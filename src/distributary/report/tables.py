@@ -9,7 +9,7 @@ import numpy as np
 from distributary.cost import Evaluation, Loads
 from distributary.model import FloatArray, Plan
 from distributary.report.deliveries import Wasted
-from distributary.report.rendering import Table, draw_bar, mark, show_name
+from distributary.report.rendering import PageTable, draw_bar, mark, show_name
 from distributary.report.results import Report, comparison_rows
 from distributary.report.wording import number, percent, seconds
 
@@ -35,7 +35,7 @@ class CostTerm:
     sentence: str
 
 
-def comparison_table(report: Report) -> Table:
+def comparison_table(report: Report) -> PageTable:
     """Flooding, unicast and every plan side by side; ours is marked."""
     rows = comparison_rows(report)
     most = max(row.sent_rate for row in rows)
@@ -62,7 +62,7 @@ def comparison_table(report: Report) -> Table:
         "channel cost/s\nC",
         "planned in",
     ]
-    return Table(columns, cells, kind="comparison")
+    return PageTable(columns, cells, kind="comparison")
 
 
 def cost_terms(report: Report) -> list[CostTerm]:
@@ -118,7 +118,7 @@ def cost_terms(report: Report) -> list[CostTerm]:
     return [CostTerm(*term) for term in terms]
 
 
-def spread_table(loads: Loads, delivered: FloatArray) -> Table:
+def spread_table(loads: Loads, delivered: FloatArray) -> PageTable:
     """Percentiles over the receivers."""
     rows = (
         ("received, messages/s", loads.received),
@@ -129,7 +129,7 @@ def spread_table(loads: Loads, delivered: FloatArray) -> Table:
         ("sessions subscribed to", loads.receiver_sessions),
     )
     columns = ["per receiver", "min", "p10", "median", "mean", "p90", "p99", "max"]
-    return Table(
+    return PageTable(
         columns,
         [
             [
@@ -143,7 +143,7 @@ def spread_table(loads: Loads, delivered: FloatArray) -> Table:
     )
 
 
-def group_table(loads: Loads, wasted: Wasted) -> Table:
+def group_table(loads: Loads, wasted: Wasted) -> PageTable:
     """Every group, heaviest first."""
     order = np.argsort(-loads.group_rate, kind="stable")
     rows = [
@@ -158,10 +158,10 @@ def group_table(loads: Loads, wasted: Wasted) -> Table:
         for group in order[:MOST_GROUP_ROWS].tolist()
     ]
     columns = ["", "sessions", "flows", "messages/s", "members", "not asked for"]
-    return Table(columns, rows, left_out=_left_out(len(order) - len(rows), "lighter groups"))
+    return PageTable(columns, rows, left_out=_left_out(len(order) - len(rows), "lighter groups"))
 
 
-def receiver_table(plan: Plan, evaluation: Evaluation, delivered: FloatArray) -> Table:
+def receiver_table(plan: Plan, evaluation: Evaluation, delivered: FloatArray) -> PageTable:
     """The receivers that carry the most."""
     loads = evaluation.loads
     order = np.argsort(-loads.received, kind="stable")
@@ -178,7 +178,9 @@ def receiver_table(plan: Plan, evaluation: Evaluation, delivered: FloatArray) ->
         for receiver in order[:MOST_RECEIVER_ROWS].tolist()
     ]
     columns = ["", "received/s", "accepted/s", "wanted/s", "goodput", "groups", "sessions"]
-    return Table(columns, rows, left_out=_left_out(len(order) - len(rows), "less loaded receivers"))
+    return PageTable(
+        columns, rows, left_out=_left_out(len(order) - len(rows), "less loaded receivers")
+    )
 
 
 def _share(part: float, whole: float) -> float:

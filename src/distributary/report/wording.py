@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
-from distributary.cost import Evaluation
+from distributary.cost import FilteringCost
 
-__all__ = ["headline", "number", "percent", "plural", "seconds", "shorten"]
+__all__ = [
+    "NARROW_SPACE",
+    "SAVING_EXPLAINED",
+    "headline",
+    "number",
+    "percent",
+    "plural",
+    "seconds",
+    "shorten",
+    "stored_headline",
+]
 
 NARROW_SPACE = "\u202f"
 LONGEST_NAME = 80
+SAVING_EXPLAINED = (
+    "Wasted work is the filtering of messages that a receiver gets but did not ask for; flooding "
+    "sends every wanted flow to every receiver."
+)
 
 
 def number(value: float | None) -> str:
@@ -61,20 +78,29 @@ def shorten(text: str) -> str:
     return text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…"
 
 
-def headline(evaluation: Evaluation) -> str:
-    """What the plan does for its receivers, in one sentence."""
-    what = (
-        f"{plural(evaluation.flows, 'flow')} to {plural(evaluation.receivers, 'receiver')} "
-        f"over {plural(evaluation.groups, 'group')}"
-    )
-    if not evaluation.valid:
-        return f"{what}: this plan is not valid"
-    if evaluation.filtering.flooding_excess == 0:
-        return f"{what}: everybody wants everything, so nothing is wasted"
-    if evaluation.filtering.excess == 0:
-        return f"{what}: receivers waste nothing"
-    saved = 1 - evaluation.filtering.relative_excess
+def headline(filtering: FilteringCost, *, valid: bool) -> str:
+    """The one figure that every page and summary of a plan starts with.
+
+    Pages are free to add other figures below it. `SAVING_EXPLAINED` says what it compares.
+    """
+    if not valid:
+        return "This plan is not valid"
+    if filtering.flooding_excess == 0:
+        return "Everybody wants everything, so nothing is wasted"
+    if filtering.excess == 0:
+        return "Receivers waste no work"
+    saved = filtering.saved_share
     if np.isclose(saved, 0):
-        return f"{what}: receivers waste as much work as with flooding"
+        return "Receivers waste as much work as with flooding"
     comparative = "less" if saved > 0 else "more"
-    return f"{what}: receivers waste {percent(abs(saved))} {comparative} work than with flooding"
+    return f"Receivers waste {percent(abs(saved))} {comparative} work than with flooding"
+
+
+def stored_headline(costs: Mapping[str, Any]) -> str:
+    """The headline of a plan whose costs were read back from a document of this program."""
+    filtering = costs.get("filtering") or {}
+    names = ("session_cost", "flow_cost", "wanted_work", "flooding_excess")
+    if any(filtering.get(name) is None for name in names):
+        return "What this plan saves was not recorded"
+    cost = FilteringCost(*(float(filtering[name]) for name in names))
+    return headline(cost, valid=bool(costs.get("valid", True)))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from distributary.machines.actions import Action
-from distributary.planning.topics import Planner, Proposal, planned
+from distributary.planning.topics import Planner, Proposal, plan_proposals
 from distributary.topics import topic_channel, topic_of
 from distributary.topics.host import TopicHost
 from distributary.topics.messages import Advise, Carried, TopicFlow
@@ -59,7 +59,7 @@ def propose_clusters(
 ) -> list[tuple[str, Advise]]:
     """Advice by channel: clusters of `most_topics` that move up to `budget` subscriptions."""
     clustering = found.clustering
-    proposals = planned(clustering.wants, clustering, found.flows, budget, planner)
+    proposals = plan_proposals(clustering.wants, clustering, found.flows, budget, planner)
     return [_advise(found, part) for each in proposals for part in _split(each, most_topics)]
 
 

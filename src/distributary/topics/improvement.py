@@ -19,7 +19,7 @@ from distributary.model import IntArray
 from distributary.model.topics import BoolArray
 from distributary.planning.topic_answers import Answers
 from distributary.planning.topic_prices import Tariff
-from distributary.planning.topics import Planner, Proposal, planned
+from distributary.planning.topics import Planner, Proposal, plan_proposals
 from distributary.topics.rounds import TopicRounds
 
 __all__ = ["ImprovedRounds"]
@@ -168,7 +168,7 @@ class ImprovedRounds(TopicRounds):
         """Ask for proposals and form the clusters that save enough for those invited."""
         state = self.clustering
         self.reconsider_all()
-        self.offer(planned(state.wants, state, self.frequency, self.budget, self.planner))
+        self.offer(plan_proposals(state.wants, state, self.frequency, self.budget, self.planner))
         self.reconsider_all()
         self.retire()
         self._news.clear()
@@ -215,14 +215,17 @@ class ImprovedRounds(TopicRounds):
         mine = state.member[np.ix_(who, clusters)]
         answers, rest = self._answers(who), self._rest(who, clusters)
         closed = np.broadcast_to(gone, mine.shape)
-        target = answers.responded(present, mine & ~gone, closed=closed, rest=rest)
+        target = answers.respond(present, mine & ~gone, closed=closed, rest=rest)
         if share == 1.0:
             change = answers.cost(present, target, rest) - answers.cost(present, mine, rest)
             return target, change - self._price_empty(cluster)
         loss = float(
-            (answers.paid(present, target, rest) - answers.paid(present, mine, rest)).sum()
+            (
+                answers.subscriber_costs(present, target, rest)
+                - answers.subscriber_costs(present, mine, rest)
+            ).sum()
         )
-        return target, share * loss - float(answers.fixed(present, mine, rest)[gone][0])
+        return target, share * loss - float(answers.fixed_costs(present, mine, rest)[gone][0])
 
     def _price_empty(self, cluster: int) -> float:
         """The cost of a cluster without members."""
@@ -267,10 +270,10 @@ class ImprovedRounds(TopicRounds):
             carries, on = np.vstack((present, offered[founded])), np.append(rest, np.zeros(n, int))
             start = np.hstack((mine, np.zeros((len(who), n), bool)))
             least = _MESSAGES_PER_MOVE / self.policy.horizon
-            target, saved = answers.changed_over(carries, start, closed[:, founded], least, on)
+            target, saved = answers.choose_moves(carries, start, closed[:, founded], least, on)
             coming = target[:, len(clusters) :]
             own = (saved / np.maximum(coming.sum(axis=1), 1)) @ coming
-            own -= answers.fixed(carries, target, on)[len(clusters) :]
+            own -= answers.fixed_costs(carries, target, on)[len(clusters) :]
             beyond = before - answers.cost(carries, target, on) - float(own.sum())
             pays = own + max(beyond, 0.0) * coming.sum(axis=0) / max(int(coming.sum()), 1) > 0.0
             if pays.all() and beyond + own.sum() > 0.0:

@@ -174,7 +174,7 @@ async def publishing_unknown_flows(folder: str, *more: str) -> None:
 
 
 async def calibrating(folder: str, *more: str) -> None:
-    from distributary.delivery.udp.calibration_file import read_prices
+    from distributary.files.calibration import read_prices
 
     out = Path(folder) / "calibration.json"
     factors = ("--messages-per-packet", "1", "--messages-per-packet", "8")

@@ -40,7 +40,6 @@ from distributary.delivery.udp.calibration import (
     make_two_session_plan,
     pick_medians,
 )
-from distributary.delivery.udp.calibration_file import read_prices
 from distributary.delivery.udp.datagrams import (
     Batch,
     PlainReader,
@@ -60,6 +59,7 @@ from distributary.delivery.udp.records import Record, feed_chunks, read_lines, r
 from distributary.delivery.udp.trains import Train, build_announcement
 from distributary.errors import DistributaryError, InputError
 from distributary.files import write_plan
+from distributary.files.calibration import read_prices
 from distributary.model import Interest, Plan
 from tests.delivery.machines import simple_plan
 

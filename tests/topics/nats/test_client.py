@@ -261,7 +261,7 @@ def test_a_client_taken_for_dead_comes_back_without_missing_anything(tmp_path: P
             await publisher.create("t")
             subscription = await subscriber.subscribe("t")
             host = service.host
-            service._do(lambda now: host.bury(now + 100, 50))  # as if it had been silent
+            service._driver.call(lambda now: host.bury(now + 100, 50))  # as if it had been silent
             while not subscriber.statistics.rejoined:
                 await publisher.publish("t", b"")
                 await asyncio.sleep(0.02)

@@ -155,7 +155,7 @@ def test_a_client_with_many_subscriptions_comes_back_once_after_a_pause(tmp_path
             await asyncio.gather(*(publisher.create(topic) for topic in topics))
             read = await asyncio.gather(*(one.subscribe(topic) for topic in topics))
             host = service.host
-            service._do(lambda now: host.bury(now + 100, 50))  # as if it had been silent
+            service._driver.call(lambda now: host.bury(now + 100, 50))  # as if it had been silent
             while not one.statistics.rejoined:
                 await asyncio.sleep(0.02)
             await asyncio.gather(*(publisher.publish(topic, b"") for topic in topics))

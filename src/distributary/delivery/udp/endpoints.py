@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import lru_cache
 
 from distributary.delivery import SENDER
@@ -14,7 +13,7 @@ from distributary.delivery.udp.network import NetworkOptions
 from distributary.delivery.udp.sockets import Interface
 from distributary.machines.actions import Send
 
-__all__ = ["Outlet", "Wake", "format_address", "parse_address"]
+__all__ = ["Outlet", "format_address", "parse_address"]
 
 _SCHEME = "udp://"
 
@@ -96,24 +95,3 @@ class Outlet:
         if to == SENDER:
             return parse_address(self._sender) if self._sender else None
         return parse_address(to)
-
-
-class Wake:
-    """The timer of a machine, on the running event loop."""
-
-    def __init__(self, call: Callable[[], None]) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._call = call
-        self._handle: asyncio.TimerHandle | None = None
-
-    def set(self, at: float | None) -> None:
-        """Set the timer to a time of `time.monotonic`; None stops it."""
-        self.stop()
-        if at is not None:
-            self._handle = self._loop.call_at(at, self._call)
-
-    def stop(self) -> None:
-        """Stop the timer."""
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None

@@ -11,7 +11,7 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
@@ -19,14 +19,14 @@ from typing import Self
 from distributary.delivery import FullError, SenderMachine, SenderParams, fingerprint_of
 from distributary.delivery.sender import SenderAction
 from distributary.delivery.udp.datagrams import make_reader
-from distributary.delivery.udp.endpoints import Outlet, Wake, format_address
+from distributary.delivery.udp.endpoints import Outlet, format_address
 from distributary.delivery.udp.network import NetworkOptions
 from distributary.delivery.udp.plan_watch import PlanWatch, load_plan
 from distributary.delivery.udp.sockets import find_interface, open_own_socket
 from distributary.delivery.udp.statistics import PublisherStatistics
 from distributary.errors import DistributaryError
-from distributary.machines.actions import Send, SetTimer
-from distributary.machines.real.tasks import own_tasks
+from distributary.machines.actions import Send
+from distributary.machines.real import DirectDriver, own_tasks
 from distributary.model import Plan
 
 __all__ = ["Publisher"]
@@ -78,13 +78,11 @@ class Publisher:
             self._network.batch, self._network.largest_packet, plain=self._network.plain
         )
         self._stack = AsyncExitStack()
-        self._failure: BaseException | None = None
         self._asked_at = 0.0
         self._since_turn = 0
         self._own: socket.socket
         self._outlet: Outlet
-        self._wake: Wake
-        self._ran: asyncio.Event  # the timer ran, or something failed
+        self._driver: DirectDriver  # notifies when the timer ran
 
     # --- what the caller does ---------------------------------------------------------------------
 
@@ -94,13 +92,12 @@ class Publisher:
         self._own = open_own_socket(self._network, interface)
         self._stack.callback(self._own.close)
         self._outlet = Outlet(self._network, interface, self._own)
-        self._wake = Wake(self._on_timer)
-        self._ran = asyncio.Event()
-        self._stack.callback(self._wake.stop)
+        self._driver = DirectDriver(self._on_timer, {Send: self._outlet.send}, clock=time.monotonic)
+        self._stack.callback(self._driver.close)
         try:
-            self._perform(self._machine.start(time.monotonic()))
+            self._driver.perform(self._machine.start(time.monotonic()))
             loop = asyncio.get_running_loop()
-            loop.add_reader(self._own, self._on_readable)
+            loop.add_reader(self._own, self._driver.guard, self._read)
             self._stack.callback(loop.remove_reader, self._own)
             if self._folder is not None:
                 start = await self._stack.enter_async_context(own_tasks())
@@ -132,15 +129,14 @@ class Publisher:
         A message of a flow outside the plan is dropped; `unplanned` counts these by flow.
         """
         while True:
-            self._check()
+            self._driver.check()
             try:
                 actions = self._machine.offer(flow, payload, time.monotonic())
                 break
             except FullError:
-                self._ran.clear()
-                await self._ran.wait()
+                await self._driver.wait()
         if actions:
-            self._perform(actions)
+            self._driver.perform(actions)
         self._since_turn += 1
         if self._since_turn >= _TURN:
             self._since_turn = 0
@@ -152,16 +148,14 @@ class Publisher:
         fingerprint = fingerprint_of(plan)
         if fingerprint != self._fingerprint:
             self._fingerprint = fingerprint
-            self._perform(self._machine.change_plan(plan, time.monotonic()))
+            self._driver.perform(self._machine.change_plan(plan, time.monotonic()))
 
     async def drain(self) -> None:
         """Wait until the queue is empty. If cancelled, the rest stays in the queue."""
-        self._perform(self._machine.flush(time.monotonic()))
+        self._driver.perform(self._machine.flush(time.monotonic()))
         while self._machine.waiting:
-            self._check()
-            self._ran.clear()
-            await self._ran.wait()
-        self._check()
+            await self._driver.wait()
+        self._driver.check()
 
     @property
     def changing(self) -> bool:
@@ -196,50 +190,25 @@ class Publisher:
 
     # --- the edge ---------------------------------------------------------------------------------
 
-    def _perform(self, actions: Sequence[SenderAction]) -> None:
-        sends: list[Send] = []
-        for action in actions:
-            if isinstance(action, Send):
-                sends.append(action)
-            elif isinstance(action, SetTimer):
-                self._wake.set(action.at)
-        if sends:
-            self._outlet.send(sends)
+    def _read(self) -> None:
+        """Take in what receivers ask."""
+        for _ in range(_READS):
+            batch = self._reader.read(self._own)
+            if batch is None:
+                return
+            view = batch.buffer.data
+            places = zip(batch.offsets.tolist(), batch.lengths.tolist(), strict=True)
+            now = self._asked_at = time.monotonic()
+            for at, (offset, length) in enumerate(places):
+                source = format_address(batch.source_of(at))
+                packet = bytes(view[offset : offset + length])
+                self._driver.perform(self._machine.on_message(source, packet, now))
+            if not batch.more:
+                return
 
-    def _on_readable(self) -> None:
-        try:
-            for _ in range(_READS):
-                batch = self._reader.read(self._own)
-                if batch is None:
-                    return
-                view = batch.buffer.data
-                places = zip(batch.offsets.tolist(), batch.lengths.tolist(), strict=True)
-                now = self._asked_at = time.monotonic()
-                for at, (offset, length) in enumerate(places):
-                    source = format_address(batch.source_of(at))
-                    packet = bytes(view[offset : offset + length])
-                    self._perform(self._machine.on_message(source, packet, now))
-                if not batch.more:
-                    return
-        except (
-            Exception
-        ) as error:  # a callback has no caller: the next call of the publisher raises it
-            self._fail(error)
-
-    def _on_timer(self) -> None:
-        try:
-            self._perform(self._machine.on_timer("wake", time.monotonic()))
-        except Exception as error:
-            self._fail(error)
-        self._ran.set()
-
-    def _fail(self, error: Exception) -> None:
-        self._failure = self._failure or error
-        self._ran.set()
-
-    def _check(self) -> None:
-        if self._failure is not None:
-            raise self._failure
+    def _on_timer(self, name: str, now: float) -> Iterable[SenderAction]:
+        self._driver.notify()
+        return self._machine.on_timer(name, now)
 
     def _fault(self, error: DistributaryError) -> None:
         self._on_fault(error)
@@ -256,5 +225,5 @@ class Publisher:
         self._asked_at = began = time.monotonic()
         last = began + 20 * self._stay
         while (left := min(self._asked_at + self._stay, last) - time.monotonic()) > 0:
-            self._check()
+            self._driver.check()
             await asyncio.sleep(left)

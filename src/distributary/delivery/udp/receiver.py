@@ -16,8 +16,9 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self, get_args
 
 import numpy as np
 
@@ -35,8 +36,9 @@ from distributary.delivery import (
     Subscribed,
     Unserved,
 )
+from distributary.delivery.receiver import WAKE
 from distributary.delivery.udp.datagrams import Address, Batch, keep_datagrams, make_reader
-from distributary.delivery.udp.endpoints import Outlet, Wake, format_address
+from distributary.delivery.udp.endpoints import Outlet, format_address
 from distributary.delivery.udp.faults import Loss
 from distributary.delivery.udp.interest import flows_of, read_flows
 from distributary.delivery.udp.memberships import Memberships
@@ -45,8 +47,8 @@ from distributary.delivery.udp.plan_watch import PlanWatch, load_plan
 from distributary.delivery.udp.sockets import find_interface, open_own_socket, packets_overrun
 from distributary.delivery.udp.statistics import ReceiverStatistics
 from distributary.errors import DistributaryError
-from distributary.machines.actions import Send, SetTimer
-from distributary.machines.real.tasks import own_tasks
+from distributary.machines.actions import Send
+from distributary.machines.real import DirectDriver, own_tasks
 from distributary.model import Interest, Plan
 
 __all__ = ["Receiver"]
@@ -133,16 +135,13 @@ class Receiver:
         )
         self._queue: deque[Message] = deque()
         self._truncated = self._since_turn = self._room = 0
-        self._failure: BaseException | None = None
         self._open = self._paused = self._timer_ran = False
         self._stack = AsyncExitStack()
         self._watch: PlanWatch | None = None
         self._own: socket.socket
         self._memberships: Memberships
         self._outlet: Outlet
-        self._wake: Wake
-        self._came: asyncio.Event
-        self._decided: asyncio.Event  # whether subscribed flows are served, or failed
+        self._driver: DirectDriver  # notifies when messages came, or flows are subscribed
         self._loop: asyncio.AbstractEventLoop
 
     # --- what the caller does ---------------------------------------------------------------------
@@ -150,8 +149,6 @@ class Receiver:
     async def __aenter__(self) -> Self:
         """Open sockets, join the control group, and ask for the plan."""
         self._loop = asyncio.get_running_loop()
-        self._came = asyncio.Event()
-        self._decided = asyncio.Event()
         interface = find_interface(self._network)
         self._own = open_own_socket(self._network, interface)
         self._stack.callback(self._own.close)
@@ -160,8 +157,8 @@ class Receiver:
         self._memberships = Memberships(
             self._network, interface, self._read_from, self._loop.remove_reader
         )
+        self._driver = DirectDriver(self._on_timer, self._performers(), clock=time.monotonic)
         self._stack.callback(self._close)
-        self._wake = Wake(self._on_timer)
         self._open = True
         try:
             if self._folder is not None:
@@ -169,8 +166,8 @@ class Receiver:
                 start = await self._stack.enter_async_context(own_tasks())
                 start(self._follow_folder(self._watch))
             self._read_from(self._own)
-            self._perform(self._first_actions)
-            self._perform(self._machine.start(time.monotonic()))
+            self._driver.perform(self._first_actions)
+            self._driver.perform(self._machine.start(time.monotonic()))
         except BaseException:
             await self._stack.aclose()
             raise
@@ -192,9 +189,7 @@ class Receiver:
     async def receive(self) -> Message:
         """Wait for the next message. If cancelled, it takes none."""
         while not self._queue:
-            self._check()
-            self._came.clear()
-            await self._came.wait()
+            await self._driver.wait()
         message = self._queue.popleft()
         if self._paused and 2 * len(self._queue) <= self._most:
             self.resume()
@@ -211,9 +206,7 @@ class Receiver:
     async def wait(self) -> None:
         """Wait until cancelled, or until the receiver fails; for use with `on_messages`."""
         while True:
-            self._check()
-            self._came.clear()
-            await self._came.wait()
+            await self._driver.wait()
 
     def pause(self) -> None:
         """Stop reading the sockets; the receiver gives nothing up until `resume`.
@@ -233,7 +226,7 @@ class Receiver:
             self._read_from(source)
         if self._timer_ran:
             self._timer_ran = False
-            self._on_timer()
+            self._driver.guard(self._ring)
 
     async def subscribe(self, flows: Iterable[str]) -> tuple[str, ...]:
         """Want these flows too. Returns those that no plan carries yet, once the others are served.
@@ -243,17 +236,15 @@ class Receiver:
         until the sender is heard. If cancelled, the flows stay subscribed.
         """
         wanted = set(flows)
-        self._perform(self._machine.subscribe(wanted, time.monotonic()))
+        self._driver.perform(self._machine.subscribe(wanted, time.monotonic()))
         while self._machine.awaits(wanted):
-            self._check()
-            self._decided.clear()
-            await self._decided.wait()
+            await self._driver.wait()
         return tuple(flow for flow in self._machine.unserved if flow in wanted)
 
     def unsubscribe(self, flows: Iterable[str]) -> None:
         """Stop wanting these flows; nothing of them is given out from now on."""
         unwanted = set(flows)
-        self._perform(self._machine.unsubscribe(unwanted, time.monotonic()))
+        self._driver.perform(self._machine.unsubscribe(unwanted, time.monotonic()))
         if any(message.flow in unwanted for message in self._queue):
             self._queue = deque(found for found in self._queue if found.flow not in unwanted)
             if self._paused and 2 * len(self._queue) <= self._most:
@@ -262,7 +253,7 @@ class Receiver:
     def learn_plan(self, plan: Plan) -> None:
         """Take a plan, before or after the sender announces it."""
         self._network.groups.check_room(plan)
-        self._perform(self._machine.learn_plan(plan, time.monotonic()))
+        self._driver.perform(self._machine.learn_plan(plan, time.monotonic()))
 
     @property
     def name(self) -> str:
@@ -316,54 +307,46 @@ class Receiver:
 
     # --- the edge ---------------------------------------------------------------------------------
 
-    def _perform(self, actions: Sequence[MulticastAction]) -> None:
-        """Perform the machine's actions, strictly in order."""
-        for action in actions:
-            match action:
-                case Messages():
-                    self._on_messages(action)
-                case Send():
-                    self._outlet.send([action])
-                case SetTimer(_, at):
-                    self._wake.set(at)
-                case JoinGroup(group):
-                    self._memberships.join(group)
-                case LeaveGroup(group):
-                    self._memberships.leave(group)
-                case NeedPlan():
-                    self._look_for(action)
-                case Subscribed() | Unserved():
-                    self._decided.set()
-                    self._on_report(action)
-                case _:
-                    self._on_report(action)
+    def _performers(self) -> dict[type, Callable[[list[Any]], None]]:
+        alone: dict[type, Callable[[Any], None]] = {
+            **dict.fromkeys(get_args(Report), self._on_report),
+            Messages: self._on_messages,
+            JoinGroup: lambda action: self._memberships.join(action.group),
+            LeaveGroup: lambda action: self._memberships.leave(action.group),
+            NeedPlan: self._look_for,
+            Subscribed: self._decide,
+            Unserved: self._decide,
+        }
+        return {Send: self._outlet.send} | {
+            kind: partial(_perform_each, perform) for kind, perform in alone.items()
+        }
+
+    def _decide(self, report: Subscribed | Unserved) -> None:
+        """Report whether subscribed flows are served, and let `subscribe` go on."""
+        self._on_report(report)
+        self._driver.notify()
 
     def _enqueue(self, messages: Messages) -> None:
         self._queue.extend(messages)
-        self._came.set()
+        self._driver.notify()
         if len(self._queue) >= self._most and not self._paused:
             self.pause()
 
     def _on_readable(self, source: socket.socket) -> None:
-        try:
-            if self._should_gather(self._read(source)):
-                self._loop.remove_reader(source)
-                self._loop.call_later(self._gather, self._look_again, source)
-        except (
-            Exception
-        ) as error:  # a callback has no caller: the next call of the receiver raises it
-            self._fail(error)
+        if self._should_gather(self._read(source)):
+            self._loop.remove_reader(source)
+            self._look_again_later(source)
 
     def _look_again(self, source: socket.socket) -> None:
         if source.fileno() < 0 or self._paused:
             return
-        try:
-            if self._should_gather(self._read(source)):
-                self._loop.call_later(self._gather, self._look_again, source)
-            else:
-                self._read_from(source)
-        except Exception as error:
-            self._fail(error)
+        if self._should_gather(self._read(source)):
+            self._look_again_later(source)
+        else:
+            self._read_from(source)
+
+    def _look_again_later(self, source: socket.socket) -> None:
+        self._loop.call_later(self._gather, self._driver.guard, self._look_again, source)
 
     def _should_gather(self, look: SocketRead) -> bool:
         """Whether to let packets gather: only while the buffer has room for as many again."""
@@ -394,7 +377,7 @@ class Receiver:
         control = alone or self._memberships.is_control(source)
         packets = PacketBatch(batch.buffer, batch.offsets, batch.lengths)
         sources = _PacketSources(batch)
-        self._perform(self._machine.on_packets(packets, now, sources, control=control))
+        self._driver.perform(self._machine.on_packets(packets, now, sources, control=control))
 
     def _take_strangers(self, batch: Batch, now: float) -> Batch:
         """Take unicast packets that are not the sender's out of a batch; returns the rest."""
@@ -406,44 +389,35 @@ class Receiver:
             offset, length = int(batch.offsets[at]), int(batch.lengths[at])
             packet = batch.buffer[offset : offset + length].tobytes()
             source = format_address(batch.source_of(at))
-            self._perform(self._machine.on_stranger(packet, source, now))
+            self._driver.perform(self._machine.on_stranger(packet, source, now))
         return keep_datagrams(batch, np.flatnonzero(known))
 
     def _is_sender(self, address: Address) -> bool:
         source = format_address(address)
         return self._machine.is_sender(source) or source == self._sender
 
-    def _on_timer(self) -> None:
+    def _on_timer(self, name: str, now: float) -> Iterable[MulticastAction]:
         if self._paused:  # what it would give up may wait in the sockets: run it after `resume`
             self._timer_ran = True
-            return
-        try:
-            # The missing packets may have arrived already: read before asking for them.
-            for source in (*self._memberships.sockets, self._own):
-                self._read(source)
-            self._perform(self._machine.on_timer("wake", time.monotonic()))
-        except Exception as error:
-            self._fail(error)
+            return ()
+        # The missing packets may have arrived already: read before asking for them.
+        for source in (*self._memberships.sockets, self._own):
+            self._read(source)
+        return self._machine.on_timer(name, time.monotonic())
+
+    def _ring(self) -> None:
+        self._driver.perform(self._on_timer(WAKE, time.monotonic()))
 
     def _read_from(self, source: socket.socket) -> None:
         if source.fileno() >= 0 and not self._paused:
-            self._loop.add_reader(source, self._on_readable, source)
+            self._loop.add_reader(source, self._driver.guard, self._on_readable, source)
 
     def _close(self) -> None:
         self._open = False
-        self._wake.stop()
+        self._driver.close()
         for source in (self._own, *self._memberships.sockets):
             self._loop.remove_reader(source)
         self._memberships.close()
-
-    def _fail(self, error: Exception) -> None:
-        self._failure = self._failure or error
-        self._came.set()
-        self._decided.set()
-
-    def _check(self) -> None:
-        if self._failure is not None:
-            raise self._failure
 
     # --- plans ------------------------------------------------------------------------------------
 
@@ -486,7 +460,7 @@ class Receiver:
         except DistributaryError as error:
             self._on_fault(error)
         else:
-            self._perform(self._machine.want(wanted, time.monotonic()))
+            self._driver.perform(self._machine.want(wanted, time.monotonic()))
 
 
 class SocketRead(NamedTuple):
@@ -507,6 +481,11 @@ class _PacketSources(Sequence[str]):
 
     def __getitem__(self, at: int) -> str:  # type: ignore[override]
         return format_address(self._batch.source_of(at))
+
+
+def _perform_each(perform: Callable[[Any], None], actions: list[Any]) -> None:
+    for action in actions:
+        perform(action)
 
 
 def _warn(report: Report) -> None:

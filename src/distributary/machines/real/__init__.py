@@ -1,7 +1,10 @@
-"""Machines in real time: tasks, and the folders where state is kept."""
+"""Machines in real time: drivers with timers and tasks, and the folders where state is kept."""
 
+from distributary.machines.real.direct import DirectDriver
+from distributary.machines.real.driver import Driver
 from distributary.machines.real.folder_lock import take_lock
 from distributary.machines.real.store import Store
 from distributary.machines.real.tasks import own_tasks
+from distributary.machines.real.timers import Timers
 
-__all__ = ["Store", "own_tasks", "take_lock"]
+__all__ = ["DirectDriver", "Driver", "Store", "Timers", "own_tasks", "take_lock"]

@@ -27,4 +27,5 @@ async def own_tasks() -> AsyncIterator[Start]:
                 for task in started:
                     task.cancel()
     except BaseExceptionGroup as failed:
-        raise failed.exceptions[0] from None
+        first = failed.exceptions[0]
+        raise first from first.__cause__

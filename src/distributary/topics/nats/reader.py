@@ -6,8 +6,7 @@ import asyncio
 import itertools
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 from typing import Any
 
 import nats.errors
@@ -17,6 +16,7 @@ from nats.aio.subscription import Subscription
 
 from distributary.errors import LiveError
 from distributary.machines.actions import Action, Deliver, Send, SetTimer
+from distributary.machines.real import Timers
 from distributary.topics import Subscriber
 from distributary.topics.codec import AROUND, NoTopic, Pulse, decode, encode
 from distributary.topics.errors import EventsLostError, UnknownTopicError
@@ -31,6 +31,7 @@ _LINGER = 2.0  # seconds to stay subscribed to a channel after leaving it
 _SOON = 0.1
 _BREATH = 100  # steps between two yields to the event loop
 _OUTSIDE = "application"
+_UNLISTEN = "unlisten "  # begins the names of our own timers
 
 
 class TopicReader:
@@ -51,8 +52,8 @@ class TopicReader:
         self._subjects = subjects
         self._queue: asyncio.Queue[tuple[str, Any] | None] = asyncio.Queue(queue)
         self._busy = False  # with an item of the queue
-        self._due: deque[Callable[[], Awaitable[None]]] = deque()
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._due: deque[tuple[str, int]] = deque()  # timers that have expired
+        self._timers = Timers(time.time, self._expire)
         self._data: dict[str, Subscription] = {}  # by channel
         self._coming: set[str] = set()
         self._subscriptions: dict[str, TopicSubscription] = {}
@@ -108,12 +109,12 @@ class TopicReader:
             if item is not None:
                 await self._take(*item)
             while self._due:
-                await self._due.popleft()()
+                await self._ring(*self._due.popleft())
             self._busy = False
 
     def refresh(self) -> None:
         """Request all events that may have been missed, soon; several calls cause one request."""
-        self._later("refresh", _SOON, partial(self._ring, "refresh"))
+        self._timers.set("refresh", time.time() + _SOON)
 
     def check_service(self) -> None:
         """Raise a `LiveError` if the service no longer knows our subscriptions."""
@@ -125,8 +126,7 @@ class TopicReader:
 
     def close(self) -> None:
         """Stop all timers and end all subscriptions."""
-        for timer in self._timers.values():
-            timer.cancel()
+        self._timers.close()
         for subscription in self._subscriptions.values():
             subscription.close()
         for confirmation in self._confirmations.values():
@@ -179,8 +179,18 @@ class TopicReader:
         wanted = self.machine.wanted.get(topic)
         return wanted is not None and wanted.expected is not None and self.machine.is_covered(topic)
 
-    async def _ring(self, name: str) -> None:
-        await self._perform(self.machine.on_timer(name, time.time()))
+    def _expire(self, name: str, number: int) -> None:
+        self._due.append((name, number))
+        if self._queue.empty():
+            self._queue.put_nowait(None)
+
+    async def _ring(self, name: str, number: int) -> None:
+        if not self._timers.take(name, number):
+            return
+        if name.startswith(_UNLISTEN):
+            await self._unlisten(name.removeprefix(_UNLISTEN))
+        else:
+            await self._perform(self.machine.on_timer(name, time.time()))
 
     # --- actions -------------------------------------------------------------------------------
 
@@ -196,7 +206,7 @@ class TopicReader:
                         await self._listen(to)
                     await self._say(to, message)
                 case SetTimer(name, at):
-                    self._set_timer(name, at)
+                    self._timers.set(name, at)
 
     async def _hand_over(self, event: Event | EventsLostError) -> None:
         subscription = self._subscriptions.get(event.topic)
@@ -246,33 +256,8 @@ class TopicReader:
 
     def _unlisten_later(self, channel: str) -> None:
         if channel not in self.machine.on:
-            self._later(f"unlisten {channel}", _LINGER, partial(self._unlisten, channel))
+            self._timers.set(f"{_UNLISTEN}{channel}", time.time() + _LINGER)
 
     async def _unlisten(self, channel: str) -> None:
         if channel not in self.machine.on and channel in self._data and not self._nc.is_closed:
             await self._data.pop(channel).unsubscribe()
-
-    # --- time ----------------------------------------------------------------------------------
-
-    def _set_timer(self, name: str, at: float | None) -> None:
-        if at is not None:
-            self._later(name, at - time.time(), partial(self._ring, name))
-        elif name in self._timers:
-            self._timers.pop(name).cancel()
-
-    def _later(self, name: str, delay: float, what: Callable[[], Awaitable[None]]) -> None:
-        running = self._timers.pop(name, None)
-        if running is not None:
-            running.cancel()
-        self._timers[name] = asyncio.get_running_loop().call_later(
-            max(0.0, delay), self._ripe, name, what
-        )
-
-    def _ripe(self, name: str, what: Callable[[], Awaitable[None]]) -> None:
-        self._timers.pop(name, None)
-        self._do(what)
-
-    def _do(self, what: Callable[[], Awaitable[None]]) -> None:
-        self._due.append(what)
-        if self._queue.empty():
-            self._queue.put_nowait(None)

@@ -9,22 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from distributary.errors import LiveError
-from distributary.machines.actions import Action, Append, Send, SetTimer
-from distributary.machines.real.store import Store
-from distributary.machines.real.tasks import own_tasks
+from distributary.machines.actions import Action, Append, Send
+from distributary.machines.real import Driver, Store
 from distributary.topics import Policy, members_of
 from distributary.topics.advice import Adviser
 from distributary.topics.codec import (
@@ -93,6 +91,13 @@ class _Traffic:
     since: float = field(default_factory=time.time)
 
 
+class _Answer(NamedTuple):
+    """What a request is answered with, once the records of its turn are written."""
+
+    subject: str
+    data: bytes
+
+
 class TopicService:
     """Hosts channels until it is told to stop.
 
@@ -111,15 +116,22 @@ class TopicService:
         self.reports: list[str] = []  # what of its state could not be brought back
         self._opened = store
         self._lease = Lease(self.subjects)
-        self._stopping = asyncio.Event()
-        self._queue: asyncio.Queue[Msg | None] = asyncio.Queue(settings.queue)
-        self._due: deque[Callable[[float], Iterable[Action]]] = deque()
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._stopping = False
+        self._nc: Client
+        self._driver = Driver(
+            self._take,
+            lambda name, now: self.host.on_timer(name, now),
+            {Send: self._send, _Answer: self._answer},
+            clock=time.time,
+            store=self._write,
+            capacity=settings.queue,
+            batch=_BATCH,
+        )
 
     def stop(self) -> None:
         """Finish what was begun, and end."""
-        self._stopping.set()
-        self._wake()
+        self._stopping = True
+        self._driver.stop()
 
     async def run(self) -> None:
         """Serve until `stop`, or until the server does not let us in any more."""
@@ -137,7 +149,7 @@ class TopicService:
                 flow_memory=self.settings.flow_memory,
             )
             self.adviser = Adviser(self.host, self.settings.budget)
-            nc = await stack.enter_async_context(
+            self._nc = await stack.enter_async_context(
                 connect_to_server(
                     self.options,
                     name="distributary topics",
@@ -147,74 +159,59 @@ class TopicService:
                     on_error=self._on_error,
                 )
             )
-            stack.callback(self._cancel_timers)
-            await self._serve(nc)
+            async with self._driver:
+                await self._begin(self._nc)
+                self._driver.start(self._keep_house())
+                await self._take_turns()
+            if self._nc.is_connected:
+                with suppress(nats.errors.Error):
+                    await self._nc.flush(timeout=_LAST_FLUSH)
 
-    async def _serve(self, nc: Client) -> None:
+    async def _begin(self, nc: Client) -> None:
         try:
             await self._lease.listen(nc)
-            await self._prove_lease(nc)
+            await self._prove_lease()
             self.host.fit(nc.max_payload - AROUND)
-            await self._perform(nc, self.host.start(time.time()))
-            await nc.subscribe(self.subjects.service, cb=self._queue.put)
-            await nc.subscribe(self.subjects.status, cb=self._queue.put)
+            self._driver.call(self.host.start)
+            await self._driver.turn()
+            await nc.subscribe(self.subjects.service, cb=self._driver.put)
+            await nc.subscribe(self.subjects.status, cb=self._driver.put)
             await nc.flush()
         except nats.errors.Error as error:
             raise ServerAwayError(self.options.url, str(error)) from error
         self.started.set()
-        async with own_tasks() as start:
-            start(self._keep_house(nc))
-            await self._pump(nc)
-        if nc.is_connected:
-            with suppress(nats.errors.Error):
-                await nc.flush(timeout=_LAST_FLUSH)
 
-    async def _prove_lease(self, nc: Client) -> None:
+    async def _prove_lease(self) -> None:
         """Return once no other service answers under our prefix, or we are told to stop."""
-        while not (self._lease.held or self._stopping.is_set()):
-            self._check_open(nc)
-            if nc.is_connected:
-                await self._lease.prove(nc)
+        while not (self._lease.held or self._stopping):
+            self._check_open()
+            if self._nc.is_connected:
+                await self._lease.prove(self._nc)
             else:
                 await asyncio.sleep(_SOON)
 
-    def _check_open(self, nc: Client) -> None:
-        if nc.is_closed:
-            raise ServerAwayError(self.options.url, str(nc.last_error or _CLOSED))
+    def _check_open(self) -> None:
+        if self._nc.is_closed:
+            raise ServerAwayError(self.options.url, str(self._nc.last_error or _CLOSED))
 
     # --- in and out ----------------------------------------------------------------------------
 
-    async def _pump(self, nc: Client) -> None:
-        while not self._stopping.is_set():
-            self._check_open(nc)
-            batch = [await self._queue.get()]
-            while len(batch) < _BATCH and not self._queue.empty():
-                batch.append(self._queue.get_nowait())
+    async def _take_turns(self) -> None:
+        while await self._driver.wait():
+            self._check_open()
             if not self._lease.held:
-                await self._prove_lease(nc)
+                await self._prove_lease()
                 if not self._lease.held:
                     return  # told to stop; what came now is said again to the next service
                 self.host.excuse(time.time())
-            now = time.time()
-            actions: list[Action] = []
-            answers: list[tuple[str, bytes]] = []
-            for message in batch:
-                if message is not None:
-                    actions += self._take(message, now, answers)
-            while self._due:
-                actions += self._due.popleft()(now)
-            await self._perform(nc, actions)
-            for reply, data in answers:
-                await self._publish(nc, reply, data)
+            await self._driver.turn()
             self.traffic.batches += 1
 
-    def _take(self, message: Msg, now: float, answers: list[tuple[str, bytes]]) -> Iterable[Action]:
-        """Hand a message to the host; answers to requests go to `answers`, with their subjects."""
+    def _take(self, message: Msg, now: float) -> Iterable[Action | _Answer]:
+        """Hand a message to the host; requests get their answers."""
         self.traffic.received += 1
         if message.subject == self.subjects.status:
-            if message.reply:
-                answers.append((message.reply, self.status().encode()))
-            return ()
+            return [_Answer(message.reply, self.status().encode())] if message.reply else ()
         try:
             sender, said = decode(message.data)
             to = self.subjects.channel(message.subject)
@@ -223,46 +220,45 @@ class TopicService:
             return ()
         actions = self.host.on_message(sender, ChannelMessage(to, said), now)
         if isinstance(said, Create):  # whoever creates a topic waits for the reply, nobody else
-            found = [action for action in actions if _answers_create(action)]
-            actions = [action for action in actions if action not in found]
-            if message.reply:
-                data = (encode(SERVICE, a.message.message) for a in found if isinstance(a, Send))
-                answers += [(message.reply, each) for each in data]
+            return list(_redirect_answers(actions, message.reply))
         return actions
 
-    async def _perform(self, nc: Client, actions: list[Action]) -> None:
-        """Write all records, then send; of confirmations, the last one of each stream."""
-        self._store.write([action.record for action in actions if isinstance(action, Append)])
+    def _write(self, records: list[Append]) -> None:
+        self._store.write([action.record for action in records])
+
+    async def _send(self, sends: list[Send]) -> None:
+        """Send messages; of confirmations, the last one of each stream."""
         confirmed: dict[tuple[str, int], Taken] = {}
         last: Any = None
         data = b""
-        for action in actions:
-            if isinstance(action, SetTimer):
-                self._set_timer(action.name, action.at)
-            elif isinstance(action, Send):
-                sender, message = action.message.channel, action.message.message
-                if isinstance(message, Taken):
-                    confirmed[action.to, message.stream] = message
-                    continue
-                if message is not last:  # one event goes to several channels
-                    data = encode("" if isinstance(message, Event) else sender, message)
-                    last = message
-                await self._publish(nc, self._subject(action.to), data)
+        for action in sends:
+            sender, message = action.message.channel, action.message.message
+            if isinstance(message, Taken):
+                confirmed[action.to, message.stream] = message
+                continue
+            if message is not last:  # one event goes to several channels
+                data = encode("" if isinstance(message, Event) else sender, message)
+                last = message
+            await self._publish(self._subject(action.to), data)
         for (client, _), taken in confirmed.items():
-            await self._publish(nc, self.subjects.client(client), encode(SERVICE, taken))
+            await self._publish(self.subjects.client(client), encode(SERVICE, taken))
+
+    async def _answer(self, answers: list[_Answer]) -> None:
+        for answer in answers:
+            await self._publish(answer.subject, answer.data)
 
     def _subject(self, to: str) -> str:
         channel = to.removeprefix(_MEMBERS)
         return self.subjects.client(to) if channel == to else self.subjects.on(channel)
 
-    async def _publish(self, nc: Client, subject: str, data: bytes) -> None:
+    async def _publish(self, subject: str, data: bytes) -> None:
         if not self._lease.held:  # lost since the batch was begun: others may serve by now
             self.traffic.unsent += 1
             return
         try:
-            await nc.publish(subject, data)
+            await self._nc.publish(subject, data)
         except nats.errors.ConnectionClosedError:
-            self._check_open(nc)
+            self._check_open()
         except nats.errors.Error:  # no room, too large, or no subject that can be answered to
             self.traffic.unsent += 1
         else:
@@ -272,7 +268,7 @@ class TopicService:
         self._lease.lose()
 
     async def _on_reconnect(self) -> None:
-        self._do(self.host.repeat_last)
+        self._driver.call(self.host.repeat_last)
 
     async def _on_error(self, error: Exception) -> None:
         if isinstance(error, nats.errors.SlowConsumerError):
@@ -280,56 +276,28 @@ class TopicService:
         elif isinstance(error, MalformedMessageError):
             self.host.counts.refused += 1
 
-    # --- time ----------------------------------------------------------------------------------
-
-    def _set_timer(self, name: str, at: float | None) -> None:
-        running = self._timers.pop(name, None)
-        if running is not None:
-            running.cancel()
-        if at is not None:
-            delay = max(0.0, at - time.time())
-            call = asyncio.get_running_loop().call_later(delay, self._ring, name)
-            self._timers[name] = call
-
-    def _ring(self, name: str) -> None:
-        self._timers.pop(name, None)
-        self._do(partial(self.host.on_timer, name))
-
-    def _do(self, what: Callable[[float], Iterable[Action]]) -> None:
-        """Give the host an input of our own, after the next batch of messages."""
-        self._due.append(what)
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._queue.empty():
-            self._queue.put_nowait(None)
-
-    def _cancel_timers(self) -> None:
-        for timer in self._timers.values():
-            timer.cancel()
-
-    async def _keep_house(self, nc: Client) -> None:
-        settings = self.settings
+    async def _keep_house(self) -> None:
+        settings, call = self.settings, self._driver.call
         planned, looked = time.monotonic(), time.time()
         while True:
             await asyncio.sleep(_HOUSEKEEPING)
             asleep = time.time() - looked - _HOUSEKEEPING > settings.dead_after / 2
             looked = time.time()
             if not self._lease.held:
-                self._wake()
+                call(lambda now: ())  # a turn begins with proving it
                 continue
-            await self._lease.announce(nc)
+            await self._lease.announce(self._nc)
             if asleep:
-                self._do(self.host.excuse)
+                call(self.host.excuse)
             else:
-                self._do(lambda now: self.host.bury(now, settings.dead_after))
-            self._do(lambda now: self.host.sweep(now, settings.forget_after))
+                call(lambda now: self.host.bury(now, settings.dead_after))
+            call(lambda now: self.host.sweep(now, settings.forget_after))
             # Where members do not tell, nobody knows what they need: channels ask by themselves.
             if settings.policy.tells and time.monotonic() - planned >= settings.plan_every:
-                self._do(self.adviser.remind)
+                call(self.adviser.remind)
                 found = survey([self.host], time.time())
                 advice = await asyncio.to_thread(self.adviser.propose, found)
-                self._do(partial(self.adviser.give, advice))
+                call(partial(self.adviser.give, advice))
                 planned = time.monotonic()
 
     # --- looking -------------------------------------------------------------------------------
@@ -351,5 +319,10 @@ class TopicService:
         )
 
 
-def _answers_create(action: Action) -> bool:
-    return isinstance(action, Send) and isinstance(action.message.message, Created | NoTopic)
+def _redirect_answers(actions: Iterable[Action], reply: str) -> Iterator[Action | _Answer]:
+    """Have what answers a `Create` go to the reply's subject, if there is one."""
+    for action in actions:
+        if not (isinstance(action, Send) and isinstance(action.message.message, Created | NoTopic)):
+            yield action
+        elif reply:
+            yield _Answer(reply, encode(SERVICE, action.message.message))
