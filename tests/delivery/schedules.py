@@ -92,6 +92,7 @@ class Tapped(SenderNode):
     """A sender whose packets are noted; unicast ones for many receivers too."""
 
     sent: Sent
+    taken_at: list[float]
 
     def on_message(self, sender: str, message: Any, now: float) -> list[Action]:
         return self._note(super().on_message(sender, message, now), now)
@@ -100,6 +101,7 @@ class Tapped(SenderNode):
         return self._note(super().on_timer(name, now), now)
 
     def _note(self, actions: list[Action], now: float) -> list[Action]:
+        self.taken_at += [now] * (len(self.taken) - len(self.taken_at))
         for action in actions:
             if isinstance(action, Send):
                 self.sent.note(action.message, now)
@@ -226,6 +228,7 @@ class World:
     """A schedule being played."""
 
     def __init__(self, seed: int) -> None:
+        self.seed = seed
         self.schedule = plot = draw_schedule(seed)
         self.network = MulticastNetwork(plot.link, plot.faults, plot.rng)
         self.simulation = Simulation(self.network)
@@ -278,7 +281,7 @@ class World:
         plot, incarnation = self.schedule, 1 + len(self.eras)
         machine = SenderMachine(self.plan, incarnation, params=plot.sender_params, key=plot.key)
         node = Tapped(machine, self.network)
-        node.sent = self.sent
+        node.sent, node.taken_at = self.sent, []
         self.eras.append(Era(incarnation, now, float("inf"), node))
         self.simulation.add("sender", node)
         self.post(now, "sender", "start")

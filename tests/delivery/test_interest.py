@@ -10,13 +10,18 @@ from hypothesis import strategies as st
 
 from distributary.delivery import (
     Gap,
+    JoinGroup,
+    LeaveGroup,
     Missing,
     ReceiverMachine,
     SenderMachine,
     SenderParams,
+    Subscribed,
     Unserved,
     wanted_flows,
 )
+from distributary.delivery.routes import CONTROL_GROUP
+from distributary.machines import Send
 from distributary.model import Plan
 from tests.delivery.machines import delivered, sends, simple_plan
 from tests.delivery.plans import random_plan
@@ -33,21 +38,40 @@ class Pair:
         self.receiver = ReceiverMachine("r", wanted, rng=np.random.default_rng(0))
         self.now = 0.0
         self.seen: list[object] = []
-        self.seen += self.receiver.learn_plan(plan, 0.0)
-        self.seen += self.receiver.start(0.0)
+        self.joined: set[str] = set()
+        self.do(self.receiver.learn_plan(plan, 0.0))
+        self.do(self.receiver.start(0.0))
         self.pass_on(self.sender.start(0.0))
         self.wait(0.2)
 
     def pass_on(self, actions: Iterable[object]) -> None:
         for packet in sends(actions):
-            self.seen += self.receiver.on_packet(packet, self.now)
+            self.do(self.receiver.on_packet(packet, self.now))
+
+    def do(self, actions: Iterable[object]) -> None:
+        """Do what the receiver wants done; what it asks of the sender is answered at once."""
+        self.seen += actions
+        for action in actions:
+            match action:
+                case JoinGroup(group):
+                    self.joined.add(group)
+                case LeaveGroup(group):
+                    self.joined.discard(group)
+                case Send(_, packet):
+                    self.pass_on(self.sender.on_message("r", packet, self.now))
+
+    def ring(self) -> None:
+        """Let the receiver's timer ring until a heartbeat it asks for is not held off any more."""
+        for _ in range(3):
+            self.now += 0.025
+            self.do(self.receiver.on_timer("wake", self.now))
 
     def wait(self, seconds: float) -> None:
         self.now += seconds
         self.pass_on(self.sender.on_timer("wake", self.now))
 
     def change(self, plan: Plan) -> None:
-        self.seen += self.receiver.learn_plan(plan, self.now)
+        self.do(self.receiver.learn_plan(plan, self.now))
         self.pass_on(self.sender.change_plan(plan, self.now))
         self.wait(0.2)
         self.wait(1.0)  # heartbeats say that the old sessions have ended
@@ -84,26 +108,89 @@ def test_without_interest_a_receiver_gets_what_each_plan_brings(
 
 
 @given(wishes, st.integers(0, 1_000))
-def test_changed_interest_holds_from_the_next_plan_on(wished: list[set[str]], seed: int) -> None:
-    """Messages of the time when a flow was not wanted are not reported as missing."""
+def test_changed_interest_holds_at_once_and_through_plan_changes(
+    wished: list[set[str]], seed: int
+) -> None:
+    """Messages of the time when a flow was not wanted are neither delivered nor missing."""
     rng = np.random.default_rng(seed)
     wants = {"r": FLOWS, "s": FLOWS}
     pair = Pair(random_plan(wants, rng, unicast=False), wished[0])
-    before = wished[0]
-    for flows in wished[1:]:
+    for at, flows in enumerate(wished):
         pair.seen.clear()
-        pair.seen += pair.receiver.want(flows)
-        late = tuple(sorted(flows - before))
-        assert pair.reports(Unserved) == (
-            [Unserved(max(pair.receiver.versions), late)] * bool(late)
-        )
-        assert pair.offer_all() == before
-        pair.change(random_plan(wants, rng, unicast=False))
-        told = pair.reports(Unserved)
-        assert told == ([Unserved(max(pair.receiver.versions), ())] if late else [])
+        new = flows - set(pair.receiver.flows)
+        pair.do(pair.receiver.want(flows, pair.now))
+        pair.ring()
+        assert sorted(subscribed(pair)) == sorted(new)
+        assert pair.offer_all() == flows
+        if at % 2:
+            pair.change(random_plan(wants, rng, unicast=False))
         assert pair.offer_all() == flows
         assert not pair.reports(Gap, Missing, Unserved)
-        before = flows
+    groups = {stream.group for stream in pair.receiver._subs.streams()}
+    assert pair.joined == groups | {CONTROL_GROUP}
+
+
+def subscribed(pair: Pair) -> list[str]:
+    reports = (action for action in pair.seen if isinstance(action, Subscribed))
+    return [flow for report in reports for flow in report.flows]
+
+
+def test_a_flow_is_subscribed_when_its_session_was_heard() -> None:
+    """Before that a lost packet would not be missed."""
+    pair = Pair(simple_plan([0, 1], [0, 1]), ["f0"])
+    pair.seen.clear()
+    actions = pair.receiver.subscribe(["f1"], pair.now)
+    assert JoinGroup("group 1") in actions
+    assert not pair.reports(Subscribed)
+    lost = sends(pair.sender.offer("f1", b"lost", pair.now))
+    assert lost
+    pair.do(actions)
+    pair.ring()  # asks for a heartbeat
+    assert pair.reports(Subscribed) == [Subscribed(("f1",))]
+    assert pair.offer_all() == {"f0", "f1"}
+
+
+def test_messages_that_wait_behind_a_gap_are_dropped_when_unsubscribed() -> None:
+    pair = Pair(simple_plan([0, 0], [0]), ["f0", "f1"])
+    assert pair.offer_all() == {"f0", "f1"}
+    (lost,) = sends(pair.sender.offer("f0", b"1", pair.now))
+    for flow in ("f0", "f1"):
+        pair.pass_on(pair.sender.offer(flow, b"2", pair.now))
+    assert pair.receiver.statistics.held_packets == 1
+    pair.do(pair.receiver.unsubscribe(["f0"], pair.now))
+    assert pair.receiver.statistics.held_packets == 0
+    pair.seen.clear()
+    pair.seen += pair.receiver.on_packet(lost, pair.now)
+    assert delivered(pair.seen) == []
+    assert pair.offer_all() == {"f1"}
+
+
+def test_a_flow_that_is_subscribed_again_brings_nothing_twice() -> None:
+    pair = Pair(simple_plan([0], [0]), ["f0"])
+    assert pair.offer_all() == {"f0"}
+    packet = sends(pair.sender.offer("f0", b"once", pair.now))
+    pair.seen += pair.receiver.on_packet(packet[0], pair.now)
+    pair.do(pair.receiver.unsubscribe(["f0"], pair.now))
+    pair.do(pair.receiver.subscribe(["f0"], pair.now))
+    pair.seen.clear()
+    pair.seen += pair.receiver.on_packet(packet[0], pair.now)  # it comes first of all, late
+    assert delivered(pair.seen) == []
+    pair.ring()
+    pair.pass_on(pair.sender.offer("f0", b"new", pair.now))
+    assert [payload for _, _, payload in delivered(pair.seen)] == [b"new"]
+    assert not pair.reports(Missing)
+
+
+def test_a_flow_that_no_plan_carries_is_subscribed_when_one_does() -> None:
+    pair = Pair(simple_plan([0], [0]), ["f0"])
+    pair.seen.clear()
+    pair.do(pair.receiver.subscribe(["f1"], pair.now))
+    pair.ring()
+    assert pair.reports(Unserved, Subscribed) == [Unserved(1, ("f1",))]
+    assert pair.receiver.awaits(["f1"]) is False  # it is known not to be served
+    pair.change(simple_plan([0, 0], [0]))
+    assert Subscribed(("f1",)) in pair.seen
+    assert pair.offer_all() == {"f0", "f1"}
 
 
 def test_a_wanted_flow_that_the_plan_does_not_have_is_reported_before_the_sender_is_heard() -> None:

@@ -13,7 +13,7 @@ from distributary.delivery import fingerprint_of
 from distributary.delivery.authentication import TAG_SIZE, Authenticator
 from distributary.delivery.gaps import Gaps, draw_back_off
 from distributary.delivery.pacing import TokenBucket
-from distributary.delivery.routes import flow_routes, group_name
+from distributary.delivery.routes import FlowRoutes, group_name
 from distributary.delivery.window import RepairWindow
 from distributary.delivery.wire import (
     Announcement,
@@ -148,12 +148,14 @@ def test_a_window_holds_the_last_packets(sizes: list[int], packets: int, size: i
 
 def test_routes_follow_from_the_plan() -> None:
     plan = simple_plan([0, 1, 1, -1], [4, 2], {"r": [3]})
-    found = {route.flow: route for route in flow_routes(plan, "r", ["f0", "f2", "f3", "other"])}
+    found = {
+        route.flow: route for route in FlowRoutes(plan, "r").find_all(["f0", "f2", "f3", "other"])
+    }
     assert set(found) == {"f0", "f2", "f3"}
     assert (found["f0"].session, found["f0"].group) == (0, group_name(4))
     assert (found["f2"].number, found["f2"].group) == (2, group_name(2))
     assert (found["f3"].session, found["f3"].group) == (2, None)
-    assert [route.session for route in flow_routes(plan, "stranger", ["f2"])] == [1]
+    assert [route.session for route in FlowRoutes(plan, "stranger").find_all(["f2"])] == [1]
 
 
 def test_fingerprints_tell_plans_apart() -> None:

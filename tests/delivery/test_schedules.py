@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from tests.delivery.interest_schedules import run_interest_schedule
 from tests.delivery.schedules import run_schedule
 
 
@@ -30,3 +31,24 @@ def test_schedules_reach_what_they_are_for() -> None:
 def test_thousands_of_schedules(first: int) -> None:
     for seed in range(first, first + 250):
         run_schedule(seed)
+
+
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_schedules_in_which_interest_changes(first: int) -> None:
+    for seed in range(first, first + 20):
+        run_interest_schedule(seed)
+
+
+def test_schedules_of_interest_reach_what_they_are_for() -> None:
+    total: Counter[str] = Counter()
+    for seed in range(60, 100):
+        total += run_interest_schedule(seed)
+    for what in ("delivered", "firm", "to the end", "subscribed"):
+        assert total[what] > 0, what
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1_000, 4_000, 250))
+def test_thousands_of_schedules_in_which_interest_changes(first: int) -> None:
+    for seed in range(first, first + 250):
+        run_interest_schedule(seed)

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from contextlib import ExitStack
 from io import FileIO
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ import typer
 from rich.markup import escape
 
 from distributary.cli.console import notes, print_json
+from distributary.cli.interest_lines import can_read_stdin, read_interest_lines
 from distributary.cli.multicast_options import (
     GroupBase,
     InterfaceName,
@@ -34,7 +36,7 @@ from distributary.errors import OutputError
 
 if TYPE_CHECKING:
     from distributary.cli.multicast_lines import LineWriter
-    from distributary.delivery.udp import Report
+    from distributary.delivery.udp import Receiver, Report
 
 __all__ = ["receive"]
 
@@ -51,7 +53,7 @@ def receive(
     interest: Annotated[
         Path | None,
         typer.Option(
-            help="Who wants what: receiver, flow; read again with each new plan. Without it: all "
+            help="Who wants what: receiver, flow; read again when it changes. Without it: all "
             "that a plan brings.",
             rich_help_panel=INPUT,
         ),
@@ -95,10 +97,14 @@ def receive(
         ),
     ] = False,
 ) -> None:
-    """Receive the wanted flows of a plan, each message once and in its flow's order."""
+    """Receive the wanted flows of a plan, each message once and in its flow's order.
+
+    Lines on stdin change the wanted flows while it runs: +NAME subscribes, -NAME unsubscribes.
+    """
     from distributary.cli.multicast_lines import LineWriter, MessageLines
     from distributary.delivery import ReceiverParams
     from distributary.delivery.udp import Receiver, snapshot_document
+    from distributary.machines.real import own_tasks
 
     if as_document and out is None:
         raise typer.BadParameter("--json needs --out: messages go to stdout")
@@ -139,7 +145,8 @@ def receive(
                 on_room=receiver.resume,
                 on_end=stop.set,
             )
-            async with receiver, show_live(lambda: receiver.statistics):
+            async with receiver, own_tasks() as start, show_live(lambda: receiver.statistics):
+                start(_follow_stdin(receiver))
                 with metrics_page(lambda: receiver.statistics, metrics, metrics_address):
                     await _first_of(receiver.wait(), signalled.wait(), stop.wait())
                     told = snapshot_document(receiver.statistics)
@@ -151,6 +158,25 @@ def receive(
         print_json(told)
     else:
         notes.print(statistics_table(told))
+
+
+async def _follow_stdin(receiver: Receiver) -> None:
+    """Subscribe and unsubscribe as the lines on stdin say."""
+    from distributary.delivery.udp.records import feed_chunks
+
+    if not can_read_stdin():
+        return
+    async for lines in feed_chunks(read_interest_lines()):
+        for wanted, run in groupby(lines, lambda line: line.wanted):
+            found = list(run)
+            if wanted:
+                receiver.want_also(line.flow for line in found)
+            elif wanted is False:
+                receiver.unsubscribe(line.flow for line in found)
+            else:
+                for line in found:
+                    said = f"line {line.row} of stdin is neither +NAME nor -NAME: {line.text!r}"
+                    notes.print(f"[bold yellow]note:[/] {escape(said)}")
 
 
 def _tell_report(report: Report, name: str, plan: Path) -> None:

@@ -13,6 +13,7 @@ from distributary.delivery.actions import (
     Report,
     Restarted,
     Rival,
+    Subscribed,
     Unserved,
 )
 from distributary.delivery.receiver import ReceiverMachine, ReceiverMachineStatistics
@@ -49,6 +50,7 @@ __all__ = [
     "SenderMachine",
     "SenderMachineStatistics",
     "SenderParams",
+    "Subscribed",
     "Unserved",
     "fingerprint_of",
     "group_name",

@@ -95,7 +95,7 @@ class StreamState(NamedTuple):
 
     last: IntArray  # by stream: the highest sequence number known
     in_order: NDArray[np.bool_]  # by stream: nothing is missing, and messages may be delivered
-    next_of: IntArray  # by flow: the next message's sequence number; 0 accepts any number
+    next_of: IntArray  # by flow: the next message's sequence number; -n accepts any from n on
 
 
 class FoundMessages(NamedTuple):
@@ -232,7 +232,7 @@ def _accept_messages(
     for at in range(begin, end):
         flow, sequence = found.flow[at], found.sequence[at]
         expected = next_of[flow]
-        if sequence < expected:
+        if sequence < abs(expected):
             counts[DUPLICATE] += 1
             continue
         if sequence > expected and expected > 0:

@@ -116,7 +116,7 @@ def take_packets(
         counts[kernels.UNWANTED_MESSAGES] += header.items - len(found)
         for flow, sequence, start, end in found:
             awaited = int(state.next_of[flow])
-            if sequence < awaited:
+            if sequence < abs(awaited):
                 counts[kernels.DUPLICATE] += 1
                 continue
             if sequence > awaited > 0:

@@ -25,6 +25,7 @@ __all__ = [
     "Report",
     "Restarted",
     "Rival",
+    "Subscribed",
     "Unserved",
 ]
 
@@ -110,6 +111,13 @@ class Unserved:
 
 
 @dataclass(frozen=True, slots=True)
+class Subscribed:
+    """From now on the receiver delivers, or reports as missing, every message of these flows."""
+
+    flows: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """One message of a wanted flow."""
 
@@ -144,5 +152,5 @@ class Messages:
             yield Message(self.names[flow], sequence, view[start:end].tobytes())
 
 
-Report = Gap | Missing | Restarted | Rival | NeedPlan | Unserved
+Report = Gap | Missing | Restarted | Rival | NeedPlan | Subscribed | Unserved
 MulticastAction = Send | SetTimer | JoinGroup | LeaveGroup | Messages | Report

@@ -85,7 +85,7 @@ class Feedback:
         if ready > now:
             stream.poll_at = ready
             return []
-        wait = min(self._params.repair_wait * 2**stream.polls, self._params.longest_wait)
+        wait = min(self._params.repair_wait * 2 ** min(stream.polls, 30), self._params.longest_wait)
         stream.polls += 1
         stream.poll_at = now + wait
         return [self._make_nak(stream, incarnation, [], now)]

@@ -8,6 +8,7 @@ from heapq import heappop, heappush
 
 from distributary.delivery._wire_kernels import ByteArray
 from distributary.delivery.gaps import Gaps
+from distributary.delivery.routes import FlowRoutes
 
 __all__ = ["Entry", "FollowedVersion", "IncomingStream"]
 
@@ -28,7 +29,7 @@ class IncomingStream:
     gaps: Gaps
     started: bool  # whether it is known with which packet the stream starts
     end: int | None = None  # the last packet there will be
-    poll_at: float = _NEVER  # when to poll for the end of the stream
+    poll_at: float = _NEVER  # when to poll for the stream's present packet, or its end
     polls: int = 0
     _held: dict[int, tuple[ByteArray, list[Entry]]] = field(default_factory=dict)
     _order: list[int] = field(default_factory=list)
@@ -48,6 +49,19 @@ class IncomingStream:
         while self._order and self._order[0] < below:
             yield self._held.pop(heappop(self._order))
 
+    def drop_flow(self, slot: int) -> list[ByteArray]:
+        """Drop held messages of a flow; returns the packets that are not held any more."""
+        gone = []
+        for sequence, (packet, entries) in list(self._held.items()):
+            rest = [entry for entry in entries if entry[0] != slot]
+            self._held[sequence] = packet, rest
+            if not rest:
+                del self._held[sequence]
+                gone.append(packet)
+        if gone:
+            self._order = sorted(self._held)
+        return gone
+
 
 @dataclass(slots=True, eq=False)
 class FollowedVersion:
@@ -55,5 +69,6 @@ class FollowedVersion:
 
     version: int
     row: int
+    routes: FlowRoutes
     streams: dict[int, IncomingStream]  # by slot
     open: bool = False  # whether all earlier versions are complete

@@ -115,6 +115,19 @@ class Reassembly:
             stream.gaps or stream.holds
         )
 
+    def drop_flows(self, slots: list[int], idle: list[IncomingStream]) -> None:
+        """Drop what is held of flows that are not wanted any more, and end their idle streams."""
+        for stream in self._subs.streams():
+            for slot in slots:
+                for packet in stream.drop_flow(slot):
+                    self._held_packets -= 1
+                    self._held_bytes -= len(packet)
+        for stream in idle:
+            self._subs.end(stream)
+        for stream in list(self._subs.streams()):
+            self.advance(stream)
+        self.open_versions()
+
     def open_versions(self) -> None:
         """Open each version whose predecessors have no stream left."""
         for followed in list(self._subs.versions.values()):
@@ -151,6 +164,7 @@ class Reassembly:
 
     def _start(self, stream: IncomingStream, last: int) -> None:
         stream.started = True
+        stream.poll_at = float("inf")
         self._subs.state.last[stream.slot] = last
 
     def _may_commit(self, stream: IncomingStream) -> bool:
@@ -224,7 +238,7 @@ class Reassembly:
         for entry in entries:
             flow, sequence = entry[:2]
             expected = int(next_of[flow])
-            if sequence < expected:
+            if sequence < abs(expected):
                 self._counts[kernels.DUPLICATE] += 1
                 continue
             if sequence > expected > 0:
@@ -248,7 +262,7 @@ class Reassembly:
             if number == expected:
                 next_of[flow] = number + 1
                 new.append(entry)
-            elif number > expected:
+            elif number >= abs(expected):
                 rest.append(entry)
             else:
                 self._counts[kernels.DUPLICATE] += 1

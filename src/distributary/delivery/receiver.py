@@ -20,7 +20,7 @@ import numpy as np
 from distributary.delivery import _wire_kernels as kernels
 from distributary.delivery import _wire_reference as reference
 from distributary.delivery._wire_kernels import Expected, PacketBatch
-from distributary.delivery.actions import MulticastAction, Rival, Unserved
+from distributary.delivery.actions import MulticastAction, Rival, Subscribed, Unserved
 from distributary.delivery.authentication import Authenticator
 from distributary.delivery.feedback import Feedback
 from distributary.delivery.filters import Filters
@@ -109,6 +109,7 @@ class ReceiverMachine:
         self._wake_at = _NEVER
         self._changes_seen = 0
         self._unserved: tuple[str, ...] = ()  # as last reported
+        self._awaited: set[str] = set()  # flows that were subscribed, and not `Subscribed` yet
 
     # --- calls ---------------------------------------------------------------------------------
 
@@ -178,11 +179,41 @@ class ReceiverMachine:
         """Whether the receiver has the plan of that fingerprint."""
         return self._subs.find_plan(fingerprint) is not None
 
-    def want(self, wanted: Iterable[str]) -> list[MulticastAction]:
-        """Change the wanted flows; new ones start with the next plan version."""
-        self._subs.want(tuple(sorted(set(wanted))))
+    def subscribe(self, flows: Iterable[str], now: float) -> list[MulticastAction]:
+        """Want these flows too; `Subscribed` says from when on none of their messages is lost."""
+        flows = set(flows) - set(self._subs.wanted)
+        for stream in self._subs.subscribe(flows, self._current):
+            if stream.group is None:
+                self._feedback.start_plan_requests(now)
+            if not stream.started:  # ask for a heartbeat, which says at which packet it stands
+                stream.poll_at = now
+                self._subs.pending[stream] = None
+        self._awaited |= flows
         self._report_unserved()
         return self._finish()
+
+    def awaits(self, flows: Iterable[str]) -> bool:
+        """Whether it is not known yet of all these flows that they are served, or are not."""
+        undecided = self._awaited.intersection(flows)
+        if not self._subs.versions:
+            return bool(undecided)
+        return not undecided <= set(self._subs.unserved)
+
+    def unsubscribe(self, flows: Iterable[str], now: float) -> list[MulticastAction]:
+        """Stop wanting these flows; nothing of them is delivered from now on."""
+        flows = set(flows)
+        self._awaited -= flows
+        self._reassembly.drop_flows(*self._subs.unsubscribe(flows))
+        self._report_unserved()
+        return self._finish()
+
+    def want(self, wanted: Iterable[str], now: float) -> list[MulticastAction]:
+        """Want these flows and no others."""
+        flows = set(wanted)
+        return [
+            *self.unsubscribe(set(self._subs.wanted) - flows, now),
+            *self.subscribe(flows, now),
+        ]
 
     def on_message(self, sender: str, message: bytes, now: float) -> list[MulticastAction]:
         """Take a packet from `sender`."""
@@ -441,10 +472,27 @@ class ReceiverMachine:
     def _poll(self, stream: IncomingStream, now: float) -> None:
         if stream.poll_at > now:
             return
-        if stream.polls < self.params.tries:
+        starts = not stream.started and stream.version >= self._current
+        if starts or stream.polls < self.params.tries:
             self._reassembly.actions += self._feedback.make_poll(stream, self.incarnation, now)
         else:
             self._reassembly.give_up_end(stream)
+
+    @property
+    def _current(self) -> int:
+        """The plan version that the sender uses, by its last announcement; 0 before the first."""
+        return 0 if self._announced is None else self._announced.current
+
+    def _report_subscribed(self) -> None:
+        """Report subscribed flows whose streams have started: nothing of them is missed now."""
+        ready = []
+        for flow in self._awaited:
+            stream = self._subs.find_stream(flow, self._current)
+            if stream is not None and stream.started:
+                ready.append(flow)
+        if ready:
+            self._awaited.difference_update(ready)
+            self._reassembly.actions.append(Subscribed(tuple(sorted(ready))))
 
     def _report_unserved(self) -> None:
         """Report the wanted flows that no plan carries, if they changed."""
@@ -466,6 +514,8 @@ class ReceiverMachine:
             reassembly.actions += subs.change_groups()
             if self._subs.versions:
                 self._report_unserved()
+        if self._awaited:
+            self._report_subscribed()
         at = min(self._feedback.next_at(subs.pending), self._senders.next_at())
         if at != self._wake_at:
             self._wake_at = at

@@ -18,8 +18,8 @@ __all__ = [
     "CONTROL_GROUP",
     "SENDER",
     "FlowRoute",
+    "FlowRoutes",
     "fingerprint_of",
-    "flow_routes",
     "group_name",
     "group_number",
     "wanted_flows",
@@ -81,27 +81,36 @@ class FlowRoute(NamedTuple):
     group: str | None
 
 
-def flow_routes(plan: Plan, receiver: str, wanted: Iterable[str]) -> list[FlowRoute]:
-    """One route for each wanted flow that the plan has.
+class FlowRoutes:
+    """How one receiver gets the flows of a plan.
 
     By unicast if the plan says so, else in the first session that the receiver subscribes to, else
     (the plan does not know of the receiver's interest) in the first session there is.
     """
-    numbers = {name: number for number, name in enumerate(plan.flows)}
-    me = plan.receivers.index(receiver) if receiver in plan.receivers else -1
-    alone = set(plan.unicast_flow[plan.unicast_receiver == me].tolist())
-    subscribed = set(plan.subscription_session[plan.subscription_receiver == me].tolist())
-    bounds = np.searchsorted(plan.placement_flow, np.arange(len(plan.flows) + 1)).tolist()
-    routes = []
-    for name in wanted:
-        number = numbers.get(name)
+
+    def __init__(self, plan: Plan, receiver: str) -> None:
+        self._plan = plan
+        self._numbers = {name: number for number, name in enumerate(plan.flows)}
+        self._me = plan.receivers.index(receiver) if receiver in plan.receivers else -1
+        self._alone = set(plan.unicast_flow[plan.unicast_receiver == self._me].tolist())
+        subscribed = plan.subscription_session[plan.subscription_receiver == self._me]
+        self._subscribed = set(subscribed.tolist())
+
+    def find(self, flow: str) -> FlowRoute | None:
+        """The route of a flow, or None if the plan does not carry it to this receiver."""
+        number = self._numbers.get(flow)
         if number is None:
-            continue
-        sessions = plan.placement_session[bounds[number] : bounds[number + 1]].tolist()
-        if number in alone:
-            routes.append(FlowRoute(name, number, plan.n_sessions + me, None))
-        elif sessions:
-            session = next((s for s in sessions if s in subscribed), sessions[0])
-            group = group_name(int(plan.session_group[session]))
-            routes.append(FlowRoute(name, number, session, group))
-    return routes
+            return None
+        plan = self._plan
+        if number in self._alone:
+            return FlowRoute(flow, number, plan.n_sessions + self._me, None)
+        begin, end = np.searchsorted(plan.placement_flow, [number, number + 1])
+        sessions = plan.placement_session[begin:end].tolist()
+        if not sessions:
+            return None
+        session = next((s for s in sessions if s in self._subscribed), sessions[0])
+        return FlowRoute(flow, number, session, group_name(int(plan.session_group[session])))
+
+    def find_all(self, flows: Iterable[str]) -> list[FlowRoute]:
+        """The routes of those of the flows that the plan carries to this receiver."""
+        return [route for flow in flows if (route := self.find(flow)) is not None]

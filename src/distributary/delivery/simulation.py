@@ -1,7 +1,7 @@
 """The delivery machines in virtual time, on a network that loses, duplicates and damages packets.
 
 Nodes take packets and, by `Simulation.post`, what a caller would do: `MessageOffer` and
-`PlanChange` for a sender, `Learn` for a receiver.
+`PlanChange` for a sender; `LearnPlan`, `Subscribe` and `Unsubscribe` for a receiver.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ __all__ = [
     "PlanChange",
     "ReceiverNode",
     "SenderNode",
+    "Subscribe",
+    "Unsubscribe",
 ]
 
 
@@ -59,6 +61,20 @@ class LearnPlan:
     """Gives a receiver a plan."""
 
     plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Have a receiver subscribe to flows."""
+
+    flows: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """Have a receiver unsubscribe from flows."""
+
+    flows: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +210,10 @@ class ReceiverNode:
         match message:
             case LearnPlan(plan):
                 return self._perform(self.machine.learn_plan(plan, now), now)
+            case Subscribe(flows):
+                return self._perform(self.machine.subscribe(flows, now), now)
+            case Unsubscribe(flows):
+                return self._perform(self.machine.unsubscribe(flows, now), now)
             case "start":
                 return self._perform(self.machine.start(now), now)
         packet = self.network.damage(message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -15,8 +15,8 @@ from distributary.delivery.receiver_params import ReceiverParams
 from distributary.delivery.routes import (
     CONTROL_GROUP,
     FlowRoute,
+    FlowRoutes,
     fingerprint_of,
-    flow_routes,
     wanted_flows,
 )
 from distributary.model import Plan
@@ -25,6 +25,7 @@ __all__ = ["MOST_VERSIONS", "Progress", "Subscriptions"]
 
 MOST_VERSIONS = 4  # followed at a time
 _MOST_PLANS = 8  # that are remembered
+_MOST_LEFT = 65_536  # flows that were unsubscribed, and whose numbers are remembered
 
 
 class Progress(NamedTuple):
@@ -54,6 +55,7 @@ class Subscriptions:
         self._slot_of: dict[str, int] = {}  # wanted flows of the newest version
         self._progress = Progress({}, {})
         self._first_number = 0  # of newly wanted flows; 0 accepts any number
+        self._left: dict[str, int] = {}  # next numbers of flows that were unsubscribed
         self.names: tuple[str, ...] = ()  # flows by slot; a slot is reused when no version needs it
         self._params = params
         self._rng = rng
@@ -89,10 +91,80 @@ class Subscriptions:
             return wanted_flows(next(reversed(self._plans.values())), self._name)
         return tuple(self._slot_of)
 
-    def want(self, wanted: tuple[str, ...]) -> None:
-        """Change the wanted flows, for versions that are followed from now on."""
-        self._wanted = wanted
+    def subscribe(self, flows: Iterable[str], current: int) -> list[IncomingStream]:
+        """Want these flows too, in the `current` version and later ones; returns new streams."""
+        wanted = self.wanted
+        new = sorted(set(flows) - set(wanted))
+        self._wanted = tuple(sorted({*wanted, *new}))
+        begun: list[IncomingStream] = []
+        if new and self.versions:
+            self.changes += 1
+            self._slot_of |= self._give_slots(new)
+            for version, followed in self.versions.items():
+                if version >= current:
+                    begun += self._add_flows(followed, new, from_start=version > current)
+            newest = next(reversed(self.versions.values()))
+            found = newest.routes.find_all(new)
+            self._served = (self._served or frozenset()) | {route.flow for route in found}
         self._find_unserved()
+        return begun
+
+    def unsubscribe(self, flows: Iterable[str]) -> tuple[list[int], list[IncomingStream]]:
+        """Stop wanting these flows; returns their slots, and the streams that nobody needs now."""
+        wanted, gone = self.wanted, set(flows)
+        self._wanted = tuple(flow for flow in wanted if flow not in gone)
+        slots: list[int] = []
+        idle: list[IncomingStream] = []
+        gone &= set(wanted)
+        if gone:
+            self.changes += 1
+            for followed in self.versions.values():
+                idle += self._remove_flows(followed, gone)
+            for flow in sorted(gone & self._slot_of.keys()):
+                slots.append(self._slot_of.pop(flow))
+                self._remember_number(flow, abs(int(self.state.next_of[slots[-1]])))
+        self._find_unserved()
+        return slots, idle
+
+    def find_stream(self, flow: str, current: int) -> IncomingStream | None:
+        """The stream that brings a flow by the current version; 0: by the first that is to come."""
+        followed = self.versions.get(current or min(self.versions, default=0))
+        route = None if followed is None else followed.routes.find(flow)
+        if followed is None or route is None:
+            return None
+        return self._streams.get(int(self.tables.stream_of[followed.row, route.session]))
+
+    def _remember_number(self, flow: str, number: int) -> None:
+        """Remember how far a flow was delivered, so that nothing of it comes twice."""
+        self._left.pop(flow, None)
+        self._left[flow] = number
+        if len(self._left) > _MOST_LEFT:
+            del self._left[next(iter(self._left))]
+
+    def _add_flows(
+        self, followed: FollowedVersion, flows: Iterable[str], *, from_start: bool
+    ) -> list[IncomingStream]:
+        begun, row = [], followed.row
+        for route in followed.routes.find_all(flows):
+            slot = int(self.tables.stream_of[row, route.session])
+            if slot < 0:
+                start = from_start or self._params.history
+                stream = self._begin_stream(followed.version, route, start)
+                slot = stream.slot
+                followed.streams[slot] = stream
+                self.tables.stream_of[row, route.session] = slot
+                begun.append(stream)
+            self.tables.flow_of[row, route.number] = self._slot_of[route.flow]
+            self.tables.flow_stream[row, route.number] = slot
+        return begun
+
+    def _remove_flows(self, followed: FollowedVersion, flows: set[str]) -> list[IncomingStream]:
+        """Remove flows from a version; returns its streams that carry no wanted flow any more."""
+        flow_of, flow_stream = (table[followed.row] for table in self.tables[2:])
+        for route in followed.routes.find_all(flows):
+            flow_of[route.number] = flow_stream[route.number] = -1
+        needed = set(flow_stream[flow_of >= 0].tolist())
+        return [stream for slot, stream in followed.streams.items() if slot not in needed]
 
     def _find_unserved(self) -> None:
         """Find the wanted flows that the newest version (or else the latest plan) lacks."""
@@ -102,8 +174,9 @@ class Subscriptions:
         served = self._served
         if served is None:
             plan = next(reversed(self._plans.values()), None)
-            routes = [] if plan is None else flow_routes(plan, self._name, self._wanted)
-            served = frozenset(route.flow for route in routes)
+            routes = None if plan is None else FlowRoutes(plan, self._name)
+            found = [] if routes is None else routes.find_all(self._wanted)
+            served = frozenset(route.flow for route in found)
         self.unserved = tuple(flow for flow in self._wanted if flow not in served)
 
     def progress(self) -> Progress:
@@ -125,6 +198,7 @@ class Subscriptions:
         """
         self._first_number = first_number
         self._progress = progress
+        self._left.clear()
         self.state.next_of[:] = first_number
         for flow, slot in self._slot_of.items():
             self.state.next_of[slot] = progress.next_of.get(flow, first_number)
@@ -133,17 +207,22 @@ class Subscriptions:
         """The slots of all wanted flows of a plan; newly wanted ones get a new slot."""
         wanted = wanted_flows(plan, self._name) if self._wanted is None else self._wanted
         known = self._slot_of
-        free = self._free_slots(sum(flow not in known for flow in wanted))
-        slots = {flow: known[flow] if flow in known else next(free) for flow in wanted}
-        names = list(self.names)
-        for flow, slot in slots.items():
-            if flow not in known:
-                names[slot] = flow
-                self.state.next_of[slot] = self._progress.next_of.get(flow, self._first_number)
-        self.names = tuple(names)
+        slots = {flow: known[flow] for flow in wanted if flow in known}
+        slots |= self._give_slots([flow for flow in wanted if flow not in known])
         if newest:
             self._lost = self._lost or tuple(known) if not wanted else ()
             self._slot_of, self._first_number = slots, 0
+        return slots
+
+    def _give_slots(self, flows: list[str]) -> dict[str, int]:
+        """Give slots to newly wanted flows."""
+        slots = dict(zip(flows, self._free_slots(len(flows)), strict=True))
+        names = list(self.names)
+        for flow, slot in slots.items():
+            names[slot] = flow
+            first = -self._left.pop(flow, 0) or self._first_number
+            self.state.next_of[slot] = self._progress.next_of.get(flow, first)
+        self.names = tuple(names)
         return slots
 
     def _free_slots(self, n: int) -> Iterator[int]:
@@ -190,8 +269,8 @@ class Subscriptions:
         newest = version > max(self.versions, default=0)
         slots = self._slots_for(plan, newest=newest)
         row = int(np.flatnonzero(self.tables.versions == -1)[0])
-        routes = flow_routes(plan, self._name, slots)
-        followed = FollowedVersion(version, row, {})
+        followed = FollowedVersion(version, row, FlowRoutes(plan, self._name), {})
+        routes = followed.routes.find_all(slots)
         by_session: dict[int, IncomingStream] = {}
         for route in routes:
             if route.session not in by_session:

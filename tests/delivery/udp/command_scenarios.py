@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import json
+import signal
 import socket
 import struct
 import sys
@@ -239,3 +240,54 @@ async def _until_received(joined: socket.socket, payload: bytes) -> None:
     """Wait for a payload; it may have come already, behind what was looked for before."""
     while payload not in joined.recv(65_535, socket.MSG_PEEK):
         joined.recv(65_535)
+
+
+async def lines_that_change_interest(folder: str) -> None:
+    where = Path(folder)
+    plan = simple_plan([0, 1], [0, 1])
+    write_plan(plan, {}, where / "plan")
+    command = await _start(
+        "receive", "--plan", str(where / "plan"), "--interface", "lo", "--as", "r", "--flow", "f0",
+        stdin=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert command.stdin is not None
+    assert command.stdout is not None
+    assert command.stderr is not None
+
+    async def read_line() -> dict[str, Any]:
+        assert command.stdout is not None
+        found: dict[str, Any] = json.loads(await command.stdout.readline())
+        return found
+
+    async def publish_both(payload: bytes) -> None:
+        for flow in ("f1", "f0"):
+            await publisher.publish(flow, payload)
+
+    await _until_joined("239.192.77.0")
+    async with Publisher(plan, LOOPBACK, params=replace(QUICK, max_age=0)) as publisher:
+        command.stdin.write(b"what?\n+f1\n")
+        while (await read_line()).get("report") != "subscribed":
+            pass
+        await publish_both(b"1")
+        came = [await read_line(), await read_line()]
+        assert sorted((found["flow"], found["payload"]) for found in came) == [
+            ("f0", "1"),
+            ("f1", "1"),
+        ]
+        command.stdin.write(b"-f1\n-f0\n+f0\n")
+        while (await read_line()).get("report") != "subscribed":
+            pass
+        await publish_both(b"2")
+        assert (await read_line())["payload"] == "2"
+        command.stdin.close()  # the end of the lines is not the end of the command
+        await publish_both(b"3")
+        assert {
+            key: found[key] for found in [await read_line()] for key in ("flow", "payload")
+        } == {
+            "flow": "f0",
+            "payload": "3",
+        }
+    command.send_signal(signal.SIGINT)
+    _, told = await command.communicate()
+    assert command.returncode == 0, told
+    assert "line 1 of stdin is neither +NAME nor -NAME: 'what?'" in " ".join(told.decode().split())

@@ -15,7 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from distributary.delivery import Message, NeedPlan, Restarted, SenderParams, Unserved
+from distributary.delivery import (
+    Message,
+    NeedPlan,
+    Restarted,
+    SenderParams,
+    Subscribed,
+    Unserved,
+)
 from distributary.delivery.udp import (
     GroupAddresses,
     Loss,
@@ -467,6 +474,74 @@ async def interest_that_changes_with_the_plan(folder: str, way: str) -> None:
                 got.append((message.flow, message.payload))
             assert sorted(got) == expected, (version, got)
             got.clear()
-            # Until the next plan holds, what is newly wanted does not come; then it does.
-            assert not reports or reports[-1] == Unserved(version, ()), reports
-    assert {type(report) for report in reports} <= {Unserved}, reports
+            assert not receiver.unserved
+    assert {type(report) for report in reports} <= {Unserved, Subscribed}, reports
+
+
+async def interest_that_changes_while_running(share: float) -> None:
+    """After `subscribe` returns every message comes; after `unsubscribe` none does."""
+    plan = simple_plan([0, 0, 1, 2], [0, 1, 1])
+    sent: dict[str, int] = defaultdict(int)
+    reports: list[object] = []
+
+    async def publish(flow: str, messages: int) -> None:
+        for _ in range(messages):
+            sent[flow] += 1
+            await publisher.publish(flow, b"%d" % sent[flow])
+
+    async def read_until(flow: str) -> dict[str, list[int]]:
+        """What comes, until the last message of a flow that was sent so far."""
+        got: dict[str, list[int]] = defaultdict(list)
+        while not got[flow] or got[flow][-1] < sent[flow]:
+            message = await receiver.receive()
+            got[message.flow].append(message.sequence)
+        return got
+
+    params = replace(QUICK, max_age=0.001)
+    async with (
+        Publisher(plan, LOOPBACK, params=params) as publisher,
+        Receiver(
+            plan, ["f0"], name="r", network=LOOPBACK, loss=Loss(share, seed=4),
+            on_report=reports.append,
+        ) as receiver,
+    ):  # fmt: skip
+        assert await receiver.subscribe(["f0"]) == ()
+        for at in range(12):
+            flow = f"f{1 + at % 3}"
+            await publish(flow, 5)  # not wanted yet
+            unserved = await receiver.subscribe([flow, "nobody's"])
+            assert unserved == ("nobody's",)
+            first = sent[flow] + 1
+            for _ in range(20):
+                await publish(flow, 2)
+                await publish("f0", 1)
+            got = (await read_until(flow))[flow]
+            assert got[0] <= first, (got, first)
+            assert got == list(range(got[0], sent[flow] + 1)), got
+            await publish(flow, 3)  # on its way when it is not wanted any more
+            receiver.unsubscribe([flow, "nobody's"])
+            await publish(flow, 3)
+            await publish("f0", 1)
+            assert set(await read_until("f0")) == {"f0"}
+        assert receiver.statistics.joined_groups == 2  # of f0, and the control group
+        assert {type(report) for report in reports} == {Subscribed, Unserved}, reports
+
+
+async def a_table_of_interest_that_changes(folder: str) -> None:
+    table = Path(folder) / "interest.csv"
+    table.write_text("receiver,flow\nr,f0\n")
+    plan = simple_plan([0, 1], [0, 1])
+    reports: list[object] = []
+    async with (
+        Publisher(plan, LOOPBACK, params=replace(QUICK, max_age=0)) as publisher,
+        Receiver(
+            plan, table, name="r", network=LOOPBACK, watch_every=0.02, on_report=reports.append
+        ) as receiver,
+    ):
+        table.write_text("receiver,flow\nr,f1\n")
+        while Subscribed(("f1",)) not in reports:
+            await asyncio.sleep(0.01)
+        assert receiver.flows == ("f1",)
+        for flow in ("f0", "f1"):
+            await publisher.publish(flow, b"x")
+        assert (await receiver.receive()).flow == "f1"

@@ -141,6 +141,19 @@ def test_a_running_receiver_follows_a_new_plans_interest(
     worker.run("interest_that_changes_with_the_plan", str(tmp_path), way)
 
 
+@pytest.mark.parametrize("share", [0.0, 0.1])
+def test_interest_changes_while_a_receiver_runs(worker: Worker, share: float) -> None:
+    worker.run("interest_that_changes_while_running", share)
+
+
+def test_a_table_of_interest_is_watched(worker: Worker, tmp_path: Path) -> None:
+    worker.run("a_table_of_interest_that_changes", str(tmp_path))
+
+
+def test_lines_on_stdin_change_what_a_command_receives(worker: Worker, tmp_path: Path) -> None:
+    worker.run("lines_that_change_interest", str(tmp_path))
+
+
 @pytest.mark.parametrize("more", [(), ("--json",)])
 def test_publishing_unknown_flows_says_how_many_of_which_were_dropped_and_fails(
     worker: Worker, tmp_path: Path, more: tuple[str, ...]

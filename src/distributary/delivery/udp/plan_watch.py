@@ -12,7 +12,7 @@ from distributary.errors import DistributaryError
 from distributary.files.plans import MANIFEST, read_plan
 from distributary.model import Plan
 
-__all__ = ["PlanWatch", "load_plan"]
+__all__ = ["PlanWatch", "load_plan", "stamp_of"]
 
 Stamp = tuple[int, int, int]
 
@@ -76,8 +76,13 @@ class PlanWatch:
 
     def _stamp(self) -> Stamp | None:
         """The identity of `plan.json`, which changes when a plan is renamed or copied there."""
-        try:
-            found = os.stat(self._folder / MANIFEST)
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_ino, found.st_size
+        return stamp_of(self._folder / MANIFEST)
+
+
+def stamp_of(path: str | os.PathLike[str]) -> Stamp | None:
+    """The identity of a file, which changes when it is written or replaced; None: it is gone."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino, found.st_size

@@ -33,6 +33,8 @@ from distributary.delivery import (
     ReceiverMachine,
     ReceiverParams,
     Report,
+    Subscribed,
+    Unserved,
 )
 from distributary.delivery.receiver import WAKE
 from distributary.delivery.udp.datagrams import Address, Batch, keep_datagrams, make_reader
@@ -41,7 +43,7 @@ from distributary.delivery.udp.faults import Loss
 from distributary.delivery.udp.interest import flows_of, read_flows
 from distributary.delivery.udp.memberships import Memberships
 from distributary.delivery.udp.network import NetworkOptions
-from distributary.delivery.udp.plan_watch import PlanWatch, load_plan
+from distributary.delivery.udp.plan_watch import PlanWatch, load_plan, stamp_of
 from distributary.delivery.udp.sockets import find_interface, open_own_socket, packets_overrun
 from distributary.delivery.udp.statistics import ReceiverStatistics
 from distributary.errors import DistributaryError
@@ -64,8 +66,8 @@ class Receiver:
     """Receives wanted flows by a plan: every message once, in its flow's order, or a report.
 
     `plan` is a plan or its folder, which is then watched. `interest` is the wanted flows, or an
-    `Interest` that has them under `name`, or the `Path` of such a table, which is read again with
-    each new plan in the folder, or None for all that each plan carries to `name`.
+    `Interest` that has them under `name`, or the `Path` of such a table, which is watched, or None
+    for all that each plan carries to `name`. `subscribe` and `unsubscribe` change it at any time.
     Reports (gaps, missing messages, a restarted sender, wanted flows that no plan carries, a
     missing plan) go to `on_report`; without one they are logged as warnings.
     With `on_messages` messages go there in batches, and cannot be read by iterating. The buffer of
@@ -103,6 +105,7 @@ class Receiver:
         loaded = load_plan(plan)
         self._network.groups.check_room(loaded)
         self._interest = interest if isinstance(interest, os.PathLike) else None
+        self._interest_stamp = None if self._interest is None else stamp_of(self._interest)
         if isinstance(interest, os.PathLike):
             flows: tuple[str, ...] | None = read_flows(interest, name)
         else:
@@ -139,7 +142,7 @@ class Receiver:
         self._own: socket.socket
         self._memberships: Memberships
         self._outlet: Outlet
-        self._driver: DirectDriver  # notifies when messages came
+        self._driver: DirectDriver  # notifies when messages came, or flows are subscribed
         self._loop: asyncio.AbstractEventLoop
 
     # --- what the caller does ---------------------------------------------------------------------
@@ -159,10 +162,12 @@ class Receiver:
         self._stack.callback(self._close)
         self._open = True
         try:
+            start = await self._stack.enter_async_context(own_tasks())
             if self._folder is not None:
                 self._watch = PlanWatch(self._folder, self._watch_every, self._on_fault)
-                start = await self._stack.enter_async_context(own_tasks())
                 start(self._follow_folder(self._watch))
+            if self._interest is not None:
+                start(self._follow_interest(self._interest))
             self._read_from(self._own)
             self._driver.perform(self._first_actions)
             self._driver.perform(self._machine.start(time.monotonic()))
@@ -225,6 +230,32 @@ class Receiver:
         if self._timer_ran:
             self._timer_ran = False
             self._driver.guard(self._ring)
+
+    async def subscribe(self, flows: Iterable[str]) -> tuple[str, ...]:
+        """Want these flows too. Returns those that no plan carries yet, once the others are served.
+
+        Every message of a served flow that is published after the return is delivered or reported
+        as missing. The others are served as soon as a plan carries them; a report says so. Waits
+        until the sender is heard. If cancelled, the flows stay subscribed.
+        """
+        wanted = set(flows)
+        self.want_also(wanted)
+        while self._machine.awaits(wanted):
+            await self._driver.wait()
+        return tuple(flow for flow in self._machine.unserved if flow in wanted)
+
+    def want_also(self, flows: Iterable[str]) -> None:
+        """Subscribe without waiting; a `Subscribed` report says from when on nothing is lost."""
+        self._driver.perform(self._machine.subscribe(flows, time.monotonic()))
+
+    def unsubscribe(self, flows: Iterable[str]) -> None:
+        """Stop wanting these flows; nothing of them is given out from now on."""
+        unwanted = set(flows)
+        self._driver.perform(self._machine.unsubscribe(unwanted, time.monotonic()))
+        if any(message.flow in unwanted for message in self._queue):
+            self._queue = deque(found for found in self._queue if found.flow not in unwanted)
+            if self._paused and 2 * len(self._queue) <= self._most:
+                self.resume()
 
     def learn_plan(self, plan: Plan) -> None:
         """Take a plan, before or after the sender announces it."""
@@ -290,10 +321,17 @@ class Receiver:
             JoinGroup: lambda action: self._memberships.join(action.group),
             LeaveGroup: lambda action: self._memberships.leave(action.group),
             NeedPlan: self._look_for,
+            Subscribed: self._decide,
+            Unserved: self._decide,
         }
         return {Send: self._outlet.send} | {
             kind: partial(_perform_each, perform) for kind, perform in alone.items()
         }
+
+    def _decide(self, report: Subscribed | Unserved) -> None:
+        """Report whether subscribed flows are served, and let `subscribe` go on."""
+        self._on_report(report)
+        self._driver.notify()
 
     def _enqueue(self, messages: Messages) -> None:
         self._queue.extend(messages)
@@ -420,8 +458,17 @@ class Receiver:
                 self._on_fault(error)
             self._report_needs()
 
+    async def _follow_interest(self, path: os.PathLike[str]) -> None:
+        seen = self._interest_stamp
+        while True:
+            await asyncio.sleep(self._watch_every)
+            stamp = stamp_of(path)
+            if stamp is not None and stamp != seen:
+                seen = stamp
+                await self._read_interest()
+
     async def _read_interest(self) -> None:
-        """Read the table of interest again, since the new plan was made from it."""
+        """Read the table of interest again, since it or the plan made from it has changed."""
         if self._interest is None:
             return
         try:
@@ -429,7 +476,7 @@ class Receiver:
         except DistributaryError as error:
             self._on_fault(error)
         else:
-            self._driver.perform(self._machine.want(wanted))
+            self._driver.perform(self._machine.want(wanted, time.monotonic()))
 
 
 class SocketRead(NamedTuple):

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -26,6 +26,8 @@ from distributary.delivery.udp.publisher import Publisher
 from distributary.errors import DistributaryError, InputError
 
 __all__ = ["Record", "feed_chunks", "publish_records", "read_lines", "read_records"]
+
+T = TypeVar("T")
 
 _CHUNK = 1 << 16
 _ROWS = 4_096
@@ -165,15 +167,15 @@ def _parse_batch(batch: Any, path: Path) -> list[Record]:
     return [Record(flow, payload, _to_seconds(ts)) for flow, payload, ts in rows]
 
 
-async def feed_chunks(chunks: Iterable[list[Record]]) -> AsyncIterator[list[Record]]:
+async def feed_chunks(chunks: Iterable[list[T]]) -> AsyncIterator[list[T]]:
     """Read chunks in a thread; it is not joined at the end, as it may hang in a read."""
     loop = asyncio.get_running_loop()
-    queue: asyncio.Queue[list[Record] | Exception | None] = asyncio.Queue()
+    queue: asyncio.Queue[list[T] | Exception | None] = asyncio.Queue()
     room = threading.Semaphore(
         _QUEUED
     )  # bounds the queue: the reading thread waits when it is full
 
-    def put(item: list[Record] | Exception | None) -> None:
+    def put(item: list[T] | Exception | None) -> None:
         room.acquire()
         loop.call_soon_threadsafe(queue.put_nowait, item)
 
