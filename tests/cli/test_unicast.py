@@ -110,7 +110,7 @@ def test_the_page_counts_unicast_as_delivered(floor: CommandLine) -> None:
     ran = floor("report", "p", *FLOOR, "--no-compare", "--out", "page.html")
     assert ran.status == 0, ran.err
     page = Path(floor.folder / "page.html").read_text()
-    assert f"plan sends {mixed['unicast']['flows']} flows by unicast and puts the others" in page
+    assert f": it sends {mixed['unicast']['flows']} flows by unicast and puts the others" in page
     assert "This plan is not valid" not in page
     assert "every wanted flow is delivered" in page
 

@@ -86,6 +86,12 @@ def test_replay_of_the_plan_gives_what_the_run_found(made: tuple[Path, dict[str,
     }
 
 
+DEMO = (
+    *("demo", "--symbols", "400", "--receivers", "30", "--groups", "4", "--sessions", "8"),
+    *("--messages", "3000", "--out", "d"),
+)
+
+
 def headline_of(page: str) -> str:
     """The heading that a page starts with."""
     heading = re.search("<h1>(.*?)</h1>", page)
@@ -96,23 +102,34 @@ def headline_of(page: str) -> str:
 def test_a_small_demo_ends_with_the_report_and_the_next_command(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    status, out, err = call(
-        tmp_path, "demo", "--symbols", "400", "--receivers", "30", "--groups", "4",
-        "--sessions", "8", "--messages", "3000", "--out", "d",
-    )  # fmt: skip
+    status, out, err = call(tmp_path, *DEMO)
     assert status == 0, err
-    page = (tmp_path / "d/report.html").read_text(encoding="utf-8")
+    check_demo(tmp_path, out)
+    next_command = out.rpartition("distributary ")[2].split()
+    assert call(tmp_path, *next_command, "--budget", "1s")[0] == 0
+
+
+@pytest.mark.slow
+def test_the_demo_starts_a_spark_of_its_own(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "distributary", *DEMO],
+        cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    check_demo(tmp_path, ran.stdout)
+
+
+def check_demo(folder: Path, out: str) -> None:
+    page = (folder / "d/report.html").read_text(encoding="utf-8")
     assert 'href="plan.html"' in page
-    assert (tmp_path / "d/plan.html").is_file()
-    assert (tmp_path / "d/run/plan/plan.json").is_file()
+    plan_page = folder / "d/plan.html"
+    assert (folder / "d/run/plan/plan.json").is_file()
     heading = headline_of(page)
-    assert heading == headline_of((tmp_path / "d/plan.html").read_text(encoding="utf-8"))
+    assert heading == headline_of(plan_page.read_text(encoding="utf-8"))
     assert re.fullmatch(r"Receivers waste [\d.]+\u202f% less work than with flooding", heading)
     assert heading.replace("\u202f", "") in out.splitlines()
     last = out.strip().splitlines()[-2:]
     assert [line.split(":")[0] for line in last] == ["report", "next"]
-    next_command = last[-1].split("distributary ", 1)[1].split()
-    assert call(tmp_path, *next_command, "--budget", "1s")[0] == 0
 
 
 @pytest.mark.slow

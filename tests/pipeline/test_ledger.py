@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from distributary.pipeline.ledger import Ledger, State
+from distributary.pipeline.ledger import Ledger, LedgerState
 
 BATCHES = 4
 
@@ -17,9 +17,9 @@ class StoppedError(Exception):
     pass
 
 
-def write_batches(out: Path, step: Callable[[str], None] = lambda name: None) -> State:
+def write_batches(out: Path, step: Callable[[str], None] = lambda name: None) -> LedgerState:
     """Take in what batches are missing: tables, bad rows and a new plan in every other one."""
-    with Ledger(out, step).opened() as ledger:
+    with Ledger(out, step).open() as ledger:
         ledger.checkpoint.mkdir(exist_ok=True)
         (ledger.checkpoint / "metadata").write_text('{"id": "one stream"}')
         for number in range(ledger.state.batch + 1, BATCHES):
@@ -30,7 +30,7 @@ def write_batches(out: Path, step: Callable[[str], None] = lambda name: None) ->
                 (folder / name).parent.mkdir()
                 (folder / name).write_text(f"{name} of batch {number}")
             ledger.commit(
-                State(
+                LedgerState(
                     batch=number,
                     folder=folder.name,
                     tables={**ledger.state.tables, "actions": f"{folder.name}/actions"},
@@ -41,7 +41,7 @@ def write_batches(out: Path, step: Callable[[str], None] = lambda name: None) ->
         return ledger.state
 
 
-def everything(out: Path, state: State) -> dict[str, object]:
+def everything(out: Path, state: LedgerState) -> dict[str, object]:
     """All that others read, and the last table; folders below `state` have names by chance."""
     read = [path for path in sorted(out.rglob("*")) if path.is_file() and path.stat().st_size]
     outside = {str(path.relative_to(out)): path.read_text() for path in read}

@@ -93,7 +93,7 @@ async def deliver(
     key: bytes | None = None,
     params: SenderParams = QUICK,
     halfway: Callable[[Publisher], Coroutine[Any, Any, None]] | None = None,
-    on_open: Callable[[str], None] = lambda address: None,
+    on_open: Callable[[Receiver], None] = lambda receiver: None,
     **settings: Any,
 ) -> tuple[PublisherStatistics, list[ReceiverStatistics]]:
     """All receivers there before the publisher; every wanted message comes, once and in order."""
@@ -108,7 +108,7 @@ async def deliver(
                 on_report=reports.append, **settings,
             )  # fmt: skip
             tapes.append(Tape(await stack.enter_async_context(receiver)))
-            on_open(receiver.address)
+            on_open(receiver)
         publisher = Publisher(plan, network, params=params, key=key, stay=0.3, watch_every=0.05)
         await stack.enter_async_context(publisher)
         half = messages // 2 // len(flows) * len(flows)
