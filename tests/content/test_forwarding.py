@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.content import POLICIES, Broker, ContentEvent, LinkSearch, PublishEvent, Subscribe
@@ -71,7 +71,7 @@ def test_events_reach_exactly_those_who_want_them(
     check_random_changes(data, topology, policy, Scan)
 
 
-@settings(max_examples=25, deadline=None)
+@up_to(25, by_default=10)
 @given(data=st.data(), topology=topologies())
 def test_link_matching_by_the_search_tree(data: st.DataObject, topology: Topology) -> None:
     check_random_changes(data, topology, "link-matching", partial(Folded, SMALL))

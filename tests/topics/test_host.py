@@ -191,10 +191,10 @@ def run_schedule(seed: int, folder: Path) -> World:
 
 
 def test_the_log_says_at_any_time_what_the_channels_know(tmp_path: Path) -> None:
-    worlds = [run_schedule(seed, tmp_path / str(seed)) for seed in range(40)]
-    assert sum(world.had_clusters for world in worlds) > 10
-    assert sum(world.crashes for world in worlds) > 40
-    assert sum(world.found_dead for world in worlds) > 20
+    worlds = [run_schedule(seed, tmp_path / str(seed)) for seed in range(15)]
+    assert sum(world.had_clusters for world in worlds) > 3
+    assert sum(world.crashes for world in worlds) > 15
+    assert sum(world.found_dead for world in worlds) > 7
 
 
 @pytest.mark.slow

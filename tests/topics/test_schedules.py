@@ -8,7 +8,7 @@ from tests.topics.schedules import POLICIES, run_schedule
 
 
 @pytest.mark.parametrize(
-    ("policy", "schedules"), [("tamara", 30), ("ours", 30), ("told", 30), ("hasty", 10)]
+    ("policy", "schedules"), [("tamara", 12), ("ours", 12), ("told", 12), ("hasty", 6)]
 )
 def test_seeded_schedules_lose_nothing(policy: str, schedules: int) -> None:
     watches = [run_schedule(seed, policy) for seed in range(schedules)]

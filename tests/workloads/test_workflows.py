@@ -117,6 +117,7 @@ def test_the_degree_is_found_by_removing_roots() -> None:
     assert found.covering_degree() == new / len(before)
 
 
+@pytest.mark.slow
 def test_by_default_there_are_as_many_as_in_the_paper() -> None:
     found = draw(WorkflowsParams())
     assert len(found.subscriptions) == 30_000

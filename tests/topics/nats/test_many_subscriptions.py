@@ -135,7 +135,7 @@ def subscribe_to_many(folder: Path, count: int, max_payload: int, plan_every: fl
 
 
 def test_a_small_payload_limit_does_not_limit_subscriptions(tmp_path: Path) -> None:
-    subscribe_to_many(tmp_path, 300, 8_192, 0.3)
+    subscribe_to_many(tmp_path, 150, 4_096, 0.3)
 
 
 @pytest.mark.slow

@@ -101,7 +101,9 @@ def check_routes(network: OverlayNetwork, rng: np.random.Generator, n: int) -> f
     return float(np.mean(hops))
 
 
-@pytest.mark.parametrize("n", [1, 2, 5, 17, 18, 60, 1000])
+@pytest.mark.parametrize(
+    "n", [1, 2, 5, 17, 18, 60, 200, pytest.param(1000, marks=pytest.mark.slow)]
+)
 def test_routes_of_a_settled_ring_are_short_and_right(n: int) -> None:
     rng = np.random.default_rng(n)
     network = OverlayNetwork.build_converged([f"peer {at}" for at in range(n)], rng)
