@@ -27,6 +27,7 @@ __all__ = [
     "LargestPacket",
     "MetricsAddress",
     "MetricsPort",
+    "Pairs",
     "PlanFolder",
     "Port",
     "Ttl",
@@ -61,6 +62,14 @@ InterfaceName = Annotated[
     typer.Option(
         "--interface",
         help="The name of the interface, or its IPv4 address.",
+        rich_help_panel=NETWORK,
+    ),
+]
+Pairs = Annotated[
+    bool,
+    typer.Option(
+        "--pairs",
+        help="Two lines, A and B, for each group; --interface may name one for each: A,B.",
         rich_help_panel=NETWORK,
     ),
 ]
@@ -102,13 +111,18 @@ LargestPacket = Annotated[
 
 
 def network_from(
-    group_base: str, port: int, interface: str, ttl: int = 1, largest_packet: int = 9_216
+    group_base: str,
+    port: int,
+    interface: str,
+    ttl: int = 1,
+    largest_packet: int = 9_216,
+    pairs: bool = False,
 ) -> NetworkOptions:
     """Make the network that the options describe."""
     from distributary.delivery.udp import GroupAddresses, NetworkOptions
 
     try:
-        groups = GroupAddresses(group_base, port)
+        groups = GroupAddresses(group_base, port, pairs)
     except ValueError as error:
         raise typer.BadParameter(f"--group-base: {error}") from None
     return NetworkOptions(groups, interface, ttl, largest_packet=largest_packet)

@@ -17,6 +17,7 @@ from distributary.cli.multicast_options import (
     KeyFile,
     MetricsAddress,
     MetricsPort,
+    Pairs,
     PlanFolder,
     Port,
     Ttl,
@@ -55,6 +56,7 @@ def publish(
     group_base: GroupBase = "239.192.77.0",
     port: Port = 7702,
     interface: InterfaceName = "",
+    pairs: Pairs = False,
     ttl: Ttl = 1,
     rate: Annotated[
         float | None,
@@ -109,7 +111,7 @@ def publish(
         )
     publisher = Publisher(
         plan,
-        network_from(group_base, port, interface, ttl),
+        network_from(group_base, port, interface, ttl, pairs=pairs),
         params=params,
         key=key_from(key_file),
         stay=float(stay),

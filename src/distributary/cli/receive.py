@@ -22,6 +22,7 @@ from distributary.cli.multicast_options import (
     LargestPacket,
     MetricsAddress,
     MetricsPort,
+    Pairs,
     PlanFolder,
     Port,
     key_from,
@@ -84,6 +85,7 @@ def receive(
     group_base: GroupBase = "239.192.77.0",
     port: Port = 7702,
     interface: InterfaceName = "",
+    pairs: Pairs = False,
     largest_packet: LargestPacket = 9_216,
     key_file: KeyFile = None,
     metrics: MetricsPort = None,
@@ -124,7 +126,9 @@ def receive(
             plan,
             flow or interest,
             name=name,
-            network=network_from(group_base, port, interface, largest_packet=largest_packet),
+            network=network_from(
+                group_base, port, interface, largest_packet=largest_packet, pairs=pairs
+            ),
             params=ReceiverParams(history=history),
             key=key_from(key_file),
             on_messages=lines.take,

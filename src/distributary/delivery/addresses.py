@@ -30,6 +30,7 @@ from functools import cached_property
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from itertools import chain, islice
 
+from distributary.delivery.lines import LINES
 from distributary.delivery.routes import CONTROL_GROUP, group_number
 from distributary.errors import InputError
 from distributary.model import Plan
@@ -92,7 +93,7 @@ class _Block:
 class GroupAddresses:
     """The addresses of groups from `base` upwards, and the port of all of them.
 
-    With `pairs` each group has two lines, A and B; `publish` and `receive` use line A.
+    With `pairs` each group has two lines, A and B, which have one address each.
     Raises `ValueError` for a base or a port that groups cannot have.
     """
 
@@ -108,7 +109,7 @@ class GroupAddresses:
     @property
     def lines(self) -> tuple[str, ...]:
         """The names of the lines on which each group is sent."""
-        return ("A", "B") if self.pairs else ("A",)
+        return LINES if self.pairs else LINES[:1]
 
     @property
     def is_v6(self) -> bool:
@@ -118,20 +119,14 @@ class GroupAddresses:
     @property
     def control(self) -> str:
         """The control group's address, on line A."""
-        if not self._free:
-            raise self._too_small(1)
-        return _format_address(self._free[0][0] - 1, self._block.version)
+        return self.of(CONTROL_GROUP)
 
-    def of(self, group: str) -> str:
-        """The address of a group by its name in actions, on line A."""
-        if group == CONTROL_GROUP:
-            return self.control
-        place = number = group_number(group)
-        for part in self._free:
-            if place < len(part):
-                return _format_address(part[place], self._block.version)
-            place -= len(part)
-        raise self._too_small(number + 1)
+    def of(self, group: str, line: int = 0) -> str:
+        """The address of a group by its name in actions, on a line: 0 is A, 1 is B."""
+        address = self._number_of(group)
+        if line:
+            address = self._block.twin(address)
+        return _format_address(address, self._block.version)
 
     def assign(self, n_groups: int) -> tuple[GroupAddress, ...]:
         """An address for each of so many groups and each of its lines, ordered by group.
@@ -161,6 +156,19 @@ class GroupAddresses:
         """The addresses for groups, in order, as ranges that are not empty."""
         free = self._block.free(int(ip_address(self.base)), self.pairs)
         return [part for part in free if part]
+
+    def _number_of(self, group: str) -> int:
+        """The address of a group on line A, as a number."""
+        if group == CONTROL_GROUP:
+            if not self._free:
+                raise self._too_small(1)
+            return self._free[0][0] - 1
+        place = number = group_number(group)
+        for part in self._free:
+            if place < len(part):
+                return part[place]
+            place -= len(part)
+        raise self._too_small(number + 1)
 
     def _check_room(self, n_groups: int) -> None:
         if n_groups > sum(map(len, self._free)):

@@ -8,7 +8,7 @@ import socket
 import struct
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import Any
 
@@ -20,11 +20,13 @@ __all__ = [
     "Interface",
     "can_share",
     "find_interface",
+    "find_interfaces",
     "join",
     "leave",
     "open_group_socket",
     "open_own_socket",
     "packets_overrun",
+    "send_through",
 ]
 
 LINUX = sys.platform == "linux"
@@ -43,6 +45,19 @@ class Interface:
 
     index: int
     address: str
+
+
+def find_interfaces(options: NetworkOptions) -> tuple[Interface, ...]:
+    """The interface of each line that the options' groups have."""
+    names, lines = options.interface.split(","), options.groups.lines
+    if len(names) > len(lines):
+        raise NetworkError(
+            options.interface,
+            f"there are more interfaces than lines, of which there are {len(lines)}",
+            "name one interface" + ("" if options.groups.pairs else ", or ask for pairs"),
+        )
+    found = [find_interface(replace(options, interface=name.strip())) for name in names]
+    return tuple(found[min(at, len(found) - 1)] for at in range(len(lines)))
 
 
 def find_interface(options: NetworkOptions) -> Interface:
@@ -88,18 +103,25 @@ def open_own_socket(options: NetworkOptions, interface: Interface) -> socket.soc
         if v6:
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, options.ttl)
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_LOOP, 1)
-            if interface.index:
-                opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, interface.index)
         else:
             opened.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, options.ttl)
             opened.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
-            chosen = _ipv4_membership("0.0.0.0", interface)
-            opened.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, chosen)
+        send_through(opened, interface)
         opened.bind((interface.address, options.own_port))
     except OSError as error:
         opened.close()
         raise _unusable(f"{interface.address} port {options.own_port}", error) from None
     return opened
+
+
+def send_through(own: socket.socket, interface: Interface) -> None:
+    """Send what goes to groups through an interface from now on."""
+    if own.family == socket.AF_INET6:
+        if interface.index:
+            own.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, interface.index)
+        return
+    chosen = _ipv4_membership("0.0.0.0", interface)
+    own.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, chosen)
 
 
 def open_group_socket(
