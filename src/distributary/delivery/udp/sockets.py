@@ -48,7 +48,11 @@ class Interface:
 
 
 def find_interfaces(options: NetworkOptions) -> tuple[Interface, ...]:
-    """The interface of each line that the options' groups have."""
+    """The interface of each line that the options' groups have.
+
+    Where they differ, the first has the address that all packets come from: receivers know a sender
+    by its address, whichever line they hear.
+    """
     names, lines = options.interface.split(","), options.groups.lines
     if len(names) > len(lines):
         raise NetworkError(
@@ -57,7 +61,21 @@ def find_interfaces(options: NetworkOptions) -> tuple[Interface, ...]:
             "name one interface" + ("" if options.groups.pairs else ", or ask for pairs"),
         )
     found = [find_interface(replace(options, interface=name.strip())) for name in names]
+    if options.groups.is_v6 and len(set(found)) > 1:
+        found[0] = replace(found[0], address=_find_source(found[0], options))
     return tuple(found[min(at, len(found) - 1)] for at in range(len(lines)))
+
+
+def _find_source(interface: Interface, options: NetworkOptions) -> str:
+    """The IPv6 address that the system sends from to groups through an interface."""
+    group = options.groups.control, options.groups.port, 0, interface.index
+    with _open_datagram_socket(options) as asking:
+        try:
+            send_through(asking, interface)
+            asking.connect(group)
+        except OSError as error:
+            raise _unusable(group[0], error) from None
+        return str(asking.getsockname()[0])
 
 
 def find_interface(options: NetworkOptions) -> Interface:
@@ -107,7 +125,8 @@ def open_own_socket(options: NetworkOptions, interface: Interface) -> socket.soc
             opened.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, options.ttl)
             opened.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
         send_through(opened, interface)
-        opened.bind((interface.address, options.own_port))
+        scope = (0, interface.index) if v6 else ()
+        opened.bind((interface.address, options.own_port, *scope))
     except OSError as error:
         opened.close()
         raise _unusable(f"{interface.address} port {options.own_port}", error) from None
