@@ -48,7 +48,7 @@ class Lines:
 
     def hear(self, line: int | None, packets: int, now: float) -> None:
         """Note the line of the packets that follow; None for unicast, or where there is but one."""
-        self._line = line
+        self.line = line
         if line is None:
             self.first, self.again = kernels.FIRST_ELSEWHERE, kernels.DUPLICATE
             return
@@ -59,15 +59,15 @@ class Lines:
 
     def wait_for_other(self, now: float) -> float:
         """How long a gap that the present line shows is left to the other line."""
-        if self._line is None:
+        if self.line is None:
             return 0.0
-        silence = now - self._heard_at[1 - self._line]
+        silence = now - self._heard_at[1 - self.line]
         return self._params.line_wait if silence <= self._params.line_silence else 0.0
 
     def note_filled(self) -> None:
         """Note that the present line brought a packet that was missing."""
-        if self._line is not None:
-            self._filled[self._line] += 1
+        if self.line is not None:
+            self._filled[self.line] += 1
 
     def make_statistics(self, now: float) -> tuple[LineStatistics, ...]:
         """A snapshot of the counters of each line."""

@@ -237,7 +237,12 @@ class ReceiverMachine:
             at, found, waiting, missed = reference.take_packets(
                 [packet],
                 kept,
-                Expected(*self._expected),
+                Expected(
+                    self.incarnation,
+                    self._authenticator.size,
+                    self._lines.first,
+                    self._lines.again,
+                ),
                 subs.tables,
                 subs.state,
                 self._counts,
@@ -266,7 +271,8 @@ class ReceiverMachine:
         of the batch, and are valid until the next call.
         """
         self._packets += len(batch.offsets)
-        self._lines.hear(line, len(batch.offsets), now)
+        if line is not None or self._lines.line is not None:  # spare the call where there are none
+            self._lines.hear(line, len(batch.offsets), now)
         at = 0
         while at < len(batch.offsets):
             at = self._take_until_change(batch, at, now, sources, control)
@@ -316,11 +322,6 @@ class ReceiverMachine:
 
     # --- filters ----------------------------------------------------------------------------------
 
-    @property
-    def _expected(self) -> tuple[int, int, int, int]:
-        """What the second filter expects, as `Expected` has it."""
-        return self.incarnation, self._authenticator.size, self._lines.first, self._lines.again
-
     def _take_until_change(
         self,
         batch: PacketBatch,
@@ -331,12 +332,14 @@ class ReceiverMachine:
     ) -> int:
         """Take packets from `begin` on until the tables change; returns where to continue."""
         filters, subs, reassembly = self._filters, self._subs, self._reassembly
-        changes = subs.changes
+        changes, first, again = subs.changes, self._lines.first, self._lines.again
+        tag = self._authenticator.size
         kept, found = filters.keep(batch, begin), filters.found
         at = used = 0
         while at < len(kept.packets):
             start = used
-            at, used, end, n_missed = filters.take(batch, kept, (at, used), self._expected)
+            expected = reassembly.incarnation, tag, first, again
+            at, used, end, n_missed = filters.take(batch, kept, (at, used), expected)
             if n_missed:
                 reassembly.report_missed(found.missed[:n_missed].tolist())
             reassembly.deliver_found(batch.buffer, found, start, used)
