@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GroupBase",
+    "GroupSource",
     "InterfaceName",
     "KeyFile",
     "LargestPacket",
@@ -73,6 +74,14 @@ Pairs = Annotated[
         rich_help_panel=NETWORK,
     ),
 ]
+GroupSource = Annotated[
+    str,
+    typer.Option(
+        "--source",
+        help="The sender's address, for source-specific multicast: it alone is heard.",
+        rich_help_panel=NETWORK,
+    ),
+]
 Ttl = Annotated[
     int,
     typer.Option(
@@ -117,14 +126,16 @@ def network_from(
     ttl: int = 1,
     largest_packet: int = 9_216,
     pairs: bool = False,
+    group_source: str = "",
 ) -> NetworkOptions:
     """Make the network that the options describe."""
     from distributary.delivery.udp import GroupAddresses, NetworkOptions
 
     try:
-        groups = GroupAddresses(group_base, port, pairs)
+        groups = GroupAddresses(group_base, port, pairs, group_source)
     except ValueError as error:
-        raise typer.BadParameter(f"--group-base: {error}") from None
+        option = "--source" if "the source" in str(error) else "--group-base"
+        raise typer.BadParameter(f"{option}: {error}") from None
     return NetworkOptions(groups, interface, ttl, largest_packet=largest_packet)
 
 

@@ -13,6 +13,7 @@ from rich.markup import escape
 from distributary.cli.console import notes, print_json, results
 from distributary.cli.multicast_options import (
     GroupBase,
+    GroupSource,
     InterfaceName,
     KeyFile,
     MetricsAddress,
@@ -57,6 +58,7 @@ def publish(
     port: Port = 7702,
     interface: InterfaceName = "",
     pairs: Pairs = False,
+    group_source: GroupSource = "",
     ttl: Ttl = 1,
     rate: Annotated[
         float | None,
@@ -111,7 +113,7 @@ def publish(
         )
     publisher = Publisher(
         plan,
-        network_from(group_base, port, interface, ttl, pairs=pairs),
+        network_from(group_base, port, interface, ttl, pairs=pairs, group_source=group_source),
         params=params,
         key=key_from(key_file),
         stay=float(stay),

@@ -17,6 +17,7 @@ from distributary.cli.console import notes, print_json
 from distributary.cli.interest_lines import can_read_stdin, read_interest_lines
 from distributary.cli.multicast_options import (
     GroupBase,
+    GroupSource,
     InterfaceName,
     KeyFile,
     LargestPacket,
@@ -86,6 +87,7 @@ def receive(
     port: Port = 7702,
     interface: InterfaceName = "",
     pairs: Pairs = False,
+    group_source: GroupSource = "",
     largest_packet: LargestPacket = 9_216,
     key_file: KeyFile = None,
     metrics: MetricsPort = None,
@@ -127,7 +129,7 @@ def receive(
             flow or interest,
             name=name,
             network=network_from(
-                group_base, port, interface, largest_packet=largest_packet, pairs=pairs
+                group_base, port, interface, 1, largest_packet, pairs, group_source
             ),
             params=ReceiverParams(history=history),
             key=key_from(key_file),

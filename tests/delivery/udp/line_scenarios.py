@@ -7,8 +7,11 @@ import json
 import subprocess
 from collections import defaultdict
 from contextlib import AsyncExitStack
+from dataclasses import replace
+from ipaddress import ip_address
 from pathlib import Path
 
+from distributary.delivery import group_name
 from distributary.delivery.udp import (
     GroupAddresses,
     Loss,
@@ -18,6 +21,8 @@ from distributary.delivery.udp import (
     serve_metrics,
     snapshot_document,
 )
+from distributary.delivery.udp.memberships import Memberships
+from distributary.delivery.udp.sockets import find_interfaces
 from distributary.files import write_plan
 from tests.delivery.machines import simple_plan
 from tests.delivery.udp.command_scenarios import _start, _until_joined
@@ -152,6 +157,32 @@ async def statistics_of_lines() -> None:
             for line in "AB":
                 assert f'distributary_receiver_line_{name}{{line="{line}"}} ' in page, page
         assert 'distributary_receiver_line_silent_seconds{line="A"} ' in page, page
+
+
+async def one_source(base: str, interface: str, source: str, other: str, pairs: bool) -> None:
+    """Receivers that name the source hear it; one that names another hears nothing."""
+    plan, wants = three_receivers(4)
+    groups = GroupAddresses(base, pairs=pairs, source=source)
+    network = NetworkOptions(groups, interface=interface)
+    elsewhere = replace(network, groups=replace(groups, source=other))
+    async with Receiver(plan, plan.flows, name="r0", network=elsewhere) as deaf:
+        await deliver(plan, wants, plan.flows, network=network)
+        assert deaf.statistics.machine.packets == 0
+    joined = Memberships(network, find_interfaces(network), lambda _: None, lambda _: None)
+    for line in range(len(groups.lines)):
+        joined.join(group_name(0))
+        assert is_joined(groups.of(group_name(0), line))
+        joined.leave(group_name(0))
+        assert not is_joined(groups.of(group_name(0), line))
+    joined.close()
+
+
+def is_joined(group: str) -> bool:
+    """Whether anybody in this namespace has joined a group."""
+    packed = ip_address(group).packed
+    if len(packed) == 4:
+        return packed[::-1].hex().upper() in Path("/proc/net/igmp").read_text()
+    return packed.hex() in Path("/proc/net/igmp6").read_text()
 
 
 async def commands_with_pairs(folder: str) -> None:

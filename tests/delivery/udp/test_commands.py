@@ -70,6 +70,8 @@ def test_what_cannot_work_is_an_error_that_says_why(
         "receive --plan plan --as r --group-base 224.0.0.5",
         "calibrate --out c.json --group-base somewhere",
         "publish --plan plan --bandwidth much",
+        "publish --plan plan --group-base 232.1.2.0",
+        "publish --plan plan --source eth0",
         "calibrate --out c.json --messages-per-packet 8",
         "calibrate --out c.json --message-bytes 60000",
     ],

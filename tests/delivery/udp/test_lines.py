@@ -44,6 +44,22 @@ def test_a_receiver_of_one_line_gets_what_is_published_on_two(worker: Worker, li
     worker.run("one_line_of_two", line_b)
 
 
+@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize(
+    ("base", "interface", "source", "other"),
+    [
+        ("232.77.0.0", "veth0", "10.77.0.1", "10.77.0.9"),
+        ("232.77.0.0", "10.77.0.1", "10.77.0.1", "10.77.0.9"),
+        ("239.192.77.0", "lo", "127.0.0.1", "127.0.0.2"),
+        ("ff35::8000:0", "veth0", "fd77::1", "fd77::9"),
+    ],
+)
+def test_only_the_source_that_is_named_is_heard(
+    worker: Worker, base: str, interface: str, source: str, other: str, pairs: bool
+) -> None:
+    worker.run("one_source", base, interface, source, other, pairs)
+
+
 def test_statistics_of_lines_are_served_to_prometheus(worker: Worker) -> None:
     worker.run("statistics_of_lines")
 

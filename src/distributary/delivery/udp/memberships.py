@@ -52,14 +52,14 @@ class Memberships:
         address = self._options.groups.of(group, line)
         alone = group == CONTROL_GROUP or not can_share()
         for opened in [] if alone else self._shared[line]:
-            if join(opened, address, interface):
+            if join(opened, address, interface, self._options.groups.source):
                 return opened
         opened = open_group_socket(self._options, interface, address if alone else None)
         self.sockets.append(opened)
         self._line_of[opened] = line
         if not alone:
             self._shared[line].append(opened)
-        if not join(opened, address, interface):
+        if not join(opened, address, interface, self._options.groups.source):
             raise NetworkError(
                 address, "the system lets a socket join no group at all", "raise its limits"
             )
@@ -72,7 +72,8 @@ class Memberships:
             opened = self._socket_of.pop((group, line), None)
             if opened is None:
                 continue
-            leave(opened, self._options.groups.of(group, line), interface)
+            groups = self._options.groups
+            leave(opened, groups.of(group, line), interface, groups.source)
             if opened not in self._shared[line]:
                 self._on_close(opened)
                 self.sockets.remove(opened)

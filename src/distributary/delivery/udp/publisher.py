@@ -89,7 +89,7 @@ class Publisher:
     async def __aenter__(self) -> Self:
         """Open the socket and announce the plan; messages are sent after the grace time."""
         interfaces = find_interfaces(self._network)
-        self._own = open_own_socket(self._network, interfaces[0])
+        self._own = open_own_socket(self._network, interfaces[0], self._network.groups.source)
         self._stack.callback(self._own.close)
         self._outlet = Outlet(self._network, interfaces, self._own)
         self._driver = DirectDriver(self._on_timer, {Send: self._outlet.send}, clock=time.monotonic)
