@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 
+from tests.delivery.interest_schedules import InterestJudge, InterestWorld
 from tests.delivery.schedules import MENDED, Judge, World
 
 
@@ -27,6 +28,23 @@ class LineWorld(World):
     def mend(self) -> None:
         super().mend()
         self.network.cut_lines.clear()
+
+
+class InterestLineWorld(LineWorld, InterestWorld):
+    """A world of two lines in which interest changes too."""
+
+
+def run_interest_line_schedule(seed: int) -> Counter[str]:
+    """Play a schedule with changing interest on two lines and judge it."""
+    world = InterestLineWorld(seed)
+    try:
+        world.play()
+        return InterestJudge(world).check()
+    except Exception as error:
+        raise AssertionError(
+            f"schedule {seed} on two lines: {error}\nagain: python -c 'from tests.delivery."
+            f"line_schedules import run_interest_line_schedule as run; run({seed})'"
+        ) from error
 
 
 def run_line_schedule(seed: int) -> Counter[str]:

@@ -20,7 +20,7 @@ from distributary.delivery.simulation import (
 )
 from distributary.delivery.wire import PacketKind
 from distributary.machines.virtual import Link, Simulation
-from tests.delivery.line_schedules import run_line_schedule
+from tests.delivery.line_schedules import run_interest_line_schedule, run_line_schedule
 from tests.delivery.machines import delivered, receiver_of, sends, simple_plan, wake
 
 PLAN = simple_plan([0, 0, 1], [0, 1])
@@ -218,6 +218,12 @@ def test_schedules_on_two_lines(first: int) -> None:
         run_line_schedule(seed)
 
 
+@pytest.mark.parametrize("first", range(0, 40, 20))
+def test_schedules_on_two_lines_in_which_interest_changes(first: int) -> None:
+    for seed in range(first, first + 20):
+        run_interest_line_schedule(seed)
+
+
 def test_schedules_on_two_lines_reach_what_they_are_for() -> None:
     total: Counter[str] = Counter()
     for seed in range(60, 80):
@@ -231,3 +237,4 @@ def test_schedules_on_two_lines_reach_what_they_are_for() -> None:
 def test_thousands_of_schedules_on_two_lines(first: int) -> None:
     for seed in range(first, first + 250):
         run_line_schedule(seed)
+        run_interest_line_schedule(seed)

@@ -27,6 +27,7 @@ from distributary.files import write_plan
 from tests.delivery.machines import simple_plan
 from tests.delivery.udp.command_scenarios import _start, _until_joined
 from tests.delivery.udp.scenarios import (
+    LOOPBACK,
     QUICK,
     Tape,
     deliver,
@@ -140,6 +141,22 @@ async def one_line_of_two(line_b: bool) -> None:
         tape.holds(sent, plan.flows)
         assert receiver.statistics.lines == ()
         assert "lines" not in snapshot_document(receiver.statistics)
+
+
+async def a_publisher_on_one_line() -> None:
+    """A receiver of two lines gets everything from a publisher that uses line A alone."""
+    plan = simple_plan([0, 1], [0, 1])
+    sent: dict[str, list[bytes]] = defaultdict(list)
+    async with (
+        Receiver(plan, plan.flows, name="r", network=two_lines(), loss=Loss(0.1)) as receiver,
+        Publisher(plan, LOOPBACK, params=QUICK) as publisher,
+    ):
+        await publish_all(publisher, plan.flows, 500, sent)
+        tape = Tape(receiver)
+        await tape.record(500)
+        tape.holds(sent, plan.flows)
+        assert receiver.statistics.lines[B].packets == 0
+        assert receiver.statistics.lines[B].silent_seconds is None
 
 
 async def statistics_of_lines() -> None:

@@ -44,6 +44,10 @@ def test_a_receiver_of_one_line_gets_what_is_published_on_two(worker: Worker, li
     worker.run("one_line_of_two", line_b)
 
 
+def test_a_receiver_of_two_lines_gets_what_is_published_on_one(worker: Worker) -> None:
+    worker.run("a_publisher_on_one_line")
+
+
 @pytest.mark.parametrize("pairs", [False, True])
 @pytest.mark.parametrize(
     ("base", "interface", "source", "other"),
