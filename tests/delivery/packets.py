@@ -143,12 +143,19 @@ def broken(pattern: Batch, rng: np.random.Generator, n: int) -> Batch:
     return Batch(rows.ravel(), at * WIDTH, lengths)
 
 
+def _expect(tag: int, line: int | None) -> Expected:
+    if line is None:
+        return Expected(INCARNATION, tag)
+    return Expected(INCARNATION, tag, kernels.FIRST_COPIES + line, kernels.COPIES + line)
+
+
 def run_compiled(
     batch: Batch,
     tables: SubscriptionTables,
     state: StreamState,
     tag: int = 0,
     counts: np.ndarray | None = None,
+    line: int | None = None,
 ) -> Outcome:
     n = len(batch.offsets)
     counts = np.zeros(kernels.COUNTS, np.int64) if counts is None else counts
@@ -165,7 +172,7 @@ def run_compiled(
     outcome, at, used = Outcome(), 0, 0
     while at < passed:
         begin = used
-        expected = Expected(INCARNATION, tag)
+        expected = _expect(tag, line)
         at, used, end, missed = kernels.take_packets(
             (*places,),
             (*kept,),
@@ -195,14 +202,18 @@ def _list_found(batch: Batch, found: FoundMessages, begin: int, end: int) -> lis
 
 
 def run_plain(
-    packets: list[bytes], tables: SubscriptionTables, state: StreamState, tag: int = 0
+    packets: list[bytes],
+    tables: SubscriptionTables,
+    state: StreamState,
+    tag: int = 0,
+    line: int | None = None,
 ) -> Outcome:
     counts = np.zeros(kernels.COUNTS, np.int64)
     kept = reference.keep_sessions(packets, tables, counts)
     outcome = Outcome()
     while kept:
         at, delivered, waiting, missed = reference.take_packets(
-            packets, kept, Expected(INCARNATION, tag), tables, state, counts
+            packets, kept, _expect(tag, line), tables, state, counts
         )
         outcome.missed += missed
         outcome.delivered += [(packet, *entry) for packet, entry in delivered]

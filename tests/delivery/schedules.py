@@ -32,6 +32,7 @@ from distributary.delivery import (
 from distributary.delivery.simulation import (
     Faults,
     LearnPlan,
+    LinePacket,
     MessageOffer,
     MulticastNetwork,
     PlanChange,
@@ -103,8 +104,11 @@ class Tapped(SenderNode):
     def _note(self, actions: list[Action], now: float) -> list[Action]:
         self.taken_at += [now] * (len(self.taken) - len(self.taken_at))
         for action in actions:
-            if isinstance(action, Send):
-                self.sent.note(action.message, now)
+            if not isinstance(action, Send):
+                continue
+            match action.message:
+                case LinePacket(0, packet) | (bytes() as packet):
+                    self.sent.note(packet, now)
         return actions
 
 
@@ -126,8 +130,9 @@ class Life(ReceiverNode):
     reached: defaultdict[int, list[float]]
 
     def on_message(self, sender: str, message: Any, now: float) -> list[Action]:
-        if isinstance(message, bytes) and message[3] == 6:
-            self.reached[parse(message)[1][0]].append(now)
+        packet = message.packet if isinstance(message, LinePacket) else message
+        if isinstance(packet, bytes) and packet[3] == 6:
+            self.reached[parse(packet)[1][0]].append(now)
         return super().on_message(sender, message, now)
 
 

@@ -233,6 +233,24 @@ def test_a_base_that_groups_cannot_be_in_is_refused(base: str, reason: str) -> N
         assign_addresses(1, base)
 
 
+@pytest.mark.parametrize(
+    ("base", "source", "address"),
+    [("232.1.2.0", "10.0.0.7", "232.1.2.1"), ("ff35::8000:0", "fd00::7", "ff35::8000:1")],
+)
+def test_with_a_source_groups_may_be_in_the_ranges_for_it(
+    base: str, source: str, address: str
+) -> None:
+    assert GroupAddresses(base, source=source).of(group_name(0)) == address
+
+
+@pytest.mark.parametrize(
+    "source", ["10.0.0", "239.1.2.3", "fd00::1", "0.0.0.0", "eth0", "10.0.0.0/8"]
+)
+def test_a_source_that_is_no_senders_address_is_refused(source: str) -> None:
+    with pytest.raises(ValueError, match="source"):
+        GroupAddresses(source=source)
+
+
 def test_there_is_no_plan_without_groups() -> None:
     with pytest.raises(ValueError, match="at least one group"):
         assign_addresses(0)

@@ -51,14 +51,14 @@ def check_all_counted(batch: Batch, outcome: Outcome) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**32), st.sampled_from([0, 16]))
-def test_compiled_and_plain_filters_agree(seed: int, tag: int) -> None:
+@given(st.integers(0, 2**32), st.sampled_from([0, 16]), st.sampled_from([None, 0, 1]))
+def test_compiled_and_plain_filters_agree(seed: int, tag: int, line: int | None) -> None:
     rng = np.random.default_rng(seed)
     tables = some_tables(rng)
     batch = broken(templates(rng, tables, 20, tag), rng, 60)
     state = some_state(rng)
-    plain = run_plain(batch.packets(), tables, copy_state(state), tag)
-    compiled = run_compiled(batch, tables, copy_state(state), tag)
+    plain = run_plain(batch.packets(), tables, copy_state(state), tag, line)
+    compiled = run_compiled(batch, tables, copy_state(state), tag, line=line)
     assert compiled == plain
     check_inside(batch, compiled, tag)
 
@@ -86,14 +86,16 @@ def fuzz(seed: int, batches: int) -> np.ndarray:
             pattern = templates(rng, tables, 200, tag)
         batch = broken(pattern, rng, BATCH)
         state = some_state(rng)
-        outcome = run_compiled(batch, tables, copy_state(state), tag)
+        line = (None, 0, 1)[number % 3]
+        outcome = run_compiled(batch, tables, copy_state(state), tag, line=line)
         check_inside(batch, outcome, tag)
         check_all_counted(batch, outcome)
         total += outcome.counts
         if number % 10 == 0:
             few = Batch(batch.buffer, batch.offsets[:64], batch.lengths[:64])
-            expected = run_plain(few.packets(), tables, copy_state(state), tag)
-            assert run_compiled(few, tables, copy_state(state), tag) == expected, (seed, number)
+            expected = run_plain(few.packets(), tables, copy_state(state), tag, line)
+            compiled = run_compiled(few, tables, copy_state(state), tag, line=line)
+            assert compiled == expected, (seed, number)
     return total
 
 

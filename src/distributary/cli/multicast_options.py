@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GroupBase",
+    "GroupSource",
     "InterfaceName",
     "KeyFile",
     "LargestPacket",
     "MetricsAddress",
     "MetricsPort",
+    "Pairs",
     "PlanFolder",
     "Port",
     "Ttl",
@@ -61,6 +63,22 @@ InterfaceName = Annotated[
     typer.Option(
         "--interface",
         help="The name of the interface, or its IPv4 address.",
+        rich_help_panel=NETWORK,
+    ),
+]
+Pairs = Annotated[
+    bool,
+    typer.Option(
+        "--pairs",
+        help="Two lines, A and B, for each group; --interface may name one for each: A,B.",
+        rich_help_panel=NETWORK,
+    ),
+]
+GroupSource = Annotated[
+    str,
+    typer.Option(
+        "--source",
+        help="The sender's address, for source-specific multicast: it alone is heard.",
         rich_help_panel=NETWORK,
     ),
 ]
@@ -102,15 +120,22 @@ LargestPacket = Annotated[
 
 
 def network_from(
-    group_base: str, port: int, interface: str, ttl: int = 1, largest_packet: int = 9_216
+    group_base: str,
+    port: int,
+    interface: str,
+    ttl: int = 1,
+    largest_packet: int = 9_216,
+    pairs: bool = False,
+    group_source: str = "",
 ) -> NetworkOptions:
     """Make the network that the options describe."""
     from distributary.delivery.udp import GroupAddresses, NetworkOptions
 
     try:
-        groups = GroupAddresses(group_base, port)
+        groups = GroupAddresses(group_base, port, pairs, group_source)
     except ValueError as error:
-        raise typer.BadParameter(f"--group-base: {error}") from None
+        option = "--source" if "the source" in str(error) else "--group-base"
+        raise typer.BadParameter(f"{option}: {error}") from None
     return NetworkOptions(groups, interface, ttl, largest_packet=largest_packet)
 
 

@@ -46,15 +46,30 @@ def statistics_table(
     table.add_column("so far", justify="right")
     if before is not None:
         table.add_column("a second", justify="right")
+    told = _flatten_lines(told)
+    before = None if before is None else _flatten_lines(before)
     for name, value in told.items():
         cells = [_WORDS.get(name, name.replace("_", " ")), _format(value)]
         if before is not None:
-            cells.append("" if name in _GAUGES else _format((value - before[name]) / seconds))
+            changes = name not in _GAUGES and not name.endswith("silent_seconds")
+            cells.append(_format((value - before[name]) / seconds) if changes else "")
         table.add_row(*cells)
     return table
 
 
-def _format(value: float) -> str:
+def _flatten_lines(told: dict[str, Any]) -> dict[str, Any]:
+    """Statistics with those of lines A and B as entries of their own, named by their line."""
+    flat = {name: value for name, value in told.items() if name != "lines"}
+    for line in told.get("lines", ()):
+        for name, value in line.items():
+            if name != "line":
+                flat[f"line_{line['line']}_{name}"] = value
+    return flat
+
+
+def _format(value: float | None) -> str:
+    if value is None:
+        return "-"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
 
 

@@ -13,10 +13,12 @@ from rich.markup import escape
 from distributary.cli.console import notes, print_json, results
 from distributary.cli.multicast_options import (
     GroupBase,
+    GroupSource,
     InterfaceName,
     KeyFile,
     MetricsAddress,
     MetricsPort,
+    Pairs,
     PlanFolder,
     Port,
     Ttl,
@@ -55,6 +57,8 @@ def publish(
     group_base: GroupBase = "239.192.77.0",
     port: Port = 7702,
     interface: InterfaceName = "",
+    pairs: Pairs = False,
+    group_source: GroupSource = "",
     ttl: Ttl = 1,
     rate: Annotated[
         float | None,
@@ -109,7 +113,7 @@ def publish(
         )
     publisher = Publisher(
         plan,
-        network_from(group_base, port, interface, ttl),
+        network_from(group_base, port, interface, ttl, pairs=pairs, group_source=group_source),
         params=params,
         key=key_from(key_file),
         stay=float(stay),

@@ -17,11 +17,13 @@ from distributary.cli.console import notes, print_json
 from distributary.cli.interest_lines import can_read_stdin, read_interest_lines
 from distributary.cli.multicast_options import (
     GroupBase,
+    GroupSource,
     InterfaceName,
     KeyFile,
     LargestPacket,
     MetricsAddress,
     MetricsPort,
+    Pairs,
     PlanFolder,
     Port,
     key_from,
@@ -84,6 +86,8 @@ def receive(
     group_base: GroupBase = "239.192.77.0",
     port: Port = 7702,
     interface: InterfaceName = "",
+    pairs: Pairs = False,
+    group_source: GroupSource = "",
     largest_packet: LargestPacket = 9_216,
     key_file: KeyFile = None,
     metrics: MetricsPort = None,
@@ -124,7 +128,9 @@ def receive(
             plan,
             flow or interest,
             name=name,
-            network=network_from(group_base, port, interface, largest_packet=largest_packet),
+            network=network_from(
+                group_base, port, interface, 1, largest_packet, pairs, group_source
+            ),
             params=ReceiverParams(history=history),
             key=key_from(key_file),
             on_messages=lines.take,

@@ -16,6 +16,7 @@ from distributary.delivery.actions import (
     Subscribed,
     Unserved,
 )
+from distributary.delivery.lines import LineStatistics
 from distributary.delivery.receiver import ReceiverMachine, ReceiverMachineStatistics
 from distributary.delivery.receiver_params import ReceiverParams
 from distributary.delivery.routes import (
@@ -35,6 +36,7 @@ __all__ = [
     "Gap",
     "JoinGroup",
     "LeaveGroup",
+    "LineStatistics",
     "Message",
     "Messages",
     "Missing",

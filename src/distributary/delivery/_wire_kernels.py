@@ -24,9 +24,12 @@ from distributary.model import IndexArray, IntArray
 
 __all__ = [
     "CONTROL",
+    "COPIES",
     "COUNTS",
     "DELIVERED",
     "DUPLICATE",
+    "FIRST_COPIES",
+    "FIRST_ELSEWHERE",
     "MALFORMED",
     "MISSED",
     "STALE",
@@ -47,7 +50,10 @@ ByteArray = NDArray[np.uint8]
 
 # What is counted, as indices of `counts`.
 UNWANTED_PACKETS, UNWANTED_MESSAGES, MALFORMED, STALE, DUPLICATE, DELIVERED, MISSED = range(7)
-COUNTS = 7
+FIRST_COPIES = 7  # and 8, of line B: packets that a line brought first
+FIRST_ELSEWHERE = 9  # the same of packets by unicast, or where there is one line
+COPIES = 10  # and 11, of line B: packets that had arrived before
+COUNTS = 12
 
 CONTROL = -2  # instead of a stream's slot: a packet of the control session
 _CONTROL_SESSION = np.uint64(0xFFFF_FFFF)
@@ -88,6 +94,8 @@ class Expected(NamedTuple):
 
     incarnation: int  # the followed sender's
     tag: int  # bytes at the end of each packet that are its tag, checked before
+    first: int = FIRST_ELSEWHERE  # which count has the packets that are new
+    again: int = DUPLICATE  # which count has those that had arrived before
 
 
 class StreamState(NamedTuple):
@@ -254,7 +262,7 @@ def take_packets(
     batch: tuple[ByteArray, IntArray, IntArray],  # IN   `PacketBatch`
     kept: tuple[IntArray, IntArray, IntArray, ByteArray],  # IN   `KeptPackets`
     cursor: tuple[int, int],  # IN   the first kept packet to take, and the messages found so far
-    expected: tuple[int, int],  # IN   `Expected`
+    expected: tuple[int, int, int, int],  # IN   `Expected`
     tables: tuple[IntArray, IndexArray, IndexArray, IndexArray],  # IN   `SubscriptionTables`
     state: tuple[IntArray, NDArray[np.bool_], IntArray],  # OUT  `StreamState`
     found: FoundMessages,  # OUT  from the cursor on
@@ -268,7 +276,7 @@ def take_packets(
     buffer, offsets, lengths = batch
     packets, rows, streams, _ = kept
     _, _, flow_of, flow_stream = tables
-    incarnation, tag = expected
+    incarnation, tag, first, again = expected
     last, in_order, next_of = state
     begin, used = cursor
     missed = 0
@@ -298,9 +306,10 @@ def take_packets(
         if not in_order[stream] or sequence > last[stream] + 1:
             return i, used, end, missed
         if sequence <= last[stream]:
-            counts[DUPLICATE] += 1
+            counts[again] += 1
             continue
         last[stream] = sequence
+        counts[first] += 1
         counts[UNWANTED_MESSAGES] += count - (end - used)
         used, missed = _accept_messages(found, used, end, missed, next_of, counts)
     return len(packets), used, used, missed

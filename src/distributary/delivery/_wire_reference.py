@@ -110,9 +110,10 @@ def take_packets(
         if not state.in_order[stream] or header.sequence > last + 1:
             return i, delivered, found, missed
         if header.sequence <= last:
-            counts[kernels.DUPLICATE] += 1
+            counts[expected.again] += 1
             continue
         state.last[stream] = header.sequence
+        counts[expected.first] += 1
         counts[kernels.UNWANTED_MESSAGES] += header.items - len(found)
         for flow, sequence, start, end in found:
             awaited = int(state.next_of[flow])

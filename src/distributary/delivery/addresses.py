@@ -30,6 +30,7 @@ from functools import cached_property
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from itertools import chain, islice
 
+from distributary.delivery.lines import LINES
 from distributary.delivery.routes import CONTROL_GROUP, group_number
 from distributary.errors import InputError
 from distributary.model import Plan
@@ -44,10 +45,11 @@ _SCOPES = tuple(
     for scope in ("239.0.0.0/10", "239.64.0.0/10", "239.128.0.0/10", "239.192.0.0/14")
 )
 _ASSIGNED_BY_24 = (224, 233, 234)
+_SOURCE_SPECIFIC = IPv4Network("232.0.0.0/8")
 _REFUSED = (
     (IPv4Network("224.0.0.0/24"), "routers do not forward it and switches flood it"),
     (IPv4Network("224.0.1.0/24"), "its addresses are assigned one by one, to NTP, PTP and others"),
-    (IPv4Network("232.0.0.0/8"), "it is for source-specific multicast, and a plan has no sources"),
+    (_SOURCE_SPECIFIC, "it is for source-specific multicast, which needs a source"),
 )
 _SITE_OR_WIDER = range(3, 15)
 _FLOODED, _WELL_KNOWN_V6, _SOLICITED_NODE = 256, 0x40000, 0xFF000000
@@ -92,23 +94,28 @@ class _Block:
 class GroupAddresses:
     """The addresses of groups from `base` upwards, and the port of all of them.
 
-    With `pairs` each group has two lines, A and B; `publish` and `receive` use line A.
-    Raises `ValueError` for a base or a port that groups cannot have.
+    With `pairs` each group has two lines, A and B, which have one address each. With a `source`,
+    the sender's unicast address, receivers join for packets of that source alone, and bases in the
+    ranges of source-specific multicast (RFC 4607) are allowed.
+    Raises `ValueError` for a base, a port or a source that groups cannot have.
     """
 
     base: str = DEFAULT_BASE
     port: int = DEFAULT_PORT
     pairs: bool = False
+    source: str = ""
 
     def __post_init__(self) -> None:
         if not 0 < self.port < 65_536:
             raise ValueError(f"a port is a number from 1 to 65535, not {self.port}")
-        _ = self._block  # raises for a base that groups cannot have
+        block = self._block  # raises for a base that groups cannot have
+        if self.source:
+            _check_source(self.source, block.version)
 
     @property
     def lines(self) -> tuple[str, ...]:
         """The names of the lines on which each group is sent."""
-        return ("A", "B") if self.pairs else ("A",)
+        return LINES if self.pairs else LINES[:1]
 
     @property
     def is_v6(self) -> bool:
@@ -118,20 +125,14 @@ class GroupAddresses:
     @property
     def control(self) -> str:
         """The control group's address, on line A."""
-        if not self._free:
-            raise self._too_small(1)
-        return _format_address(self._free[0][0] - 1, self._block.version)
+        return self.of(CONTROL_GROUP)
 
-    def of(self, group: str) -> str:
-        """The address of a group by its name in actions, on line A."""
-        if group == CONTROL_GROUP:
-            return self.control
-        place = number = group_number(group)
-        for part in self._free:
-            if place < len(part):
-                return _format_address(part[place], self._block.version)
-            place -= len(part)
-        raise self._too_small(number + 1)
+    def of(self, group: str, line: int = 0) -> str:
+        """The address of a group by its name in actions, on a line: 0 is A, 1 is B."""
+        address = self._number_of(group)
+        if line:
+            address = self._block.twin(address)
+        return _format_address(address, self._block.version)
 
     def assign(self, n_groups: int) -> tuple[GroupAddress, ...]:
         """An address for each of so many groups and each of its lines, ordered by group.
@@ -154,13 +155,26 @@ class GroupAddresses:
 
     @cached_property
     def _block(self) -> _Block:
-        return _find_block(_parse_base(self.base))
+        return _find_block(_parse_base(self.base), bool(self.source))
 
     @cached_property
     def _free(self) -> list[range]:
         """The addresses for groups, in order, as ranges that are not empty."""
         free = self._block.free(int(ip_address(self.base)), self.pairs)
         return [part for part in free if part]
+
+    def _number_of(self, group: str) -> int:
+        """The address of a group on line A, as a number."""
+        if group == CONTROL_GROUP:
+            if not self._free:
+                raise self._too_small(1)
+            return self._free[0][0] - 1
+        place = number = group_number(group)
+        for part in self._free:
+            if place < len(part):
+                return part[place]
+            place -= len(part)
+        raise self._too_small(number + 1)
 
     def _check_room(self, n_groups: int) -> None:
         if n_groups > sum(map(len, self._free)):
@@ -189,11 +203,20 @@ def _parse_base(base: str) -> IPv4Address | IPv6Address:
     return address
 
 
-def _find_block(base: IPv4Address | IPv6Address) -> _Block:
+def _check_source(source: str, version: int) -> None:
+    try:
+        address = ip_address(source)
+    except ValueError:
+        raise ValueError(f"the source {source!r} is not an IP address") from None
+    if address.is_multicast or address.is_unspecified or address.version != version:
+        raise ValueError(f"the source {source} is not the IPv{version} address of one sender")
+
+
+def _find_block(base: IPv4Address | IPv6Address, has_source: bool) -> _Block:
     if isinstance(base, IPv6Address):
-        return _find_block_v6(base)
+        return _find_block_v6(base, has_source)
     for network, reason in _REFUSED:
-        if base in network:
+        if base in network and not (has_source and network == _SOURCE_SPECIFIC):
             raise ValueError(f"groups cannot be in {network}: {reason}; try {DEFAULT_BASE}")
     bits = 24 if base.packed[0] in _ASSIGNED_BY_24 else 16
     narrowest = IPv4Network((int(base) >> (32 - bits) << (32 - bits), bits))
@@ -202,12 +225,12 @@ def _find_block(base: IPv4Address | IPv6Address) -> _Block:
     return _Block(first, network.num_addresses, 0 if first & 0x7FFFFF else _FLOODED, 4)
 
 
-def _find_block_v6(base: IPv6Address) -> _Block:
+def _find_block_v6(base: IPv6Address, has_source: bool) -> _Block:
     flags, scope = divmod(base.packed[1], 16)
     if base.scope_id or scope not in _SITE_OR_WIDER:
         raise ValueError(f"{base} is link-local; use a wider scope, such as ff15::8000:0")
-    if flags & 3 == 3 and base.packed[2:4] == b"\0\0":
-        raise ValueError(f"{base} is for source-specific multicast, and a plan has no sources")
+    if flags & 3 == 3 and base.packed[2:4] == b"\0\0" and not has_source:
+        raise ValueError(f"{base} is for source-specific multicast, which needs a source")
     network = IPv6Network((base, 104), strict=False)
     first = int(network.network_address)
     if first & _SOLICITED_NODE == _SOLICITED_NODE:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from distributary.delivery import _wire_kernels as kernels
-from distributary.delivery._wire_kernels import FoundMessages, KeptPackets, PacketBatch
+from distributary.delivery._wire_kernels import Expected, FoundMessages, KeptPackets, PacketBatch
 from distributary.delivery.authentication import Authenticator
 from distributary.delivery.incoming import Entry
 from distributary.delivery.subscriptions import Subscriptions
@@ -32,7 +32,7 @@ class Filters:
         """Compile the filters, or load them compiled, before the first packets arrive."""
         nothing = np.empty(0, np.int64)
         batch = PacketBatch(np.zeros(HEADER_SIZE, np.uint8), nothing, nothing)
-        self.take(batch, self.keep(batch, 0), (0, 0), 0)
+        self.take(batch, self.keep(batch, 0), (0, 0), (*Expected(0, 0),))
 
     def renew(self) -> None:
         """Allocate new arrays for found messages: the caller has not read the present ones yet."""
@@ -70,10 +70,14 @@ class Filters:
         return KeptPackets(packets, rows, streams, fate)
 
     def take(
-        self, batch: PacketBatch, kept: KeptPackets, cursor: tuple[int, int], incarnation: int
+        self,
+        batch: PacketBatch,
+        kept: KeptPackets,
+        cursor: tuple[int, int],
+        expected: tuple[int, int, int, int],
     ) -> tuple[int, int, int, int]:
         """Run the second filter; see `take_packets`."""
-        subs, expected = self._subs, (incarnation, self._authenticator.size)
+        subs = self._subs
         return kernels.take_packets(
             (*batch,), (*kept,), cursor, expected, (*subs.tables,), (*subs.state,), self.found,
             self._counts,

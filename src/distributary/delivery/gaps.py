@@ -51,9 +51,9 @@ class Gaps:
     def __bool__(self) -> bool:
         return bool(self.ranges)
 
-    def add(self, first: int, last: int, now: float) -> None:
-        """Add a range above all others."""
-        self.ranges.append(MissingRange(first, last, now + self._draw()))
+    def add(self, first: int, last: int, now: float, wait: float = 0.0) -> None:
+        """Add a range above all others, for which the back-off begins after a wait."""
+        self.ranges.append(MissingRange(first, last, now + wait + self._draw()))
 
     def remove(self, sequence: int) -> bool:
         """Remove a packet that arrived from its range; returns whether it was missing."""

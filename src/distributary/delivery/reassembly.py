@@ -8,6 +8,7 @@ from distributary.delivery import _wire_kernels as kernels
 from distributary.delivery._wire_kernels import ByteArray, FoundMessages
 from distributary.delivery.actions import Gap, Messages, Missing, MulticastAction, Reason
 from distributary.delivery.incoming import Entry, FollowedVersion, IncomingStream
+from distributary.delivery.lines import Lines
 from distributary.delivery.receiver_params import ReceiverParams
 from distributary.delivery.subscriptions import Subscriptions
 from distributary.delivery.wire import Header, Heartbeat, PacketKind
@@ -19,8 +20,11 @@ __all__ = ["Reassembly"]
 class Reassembly:
     """Takes packets of streams, and puts the resulting actions into `actions`."""
 
-    def __init__(self, subs: Subscriptions, params: ReceiverParams, counts: IntArray) -> None:
+    def __init__(
+        self, subs: Subscriptions, params: ReceiverParams, counts: IntArray, lines: Lines
+    ) -> None:
         self._subs = subs
+        self._lines = lines
         self._params = params
         self._counts = counts
         self._held_bytes = 0
@@ -49,12 +53,14 @@ class Reassembly:
         last = int(state.last[slot])
         if sequence > last:
             if sequence > last + 1:
-                stream.gaps.add(last + 1, sequence - 1, now)
-                self._subs.pending[stream] = None
+                self._add_gap(stream, last + 1, sequence - 1, now)
             state.last[slot] = sequence
         elif not stream.gaps.remove(sequence):
-            self._counts[kernels.DUPLICATE] += 1
+            self._counts[self._lines.again] += 1
             return
+        elif header.kind == PacketKind.DATA:
+            self._lines.note_filled()
+        self._counts[self._lines.first] += 1
         self._counts[kernels.UNWANTED_MESSAGES] += header.items - len(entries)
         buffer = np.frombuffer(packet, np.uint8)
         if self._may_commit(stream) and sequence < self._frontier(stream):
@@ -72,8 +78,7 @@ class Reassembly:
             self._start(stream, header.sequence)
         last = int(self._subs.state.last[stream.slot])
         if header.sequence > last:
-            stream.gaps.add(last + 1, header.sequence, now)
-            self._subs.pending[stream] = None
+            self._add_gap(stream, last + 1, header.sequence, now)
             self._subs.state.last[stream.slot] = header.sequence
         self._give_up(stream, stream.gaps.give_up(found.first), "window")
         stream.polls = 0
@@ -161,6 +166,10 @@ class Reassembly:
             followed.open = True
             self._commit_held(stream, last + 1)
             self._subs.end(stream)
+
+    def _add_gap(self, stream: IncomingStream, first: int, last: int, now: float) -> None:
+        stream.gaps.add(first, last, now, self._lines.wait_for_other(now))
+        self._subs.pending[stream] = None
 
     def _start(self, stream: IncomingStream, last: int) -> None:
         stream.started = True

@@ -25,6 +25,7 @@ from distributary.delivery.authentication import Authenticator
 from distributary.delivery.feedback import Feedback
 from distributary.delivery.filters import Filters
 from distributary.delivery.incoming import Entry, IncomingStream
+from distributary.delivery.lines import Lines, LineStatistics
 from distributary.delivery.plan_versions import PlanVersions
 from distributary.delivery.reassembly import Reassembly
 from distributary.delivery.receiver_params import ReceiverParams
@@ -98,7 +99,8 @@ class ReceiverMachine:
         self._senders = Senders(self._feedback, params, rng)
         self._counts = np.zeros(kernels.COUNTS, np.int64)
         self._filters = Filters(self._subs, self._authenticator, self._counts)
-        self._reassembly = Reassembly(self._subs, params, self._counts)
+        self._lines = Lines(params, self._counts)
+        self._reassembly = Reassembly(self._subs, params, self._counts, self._lines)
         self._reassembly.incarnation = incarnation
         self._versions = PlanVersions(self._subs, self._reassembly, self._feedback, params)
         self._announced: Announcement | None = None
@@ -140,6 +142,10 @@ class ReceiverMachine:
             held_packets=sum(stream.holds for stream in streams),
             missing_ranges=sum(len(stream.gaps.ranges) for stream in streams),
         )
+
+    def line_statistics(self, now: float) -> tuple[LineStatistics, ...]:
+        """A snapshot of the counters of each line, A and B."""
+        return self._lines.make_statistics(now)
 
     @property
     def versions(self) -> tuple[int, ...]:
@@ -220,17 +226,23 @@ class ReceiverMachine:
         return self.on_packet(message, now, sender)
 
     def on_packet(
-        self, packet: bytes, now: float, source: str | None = None
+        self, packet: bytes, now: float, source: str | None = None, *, line: int | None = None
     ) -> list[MulticastAction]:
-        """Take one packet, with the plain filters."""
+        """Take one packet, with the plain filters; `line` as in `on_packets`."""
         self._packets += 1
+        self._lines.hear(line, 1, now)
         subs = self._subs
         kept = reference.keep_sessions([packet], subs.tables, self._counts)
         if kept and self._filters.accepts(packet):
             at, found, waiting, missed = reference.take_packets(
                 [packet],
                 kept,
-                Expected(self.incarnation, self._authenticator.size),
+                Expected(
+                    self.incarnation,
+                    self._authenticator.size,
+                    self._lines.first,
+                    self._lines.again,
+                ),
                 subs.tables,
                 subs.state,
                 self._counts,
@@ -249,14 +261,18 @@ class ReceiverMachine:
         sources: Sequence[str] | None = None,
         *,
         control: bool = True,
+        line: int | None = None,
     ) -> list[MulticastAction]:
         """Take a batch of packets, in order, with the compiled filters.
 
         Announcements and replies are accepted only with `control`: for packets from the control
-        group or from the sender's own address. The resulting `Messages` refer to the buffer of the
-        batch, and are valid until the next call.
+        group or from the sender's own address. `line` is where all of them came: 0 for A, 1 for B,
+        None by unicast or where groups have one line. The resulting `Messages` refer to the buffer
+        of the batch, and are valid until the next call.
         """
         self._packets += len(batch.offsets)
+        if line is not None or self._lines.line is not None:  # spare the call where there are none
+            self._lines.hear(line, len(batch.offsets), now)
         at = 0
         while at < len(batch.offsets):
             at = self._take_until_change(batch, at, now, sources, control)
@@ -316,12 +332,14 @@ class ReceiverMachine:
     ) -> int:
         """Take packets from `begin` on until the tables change; returns where to continue."""
         filters, subs, reassembly = self._filters, self._subs, self._reassembly
-        changes = subs.changes
+        changes, first, again = subs.changes, self._lines.first, self._lines.again
+        tag = self._authenticator.size
         kept, found = filters.keep(batch, begin), filters.found
         at = used = 0
         while at < len(kept.packets):
             start = used
-            at, used, end, n_missed = filters.take(batch, kept, (at, used), self.incarnation)
+            expected = reassembly.incarnation, tag, first, again
+            at, used, end, n_missed = filters.take(batch, kept, (at, used), expected)
             if n_missed:
                 reassembly.report_missed(found.missed[:n_missed].tolist())
             reassembly.deliver_found(batch.buffer, found, start, used)
@@ -412,7 +430,7 @@ class ReceiverMachine:
     ) -> None:
         """Take an announcement of the sender that is followed."""
         if header.sequence <= self._announcements:
-            self._counts[kernels.DUPLICATE] += 1
+            self._counts[self._lines.again] += 1
             self._repeated += 1
             if self._repeated >= _MOST_REPEATED:  # a forged one may have raised the number
                 self._reassembly.actions += self._senders.probe(followed, now)

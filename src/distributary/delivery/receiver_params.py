@@ -27,6 +27,8 @@ class ReceiverParams:
     gone_after: float = (
         0.5  # time without a reply to probes, after which a rival replaces the sender
     )
+    line_wait: float = 0.02  # for the other line of a pair, before `back_off`
+    line_silence: float = 1.5  # after which nothing waits for that line
     history: bool = False  # start at packet 1 of each stream, as far as it can be repaired
 
     def __post_init__(self) -> None:

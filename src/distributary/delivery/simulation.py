@@ -6,7 +6,7 @@ Nodes take packets and, by `Simulation.post`, what a caller would do: `MessageOf
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,7 @@ from distributary.model import Plan
 __all__ = [
     "Faults",
     "LearnPlan",
+    "LinePacket",
     "MessageOffer",
     "MulticastNetwork",
     "PlanChange",
@@ -39,6 +40,8 @@ __all__ = [
     "Subscribe",
     "Unsubscribe",
 ]
+
+_LINE_B = ", line B"  # behind the name of a group
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,14 @@ class Unsubscribe:
 
 
 @dataclass(frozen=True, slots=True)
+class LinePacket:
+    """A packet on one line of a pair."""
+
+    line: int
+    packet: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Faults:
     """The faults between two nodes, as probabilities for each packet.
 
@@ -93,11 +104,26 @@ class Faults:
 
 
 class MulticastNetwork(VirtualNetwork):
-    """A network with multicast groups; each member's copy of a packet has faults of its own."""
+    """A network with multicast groups; each member's copy of a packet has faults of its own.
 
-    def __init__(self, link: Link, faults: Faults, rng: np.random.Generator) -> None:
+    With `pairs` each group has two lines. Those in `cut_lines` lose everything, and packets on line
+    B take `line_delay` seconds longer.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        faults: Faults,
+        rng: np.random.Generator,
+        *,
+        pairs: bool = False,
+        line_delay: float = 0.0,
+    ) -> None:
         super().__init__({}, rng, default=link)
         self.faults = faults
+        self.pairs = pairs
+        self.cut_lines: set[int] = set()
+        self.line_delay = line_delay
         self._members: dict[str, dict[str, None]] = {}
         self._bad: set[tuple[str, str]] = set()
 
@@ -115,7 +141,27 @@ class MulticastNetwork(VirtualNetwork):
             members.pop(node, None)
 
     def arrivals(self, sender: str, to: str, now: float) -> Iterator[tuple[str, float | None]]:
-        """Who gets a packet, and when: all members where `to` is a group."""
+        """Who gets a packet, and when: all members where `to` is a group, or a line of one."""
+        to, is_b, _ = to.partition(_LINE_B)
+        line = int(bool(is_b))
+        for member, at in self._arrivals(sender, to, now):
+            cut = line in self.cut_lines and to.startswith("group ")
+            yield member, None if at is None or cut else at + line * self.line_delay
+
+    def split_lines(self, actions: Iterable[Action]) -> list[Action]:
+        """A sender's actions, in which each packet to a group is sent on all its lines."""
+        if not self.pairs:
+            return list(actions)
+        split: list[Action] = []
+        for action in actions:
+            if isinstance(action, Send) and action.to.startswith("group "):
+                split.append(Send(action.to, LinePacket(0, action.message)))
+                split.append(Send(action.to + _LINE_B, LinePacket(1, action.message)))
+            else:
+                split.append(action)
+        return split
+
+    def _arrivals(self, sender: str, to: str, now: float) -> Iterator[tuple[str, float | None]]:
         members = self._members.get(to)
         if members is None and to.startswith("group "):
             return
@@ -165,23 +211,26 @@ class SenderNode:
                 self.refused.append(message)
                 return self._offer(now)
             case PlanChange(plan):
-                return [*self.machine.change_plan(plan, now)]
+                return self._send(self.machine.change_plan(plan, now))
             case "start":
-                return [*self.machine.start(now)]
-        return [*self.machine.on_message(sender, self.network.damage(message), now)]
+                return self._send(self.machine.start(now))
+        return self._send(self.machine.on_message(sender, self.network.damage(message), now))
 
     def on_timer(self, name: str, now: float) -> list[Action]:
         """A timer of the machine, or the time to retry refused messages."""
         if name == "retry":
             return self._offer(now)
-        return [*self.machine.on_timer(name, now)]
+        return self._send(self.machine.on_timer(name, now))
+
+    def _send(self, actions: Iterable[Action]) -> list[Action]:
+        return self.network.split_lines(actions)
 
     def _offer(self, now: float) -> list[Action]:
         actions: list[Action] = []
         while self.refused:
             found = self.refused[0]
             try:
-                actions += self.machine.offer(found.flow, found.payload, now)
+                actions += self._send(self.machine.offer(found.flow, found.payload, now))
             except FullError:
                 actions.append(SetTimer("retry", now + self.retry))
                 break
@@ -203,7 +252,7 @@ class ReceiverNode:
     batch: float = 0.0
     find_plan: Callable[[NeedPlan], Plan | None] = lambda need: None
     notes: list[tuple[float, Report]] = field(default_factory=list)
-    gathered: list[tuple[str, bytes]] = field(default_factory=list)
+    gathered: list[tuple[str, int | None, bytes]] = field(default_factory=list)
 
     def on_message(self, sender: str, message: Any, now: float) -> list[Action]:
         """Take a packet, or a caller's request."""
@@ -216,22 +265,27 @@ class ReceiverNode:
                 return self._perform(self.machine.unsubscribe(flows, now), now)
             case "start":
                 return self._perform(self.machine.start(now), now)
-        packet = self.network.damage(message)
+        line = message.line if isinstance(message, LinePacket) else None
+        packet = self.network.damage(message if line is None else message.packet)
         if not self.batch:
-            return self._perform(self.machine.on_message(sender, packet, now), now)
-        self.gathered.append((sender, packet))
+            return self._perform(self.machine.on_packet(packet, now, sender, line=line), now)
+        self.gathered.append((sender, line, packet))
         return [SetTimer("batch", now + self.batch)] if len(self.gathered) == 1 else []
 
     def on_timer(self, name: str, now: float) -> list[Action]:
         """A timer of the machine, or the time to take the gathered packets."""
         if name != "batch":
             return self._perform(self.machine.on_timer(name, now), now)
-        sources = [source for source, _ in self.gathered]
-        lengths = np.array([len(packet) for _, packet in self.gathered], np.int64)
-        buffer = np.frombuffer(b"".join(packet for _, packet in self.gathered), np.uint8)
-        self.gathered.clear()
-        batch = PacketBatch(buffer, np.cumsum(lengths) - lengths, lengths)
-        return self._perform(self.machine.on_packets(batch, now, sources), now)
+        gathered, self.gathered = self.gathered, []
+        actions: list[Action] = []
+        for line in {line: None for _, line, _ in gathered}:  # a batch is of one line
+            sources, packets = zip(*((s, p) for s, of, p in gathered if of == line), strict=True)
+            lengths = np.array([len(packet) for packet in packets], np.int64)
+            buffer = np.frombuffer(b"".join(packets), np.uint8)
+            batch = PacketBatch(buffer, np.cumsum(lengths) - lengths, lengths)
+            taken = self.machine.on_packets(batch, now, sources, line=line)
+            actions += self._perform(taken, now)
+        return actions
 
     def _perform(self, actions: list[MulticastAction], now: float) -> list[Action]:
         """Perform actions on groups and keep reports; return the rest to the simulation."""

@@ -10,6 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from distributary.cli import calibrate, export, publish, receive
+from distributary.cli.multicast_table import statistics_table
 from distributary.delivery.addresses import DEFAULT_BASE, DEFAULT_PORT
 from distributary.errors import DistributaryError
 from distributary.files import write_plan
@@ -38,6 +39,9 @@ def plan(tmp_path: Path) -> Path:
         ("publish --plan plan --group-base 239.255.255.255", "has 2 groups"),
         ("receive --plan plan --as r --group-base 239.255.255.255", "has 2 groups"),
         ("publish --plan plan --interface nowhere0", "no such interface"),
+        ("publish --plan plan --interface lo,lo", "more interfaces than lines"),
+        ("publish --plan plan --pairs --interface lo,lo,lo", "more interfaces than lines"),
+        ("publish --plan plan --pairs --interface lo,nowhere0", "no such interface"),
         ("publish --plan plan --key-file key", "chmod 600"),
         ("receive --plan plan --as r --key-file nothing", "No such file"),
         ("receive --plan plan --as r --out nowhere/file", "No such file"),
@@ -66,6 +70,8 @@ def test_what_cannot_work_is_an_error_that_says_why(
         "receive --plan plan --as r --group-base 224.0.0.5",
         "calibrate --out c.json --group-base somewhere",
         "publish --plan plan --bandwidth much",
+        "publish --plan plan --group-base 232.1.2.0",
+        "publish --plan plan --source eth0",
         "calibrate --out c.json --messages-per-packet 8",
         "calibrate --out c.json --message-bytes 60000",
     ],
@@ -73,6 +79,16 @@ def test_what_cannot_work_is_an_error_that_says_why(
 def test_wrong_usage_ends_with_2(plan: Path, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
     monkeypatch.chdir(plan)
     assert CliRunner().invoke(app, words.split()).exit_code == 2
+
+
+def test_statistics_of_two_lines_have_a_row_each() -> None:
+    line = {"line": "B", "packets": 9, "first_copies": 7, "silent_seconds": None}
+    later = {"messages": 5, "lines": [line | {"packets": 12, "silent_seconds": 0.5}]}
+    table = statistics_table(later, {"messages": 3, "lines": [line]}, seconds=1.0)
+    names, totals, rates = (list(column.cells) for column in table.columns)
+    assert names[1:] == ["line B packets", "line B first copies", "line B silent seconds"]
+    assert totals[1:] == ["12", "7", "0.50"]
+    assert rates[1:] == ["3.00", "0.00", ""]
 
 
 def test_commands_that_name_no_address_mean_the_same() -> None:

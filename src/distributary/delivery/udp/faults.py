@@ -10,19 +10,24 @@ __all__ = ["Loss"]
 
 
 class Loss:
-    """Loses each packet with a probability; the same seed loses the same ones of a sequence."""
+    """Loses each packet with a probability; the same seed loses the same ones of a sequence.
+
+    It also loses all packets of the lines in `cut`.
+    """
 
     def __init__(self, share: float, seed: int = 0) -> None:
         if not 0 <= share < 1:
             raise ValueError(f"the share of lost packets is from 0 to below 1, not {share}")
         self.share = share
         self.lost = 0
+        self.cut: set[int] = set()
         self._rng = np.random.default_rng(seed)
 
-    def thin(self, batch: Batch) -> Batch:
-        """Drop packets of a batch at random; returns the rest."""
-        if not self.share:
+    def thin(self, batch: Batch, line: int | None = None) -> Batch:
+        """Drop packets of a batch, which came by that line; returns the rest."""
+        if not self.share and line not in self.cut:
             return batch
-        kept = np.flatnonzero(self._rng.random(len(batch.offsets)) >= self.share)
+        share = 1.0 if line in self.cut else self.share
+        kept = np.flatnonzero(self._rng.random(len(batch.offsets)) >= share)
         self.lost += len(batch.offsets) - len(kept)
         return keep_datagrams(batch, kept)

@@ -13,7 +13,10 @@ JUMBO = 9_216
 
 @dataclass(frozen=True, slots=True)
 class NetworkOptions:
-    """`interface` is the name or IPv4 address of an interface; if empty, the system chooses."""
+    """`interface` is the name or IPv4 address of an interface; if empty, the system chooses.
+
+    For groups with two lines it may be two of them with a comma between: A's, then B's.
+    """
 
     groups: GroupAddresses = field(default_factory=GroupAddresses)
     interface: str = ""

@@ -22,7 +22,7 @@ from distributary.delivery.udp.datagrams import make_reader
 from distributary.delivery.udp.endpoints import Outlet, format_address
 from distributary.delivery.udp.network import NetworkOptions
 from distributary.delivery.udp.plan_watch import PlanWatch, load_plan
-from distributary.delivery.udp.sockets import find_interface, open_own_socket
+from distributary.delivery.udp.sockets import find_interfaces, open_own_socket
 from distributary.delivery.udp.statistics import PublisherStatistics
 from distributary.errors import DistributaryError
 from distributary.machines.actions import Send
@@ -88,10 +88,10 @@ class Publisher:
 
     async def __aenter__(self) -> Self:
         """Open the socket and announce the plan; messages are sent after the grace time."""
-        interface = find_interface(self._network)
-        self._own = open_own_socket(self._network, interface)
+        interfaces = find_interfaces(self._network)
+        self._own = open_own_socket(self._network, interfaces[0], self._network.groups.source)
         self._stack.callback(self._own.close)
-        self._outlet = Outlet(self._network, interface, self._own)
+        self._outlet = Outlet(self._network, interfaces, self._own)
         self._driver = DirectDriver(self._on_timer, {Send: self._outlet.send}, clock=time.monotonic)
         self._stack.callback(self._driver.close)
         try:

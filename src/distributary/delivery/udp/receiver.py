@@ -44,7 +44,7 @@ from distributary.delivery.udp.interest import flows_of, read_flows
 from distributary.delivery.udp.memberships import Memberships
 from distributary.delivery.udp.network import NetworkOptions
 from distributary.delivery.udp.plan_watch import PlanWatch, load_plan, stamp_of
-from distributary.delivery.udp.sockets import find_interface, open_own_socket, packets_overrun
+from distributary.delivery.udp.sockets import find_interfaces, open_own_socket, packets_overrun
 from distributary.delivery.udp.statistics import ReceiverStatistics
 from distributary.errors import DistributaryError
 from distributary.machines.actions import Send
@@ -150,13 +150,13 @@ class Receiver:
     async def __aenter__(self) -> Self:
         """Open sockets, join the control group, and ask for the plan."""
         self._loop = asyncio.get_running_loop()
-        interface = find_interface(self._network)
-        self._own = open_own_socket(self._network, interface)
+        interfaces = find_interfaces(self._network)
+        self._own = open_own_socket(self._network, interfaces[0])
         self._stack.callback(self._own.close)
         self._room = self._own.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
-        self._outlet = Outlet(self._network, interface, self._own, self._sender)
+        self._outlet = Outlet(self._network, interfaces, self._own, self._sender)
         self._memberships = Memberships(
-            self._network, interface, self._read_from, self._loop.remove_reader
+            self._network, interfaces, self._read_from, self._loop.remove_reader
         )
         self._driver = DirectDriver(self._on_timer, self._performers(), clock=time.monotonic)
         self._stack.callback(self._close)
@@ -293,6 +293,9 @@ class Receiver:
         sockets = [self._own, *self._memberships.sockets]
         return ReceiverStatistics(
             machine=self._machine.statistics,
+            lines=self._machine.line_statistics(time.monotonic())
+            if self._network.groups.pairs
+            else (),
             plan_version=max(self._machine.versions, default=0),
             joined_groups=self._memberships.count,
             waiting=len(self._queue),
@@ -376,7 +379,8 @@ class Receiver:
 
     def _take(self, batch: Batch, source: socket.socket) -> None:
         self._truncated += batch.truncated
-        batch = self._loss.thin(batch)
+        line = self._memberships.line_of(source)
+        batch = self._loss.thin(batch, line)
         now = time.monotonic()
         alone = source is self._own
         if alone:
@@ -384,7 +388,9 @@ class Receiver:
         control = alone or self._memberships.is_control(source)
         packets = PacketBatch(batch.buffer, batch.offsets, batch.lengths)
         sources = _PacketSources(batch)
-        self._driver.perform(self._machine.on_packets(packets, now, sources, control=control))
+        self._driver.perform(
+            self._machine.on_packets(packets, now, sources, control=control, line=line)
+        )
 
     def _take_strangers(self, batch: Batch, now: float) -> Batch:
         """Take unicast packets that are not the sender's out of a batch; returns the rest."""

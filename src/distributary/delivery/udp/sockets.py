@@ -8,7 +8,7 @@ import socket
 import struct
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import Any
 
@@ -20,16 +20,20 @@ __all__ = [
     "Interface",
     "can_share",
     "find_interface",
+    "find_interfaces",
     "join",
     "leave",
     "open_group_socket",
     "open_own_socket",
     "packets_overrun",
+    "send_through",
 ]
 
 LINUX = sys.platform == "linux"
 _SIOCGIFADDR = 0x8915
 _IP_MULTICAST_ALL, _IPV6_MULTICAST_ALL = 49, 29  # Linux: also get what others here have joined
+_ADD_SOURCE_MEMBERSHIP, _DROP_SOURCE_MEMBERSHIP = 39, 40  # Linux, IPv4
+_MCAST_JOIN_SOURCE, _MCAST_LEAVE_SOURCE, _STORAGE = 46, 47, 128  # Linux, IPv4 and IPv6
 _SO_MEMINFO, _DROPS = 55, 8
 _SO_ATTACH_FILTER = 26
 # Classic BPF: load a byte, and, jump if equal, return how much of the packet to keep.
@@ -43,6 +47,37 @@ class Interface:
 
     index: int
     address: str
+
+
+def find_interfaces(options: NetworkOptions) -> tuple[Interface, ...]:
+    """The interface of each line that the options' groups have.
+
+    Where they differ, the first has the address that all packets come from: receivers know a sender
+    by its address, whichever line they hear.
+    """
+    names, lines = options.interface.split(","), options.groups.lines
+    if len(names) > len(lines):
+        raise NetworkError(
+            options.interface,
+            f"there are more interfaces than lines, of which there are {len(lines)}",
+            "name one interface" + ("" if options.groups.pairs else ", or ask for pairs"),
+        )
+    found = [find_interface(replace(options, interface=name.strip())) for name in names]
+    if options.groups.is_v6 and len(set(found)) > 1:
+        found[0] = replace(found[0], address=_find_source(found[0], options))
+    return tuple(found[min(at, len(found) - 1)] for at in range(len(lines)))
+
+
+def _find_source(interface: Interface, options: NetworkOptions) -> str:
+    """The IPv6 address that the system sends from to groups through an interface."""
+    group = options.groups.control, options.groups.port, 0, interface.index
+    with _open_datagram_socket(options) as asking:
+        try:
+            send_through(asking, interface)
+            asking.connect(group)
+        except OSError as error:
+            raise _unusable(group[0], error) from None
+        return str(asking.getsockname()[0])
 
 
 def find_interface(options: NetworkOptions) -> Interface:
@@ -80,26 +115,39 @@ def _address_at(name: str) -> str | None:
     return None
 
 
-def open_own_socket(options: NetworkOptions, interface: Interface) -> socket.socket:
-    """Open the socket that a publisher or receiver sends through, and receives unicast at."""
-    v6 = options.groups.is_v6
+def open_own_socket(
+    options: NetworkOptions, interface: Interface, address: str = ""
+) -> socket.socket:
+    """Open the socket that a publisher or receiver sends through, and receives unicast at.
+
+    It has that address, or else the interface's.
+    """
+    v6, address = options.groups.is_v6, address or interface.address
     opened = _open_datagram_socket(options)
     try:
         if v6:
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, options.ttl)
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_LOOP, 1)
-            if interface.index:
-                opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, interface.index)
         else:
             opened.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, options.ttl)
             opened.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
-            chosen = _ipv4_membership("0.0.0.0", interface)
-            opened.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, chosen)
-        opened.bind((interface.address, options.own_port))
+        send_through(opened, interface)
+        scope = (0, interface.index) if v6 else ()
+        opened.bind((address, options.own_port, *scope))
     except OSError as error:
         opened.close()
-        raise _unusable(f"{interface.address} port {options.own_port}", error) from None
+        raise _unusable(f"{address} port {options.own_port}", error) from None
     return opened
+
+
+def send_through(own: socket.socket, interface: Interface) -> None:
+    """Send what goes to groups through an interface from now on."""
+    if own.family == socket.AF_INET6:
+        if interface.index:
+            own.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, interface.index)
+        return
+    chosen = _ipv4_membership("0.0.0.0", interface)
+    own.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, chosen)
 
 
 def open_group_socket(
@@ -152,10 +200,10 @@ def _drop_unicast(opened: socket.socket) -> None:
     opened.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, filter_program)
 
 
-def join(opened: socket.socket, address: str, interface: Interface) -> bool:
-    """Join a group; returns False if the socket has joined as many as the system allows."""
+def join(opened: socket.socket, address: str, interface: Interface, source: str = "") -> bool:
+    """Join a group, or one source of it; returns False if the socket can join no more."""
     try:
-        opened.setsockopt(*_membership(address, interface, join=True))
+        opened.setsockopt(*_membership(address, interface, source, join=True))
     except OSError as error:
         if error.errno in (errno.ENOBUFS, errno.ENOMEM):
             return False
@@ -163,10 +211,10 @@ def join(opened: socket.socket, address: str, interface: Interface) -> bool:
     return True
 
 
-def leave(opened: socket.socket, address: str, interface: Interface) -> None:
+def leave(opened: socket.socket, address: str, interface: Interface, source: str = "") -> None:
     """Leave a group."""
     with suppress(OSError):  # the interface may be gone, and the membership with it
-        opened.setsockopt(*_membership(address, interface, join=False))
+        opened.setsockopt(*_membership(address, interface, source, join=False))
 
 
 def packets_overrun(opened: socket.socket) -> int:
@@ -194,13 +242,45 @@ def _open_datagram_socket(options: NetworkOptions) -> socket.socket:
     return opened
 
 
-def _membership(address: str, interface: Interface, *, join: bool) -> tuple[int, int, Any]:
+def _membership(
+    address: str, interface: Interface, source: str, *, join: bool
+) -> tuple[int, int, Any]:
+    if source:
+        return _source_membership(address, interface, source, join)
     if ":" in address:
         packed = socket.inet_pton(socket.AF_INET6, address) + struct.pack("=I", interface.index)
         kind = socket.IPV6_JOIN_GROUP if join else socket.IPV6_LEAVE_GROUP
         return socket.IPPROTO_IPV6, kind, packed
     kind = socket.IP_ADD_MEMBERSHIP if join else socket.IP_DROP_MEMBERSHIP
     return socket.IPPROTO_IP, kind, _ipv4_membership(address, interface)
+
+
+def _source_membership(
+    address: str, interface: Interface, source: str, join: bool
+) -> tuple[int, int, Any]:
+    """A membership for packets of one source (RFC 3678)."""
+    if not LINUX:
+        raise NetworkError(
+            source, "groups can be joined by source on Linux alone", "leave the source out"
+        )
+    if ":" not in address and not interface.index:  # the interface is known by its address
+        parts = (address, interface.address, source)
+        kind = _ADD_SOURCE_MEMBERSHIP if join else _DROP_SOURCE_MEMBERSHIP
+        return socket.IPPROTO_IP, kind, b"".join(map(socket.inet_aton, parts))
+    level = socket.IPPROTO_IPV6 if ":" in address else socket.IPPROTO_IP
+    kind = _MCAST_JOIN_SOURCE if join else _MCAST_LEAVE_SOURCE
+    names = _encode_storage(address) + _encode_storage(source)
+    return level, kind, struct.pack("@I0P", interface.index) + names
+
+
+def _encode_storage(address: str) -> bytes:
+    """An address as a sockaddr_storage."""
+    if ":" in address:
+        head = struct.pack("=HHI", socket.AF_INET6, 0, 0)
+        return (head + socket.inet_pton(socket.AF_INET6, address)).ljust(_STORAGE, b"\0")
+    return (struct.pack("=HH", socket.AF_INET, 0) + socket.inet_aton(address)).ljust(
+        _STORAGE, b"\0"
+    )
 
 
 def _ipv4_membership(address: str, interface: Interface) -> bytes:

@@ -11,7 +11,11 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from distributary.delivery import ReceiverMachineStatistics, SenderMachineStatistics
+from distributary.delivery import (
+    LineStatistics,
+    ReceiverMachineStatistics,
+    SenderMachineStatistics,
+)
 from distributary.delivery.errors import NetworkError
 
 __all__ = ["PublisherStatistics", "ReceiverStatistics", "serve_metrics", "snapshot_document"]
@@ -46,14 +50,17 @@ class ReceiverStatistics:
     unsent: int
     unserved_flows: int  # wanted flows that the plan does not carry
     cpu_seconds: float  # of the whole process
+    lines: tuple[LineStatistics, ...] = ()  # of A and B, if groups have two
 
 
 Snapshot = PublisherStatistics | ReceiverStatistics
 
 
 def snapshot_document(snapshot: Snapshot) -> dict[str, Any]:
-    """A snapshot as one flat JSON object."""
+    """A snapshot as one JSON object; flat, but for a receiver's `lines` if there are two."""
     values = asdict(snapshot)
+    if not values.get("lines"):
+        values.pop("lines", None)
     return {**values.pop("machine"), **values}
 
 
@@ -95,9 +102,26 @@ class _Snapshots(Collector):
         values |= {
             field.name: getattr(found, field.name)
             for field in fields(found)
-            if field.name != "machine"
+            if field.name not in ("machine", "lines")
         }
         for name, value in values.items():
             family = GaugeMetricFamily if name in _GAUGES else CounterMetricFamily
             says = name.replace("_", " ")
             yield family(f"distributary_{end}_{name}", says, value=value)
+        if isinstance(found, ReceiverStatistics) and found.lines:
+            yield from _line_metrics(found.lines)
+
+
+def _line_metrics(lines: tuple[LineStatistics, ...]) -> Iterator[Metric]:
+    """Each number of all lines as a metric, labelled by line."""
+    for field in fields(LineStatistics):
+        if field.name == "line":
+            continue
+        family = GaugeMetricFamily if field.name == "silent_seconds" else CounterMetricFamily
+        says = f"{field.name.replace('_', ' ')} of a line"
+        metric = family(f"distributary_receiver_line_{field.name}", says, labels=["line"])
+        for line in lines:
+            value = getattr(line, field.name)
+            if value is not None:
+                metric.add_metric([line.line], value)
+        yield metric
