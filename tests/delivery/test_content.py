@@ -223,10 +223,14 @@ def test_events_come_from_any_kind_of_file(tmp_path: Path, suffix: str) -> None:
         (b'{"symbol": "IBM", "price": "dear"}', "attribute 'price' is 'dear', not a number"),
         (b'{"symbol": "IBM", "volume": 1.5}', "attribute 'volume' is 1.5, not a whole number"),
         (b'{"symbol": "IBM", "volume": true}', "attribute 'volume' is True, not a whole number"),
-        (b'{"symbol": "IBM", "amount": 0.125}', "'0.125'), not a decimal number"),
+        (
+            b'{"symbol": "IBM", "amount": 0.125}',
+            "attribute 'amount' is 0.125, not a decimal number",
+        ),
         (b'{"symbol": "IBM", "ts": "noon"}', "not an event"),
         (b'{"symbol": "\\ud800", "price": 1}', "not an event"),
         (b'{"weather": "fine"}', "has none of the attributes that filters test: symbol, price"),
+        (b'{"symbol": "IBM", "Symbol": "GE"}', "names differ only in case"),
         (b"[1]", "not an event"),
         (b"{", "not an event"),
         (b"\xff", "not an event"),
@@ -251,6 +255,29 @@ def test_an_event_that_cannot_be_used_is_named_by_its_row_and_counted(
     assert fault.row == 2
     assert fault.remedy
     assert str(fault).startswith(str(path))
+
+
+def test_decimals_of_any_number_of_digits_are_matched_together() -> None:
+    table = FlowFilters.of(STOCKS, {"c": ["amount > 0"]}, {"ann": ["amount > 0"]})
+    amounts = ["9" * 74, "0.01" + "0" * 40, "1E+30", 3, 0.25]
+    values = [Decimal(each) if isinstance(each, str) else each for each in amounts]
+    events = [Event(at, {"amount": each}, b"") for at, each in enumerate(values, 1)]
+    assert len(EventSorter(table).sort(events, refuse)) == 5
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
+def test_a_file_that_cannot_be_read_is_an_error_that_says_why(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"events.{suffix}"
+    with pytest.raises(InputError, match="No such file"):
+        list(read_events(path))
+    if suffix == "parquet":
+        late = pa.array([2**62], pa.timestamp("us"))
+        pq.write_table(pa.table({"ts": late}), path)
+    else:
+        path.write_bytes(b'a\n"b"c\n1,2\n' if suffix == "csv" else b"")
+    if suffix != "jsonl":
+        with pytest.raises(InputError, match="cannot be read as a table of events"):
+            list(read_events(path))
 
 
 def test_a_message_of_another_table_is_no_event(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def receive(
 
         def report(found: Report) -> None:
             lines.report(found)
-            _tell_report(found, name, plan)
+            _tell_report(found, name, plan, fixed=wanted is not None)
 
         receiver = Receiver(
             plan if wanted is None else wanted.plan,
@@ -217,8 +217,11 @@ async def _follow_stdin(receiver: Receiver) -> None:
                     notes.print(f"[bold yellow]note:[/] {escape(said)}")
 
 
-def _tell_report(report: Report, name: str, plan: Path) -> None:
-    """Tell the user about reports that need a person; the rest is in the output."""
+def _tell_report(report: Report, name: str, plan: Path, *, fixed: bool) -> None:
+    """Tell the user about reports that need a person; the rest is in the output.
+
+    With `fixed` the receiver does not look for other plans.
+    """
     from distributary.delivery import NeedPlan, Rival, Unserved
 
     match report:
@@ -233,6 +236,7 @@ def _tell_report(report: Report, name: str, plan: Path) -> None:
             said = f"another sender answers at {address}: {incarnation}, and {followed} is followed"
         case NeedPlan():
             said = f"the sender's plan is not the one in {plan}; put the sender's plan there"
+            said += ", and its content beside it, and start again" if fixed else ""
         case _:
             return
     notes.print(f"[bold yellow]note:[/] {escape(said)}")

@@ -24,6 +24,7 @@ from distributary.errors import InputError
 from distributary.files import FlowFilters
 from distributary.matching import Matcher
 from distributary.model import Attribute, AttributeKind, Filter, Key, Plan, Schema, plan_problems
+from distributary.model.event import EXACT, key_of
 
 __all__ = [
     "ContentCounts",
@@ -169,6 +170,8 @@ class EventSorter:
     def _read_values(self, event: Event) -> list[object]:
         """The values of the schema's attributes, in its order."""
         given = {name.lower(): value for name, value in event.values.items()}
+        if len(given) < len(event.values):
+            raise InputError("has two attributes whose names differ only in case")
         if self._tested and not any(name.lower() in given for name in self._tested):
             raise InputError(
                 f"has none of the attributes that filters test: {', '.join(self._tested)}"
@@ -180,12 +183,11 @@ class EventSorter:
 
     def _match(self, usable: Sequence[tuple[Event, list[object], object]]) -> list[frozenset[int]]:
         """The filters that each event matches, found for all of them at once."""
-        columns = zip(*(values for _, values, _ in usable), strict=True)
-        names = [each.name for each in self._table.schema.attributes]
-        arrays = [pa.array(column) for column in columns] if usable else []
         if not usable:
             return []
-        table = pa.Table.from_arrays(arrays, names=names)
+        columns = zip(*(values for _, values, _ in usable), strict=True)
+        names = [each.name for each in self._table.schema.attributes]
+        table = pa.table(dict(zip(names, map(pa.array, columns), strict=True)))
         matched: list[list[int]] = [[] for _ in usable]
         rows, numbers = self._matcher.match_table(table)
         for row, number in zip(rows.tolist(), numbers.tolist(), strict=True):
@@ -258,15 +260,15 @@ def read_value(value: object, attribute: Attribute, *, is_text: bool = False) ->
     if value is None:
         return None
     try:
-        return _convert_value(value, attribute.kind, is_text)
+        return _convert_value(value, attribute, is_text)
     except (ValueError, TypeError, OverflowError, InvalidOperation):
         raise InputError(
             f"attribute {attribute.name!r} is {value!r}, not {attribute.kind.value}", value=value
         ) from None
 
 
-def _convert_value(value: Any, kind: AttributeKind, is_text: bool) -> object:
-    match kind:
+def _convert_value(value: Any, attribute: Attribute, is_text: bool) -> object:
+    match attribute.kind:
         case AttributeKind.INTEGER if is_text:
             return int(value)
         case AttributeKind.FLOAT if is_text or (
@@ -274,7 +276,9 @@ def _convert_value(value: Any, kind: AttributeKind, is_text: bool) -> object:
         ):
             return float(value)
         case AttributeKind.DECIMAL if is_text or not isinstance(value, bool | str):
-            return Decimal(str(value))
+            key = key_of(Decimal(str(value)), attribute.kind, attribute.scale)
+            # With the digits of its column, so that a batch of them is one.
+            return value if key is None else Decimal(key).scaleb(-attribute.scale, EXACT)
         case AttributeKind.TEXT if isinstance(value, str):
             value.encode()  # half a surrogate pair is no text
         case AttributeKind.BOOLEAN if is_text:

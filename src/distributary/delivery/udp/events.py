@@ -60,7 +60,7 @@ def read_events(path: str | os.PathLike[str]) -> Iterator[list[Event | InputErro
         else:
             with path.open("rb", buffering=0) as file:
                 yield from read_event_lines(file, str(path))
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowException, ValueError, OverflowError) as error:
         reason = f"cannot be read as a table of events ({str(error).splitlines()[0]})"
         raise InputError(reason, path=str(path), remedy="check the file") from None
     except OSError as error:
