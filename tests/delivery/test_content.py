@@ -257,6 +257,13 @@ def test_an_event_that_cannot_be_used_is_named_by_its_row_and_counted(
     assert str(fault).startswith(str(path))
 
 
+@pytest.mark.parametrize("text", ["symbol IS NULL", "TRUE"])
+def test_an_event_without_attributes_goes_to_filters_that_match_it(text: str) -> None:
+    table = FlowFilters.of(STOCKS, {"c": [text], "d": [IBM]}, {"ann": [text], "bob": [IBM]})
+    found = EventSorter(table).sort([Event(1, {}, b"")], refuse)
+    assert [message.flow for message in found] == ["c"]
+
+
 def test_decimals_of_any_number_of_digits_are_matched_together() -> None:
     table = FlowFilters.of(STOCKS, {"c": ["amount > 0"]}, {"ann": ["amount > 0"]})
     amounts = ["9" * 74, "0.01" + "0" * 40, "1E+30", 3, 0.25]

@@ -263,6 +263,7 @@ def test_content_subscriptions_become_flows(spark: SparkSession, tmp_path: Path)
             "flow": pa.array(["trades"] * 300),
             "symbol": pa.array(rng.choice(["IBM", "SAP", "ABB"], 300)),
             "price": pa.array(rng.integers(50, 150, 300)),
+            "payload": pa.array(["text"] * 300),
         }
     )
     pq.write_table(events, tmp_path / "events.parquet")
@@ -306,6 +307,7 @@ def test_content_subscriptions_become_flows(spark: SparkSession, tmp_path: Path)
     assert frozenset(filters["filter"][:3]) in sets
     kinds = {each.name: each.kind for each in content.schema.attributes}
     assert kinds["price"] is AttributeKind.INTEGER
+    assert "payload" not in kinds
 
 
 def test_interest_beyond_the_limit_of_the_driver_is_planned_on_executors(

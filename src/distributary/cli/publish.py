@@ -154,7 +154,8 @@ def publish(
         results.print(f"{told['messages']:,} messages published", markup=False)
     if events is not None:
         events.tell()
-        events.check()
+        if done:
+            events.check()
     if unplanned:
         dropped = _name_unplanned(unplanned, told["unplanned_messages"], plan)
         if done:

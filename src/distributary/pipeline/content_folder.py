@@ -9,7 +9,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.files import write_flow_filters
-from distributary.pipeline.content import Content, name_flow
+from distributary.model import Schema
+from distributary.pipeline.content import Content, UsableFilters, name_flow
 
 __all__ = ["write_content"]
 
@@ -33,5 +34,17 @@ def write_content(content: Content, folder: Path) -> DataFrame:
         texts = owners.sparkSession.createDataFrame(pa.table({"filter": pa.array(silent)}))
         wanted = owners.join(F.broadcast(texts), "filter").select("receiver")
         interest = interest.unionByName(wanted.distinct().withColumn("flow", F.lit(name)))
-    write_flow_filters(usable.matcher.schema, flows, owners.toArrow(), folder)
+    write_flow_filters(_choose_attributes(usable), flows, owners.toArrow(), folder)
     return interest
+
+
+def _choose_attributes(usable: UsableFilters) -> Schema:
+    """The attributes that events are published with: not the payload, unless a filter tests it."""
+    attributes = usable.matcher.schema.attributes
+    return Schema(
+        tuple(
+            each
+            for each in attributes
+            if each.name.lower() != "payload" or each.name in usable.attributes
+        )
+    )
