@@ -120,6 +120,8 @@ def publish(
     from distributary.delivery import SenderParams
     from distributary.delivery.udp import Publisher, snapshot_document
 
+    if max_bad and content is None:
+        raise typer.BadParameter("--max-bad needs --content: a bad message ends the command")
     with reject_bad_values():
         params = SenderParams(
             packet_size=packet_size,

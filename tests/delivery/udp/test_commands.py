@@ -78,6 +78,7 @@ def test_what_cannot_work_is_an_error_that_says_why(
         "receive --plan run/plan --content run/content --as r --flow c",
         "receive --plan plan --as r --flow f0 --interest i.csv",
         "publish --plan plan --packet-size 10",
+        "publish --plan plan --max-bad 1%",
         "publish --plan plan --group-base 10.0.0.1",
         "receive --plan plan --as r --group-base 224.0.0.5",
         "calibrate --out c.json --group-base somewhere",
