@@ -170,6 +170,16 @@ def test_a_set_without_a_flow_goes_to_the_smallest_that_covers_it_or_to_several(
         assert not (apart and doubled)
 
 
+def test_an_event_may_match_filters_of_a_thousand_flows() -> None:
+    schema = Schema((Attribute("a", AttributeKind.INTEGER),))
+    texts = [f"a > {at}" for at in range(1_500)]
+    flows = {f"f{text}": [text] for text in texts}
+    table = FlowFilters.of(schema, flows, {f"r{text}": [text] for text in texts})
+    kind, found = ContentRoutes(table).find(frozenset(range(len(texts))))
+    assert kind is RouteKind.SEVERAL
+    assert sorted(found) == sorted(flows)
+
+
 STOCKS = Schema(
     (
         Attribute("symbol", AttributeKind.TEXT),

@@ -21,7 +21,7 @@ from distributary.model import Filter, covers, equivalent, intersects
 __all__ = ["ContentRoute", "ContentRoutes", "RouteKind", "flows_for_condition", "flows_for_owner"]
 
 _MOST_KNOWN = 1 << 16  # sets of filters whose routes are kept
-_MOST_STEPS = 1_000  # of a search for flows without a common receiver
+_MOST_STEPS = 200  # of a search for flows without a common receiver, and so its depth
 
 
 class RouteKind(Enum):
