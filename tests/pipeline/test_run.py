@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 from distributary.cost import evaluate
 from distributary.errors import DistributaryError, InputError
-from distributary.files import read_demand, read_plan
-from distributary.model import plan_problems
+from distributary.files import read_demand, read_flow_filters, read_plan
+from distributary.model import AttributeKind, plan_problems
 from distributary.pipeline import distributed
 from distributary.pipeline.ingest import BadRowsError, TimeWindow
 from distributary.pipeline.job import Job, Outcome, driver_need
@@ -263,16 +263,18 @@ def test_content_subscriptions_become_flows(spark: SparkSession, tmp_path: Path)
             "flow": pa.array(["trades"] * 300),
             "symbol": pa.array(rng.choice(["IBM", "SAP", "ABB"], 300)),
             "price": pa.array(rng.integers(50, 150, 300)),
+            "payload": pa.array(["text"] * 300),
         }
     )
     pq.write_table(events, tmp_path / "events.parquet")
     filters = {
-        "receiver": ["ann", "bob", "cy", "dee"],
+        "receiver": ["ann", "bob", "cy", "dee", "eve"],
         "filter": [
             "symbol = 'IBM'",
             "price > 100",
             "symbol = 'IBM' AND price > 100",
             "sqrt(price) > 2",
+            "symbol = 'NEW'",
         ],
     }
     pq.write_table(pa.table(filters), tmp_path / "filters.parquet")
@@ -293,9 +295,19 @@ def test_content_subscriptions_become_flows(spark: SparkSession, tmp_path: Path)
         "cy": sum(row["symbol"] == "IBM" and row["price"] > 100 for row in rows),
     }
     got = pq.read_table(out / "replay" / "receivers.parquet").to_pylist()
-    assert {row["receiver"]: row["wanted"] for row in got} == matches
+    assert {row["receiver"]: row["wanted"] for row in got if row["wanted"]} == matches
     assert told["filters"]["quarantined"] == 1
-    assert told["filters"]["read"] == 4
+    assert told["filters"]["read"] == 5
+    content = read_flow_filters(out / "content")
+    plan = read_plan(out / "plan", content.interest()).plan
+    assert not plan_problems(plan, content.interest())
+    assert "eve" in plan.receivers  # though no event of the log matches her filter
+    sets = {frozenset(content.texts[at] for at in found) for found in content.flows.values()}
+    assert frozenset(["symbol = 'NEW'"]) in sets
+    assert frozenset(filters["filter"][:3]) in sets
+    kinds = {each.name: each.kind for each in content.schema.attributes}
+    assert kinds["price"] is AttributeKind.INTEGER
+    assert "payload" not in kinds
 
 
 def test_interest_beyond_the_limit_of_the_driver_is_planned_on_executors(

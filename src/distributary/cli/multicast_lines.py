@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from distributary.delivery import Message, Messages
     from distributary.delivery.udp import Report
 
-__all__ = ["LineWriter", "MessageLines"]
+__all__ = ["LineWriter", "MessageLines", "describe_message", "describe_payload"]
 
 MOST_WAITING = 32 << 20  # bytes of lines that may wait to be written
 _WRITTEN_AT_ONCE = 1 << 16
@@ -145,8 +145,16 @@ class LineWriter:
 class MessageLines:
     """Messages and reports as JSON lines, in the order that they come in."""
 
-    def __init__(self, put: Callable[[bytes], None], count: int | None, stop: asyncio.Event):
+    def __init__(
+        self,
+        put: Callable[[bytes], None],
+        count: int | None,
+        stop: asyncio.Event,
+        as_object: Callable[[Message], dict[str, object] | None] | None = None,
+    ) -> None:
+        """`as_object` makes the object of a line; a message that it returns None for has none."""
         self._put = put
+        self._as_object = as_object or describe_message
         self._left = count
         self._stop = stop
         self._encode = msgspec.json.Encoder().encode
@@ -157,7 +165,10 @@ class MessageLines:
         for message in messages:
             if self._left == 0:
                 break
-            lines.append(self._encode(_as_object(message)) + b"\n")
+            found = self._as_object(message)
+            if found is None:
+                continue
+            lines.append(self._encode(found) + b"\n")
             if self._left is not None:
                 self._left -= 1
         self._put(b"".join(lines))
@@ -171,10 +182,15 @@ class MessageLines:
             self._put(self._encode({"report": kind, **asdict(report)}) + b"\n")
 
 
-def _as_object(message: Message) -> dict[str, object]:
-    found: dict[str, object] = {"flow": message.flow, "sequence": message.sequence}
+def describe_message(message: Message) -> dict[str, object]:
+    """The object that is printed for a message."""
+    place = {"flow": message.flow, "sequence": message.sequence}
+    return {**place, **describe_payload(message.payload)}
+
+
+def describe_payload(payload: bytes) -> dict[str, object]:
+    """A payload as text, or in base64 where it is none."""
     try:
-        found["payload"] = message.payload.decode()
+        return {"payload": payload.decode()}
     except UnicodeDecodeError:
-        found["payload_base64"] = base64.b64encode(message.payload).decode()
-    return found
+        return {"payload_base64": base64.b64encode(payload).decode()}

@@ -11,6 +11,7 @@ import typer
 from rich.markup import escape
 
 from distributary.cli.console import notes, print_json, results
+from distributary.cli.event_intake import EventIntake
 from distributary.cli.multicast_options import (
     GroupBase,
     GroupSource,
@@ -29,8 +30,14 @@ from distributary.cli.multicast_options import (
     tell_fault,
 )
 from distributary.cli.multicast_table import show_live, statistics_table
-from distributary.cli.options import INPUT, Json, duration_option, reject_bad_values
-from distributary.cli.quantities import ByteCount, Seconds
+from distributary.cli.options import (
+    INPUT,
+    Json,
+    duration_option,
+    reject_bad_values,
+    share_option,
+)
+from distributary.cli.quantities import ByteCount, Seconds, Share
 from distributary.errors import InputError
 
 if TYPE_CHECKING:
@@ -50,10 +57,22 @@ def publish(
         str,
         typer.Option(
             "--from",
-            help="Parquet, JSON lines, or lines of FLOW, tab, PAYLOAD; - is stdin.",
+            help="Parquet, JSON lines, or lines of FLOW, tab, PAYLOAD; - is stdin. With --content "
+            "also CSV.",
             rich_help_panel=INPUT,
         ),
     ] = "-",
+    content: Annotated[
+        Path | None,
+        typer.Option(
+            help="Publish events by what they say: the folder `content` beside the plan.",
+            rich_help_panel=INPUT,
+        ),
+    ] = None,
+    max_bad: Annotated[
+        Share,
+        share_option("With --content: leave bad events out, up to this share.", INPUT),
+    ] = Share("0%"),
     group_base: GroupBase = "239.192.77.0",
     port: Port = 7702,
     interface: InterfaceName = "",
@@ -105,14 +124,17 @@ def publish(
     from distributary.delivery import SenderParams
     from distributary.delivery.udp import Publisher, snapshot_document
 
+    if max_bad and content is None:
+        raise typer.BadParameter("--max-bad needs --content: a bad message ends the command")
     with reject_bad_values():
         params = SenderParams(
             packet_size=packet_size,
             messages_per_packet=messages_per_packet,
             rate=float(bandwidth),
         )
+    events = None if content is None else EventIntake(content, plan, float(max_bad))
     publisher = Publisher(
-        plan,
+        plan if events is None else events.plan,
         network_from(group_base, port, interface, ttl, pairs=pairs, group_source=group_source),
         params=params,
         key=key_from(key_file),
@@ -123,17 +145,23 @@ def publish(
     async def work(stop: asyncio.Event) -> tuple[bool, dict[str, Any]]:
         async with publisher, show_live(lambda: publisher.statistics):
             with metrics_page(lambda: publisher.statistics, metrics, metrics_address):
-                done = await _publish_until(publisher, _chunks(source), rate, stop)
+                chunks = _chunks(source) if events is None else events.read(source)
+                done = await _publish_until(publisher, chunks, rate, stop)
                 await publisher.drain()
         return done, snapshot_document(publisher.statistics)
 
     done, told = run_until_signal(work)
     unplanned = publisher.unplanned
+    by_content = {} if events is None else {"content": events.document()}
     if as_document:
-        print_json({**told, "unplanned_flows": unplanned, "interrupted": not done})
+        print_json({**told, **by_content, "unplanned_flows": unplanned, "interrupted": not done})
     else:
         notes.print(statistics_table(told))
         results.print(f"{told['messages']:,} messages published", markup=False)
+    if events is not None:
+        events.tell()
+        if done:
+            events.check()
     if unplanned:
         dropped = _name_unplanned(unplanned, told["unplanned_messages"], plan)
         if done:

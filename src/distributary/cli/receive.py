@@ -34,6 +34,7 @@ from distributary.cli.multicast_options import (
 )
 from distributary.cli.multicast_table import show_live, statistics_table
 from distributary.cli.options import INPUT, OUTPUT
+from distributary.cli.wanted_events import WantedEvents
 from distributary.errors import OutputError
 
 if TYPE_CHECKING:
@@ -50,8 +51,12 @@ def receive(
     plan: PlanFolder,
     name: Annotated[
         str,
-        typer.Option("--as", help="The receiver, by its name in the plan.", rich_help_panel=INPUT),
-    ],
+        typer.Option(
+            "--as",
+            help="The receiver, by its name in the plan; needed unless there is a --filter.",
+            rich_help_panel=INPUT,
+        ),
+    ] = "",
     interest: Annotated[
         Path | None,
         typer.Option(
@@ -62,6 +67,22 @@ def receive(
     ] = None,
     flow: Annotated[
         list[str] | None, typer.Option(help="A wanted flow; repeatable.", rich_help_panel=INPUT)
+    ] = None,
+    content: Annotated[
+        Path | None,
+        typer.Option(
+            help="Receive events by what they say: the folder `content` beside the plan.",
+            rich_help_panel=INPUT,
+        ),
+    ] = None,
+    condition: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--filter",
+            help="With --content: an SQL condition on events, in place of the receiver's own "
+            "filters; repeatable.",
+            rich_help_panel=INPUT,
+        ),
     ] = None,
     out: Annotated[
         Path | None,
@@ -114,19 +135,24 @@ def receive(
         raise typer.BadParameter("--json needs --out: messages go to stdout")
     if interest is not None and flow:
         raise typer.BadParameter("--flow and --interest exclude each other")
+    _check_content(name, content, condition, flow or interest)
+    name = name or "filter"
+    wanted = None if content is None else WantedEvents(content, plan, name, condition or ())
     with ExitStack() as stack:
         file = None if out is None else stack.enter_context(_open_output(out))
         stop = asyncio.Event()
         writer: LineWriter
-        lines = MessageLines(lambda found: writer.put(found), count, stop)
+        lines = MessageLines(
+            lambda found: writer.put(found), count, stop, None if wanted is None else wanted.find
+        )
 
         def report(found: Report) -> None:
             lines.report(found)
-            _tell_report(found, name, plan)
+            _tell_report(found, name, plan, fixed=wanted is not None)
 
         receiver = Receiver(
-            plan,
-            flow or interest,
+            plan if wanted is None else wanted.plan,
+            (flow or interest) if wanted is None else wanted.flows,
             name=name,
             network=network_from(
                 group_base, port, interface, 1, largest_packet, pairs, group_source
@@ -152,7 +178,8 @@ def receive(
                 on_end=stop.set,
             )
             async with receiver, own_tasks() as start, show_live(lambda: receiver.statistics):
-                start(_follow_stdin(receiver))
+                if wanted is None:
+                    start(_follow_stdin(receiver))
                 with metrics_page(lambda: receiver.statistics, metrics, metrics_address):
                     await _first_of(receiver.wait(), signalled.wait(), stop.wait())
                     told = snapshot_document(receiver.statistics)
@@ -164,6 +191,17 @@ def receive(
         print_json(told)
     else:
         notes.print(statistics_table(told))
+
+
+def _check_content(
+    name: str, content: Path | None, condition: list[str] | None, flows: object
+) -> None:
+    if not name and not condition:
+        raise typer.BadParameter("name the receiver with --as, or what it wants with --filter")
+    if condition and content is None:
+        raise typer.BadParameter("--filter needs --content, which has the attributes of events")
+    if content is not None and flows:
+        raise typer.BadParameter("--content excludes --flow and --interest")
 
 
 async def _follow_stdin(receiver: Receiver) -> None:
@@ -185,8 +223,11 @@ async def _follow_stdin(receiver: Receiver) -> None:
                     notes.print(f"[bold yellow]note:[/] {escape(said)}")
 
 
-def _tell_report(report: Report, name: str, plan: Path) -> None:
-    """Tell the user about reports that need a person; the rest is in the output."""
+def _tell_report(report: Report, name: str, plan: Path, *, fixed: bool) -> None:
+    """Tell the user about reports that need a person; the rest is in the output.
+
+    With `fixed` the receiver does not look for other plans.
+    """
     from distributary.delivery import NeedPlan, Rival, Unserved
 
     match report:
@@ -201,6 +242,7 @@ def _tell_report(report: Report, name: str, plan: Path) -> None:
             said = f"another sender answers at {address}: {incarnation}, and {followed} is followed"
         case NeedPlan():
             said = f"the sender's plan is not the one in {plan}; put the sender's plan there"
+            said += ", and its content beside it, and start again" if fixed else ""
         case _:
             return
     notes.print(f"[bold yellow]note:[/] {escape(said)}")

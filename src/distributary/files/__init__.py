@@ -28,6 +28,7 @@ from distributary.files.documents import (
     totals_document,
 )
 from distributary.files.fingerprints import fingerprint
+from distributary.files.flow_filters import FlowFilters, read_flow_filters, write_flow_filters
 from distributary.files.plans import (
     StoredPlan,
     read_plan,
@@ -43,6 +44,7 @@ __all__ = [
     "BadRow",
     "BadTablesError",
     "FilterTable",
+    "FlowFilters",
     "Intake",
     "ReadDemand",
     "RefusedFilter",
@@ -54,6 +56,7 @@ __all__ = [
     "read_events",
     "read_filter_texts",
     "read_filters",
+    "read_flow_filters",
     "read_flow_sets",
     "read_interest",
     "read_labels",
@@ -69,6 +72,7 @@ __all__ = [
     "solver_document",
     "stored_prices",
     "totals_document",
+    "write_flow_filters",
     "write_interest",
     "write_plan",
     "write_quarantine",

@@ -39,7 +39,7 @@ from distributary.model import Filter, IntArray, Schema
 from distributary.pipeline.matching import list_matches
 from distributary.pipeline.schemas import QUARANTINE, quote_name
 
-__all__ = ["Content", "UsableFilters", "check_filters", "content_flows"]
+__all__ = ["Content", "UsableFilters", "check_filters", "content_flows", "name_flow"]
 
 # The driver parses each text, in some 40 microseconds, and holds all filters.
 MOST_FILTERS = 1_000_000
@@ -68,6 +68,7 @@ class Content:
     are the input of the other steps. `flows` describes each flow: flow, filter, and `own`, true for
     the filters of the set that the flow is named after. `sets` lists every set of filters: flow,
     filters (texts), messages, and `own`. They are computed from `matched` and `folded`.
+    `filters` are the filters that were matched.
     """
 
     publications: DataFrame
@@ -77,6 +78,7 @@ class Content:
     quarantine: DataFrame
     matched: DataFrame
     folded: DataFrame
+    filters: UsableFilters
 
     def counts(self) -> dict[str, int]:
         """The numbers of `messages`, `unwanted` ones, `folded` ones, and `sets`."""
@@ -140,6 +142,7 @@ def content_flows(
         quarantine=usable.quarantine,
         matched=matched,
         folded=folded,
+        filters=usable,
     )
 
 
@@ -308,7 +311,7 @@ def _find_nearest(cores: _Cores) -> Callable[..., Column]:
 
 def _name_cores(cores: _Cores, usable: UsableFilters) -> DataFrame:
     """core (index), core_filters and flow (name) of each core."""
-    names = [_name_flow([usable.texts[f] for f in core]) for core in cores.sets]
+    names = [name_flow([usable.texts[f] for f in core]) for core in cores.sets]
     columns = {
         "core": pa.array(range(len(names)), pa.int32()),
         "core_filters": pa.array([core.tolist() for core in cores.sets], pa.list_(pa.int32())),
@@ -317,7 +320,8 @@ def _name_cores(cores: _Cores, usable: UsableFilters) -> DataFrame:
     return _create_frame(usable.owners, columns)
 
 
-def _name_flow(texts: Sequence[str]) -> str:
+def name_flow(texts: Sequence[str]) -> str:
+    """The name of the flow that stands for a set of filters."""
     return "c-" + hashlib.sha256(json.dumps(sorted(texts)).encode()).hexdigest()[:12]
 
 

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.errors import InputError
 from distributary.pipeline.content import content_flows
+from distributary.pipeline.content_folder import write_content
 from distributary.pipeline.ingest import (
     Log,
     RowCounts,
@@ -123,8 +124,7 @@ def _prepare_content(
     facts["filters"] = _account_filters(spark, filters, content.quarantine, folder, job.max_bad)
     facts["content"] = content.counts()
     say(spark, "writing the interest")
-    interest = _write_interest(content.interest, folder, facts)
-    write_parts(content.flows, folder / "flows", "flow")
+    interest = _write_interest(write_content(content, folder / "content"), folder, facts)
     digest = stage_frame(
         publication_digest(_as_rows(used), job.rate_half_life, job.peak_window),
         stage / "publications",

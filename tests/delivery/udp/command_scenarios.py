@@ -23,17 +23,24 @@ from tests.delivery.udp.scenarios import KEY, LOOPBACK, QUICK, publish_all, read
 COMMAND = (sys.executable, "-m", "tests.delivery.udp.commands")
 
 
-async def _start(*words: str, **options: Any) -> asyncio.subprocess.Process:
+async def start_command(*words: str, **options: Any) -> asyncio.subprocess.Process:
+    """Start a command as a process."""
     return await asyncio.create_subprocess_exec(
         *COMMAND, *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, **options
     )
 
 
-async def _until_joined(group: str) -> None:
-    """Wait until somebody in this namespace has joined a group."""
+async def until_joined(group: str, members: int = 1) -> None:
+    """Wait until sockets in this namespace have joined a group, at least so many."""
     wanted = "".join(f"{int(part):02X}" for part in reversed(group.split(".")))
-    while wanted not in Path("/proc/net/igmp").read_text():
+    while _count_members(wanted) < members:
         await asyncio.sleep(0.02)
+
+
+def _count_members(address: str) -> int:
+    """How many sockets are members of a group, by its address as the kernel prints it."""
+    rows = (line.split() for line in Path("/proc/net/igmp").read_text().splitlines())
+    return sum(int(row[1]) for row in rows if row[0] == address)
 
 
 async def commands_deliver_and_end_with_ctrl_c(folder: str) -> None:
@@ -44,14 +51,14 @@ async def commands_deliver_and_end_with_ctrl_c(folder: str) -> None:
     key.touch(0o600)
     key.write_bytes(KEY)
     shared = ("--plan", str(where / "plan"), "--interface", "lo", "--key-file", str(key))
-    listening = await _start(
+    listening = await start_command(
         "receive", *shared, "--as", "r", "--flow", "f0", "--flow", "f2", "--out",
         str(where / "got.jsonl"), "--json", "--metrics", "0",
     )  # fmt: skip
-    await _until_joined("239.192.77.0")
+    await until_joined("239.192.77.0")
     rows = [{"flow": f"f{at % 3}", "payload": f"message {at}"} for at in range(999)]
     lines = "".join(json.dumps(row) + "\n" for row in rows)
-    sending = await _start(
+    sending = await start_command(
         "publish", *shared, "--json", "--rate", "5000", stdin=asyncio.subprocess.PIPE
     )
     told, faults = await sending.communicate(lines.encode())
@@ -72,7 +79,7 @@ async def commands_deliver_and_end_with_ctrl_c(folder: str) -> None:
 
 async def ctrl_c_ends_a_publisher(folder: str) -> None:
     write_plan(simple_plan([0], [0]), {}, Path(folder) / "plan")
-    sending = await _start(
+    sending = await start_command(
         "publish", "--plan", str(Path(folder) / "plan"), "--interface", "lo", "--json",
         stdin=asyncio.subprocess.PIPE,
     )  # fmt: skip
@@ -92,14 +99,14 @@ async def a_stdout_that_nobody_reads(folder: str) -> None:
     """A receiver goes on taking messages in, and repairing, while what it prints is not read."""
     plan = simple_plan([0, 0], [0])
     write_plan(plan, {}, Path(folder) / "plan")
-    listening = await _start(
+    listening = await start_command(
         "receive", "--plan", str(Path(folder) / "plan"), "--interface", "lo", "--as", "r",
         "--metrics", "0", limit=1 << 12,
     )  # fmt: skip
     assert listening.stderr is not None
     assert listening.stdout is not None
     page = (await listening.stderr.readline()).decode().split()[-1]
-    await _until_joined("239.192.77.0")
+    await until_joined("239.192.77.0")
     sent: dict[str, list[bytes]] = defaultdict(list)
     async with Publisher(plan, LOOPBACK, params=QUICK) as publisher:
         await publish_all(publisher, plan.flows, 20_000, sent)  # far more than a pipe holds
@@ -120,7 +127,7 @@ async def a_flow_that_no_plan_has(folder: str) -> None:
     """It is said at once, on stderr and in its place among the lines, and so is that it comes."""
     where = Path(folder)
     write_plan(simple_plan([0], [0]), {}, where / "plan")
-    listening = await _start(
+    listening = await start_command(
         "receive", "--plan", str(where / "plan"), "--interface", "lo", "--as", "r",
         "--flow", "f1", "--flow", "f0",
     )  # fmt: skip
@@ -154,7 +161,7 @@ async def publishing_unknown_flows(folder: str, *more: str) -> None:
     write_plan(simple_plan([0], [0]), {}, where / "plan")
     flows = [f"f{at % 2}" for at in range(100)] + [f"unknown{at}" for at in range(30)]
     (where / "in.tsv").write_text("".join(f"{flow}\t{at}\n" for at, flow in enumerate(flows)))
-    sending = await _start(
+    sending = await start_command(
         "publish", "--plan", str(where / "plan"), "--interface", "lo", "--from",
         str(where / "in.tsv"), "--stay", "10ms", *more,
     )  # fmt: skip
@@ -180,7 +187,7 @@ async def calibrating(folder: str, *more: str) -> None:
     out = Path(folder) / "calibration.json"
     factors = ("--messages-per-packet", "1", "--messages-per-packet", "8")
     asked = ("--seconds", "50ms", "--rounds", "1", *factors, *more)
-    running = await _start("calibrate", "--out", str(out), "--json", *asked)
+    running = await start_command("calibrate", "--out", str(out), "--json", *asked)
     told, faults = await running.communicate()
     assert running.returncode == 0, faults
     document = json.loads(told)
@@ -193,7 +200,7 @@ async def publishing_at_exported_addresses(folder: str, interface: str, *network
     """A program of its own joins the addresses in the exported tables, and gets what is sent."""
     where = Path(folder)
     write_plan(simple_plan([0, 1, 2, 1], [0, 2, 1]), {}, where / "plan")
-    exporting = await _start(
+    exporting = await start_command(
         "export", str(where / "plan"), "--format", "csv", "--out", str(where / "out"),
         *(word.replace("--group-base", "--base") for word in network),
     )  # fmt: skip
@@ -207,7 +214,7 @@ async def publishing_at_exported_addresses(folder: str, interface: str, *network
             place: stack.enter_context(_join_as_a_stranger(*place, interface))
             for place in set(places.values())
         }
-        sending = await _start(
+        sending = await start_command(
             "publish", "--plan", str(where / "plan"), "--interface", interface, *network,
             stdin=asyncio.subprocess.PIPE,
         )  # fmt: skip
@@ -246,7 +253,7 @@ async def lines_that_change_interest(folder: str) -> None:
     where = Path(folder)
     plan = simple_plan([0, 1], [0, 1])
     write_plan(plan, {}, where / "plan")
-    command = await _start(
+    command = await start_command(
         "receive", "--plan", str(where / "plan"), "--interface", "lo", "--as", "r", "--flow", "f0",
         stdin=asyncio.subprocess.PIPE,
     )  # fmt: skip
@@ -263,7 +270,7 @@ async def lines_that_change_interest(folder: str) -> None:
         for flow in ("f1", "f0"):
             await publisher.publish(flow, payload)
 
-    await _until_joined("239.192.77.0")
+    await until_joined("239.192.77.0")
     async with Publisher(plan, LOOPBACK, params=replace(QUICK, max_age=0)) as publisher:
         command.stdin.write(b"what?\n+f1\n")
         while (await read_line()).get("report") != "subscribed":

@@ -13,7 +13,9 @@ from distributary.cli import calibrate, export, publish, receive
 from distributary.cli.multicast_table import statistics_table
 from distributary.delivery.addresses import DEFAULT_BASE, DEFAULT_PORT
 from distributary.errors import DistributaryError
-from distributary.files import write_plan
+from distributary.files import FlowFilters, write_plan
+from distributary.model import Attribute, AttributeKind, Schema
+from tests.delivery.content_plans import save_content
 from tests.delivery.machines import simple_plan
 
 app = typer.Typer()
@@ -29,6 +31,10 @@ def plan(tmp_path: Path) -> Path:
     write_plan(simple_plan([0, 1], [0, 1]), {}, tmp_path / "plan")
     (tmp_path / "key").write_bytes(b"k" * 32)
     (tmp_path / "key").chmod(0o644)
+    table = FlowFilters.of(
+        Schema((Attribute("a", AttributeKind.INTEGER),)), {"c": ["a > 0"]}, {"r": ["a > 0"]}
+    )
+    save_content(table, tmp_path / "run")
     return tmp_path
 
 
@@ -47,6 +53,12 @@ def plan(tmp_path: Path) -> Path:
         ("receive --plan plan --as r --out nowhere/file", "No such file"),
         ("receive --plan plan --as r --interest nothing.csv", "no such file"),
         ("calibrate --out c.json --interface nowhere0", "no such interface"),
+        ("publish --plan plan --content nowhere", "no such file"),
+        ("publish --plan plan --content plan", "has no content.json"),
+        ("publish --plan plan --content run/content", "does not belong to the plan: flow 'c'"),
+        ("receive --plan plan --content run/content --as r", "does not belong to the plan"),
+        ("receive --plan run/plan --content run/content --filter b>0", "no attribute 'b'"),
+        ("receive --plan run/plan --content run/content --filter a>", "--filter cannot be used"),
     ],
 )
 def test_what_cannot_work_is_an_error_that_says_why(
@@ -64,8 +76,13 @@ def test_what_cannot_work_is_an_error_that_says_why(
     [
         "receive --plan plan --as r --json",
         "receive --plan plan --as nobody",
+        "receive --plan plan",
+        "receive --plan plan --as r --filter a>0",
+        "receive --plan run/plan --content run/content --as nobody",
+        "receive --plan run/plan --content run/content --as r --flow c",
         "receive --plan plan --as r --flow f0 --interest i.csv",
         "publish --plan plan --packet-size 10",
+        "publish --plan plan --max-bad 1%",
         "publish --plan plan --group-base 10.0.0.1",
         "receive --plan plan --as r --group-base 224.0.0.5",
         "calibrate --out c.json --group-base somewhere",

@@ -154,6 +154,10 @@ def test_lines_on_stdin_change_what_a_command_receives(worker: Worker, tmp_path:
     worker.run("lines_that_change_interest", str(tmp_path))
 
 
+def test_events_reach_exactly_those_whose_filters_match(worker: Worker, tmp_path: Path) -> None:
+    worker.run("events_by_content", str(tmp_path))
+
+
 @pytest.mark.parametrize("more", [(), ("--json",)])
 def test_publishing_unknown_flows_says_how_many_of_which_were_dropped_and_fails(
     worker: Worker, tmp_path: Path, more: tuple[str, ...]

@@ -12,10 +12,16 @@ import sys
 import traceback
 from typing import Any
 
-from tests.delivery.udp import command_scenarios, hostile_scenarios, line_scenarios, scenarios
+from tests.delivery.udp import (
+    command_scenarios,
+    content_scenarios,
+    hostile_scenarios,
+    line_scenarios,
+    scenarios,
+)
 
 PATIENCE = 60.0  # seconds after which a scenario fails: never how long anything should take
-ROOMS = (scenarios, hostile_scenarios, command_scenarios, line_scenarios)
+ROOMS = (scenarios, hostile_scenarios, command_scenarios, content_scenarios, line_scenarios)
 
 
 def answer(name: str, *values: Any) -> tuple[str, str]:

@@ -25,7 +25,14 @@ import pyarrow.parquet as pq
 from distributary.delivery.udp.publisher import Publisher
 from distributary.errors import DistributaryError, InputError
 
-__all__ = ["Record", "feed_chunks", "publish_records", "read_lines", "read_records"]
+__all__ = [
+    "Record",
+    "feed_chunks",
+    "publish_records",
+    "read_lines",
+    "read_records",
+    "to_seconds",
+]
 
 T = TypeVar("T")
 
@@ -109,7 +116,7 @@ def _parse_line(line: bytes, name: str, row: int, only_json: bool) -> Record | N
 def _parse_json(line: bytes, name: str, row: int) -> Record:
     try:
         message = msgspec.json.decode(line, type=_Line)
-        return Record(message.flow, _decode_payload(message), _to_seconds(message.ts))
+        return Record(message.flow, _decode_payload(message), to_seconds(message.ts))
     except (ValueError, RecursionError) as error:
         raise InputError(
             f"is not a message ({error})",
@@ -128,7 +135,8 @@ def _decode_payload(message: _Line) -> bytes:
     return base64.b64decode(message.payload_base64 or "", validate=True)
 
 
-def _to_seconds(ts: object) -> float | None:
+def to_seconds(ts: object) -> float | None:
+    """A time as seconds: a number, a point in time, or the text of one."""
     if ts is None or isinstance(ts, (int, float)):
         return None if ts is None else float(ts)
     if isinstance(ts, datetime):
@@ -164,7 +172,7 @@ def _parse_batch(batch: Any, path: Path) -> list[Record]:
         raise InputError("has an empty flow or payload", path=str(path), remedy="fill it")
     times = batch.column("ts").to_pylist() if "ts" in batch.schema.names else [None] * len(flows)
     rows = zip(flows, payloads, times, strict=True)
-    return [Record(flow, payload, _to_seconds(ts)) for flow, payload, ts in rows]
+    return [Record(flow, payload, to_seconds(ts)) for flow, payload, ts in rows]
 
 
 async def feed_chunks(chunks: Iterable[list[T]]) -> AsyncIterator[list[T]]:
