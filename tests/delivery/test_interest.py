@@ -214,3 +214,22 @@ def test_a_plan_that_brings_a_receiver_nothing_any_more_is_reported() -> None:
     assert pair.reports(Unserved) == [Unserved(2, brought)]
     pair.change(random_plan({"r": ["f1"], "s": FLOWS}, rng, unicast=False))
     assert pair.reports(Unserved)[1:] == [Unserved(3, ())]
+
+
+def test_a_plan_that_is_to_come_waits_for_a_session_that_is_subscribed_meanwhile() -> None:
+    """It was open before, as nothing was wanted of the present plan."""
+    pair = Pair(simple_plan([0], [0]), ["f0"])
+    pair.do(pair.receiver.unsubscribe(["f0"], pair.now))
+    later = simple_plan([1, 0], [0, 1])
+    pair.do(pair.receiver.learn_plan(later, pair.now))
+    pair.pass_on(pair.sender.change_plan(later, pair.now))
+    pair.do(pair.receiver.subscribe(["f0"], pair.now))
+    pair.ring()
+    lost = sends(pair.sender.offer("f0", b"by the first plan", pair.now))
+    pair.seen.clear()
+    pair.wait(0.2)
+    pair.pass_on(pair.sender.offer("f0", b"by the second", pair.now))
+    pair.pass_on([Send("group 0", packet) for packet in lost])  # late
+    pair.wait(1.0)
+    payloads = [payload for _, _, payload in delivered(pair.seen)]
+    assert payloads == [b"by the first plan", b"by the second"]

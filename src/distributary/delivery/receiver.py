@@ -188,7 +188,10 @@ class ReceiverMachine:
     def subscribe(self, flows: Iterable[str], now: float) -> list[MulticastAction]:
         """Want these flows too; `Subscribed` says from when on none of their messages is lost."""
         flows = set(flows) - set(self._subs.wanted)
-        for stream in self._subs.subscribe(flows, self._current):
+        begun = self._subs.subscribe(flows, self._current)
+        if begun:  # a later version, opened because this one had no streams left, waits for it now
+            self._reassembly.close_versions_after(min(stream.version for stream in begun))
+        for stream in begun:
             if stream.group is None:
                 self._feedback.start_plan_requests(now)
             if not stream.started:  # ask for a heartbeat, which says at which packet it stands
