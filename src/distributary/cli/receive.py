@@ -34,7 +34,6 @@ from distributary.cli.multicast_options import (
 )
 from distributary.cli.multicast_table import show_live, statistics_table
 from distributary.cli.options import INPUT, OUTPUT
-from distributary.cli.wanted_events import WantedEvents
 from distributary.errors import OutputError
 
 if TYPE_CHECKING:
@@ -127,6 +126,7 @@ def receive(
     Lines on stdin change the wanted flows while it runs: +NAME subscribes, -NAME unsubscribes.
     """
     from distributary.cli.multicast_lines import LineWriter, MessageLines
+    from distributary.cli.wanted_events import WantedEvents
     from distributary.delivery import ReceiverParams
     from distributary.delivery.udp import Receiver, snapshot_document
     from distributary.machines.real import own_tasks
