@@ -25,7 +25,7 @@ from distributary.delivery.udp.memberships import Memberships
 from distributary.delivery.udp.sockets import find_interfaces
 from distributary.files import write_plan
 from tests.delivery.machines import simple_plan
-from tests.delivery.udp.command_scenarios import _start, _until_joined
+from tests.delivery.udp.command_scenarios import start_command, until_joined
 from tests.delivery.udp.scenarios import (
     LOOPBACK,
     QUICK,
@@ -206,14 +206,14 @@ async def commands_with_pairs(folder: str) -> None:
     where = Path(folder)
     write_plan(simple_plan([0, 0, 1], [0, 1]), {}, where / "plan")
     shared = ("--plan", str(where / "plan"), "--interface", "lo", "--pairs")
-    listening = await _start(
+    listening = await start_command(
         "receive", *shared, "--as", "r", "--out", str(where / "got.jsonl"), "--json",
         "--count", "300",
     )  # fmt: skip
     groups = two_lines().groups
     for line in (A, B):
-        await _until_joined(groups.of("group control", line))
-    sending = await _start("publish", *shared, "--json", stdin=asyncio.subprocess.PIPE)
+        await until_joined(groups.of("group control", line))
+    sending = await start_command("publish", *shared, "--json", stdin=asyncio.subprocess.PIPE)
     rows = "".join(f"f{at % 3}\tmessage {at}\n" for at in range(300))
     _, faults = await sending.communicate(rows.encode())
     assert sending.returncode == 0, faults
