@@ -201,11 +201,13 @@ def merge_closest(
         b = nearest[a]
         extent[a] += extent[b] - _overlap(words, element_weight, a, b)
         mass[a] += mass[b]
-        words[a] |= words[b]
+        for w in range(words.shape[1]):
+            words[a, w] |= words[b, w]
         parent[b] = a
         merged += 1
         gone = np.searchsorted(alive[:n], b)
-        alive[gone : n - 1] = alive[gone + 1 : n].copy()
+        for i in range(gone, n - 1):
+            alive[i] = alive[i + 1]
         n -= 1
 
         for i in range(at):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from distributary.compiled import kernel, popcount
+from distributary.compiled import copy_into, kernel, popcount
 from distributary.model import IntArray
 
 __all__ = ["search_covers", "search_partitions"]
@@ -103,7 +103,9 @@ def search_partitions(
     """
     n_flows = len(rate)
     if width[0] < 0:
-        width[0] = _groups_for_flow(0, rate, wants, audience[0], carried[0], 0, child[0], bound[0])
+        width[0] = _groups_for_flow(
+            depth, rate, wants, audience[0], carried[0], used[0], child[0], bound[0]
+        )
     nodes = 0
     while depth >= 0 and nodes < max_nodes:
         if at[depth] >= width[depth] or bound[depth, at[depth]] >= best:
@@ -118,9 +120,11 @@ def search_partitions(
             for d in range(n_flows):
                 best_child[d] = child[d, at[d] - 1]
             continue
-        audience[depth + 1] = audience[depth]
-        audience[depth + 1, chosen] |= wants[depth]
-        carried[depth + 1] = carried[depth]
+        for m in range(len(carried[depth])):
+            copy_into(audience[depth + 1, m], audience[depth, m])
+        for w in range(wants.shape[1]):
+            audience[depth + 1, chosen, w] |= wants[depth, w]
+        copy_into(carried[depth + 1], carried[depth])
         carried[depth + 1, chosen] += rate[depth]
         used[depth + 1] = max(used[depth], chosen + 1)
         depth += 1
@@ -204,7 +208,7 @@ def search_covers(
     n_flows = len(rate)
     if width[0] < 0:
         width[0] = _covers_for_flow(
-            0, rate, wants, covers, rest, feasible[0], carried[0], 0, child[0], bound[0]
+            depth, rate, wants, covers, rest, feasible[0], carried[0], used[0], child[0], bound[0]
         )
     nodes = 0
     while depth >= 0 and nodes < max_nodes:
