@@ -13,7 +13,6 @@ import typer
 
 from distributary.cli.quantities import Seconds, Share, parse_moment
 from distributary.cost import FilteringPrices
-from distributary.files import read_prices
 from distributary.planning import ALGORITHMS
 
 __all__ = [
@@ -229,6 +228,8 @@ def select_prices(
         return filtering_prices(alpha, beta)
     if (alpha, beta) != (1.0, 1.0):
         raise typer.BadParameter("--calibration replaces --alpha and --beta")
+    from distributary.files import read_prices  # commands without tables need no Arrow
+
     return read_prices(calibration, messages_per_packet)
 
 
