@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.warm import find_warm
+from tests.warm import find_command
 
 COLD = [str(Path(sys.executable).with_name("distributary"))]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs pidfds")
@@ -22,7 +22,7 @@ def test_it_ends_and_says_what_a_cold_one_does(tmp_path: Path, words: tuple[str,
     environment = {**os.environ, "COLUMNS": "77"}
     cold, warm = (
         subprocess.run([*each, *words], cwd=tmp_path, env=environment, capture_output=True)
-        for each in (COLD, find_warm().command)
+        for each in (COLD, find_command())
     )
     assert (warm.returncode, warm.stdout, warm.stderr) == (
         cold.returncode,
@@ -33,14 +33,14 @@ def test_it_ends_and_says_what_a_cold_one_does(tmp_path: Path, words: tuple[str,
 
 def test_it_runs_in_the_folder_and_the_environment_of_who_started_it(tmp_path: Path) -> None:
     words = ("topics", "status", "--state", "here")
-    ran = subprocess.run([*find_warm().command, *words], cwd=tmp_path, capture_output=True)
+    ran = subprocess.run([*find_command(), *words], cwd=tmp_path, capture_output=True)
     assert ran.returncode == 1
     assert b"here" in ran.stderr
 
 
 def begin(folder: Path) -> tuple[subprocess.Popen[str], int]:
     """A service, and the process that has its folder open."""
-    words = [*find_warm().command, "topics", "serve", "--state", str(folder / "state")]
+    words = [*find_command(), "topics", "serve", "--state", str(folder / "state")]
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     assert process.stderr.readline().startswith("serving topics")

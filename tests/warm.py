@@ -54,9 +54,15 @@ class Warm:
         return [sys.executable, "-I", "-S", LAUNCHER, self._socket]
 
 
+def find_command() -> list[str]:
+    """What runs our command line with the words that follow, warm where the system can do it."""
+    if sys.platform != "linux":
+        return [sys.executable, "-m", "distributary"]
+    return _start_once().command
+
+
 @cache
-def find_warm() -> Warm:
-    """The one of this process."""
+def _start_once() -> Warm:
     return Warm()
 
 
@@ -103,6 +109,8 @@ def run(asked: dict[str, object], descriptors: list[int]) -> NoReturn:
             os.dup2(descriptor, at)
             os.close(descriptor)
         os.chdir(str(asked["folder"]))
+        # It is ignored where the tests run in the background of a shell.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         os.environ.clear()
         os.environ.update(asked["environment"])  # type: ignore[call-overload]
         sys.argv = ["distributary", *asked["words"]]  # type: ignore[misc]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import CommandLine
-from tests.warm import find_warm
+from tests.warm import find_command
 
 PATIENCE = 60.0
 
@@ -25,7 +25,7 @@ COLD = [sys.executable, "-m", "distributary"]
 
 def begin(folder: Path, *words: str, cold: bool = False) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [*(COLD if cold else find_warm().command), "topics", *words],
+        [*(COLD if cold else find_command()), "topics", *words],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -19,15 +19,15 @@ from distributary.delivery.udp import Publisher, Receiver
 from distributary.files import write_plan
 from tests.delivery.machines import simple_plan
 from tests.delivery.udp.scenarios import KEY, LOOPBACK, QUICK, publish_all, read_page
-from tests.warm import find_warm
+from tests.warm import find_command
 
 COMMAND = (sys.executable, "-m", "distributary")
 
 
 async def start_command(*words: str, **options: Any) -> asyncio.subprocess.Process:
     """Start a command as a process that has all modules imported."""
-    warm = await asyncio.to_thread(find_warm)
-    return await _start(*warm.command, *words, **options)
+    command = await asyncio.to_thread(find_command)
+    return await _start(*command, *words, **options)
 
 
 async def start_cold_command(*words: str, **options: Any) -> asyncio.subprocess.Process:
