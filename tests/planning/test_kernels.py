@@ -333,12 +333,7 @@ def test_the_search_for_covers_finds_what_its_plain_twin_finds(
         for g in range(n_groups)
     ]
     received = sum(
-        oracles.cheapest_cover_price(
-            [sorted(placed[k]) for k in range(n_flows) if w >> k & 1],
-            range(n_groups),
-            [0] * n_groups,
-            carried,
-        )
+        oracles.cheapest_cover_price([placed[k] for k in range(n_flows) if w >> k & 1], carried)
         for w in wishes
     )
     assert sum(carried) + received == least

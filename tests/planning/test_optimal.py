@@ -65,10 +65,7 @@ def price_of(optimum: Optimum, demand: Demand) -> float:
     carried = [float(demand.rate[optimum.in_group[:, g]].sum()) for g in groups]
     return sum(carried) + sum(
         oracles.cheapest_cover_price(
-            [np.flatnonzero(optimum.in_group[flow]).tolist() for flow in wants],
-            list(groups),
-            [0.0] * len(carried),
-            carried,
+            [np.flatnonzero(optimum.in_group[flow]).tolist() for flow in wants], carried
         )
         for wants in oracles.wanted_flows(demand.interest)
     )

@@ -44,7 +44,7 @@ from distributary.planning.optimal import MOST_GROUPS_TO_SHARE, Optimum, optimal
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.replan import replan, settle, start_maps
 from distributary.planning.request import Request, RequestSettings
-from distributary.planning.subscription import channel_bill, place, place_single
+from distributary.planning.subscription import place_shared, place_single
 from distributary.planning.things import Things, in_messages
 from distributary.planning.two_level import BITS
 
@@ -229,10 +229,7 @@ def _optimal_shared(demand: Demand, request: Request, progress: Progress) -> Sol
     optimum = optimal_shared(
         demand, _groups_at_most(demand, request), request.search.budget_s, progress
     )
-    flow, session = (index.astype(np.int32) for index in np.nonzero(optimum.in_group))
-    group = np.arange(optimum.in_group.shape[1], dtype=np.int32)
-    rate = demand.rate @ optimum.in_group
-    return _state_proof(place(demand, flow, session, group, channel_bill(rate, group)), optimum)
+    return _state_proof(place_shared(demand, optimum.in_group), optimum)
 
 
 def _better_of_single_and_merged(demand: Demand, request: Request, progress: Progress) -> Solution:

@@ -21,7 +21,7 @@ from distributary.model.topics import BoolArray, Clustering
 from distributary.planning.topic_answers import Answers
 from distributary.planning.topic_prices import Tariff
 
-__all__ = ["Planner", "Proposal", "adopt_proposals", "plan_proposals", "proposals"]
+__all__ = ["Planner", "Proposal", "plan_proposals", "proposals"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ class Proposal:
     """Form a cluster of these topics and invite those subscribers.
 
     `saving` is the reduction of OC per interval, `moves` the number of subscriptions that change.
-    Savings of proposals made together add up to what `adopt_proposals` saves with all of them; some
-    of them save only in combination.
+    Savings of proposals made together add up to what adopting all of them saves; some of them save
+    only in combination.
     """
 
     topics: tuple[int, ...]
@@ -109,31 +109,6 @@ def plan_proposals(
     return []
 
 
-def adopt_proposals(
-    wants: BoolArray,
-    clustering: Clustering,
-    frequency: FloatArray,
-    proposals: Sequence[Proposal],
-    planner: Planner,
-) -> Clustering:
-    """The clustering after each invited subscriber moved to the cheapest cover of its interests.
-
-    Clusters left without members are removed.
-    """
-    here = _Here.of(wants, clustering, frequency, planner)
-    at = {int(who): row for row, who in enumerate(here.active)}
-    offers = [
-        _Offer(
-            np.isin(np.arange(wants.shape[1]), p.topics),
-            np.array([at[who] for who in p.invited], np.int64),
-            p.moves,
-        )
-        for p in proposals
-    ]
-    carries, target, moved, _ = _apply_offers(here, sorted(offers, key=_by_topics), planner)
-    return here.apply_moves(clustering, carries, target, moved)
-
-
 @dataclass(frozen=True, slots=True)
 class _Offer:
     """A new cluster, and the rows of the subscribers that are invited."""
@@ -183,29 +158,6 @@ class _Here:
         sizes[: len(self.rest)] += self.rest
         bill = tariff.clusters(sizes, carries @ answers.frequency, carries)
         return float(tariff.topics(topics, answers.frequency).sum() + bill[sizes > 0].sum())
-
-    def apply_moves(
-        self, clustering: Clustering, carries: BoolArray, target: BoolArray, moved: BoolArray
-    ) -> Clustering:
-        """Copy a clustering and move some of its subscribers."""
-        found, kept = Clustering(*clustering.wants.shape), clustering.clusters
-        who = self.active[moved]
-        for at, carried in enumerate(carries):
-            rows = self.active[target[:, at]]
-            if at < len(kept):
-                outside = clustering.member[:, kept[at]].copy()
-                outside[self.active] = False
-                rows = np.concatenate((rows, np.flatnonzero(outside)))
-            if len(rows):
-                found.join(rows, found.form(np.flatnonzero(carried)))
-        stays = np.ones(clustering.n_subscribers, bool)
-        stays[who] = False
-        for topic in range(clustering.n_topics):
-            found.follow(np.flatnonzero(clustering.direct[:, topic] & stays), topic)
-            wanted = np.flatnonzero(clustering.wants[:, topic])
-            found.follow(wanted[found.copies[wanted, topic] == 0], topic)
-            found.want(wanted, topic)
-        return found
 
 
 def _best_clusters(here: _Here, planner: Planner) -> tuple[BoolArray, float]:
