@@ -253,7 +253,7 @@ def test_a_search_in_vain_says_that_it_proves_nothing(budget_s: float) -> None:
 
 @pytest.mark.parametrize("asked", [{"algorithm": "kmeans"}, {"algorithm": "optimal"}])
 def test_only_best_keeps_to_limits(asked: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="only best takes constraints"):
+    with pytest.raises(ValueError, match="only best supports constraints"):
         Request(groups=2, constraints=Constraints(group_rate=1), **asked)  # type: ignore[arg-type]
 
 

@@ -57,7 +57,7 @@ def adopt_all(
 
     Clusters left without members are removed.
     """
-    here = planning._Here.of(wants, clustering, frequency, planner)
+    here = planning._PresentState.of(wants, clustering, frequency, planner)
     at = {int(who): row for row, who in enumerate(here.active)}
     offers = [
         planning._Offer(
@@ -74,7 +74,7 @@ def adopt_all(
 
 
 def move_subscribers(
-    here: planning._Here,
+    here: planning._PresentState,
     clustering: Clustering,
     carries: BoolArray,
     target: BoolArray,

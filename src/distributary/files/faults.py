@@ -79,7 +79,9 @@ def report_arrow_faults(path: str | os.PathLike[str], what: str, remedy: str) ->
         raise input_fault(path, f"{what}: {summarize_error(error)}", remedy=remedy) from error
 
 
-def missing_column(path: str | os.PathLike[str], column: str, found: Iterable[str]) -> InputError:
+def missing_column_fault(
+    path: str | os.PathLike[str], column: str, found: Iterable[str]
+) -> InputError:
     """An `InputError` for a table that lacks a column."""
     return input_fault(
         path,
@@ -89,7 +91,7 @@ def missing_column(path: str | os.PathLike[str], column: str, found: Iterable[st
     )
 
 
-def repeated_column(path: str | os.PathLike[str], column: str) -> InputError:
+def repeated_column_fault(path: str | os.PathLike[str], column: str) -> InputError:
     """An `InputError` for a table that has a column twice."""
     return input_fault(
         path, f"has the column {show_value(column)} twice", value=column, remedy="keep one of them"

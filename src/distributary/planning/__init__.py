@@ -1,4 +1,4 @@
-"""Interest and rates in, a plan out: every solver."""
+"""Solvers: from interest and rates to a plan."""
 
 from distributary.planning.hierarchy import Annealing
 from distributary.planning.hybrid import UnicastLimits, choose_unicast

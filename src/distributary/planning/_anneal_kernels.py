@@ -1,6 +1,6 @@
 """The compiled inner loops of annealing on both levels at once.
 
-The state is laid out so that the price of all sessions at once is a few vector operations.
+The state is laid out so that a few vector operations price all sessions at once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Room", "descend", "draw_move", "draw_moves", "make_room", "regroup",
 
 
 class Room(NamedTuple):
-    """Room to work in: numbers per session or group."""
+    """Scratch arrays, one number per session or per group."""
 
     in_session: Any
     in_group: Any
@@ -29,7 +29,7 @@ class Room(NamedTuple):
 
 @kernel
 def make_room(state: State) -> Room:
-    """Room for draws in doubles."""
+    """Allocate scratch arrays in double precision."""
     n_sessions, n_groups = len(state.sessions.total), len(state.groups.total)
     return Room(
         np.zeros(n_sessions, np.int32),
@@ -52,7 +52,7 @@ def draw_move(
     state: State,  # IN
     room: Room,
 ) -> int:
-    """Draw a session for one flow, by the exact change of cost."""
+    """Draw a session for one flow; the prices are the exact changes of cost."""
     sessions, groups = state.sessions, state.groups
     in_session, in_group = room.in_session, room.in_group
     price, group_price = room.price, room.group_price
@@ -63,7 +63,7 @@ def draw_move(
     size = float(last - first)
     in_session[:] = 0
     in_group[:] = 0
-    only_in_session = only_in_group = 0.0  # receivers who are there for this flow alone
+    only_in_session = only_in_group = 0.0  # receivers that are there only for this flow
     for at in range(first, last):
         n = state.members[at]
         row = sessions.present[n]
@@ -79,8 +79,8 @@ def draw_move(
         group_price[c] = alpha * (
             rate * (groups.audience[c] - in_group[c]) + groups.total[c] * (size - in_group[c])
         )
-    # Where the flow is now, it is taken out first. Who stays without it is not among those
-    # counted twice, so the first term is the same with it and without it.
+    # The present group and session are priced as if the flow had been taken out. That removes the
+    # receivers that are there only for it from both counts of the first term, which stays the same.
     others = in_group[old_group] - only_in_group
     group_price[old_group] = alpha * (
         rate * (groups.audience[old_group] - in_group[old_group])
@@ -105,17 +105,17 @@ def draw_move(
 
 @kernel
 def draw_moves(
-    chosen: IntArray,  # IN   the flows to ask
+    chosen: IntArray,  # IN   the flows to draw for
     chance: FloatArray,  # IN   a number in [0, 1) for each of them
     alpha: float,
     beta: float,
     temperature: float,
-    toll: float,  # what it costs to be in another session than home
-    home: IndexArray,  # IN   each flow's own session, or -1
+    toll: float,  # the price of being in a session other than home
+    home: IndexArray,  # IN   each flow's home session, or -1
     state: State,  # IN
-    target: IndexArray,  # OUT  the session that each would go to, were it alone
+    target: IndexArray,  # OUT  the session that each would move to if no other flow moved
 ) -> None:
-    """Draw a session for each flow, by the exact change of cost; the state is only read."""
+    """Draw a session for each flow without moving any; the state is only read."""
     room = make_room(state)
     for i in range(len(chosen)):
         target[i] = draw_move(
@@ -130,7 +130,7 @@ def regroup(
     temperature: float,
     state: State,  # IN and OUT
 ) -> int:
-    """Draw a group for each whole session, by the exact change of cost; return how many moved."""
+    """Draw a group for each whole session, at the exact change of cost; return how many moved."""
     group, sessions, groups = state.group, state.sessions, state.groups
     n_receivers, n_groups = groups.count.shape
     in_group = np.zeros(n_groups, np.float64)
@@ -178,10 +178,10 @@ def sweep(
     temperature: float,  # above 0
     state: State,  # IN and OUT
 ) -> None:
-    """Draw a session for each flow and move it there, each seeing all moves before it.
+    """Draw a session for each flow and move it there; each flow sees all earlier moves.
 
-    The state is exact; what a flow is drawn by is rounded to single precision, twice as fast and
-    far finer than any temperature.
+    The state is exact. Draws use prices rounded to single precision, which is twice as fast and far
+    finer than any temperature.
     """
     group, sessions, groups = state.group, state.sessions, state.groups
     n_sessions, n_groups = len(sessions.total), len(groups.total)
@@ -281,14 +281,14 @@ def _draw_near(
 
 @kernel
 def descend(
-    order: IntArray,  # IN   the flows to ask, one after the other
+    order: IntArray,  # IN   the flows to move, one after the other
     alpha: float,
     beta: float,
     toll: float,
     home: IndexArray,  # IN
     state: State,  # IN and OUT
 ) -> int:
-    """Move each flow to its cheapest session, seeing all moves before it; return how many moved."""
+    """Move each flow to its cheapest session, seeing all earlier moves; return how many moved."""
     room = make_room(state)
     moved = 0
     for i in range(len(order)):

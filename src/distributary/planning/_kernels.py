@@ -1,8 +1,8 @@
 """The compiled inner loops. Arrays and scalars in, arrays out; `_reference.py` is their plain twin.
 
-A *thing* is what is being clustered: a flow, or a session seen as one flow. Thing `k` has the
-receivers `members[offsets[k]:offsets[k + 1]]` and the whole-number rate `weight[k]`.
-Whole numbers keep every sum exact: no drift can fake an improvement or break a tie.
+A *thing* is what is being clustered: a flow, or a session treated as one flow. Thing `k` has the
+receivers `members[offsets[k]:offsets[k + 1]]` and the whole-number rate `weight[k]`. Sums of whole
+numbers are exact, so rounding can neither fake an improvement nor break a tie.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def cluster_counts(
     members: IndexArray,  # IN
     weight: IntArray,  # IN
     cluster: IndexArray,  # IN   cluster of each thing
-    count: np.ndarray[Any, np.dtype[np.int32]],  # OUT  receivers x clusters: its things' copies
+    count: np.ndarray[Any, np.dtype[np.int32]],  # OUT  receivers x clusters: its number of things
     present: np.ndarray[Any, np.dtype[np.uint8]],  # OUT  1 where count is above 0
     audience: IntArray,  # OUT  receivers of each cluster
     total: IntArray,  # OUT  rate of each cluster
@@ -55,10 +55,10 @@ def kmeans_pass(
     audience: IntArray,  # IN, OUT
     total: IntArray,  # IN, OUT
 ) -> tuple[int, int]:
-    """Offer every thing in turn the nearest cluster (eq. 8); return moves made and cost saved.
+    """Move each thing in turn to its nearest cluster (eq. 8); return moves made and cost saved.
 
-    A thing is taken out of its cluster first, so that each distance is the exact change of cost.
-    It stays where it is unless another cluster is strictly nearer; of several, the first.
+    A thing is taken out of its cluster first, so that each distance is the exact change of cost. It
+    stays unless another cluster is strictly nearer; the first of several is taken.
     """
     n_clusters = len(total)
     shared = np.zeros(n_clusters, np.int32)
@@ -113,7 +113,7 @@ def audience_sizes(
     n_receivers: int,
     n_clusters: int,
 ) -> IntArray:
-    """How many different receivers each cluster's things have together."""
+    """The number of different receivers of each cluster's things."""
     sizes = np.zeros(n_clusters, np.int64)
     seen = np.full(n_receivers, -1, np.int32)
     for k in order:
@@ -130,7 +130,7 @@ def audience_sizes(
 def _overlap(
     words: np.ndarray[Any, np.dtype[np.uint64]], element_weight: IntArray, a: int, b: int
 ) -> int:
-    """The weight of what the sets `a` and `b` have in common."""
+    """The weight of the intersection of the sets `a` and `b`."""
     weight = np.int64(0)
     if len(element_weight) == 0:
         for w in range(words.shape[1]):
@@ -161,24 +161,24 @@ def _merge_cost(
 @kernel
 def merge_closest(
     words: np.ndarray[Any, np.dtype[np.uint64]],  # IN, OUT  a set of elements per row, as bits
-    element_weight: IntArray,  # IN   of each element; empty where each weighs 1
+    element_weight: IntArray,  # IN   of each element; empty if each weighs 1
     mass: IntArray,  # IN, OUT
     extent: IntArray,  # IN, OUT  the weight of each set
     bonus: int,
-    parent: IndexArray,  # IN, OUT  the row each row was merged into; itself while it stands
+    parent: IndexArray,  # IN, OUT  the row each row was merged into; itself if not merged
     nearest: IndexArray,  # IN, OUT  each row's nearest later row
-    least: IntArray,  # IN, OUT  what merging with it costs, or a lower bound of that
+    least: IntArray,  # IN, OUT  the cost of merging with it, or a lower bound
     stale: np.ndarray[Any, np.dtype[np.bool_]],  # IN, OUT  where `least` is only a bound
     steps: int,
 ) -> int:
-    """Merge the cheapest pair of sets, `steps` times at most; return how many were merged.
+    """Merge the cheapest pair of sets, at most `steps` times; return how many were merged.
 
-    Merging a and b costs mass_a extent_b + mass_b extent_a - (mass_a + mass_b + bonus) overlap.
-    Of equal pairs the one with the smallest rows goes first, and the smaller row survives.
+    Merging a and b costs mass_a extent_b + mass_b extent_a - (mass_a + mass_b + bonus) overlap. Of
+    equal pairs the one with the smallest rows is merged first, and the smaller row survives.
 
-    Each row remembers its nearest later row. Where a merge leaves only a lower bound for a row,
-    the row is marked stale and searched again only if it comes up as the cheapest. To begin with,
-    every row is stale and its bound the smallest number.
+    Each row stores its nearest later row. If a merge leaves only a lower bound for a row, the row
+    is marked stale, and searched again only when it is the cheapest. Initially every row is stale
+    and its bound is the smallest number.
     """
     alive = np.flatnonzero(parent == np.arange(len(parent)))
     n = len(alive)

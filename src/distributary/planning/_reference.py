@@ -23,7 +23,7 @@ __all__ = [
 def clustering_cost(
     receivers: Sequence[set[int]], weight: Sequence[int], cluster: Sequence[int]
 ) -> int:
-    """What all receivers together take in: each cluster's receivers times its rate."""
+    """The intake of all receivers together: each cluster's receivers times its rate."""
     cost = 0
     for c in set(cluster):
         things = [k for k in range(len(cluster)) if cluster[k] == c]
@@ -35,7 +35,7 @@ def clustering_cost(
 def kmeans_pass(
     receivers: Sequence[set[int]], weight: Sequence[int], cluster: Sequence[int], n_clusters: int
 ) -> tuple[list[int], int, int]:
-    """Offer every thing in turn the nearest cluster (eq. 8); return clusters, moves and saving."""
+    """Move each thing in turn to its nearest cluster (eq. 8); return clusters, moves and saving."""
     cluster = list(cluster)
     moves = saved = 0
     for k in range(len(cluster)):
@@ -63,7 +63,7 @@ def merge_closest(
     bonus: int,
     steps: int,
 ) -> list[set[int]]:
-    """Merge the cheapest pair of sets, `steps` times; return which rows ended up together."""
+    """Merge the cheapest pair of sets, `steps` times; return which rows were merged."""
     rows = {a: (set(s), m, {a}) for a, (s, m) in enumerate(zip(sets, mass, strict=True))}
 
     def weigh(elements: set[int]) -> int:
@@ -131,7 +131,7 @@ def two_level_cost(
     alpha: int,
     beta: int,
 ) -> int:
-    """Cw: what comes in from the groups joined, and what from the sessions subscribed to."""
+    """Cw: the rates of the groups joined and of the sessions subscribed to, at their prices."""
     received = clustering_cost(receivers, weight, [group[s] for s in session])
     accepted = clustering_cost(receivers, weight, session)
     return alpha * received + beta * accepted
@@ -146,7 +146,7 @@ def prices_of_moving(
     alpha: int,
     beta: int,
 ) -> list[int]:
-    """Cw with the flow in each of the sessions, everybody else staying where they are."""
+    """Cw with the flow in each of the sessions and all other flows unchanged."""
     prices = []
     for s in range(len(group)):
         moved = [s if k == flow else old for k, old in enumerate(session)]
@@ -155,7 +155,7 @@ def prices_of_moving(
 
 
 def pick(price: Sequence[float], stay: int, temperature: float, chance: float) -> int:
-    """One choice: at temperature 0 the cheapest, else where the chance falls in all odds."""
+    """Draw one choice: at temperature 0 the cheapest, else where `chance` falls in the odds."""
     if temperature == 0:
         return stay if price[stay] == min(price) else min(range(len(price)), key=lambda c: price[c])
     odds = [max(0.0, 1 - (p - min(price)) / (64 * temperature)) ** 64 for p in price]
@@ -178,7 +178,10 @@ def draw_moves(
     toll: int = 0,
     home: Sequence[int] = (),
 ) -> list[int]:
-    """Where each flow would go at temperature 0, were it alone; away from home it pays a toll."""
+    """The session that each flow would move to at temperature 0 if no other moved.
+
+    A flow away from home pays a toll.
+    """
     targets = []
     for k in chosen:
         price = prices_of_moving(k, receivers, weight, session, group, alpha, beta)
@@ -199,7 +202,7 @@ def descend(
     toll: int = 0,
     home: Sequence[int] = (),
 ) -> list[int]:
-    """Move flow after flow to where it would go; return each flow's session."""
+    """Move flow after flow to its cheapest session; return each flow's session."""
     session = list(session)
     for k in order:
         plan = receivers, weight, session, group

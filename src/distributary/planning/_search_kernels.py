@@ -1,9 +1,10 @@
-"""The compiled inner loops of the exact solvers: depth-first branch and bound, a flow a level.
+"""The compiled inner loops of the exact solvers: depth-first branch and bound, one flow per level.
 
-Both searches keep all they know in the arrays they are given, so that a caller can stop after some
-nodes, look at the clock and go on. At level d the first d flows are placed; `child[d]` lists where
-flow d may go, cheapest bound first, `bound[d]` the least cost of each choice and `at[d]` how many
-were tried. Groups are opened in order: any other order is the same plan renumbered.
+Both searches keep their state in the arrays that they are given, so that a caller can stop after
+some nodes, check the clock and continue. At level d the first d flows are placed; `child[d]` lists
+the choices for flow d, cheapest bound first, `bound[d]` the least cost of each choice, and `at[d]`
+the number of choices tried. Groups are opened in order: any other order is the same plan with other
+numbers.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 @kernel
 def _insert(child: IntArray, bound: IntArray, n: int, choice: int, cost: int) -> None:
-    """Insert a choice behind all that are as cheap."""
+    """Insert a choice after all that are as cheap."""
     at = n
     while at > 0 and bound[at - 1] > cost:
         bound[at], child[at] = bound[at - 1], child[at - 1]
@@ -42,9 +43,9 @@ def _groups_for_flow(
     child: IntArray,
     bound: IntArray,
 ) -> int:
-    """List the groups for the flow at `depth`, by what the plan will cost at least.
+    """List the groups for the flow at `depth`, by the least cost that the plan can then have.
 
-    A later flow is received by all its receivers and by those its group has already.
+    A later flow is received at least by its own receivers and by those that its group already has.
     """
     n_flows, n_words = wants.shape
     n_groups = len(carried)
@@ -97,9 +98,9 @@ def search_partitions(
     best_child: IntArray,  # OUT  the group of each flow in the best plan
     max_nodes: int,
 ) -> tuple[int, int]:
-    """Each flow in one group: least received rate. Return the level and the best cost so far.
+    """Minimise the received rate with each flow in one group; return the level and the best cost.
 
-    Level -1 says that the search is complete.
+    Level -1 means that the search is complete.
     """
     n_flows = len(rate)
     if width[0] < 0:
@@ -145,10 +146,10 @@ def _covers_for_flow(
     child: IntArray,
     bound: IntArray,
 ) -> int:
-    """List the sets of groups for the flow at `depth`, by what the plan will cost at least.
+    """List the sets of groups for the flow at `depth`, by the least cost of the plan.
 
-    Each receiver joins the cheapest set that it still can, at the rates so far; every later flow
-    is sent once and received once by each receiver that wants it.
+    Each receiver joins the cheapest set that is still possible, at the present rates; every later
+    flow is sent at least once and received once by each receiver that wants it.
     """
     n_groups = len(carried)
     n_sets = 1 << n_groups
@@ -182,8 +183,8 @@ def _covers_for_flow(
 def search_covers(
     rate: IntArray,  # IN   of each flow, in the order of the search
     wants: Flags,  # IN   flows x receivers
-    covers: Words,  # IN   for a set of groups: which sets have a group in common with it
-    rest: IntArray,  # IN   level: least cost of the flows from here on
+    covers: Words,  # IN   for each set of groups, the sets that share a group with it
+    rest: IntArray,  # IN   level: least cost of the flows from this level on
     feasible: Words,  # IN, OUT  level x receivers: the sets of groups it may still join
     carried: IntArray,  # IN, OUT  level x groups: rate
     used: IntArray,  # IN, OUT  level: groups opened
@@ -196,10 +197,10 @@ def search_covers(
     best_child: IntArray,  # OUT  the set of groups of each flow in the best plan
     max_nodes: int,
 ) -> tuple[int, int]:
-    """Each flow in a set of groups: least received and sent rate. Returns as its sibling does.
+    """Minimise the received and sent rate with each flow in a set of groups.
 
-    A set of groups is the bits of a number below 2 ** groups, and a set of such sets the bits of
-    one 64-bit word: hence 6 groups at most.
+    Returns the same as `search_partitions`. A set of groups is a number below 2 ** groups, and a
+    set of such sets is one 64-bit word: hence at most 6 groups.
     """
     n_flows = len(rate)
     if width[0] < 0:

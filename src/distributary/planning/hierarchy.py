@@ -31,7 +31,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Maps:
-    """Flow -> session and session -> group. A session may be empty while a solver is at work."""
+    """Flow -> session and session -> group. Sessions may be empty while a solver runs."""
 
     session: IndexArray
     group: IndexArray
@@ -57,14 +57,14 @@ class Maps:
         return Maps(session, group), before
 
     def of_heaviest(self, things: Things, kind: IndexArray) -> Maps:
-        """Each kind of things where its heaviest one is."""
+        """Put each kind of things where its heaviest thing is."""
         order = np.argsort(things.weight, kind="stable")
         session = np.zeros(int(kind.max()) + 1, np.int32)
         session[kind[order]] = self.session[order]
         return Maps(session, self.group)
 
     def work(self, things: Things, prices: FilteringPrices) -> float:
-        """Cw in the whole-number rates of `things`: exact parts, weighed at the end."""
+        """Cw in the whole-number rates of `things`: exact sums, priced at the end."""
         received = things.intake(self.flow_group, int(self.group.max()) + 1)
         accepted = things.intake(self.session, len(self.group))
         return prices.work(received, accepted)
@@ -78,7 +78,7 @@ def sessions_first(
     prices: FilteringPrices,
     progress: Progress = silent,
 ) -> Maps:
-    """SF: cluster flows into sessions, then those into groups."""
+    """SF: cluster flows into sessions, then the sessions into groups."""
     start = Maps(
         random_start(len(things), n_sessions, rng), random_start(n_sessions, n_groups, rng)
     )
@@ -191,7 +191,7 @@ class _Best:
 def _watch(
     stage: str, cost: Callable[[int], float | None], progress: Progress
 ) -> Callable[[int], None]:
-    """Turn the intake after each k-means pass into a sign of life."""
+    """Report the intake after each k-means pass as progress."""
     passes = count(1)
     return lambda intake: progress(Step(stage, next(passes), None, cost(intake)))
 
@@ -213,9 +213,10 @@ def sessions_in_groups(
     rng: np.random.Generator,
     start: Maps | None = None,
 ) -> Maps:
-    """Cluster each group's flows by themselves into the group's share of the sessions.
+    """Cluster the flows of each group separately into the group's share of the sessions.
 
-    With `start`, a flow still in the group of its session begins there (as far as the share goes).
+    With `start`, a flow that is still in the group of its session begins in that session, if the
+    share is large enough.
     """
     order = np.argsort(group, kind="stable")
     flows_of = np.split(order, np.cumsum(np.bincount(group, minlength=n_groups))[:-1])
@@ -236,17 +237,17 @@ def sessions_in_groups(
 
 
 def _within_group(maps: Maps, group: int) -> IndexArray:
-    """Number the sessions of one group from 0, in order; other sessions' numbers mean nothing."""
+    """Number the sessions of one group from 0, in order; ignore the numbers of other sessions."""
     return (np.cumsum(maps.group == group) - 1).astype(np.int32)
 
 
 def _equal_shares(n_sessions: int, flows: IntArray) -> IntArray:
-    """Sessions for each group: the same for all, as far as a group has flows to fill them.
+    """The number of sessions of each group: equal for all, but at most the group's number of flows.
 
-    The paper does not say how the sessions are shared out; an equal split fits its figures.
+    The paper does not say how sessions are divided among groups; an equal split fits its figures.
     """
     total = min(n_sessions, int(flows.sum()))
-    level = 0  # every group has so many sessions, or one for each flow
+    level = 0  # every group has this many sessions, or one per flow if it has fewer flows
     while np.minimum(flows, level + 1).sum() <= total and level < total:
         level += 1
     share = np.minimum(flows, level)

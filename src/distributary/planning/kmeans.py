@@ -17,7 +17,7 @@ __all__ = ["kmeans", "random_start"]
 
 
 def random_start(n_things: int, n_clusters: int, rng: np.random.Generator) -> IndexArray:
-    """Every thing in a cluster drawn at random."""
+    """Assign every thing to a random cluster."""
     return rng.integers(n_clusters, size=n_things, dtype=np.int32)
 
 
@@ -29,8 +29,8 @@ def kmeans(
 ) -> IndexArray:
     """Reassign things until a whole pass changes nothing; return each one's cluster.
 
-    Each move lowers the intake of all receivers, so it ends. `after_pass` is told the intake that
-    each pass left. Clusters may stay empty where there is nothing left to gain by filling them.
+    It ends because each move reduces the intake of all receivers. `after_pass` is called with the
+    intake after each pass. Clusters may stay empty if filling them saves nothing.
     """
     cluster = start.copy()
     count = np.empty((things.n_receivers, n_clusters), np.int32)

@@ -1,11 +1,11 @@
-"""The best there is, with a proof: channelization solved exactly by branch and bound.
+"""Exact channelization with a proof of optimality, by branch and bound.
 
-Reference: Adler et al. (2001), section 5.2.1: OCC (each flow in one group) and OCA (flows may be
-in several). Both minimise the channel cost at prices of 1. With each flow in one group that also
-minimises the filtering cost at any prices, since only what is received can change.
+Reference: Adler et al. (2001), section 5.2.1: OCC (each flow in one group) and OCA (flows may be in
+several). Both minimise the channel cost at prices of 1. For OCC this also minimises the filtering
+cost at any prices, since only the received rate can change.
 
-The search is our own. The same problems written as constraint models for a general solver (CP-SAT)
-were slower by two to four orders of magnitude and often ended with no better bound than C_inf.
+The search is our own. A general solver (CP-SAT) took two to four orders of magnitude longer for the
+same problems and often ended with no better bound than C_inf.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ __all__ = ["MOST_GROUPS_TO_SHARE", "Optimum", "optimal", "optimal_shared"]
 Matrix = npt.NDArray[np.bool_]
 
 MOST_GROUPS_TO_SHARE = 6  # 2 ** 6 sets of groups are the bits of one 64-bit word
-_WORK_PER_STEP = 100_000_000  # elementary operations between two looks at the clock
+_WORK_PER_STEP = 100_000_000  # elementary operations between two checks of the clock
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Optimum:
-    """Which flow is in which group, and the bound below what that costs.
+    """The groups of each flow, the cost of that plan, and a lower bound of the cost of any plan.
 
     `in_group` is flows x groups. Cost and bound are the channel cost at prices of 1.
     """
@@ -45,12 +45,12 @@ class Optimum:
 
     @property
     def proven(self) -> bool:
-        """No plan is cheaper."""
+        """Whether it is proven that no plan is cheaper."""
         return self.lower_bound >= self.cost
 
 
 def optimal(demand: Demand, n_groups: int, budget_s: float, progress: Progress = silent) -> Optimum:
-    """OCC: the best plan with each flow in one group, or the best met when the budget ends."""
+    """OCC: the best plan with each flow in one group, or the best found within the budget."""
     interest = demand.interest
     n_receivers, n_flows = len(interest.receivers), len(interest.flows)
     weight = whole_rates(demand.rate, n_receivers + 1)
@@ -83,12 +83,14 @@ def optimal(demand: Demand, n_groups: int, budget_s: float, progress: Progress =
 def optimal_shared(
     demand: Demand, n_groups: int, budget_s: float, progress: Progress = silent
 ) -> Optimum:
-    """OCA: the best plan with flows in any number of groups, or the best met in the budget.
+    """OCA: the best plan with flows in any number of groups, or the best found within the budget.
 
-    It starts from the better of OCC's plan and user-merge's.
+    The search starts from the better of the plans of OCC and user-merge.
     """
     if n_groups > MOST_GROUPS_TO_SHARE:
-        raise ValueError(f"flows are shared exactly among {MOST_GROUPS_TO_SHARE} groups at most")
+        raise ValueError(
+            f"OCA is searched with at most {MOST_GROUPS_TO_SHARE} groups, not {n_groups}"
+        )
     began = time.monotonic()
     weight = whole_rates(demand.rate, len(demand.interest.receivers) + 1)
     wanted = _interest_matrix(demand)
@@ -128,7 +130,7 @@ def optimal_shared(
 
 
 class _Search:
-    """A branch and bound under way: the kernel's cursor, and the best choices met."""
+    """A branch and bound in progress: the kernel's cursor, and the best choices found."""
 
     def __init__(
         self,
@@ -149,12 +151,15 @@ class _Search:
         self._best = best
         self.best_child = best_child.astype(np.int64)
 
-    def run(self, budget_s: float, progress: Progress, told: Callable[[int], float]) -> None:
-        """Search until all is proven or the budget ends; `told` is a cost as it is shown."""
+    def run(self, budget_s: float, progress: Progress, in_rate: Callable[[int], float]) -> None:
+        """Search until the optimum is proven or the budget ends.
+
+        `in_rate` converts a cost to messages per second, for progress reports.
+        """
         began = time.monotonic()
         total = max(1, round(budget_s)) if math.isfinite(budget_s) else None
         while self._depth >= 0 and (spent := time.monotonic() - began) < budget_s:
-            progress(Step("proving", round(spent), total, told(self._best)))
+            progress(Step("proving", round(spent), total, in_rate(self._best)))
             self._depth, self._best = self._go_on(
                 self._child, self._bound, self._width, self._at,
                 self._depth, self._best, self.best_child, self._nodes_per_step,
@@ -162,7 +167,7 @@ class _Search:
 
     @property
     def lower_bound(self) -> int:
-        """The least cost that any untried choice could still have, or the best one met."""
+        """The least cost that an untried choice may have, but at most the best cost found."""
         untried = [
             int(self._bound[level, self._at[level]])
             for level in range(self._depth + 1)
@@ -172,7 +177,7 @@ class _Search:
 
 
 def _optimum(demand: Demand, weight: IntArray, in_group: Matrix, lower_bound: int) -> Optimum:
-    """Back to messages per second; a plan proven best in whole numbers is its own bound."""
+    """Convert to messages per second; a plan proven optimal in whole numbers is its own bound."""
     met = _price(_interest_matrix(demand), weight, in_group)
     trivial = int(weight @ (demand.interest.audience + 1))
     return Optimum(
@@ -181,8 +186,8 @@ def _optimum(demand: Demand, weight: IntArray, in_group: Matrix, lower_bound: in
 
 
 def _price(wanted: Matrix, weight: IntArray, in_group: Matrix) -> int:
-    """The channel cost in whole-number rates, with every receiver on its cheapest cover."""
-    if in_group.sum() == len(in_group):  # each flow in one group: nothing to choose
+    """The channel cost in whole-number rates, if every receiver joins its cheapest cover."""
+    if in_group.sum() == len(in_group):  # each flow is in one group: there is no choice
         joined = (wanted.astype(np.int64) @ in_group) > 0
         return int((joined @ (weight @ in_group)).sum() + weight.sum())
     group_rate = weight @ in_group

@@ -1,4 +1,4 @@
-"""From demand to plan: every algorithm by its name, the papers' acronyms accepted too."""
+"""From demand to plan: every algorithm by its name or by the paper's acronym."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ from distributary.planning.two_level import BITS
 
 __all__ = ["Solution", "plan"]
 
-_CLOCKED = ("best", "optimal", "optimal-shared")  # they stop when their time is over
+_CLOCKED = ("best", "optimal", "optimal-shared")  # those that the clock may stop
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
-    """A plan, and what some algorithms know besides.
+    """A plan, and additional results of some algorithms.
 
-    `channel_lower_bound` is a bound on the channel cost of any plan of the same kind; `proven`
-    says that the plan reaches it. `cut_short` says that the clock ended the search: another run
-    with the same seed may give another plan. `session_origin` is the number that each session
-    had in the plan that was improved.
+    `channel_lower_bound` is a lower bound of the channel cost of any plan of the same kind;
+    `proven` says that the plan reaches it. `cut_short` says that the clock ended the search, so
+    another run with the same seed may give another plan. `session_origin` is the number of each
+    session in the plan that was improved.
     """
 
     plan: Plan
@@ -93,11 +93,11 @@ def plan(
     progress: Progress = silent,
     **settings: Any,
 ) -> Solution:
-    """Decide which flow travels where and who subscribes to what.
+    """Decide which session carries each flow and who subscribes to what.
 
-    In place of a demand and a request it takes what they are made of, `plan(pairs, rates,
-    groups=2)`: see `Demand.of` and `Request`. `progress` is called on another thread than the main
-    one; `KeyboardInterrupt` comes at once.
+    Instead of a demand and a request it also accepts their parts, `plan(pairs, rates, groups=2)`:
+    see `Demand.of` and `Request`. `progress` is not called on the main thread, so that
+    `KeyboardInterrupt` is raised at once.
     """
     if isinstance(demand, Demand) != isinstance(request, Request):
         raise TypeError("give a demand and a request, or interest, rates and settings")
@@ -125,9 +125,9 @@ def _solve(demand: Demand, request: Request, progress: Progress) -> Solution:
 
 @cache
 def _compile(algorithm: str, constrained: bool) -> None:
-    """Solve a tiny demand, so that all kernels are compiled, or loaded, before a clock starts.
+    """Solve a tiny demand, so that all kernels are compiled, or loaded, before the clock starts.
 
-    Otherwise the first run on a machine would spend its time on compiling and find another plan.
+    Otherwise the first run on a machine would spend its budget on compiling and find another plan.
     """
     wanted = {"ann": "ab", "bob": "bc", "cyd": "cd"}
     pairs = [(receiver, flow) for receiver, flows in wanted.items() for flow in flows]
@@ -136,7 +136,7 @@ def _compile(algorithm: str, constrained: bool) -> None:
     budget_s = 0.001 if algorithm == "best" else math.inf
     request = Request(2, 3, algorithm=algorithm, budget_s=budget_s, patience=math.inf)
     _solve(demand, request, silent)
-    if constrained:  # a and d are together at first, so that there is something to repair
+    if constrained:  # a and d start together, so that there is something to repair
         apart = Constraints(apart=(frozenset("ad"),))
         _solve(demand, request.replace(constraints=apart), silent)
 
@@ -144,7 +144,7 @@ def _compile(algorithm: str, constrained: bool) -> None:
 def _plan_with_unicast(
     demand: Demand, request: Request, limits: UnicastLimits, progress: Progress
 ) -> Solution:
-    """Plan some flows by unicast. An exact algorithm's proof does not cover that and is dropped."""
+    """Plan with some flows sent by unicast. A proof of an exact algorithm no longer applies."""
     solutions: list[Solution] = []
 
     def solve(rest: Demand) -> Plan:
@@ -161,7 +161,7 @@ def _plan_with_unicast(
 
 
 def _labels_of(rest: Demand, demand: Demand, labels: Sequence[str] | None) -> Sequence[str] | None:
-    """The labels of the flows that are left."""
+    """The labels of the remaining flows."""
     if labels is None or len(labels) != len(demand.rate):
         return labels
     label = dict(zip(demand.interest.flows, labels, strict=True))
@@ -174,7 +174,7 @@ def _place_flat(demand: Demand, group: IndexArray) -> Solution:
 
 
 def _place_maps(demand: Demand, maps: Maps) -> Solution:
-    """The plan of two maps, without their empty sessions and groups."""
+    """The plan of two maps, without empty sessions and groups."""
     maps = maps.compact()
     return Solution(place_single(demand, maps.session, maps.group))
 
@@ -198,7 +198,7 @@ def _flow_merge(demand: Demand, request: Request, progress: Progress) -> Solutio
 
 
 def _user_merge(demand: Demand, request: Request, progress: Progress) -> Solution:
-    """Each receiver joins the one group that was merged for it, which carries all that it wants."""
+    """Each receiver joins only the group that was merged for it, which carries all it wants."""
     interest = demand.interest
     group = user_merge(demand, request.size.groups, progress)
     n_groups = int(group.max()) + 1
@@ -233,7 +233,7 @@ def _optimal_shared(demand: Demand, request: Request, progress: Progress) -> Sol
 
 
 def _better_of_single_and_merged(demand: Demand, request: Request, progress: Progress) -> Solution:
-    """With too many groups for OCA's search: the cheaper of two plans, and C_inf as the bound."""
+    """The cheaper of two plans, with C_inf as the bound, if OCA has too many groups to search."""
     solutions = [solve(demand, request, progress) for solve in (_optimal, _user_merge)]
     plans = [solution.plan for solution in solutions]
     costs = [channel_cost(plan, demand, ChannelPrices()) for plan in plans]
@@ -307,7 +307,7 @@ def _plan_within(
 def _plan_with_copies(
     max_sent: float, demand: Demand, request: Request, progress: Progress
 ) -> Solution:
-    """Half of the budget goes into a plan with each flow in one session, half into copies."""
+    """Spend half of the budget on a plan with each flow in one session, half on copies."""
     things, sessions, groups = _sizes(demand, request, bits=BITS)
     rng, weights, budget_s = _rng(request), request.weights, request.search.budget_s / 2
     patience = request.search.patience
@@ -318,7 +318,7 @@ def _plan_with_copies(
 
 
 def _improve(previous: Previous, demand: Demand, request: Request, progress: Progress) -> Solution:
-    """Start from a plan that is there, which may have more sessions than there are flows now."""
+    """Improve an existing plan, which may have more sessions than there are flows now."""
     things = Things.flows_of(demand, BITS)
     known = len(previous.session_group)
     sessions = min(request.size.most_sessions, max(len(things), known))
@@ -346,7 +346,7 @@ def _improve(previous: Previous, demand: Demand, request: Request, progress: Pro
 
 
 def _two_level(solver: Callable[..., Maps]) -> Callable[[Demand, Request, Progress], Solution]:
-    """Run a published solver of two levels on whole-number rates."""
+    """Run a published two-level solver on whole-number rates."""
 
     def solve(demand: Demand, request: Request, progress: Progress) -> Solution:
         things, sessions, groups = _sizes(demand, request)
@@ -358,13 +358,13 @@ def _two_level(solver: Callable[..., Maps]) -> Callable[[Demand, Request, Progre
 
 
 def _sizes(demand: Demand, request: Request, bits: int = 60) -> tuple[Things, int, int]:
-    """The flows, and how many sessions and groups there can be: no more than flows."""
+    """The flows, and the numbers of sessions and groups, limited to the number of flows."""
     sessions = min(request.size.most_sessions, len(demand.rate))
     return Things.flows_of(demand, bits), sessions, min(request.size.groups, sessions)
 
 
 def _in_rates(progress: Progress, demand: Demand, bits: int = 60) -> Progress:
-    """Report costs in messages per second, from a solver that counts in whole numbers."""
+    """Report costs in messages per second, for a solver that uses whole numbers."""
     n_receivers = len(demand.interest.receivers)
 
     def tell(step: Step) -> None:

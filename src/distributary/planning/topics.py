@@ -91,7 +91,7 @@ def plan_proposals(
     planner: Planner,
 ) -> list[Proposal]:
     """As `proposals`, from arrays."""
-    here = _Here.of(wants, clustering, frequency, planner)
+    here = _PresentState.of(wants, clustering, frequency, planner)
     if len(here.active) < 2:
         return []
     carries, after = _best_clusters(here, planner)
@@ -119,7 +119,7 @@ class _Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Here:
+class _PresentState:
     """The present state: subscribers that want something, clusters, members, and OC."""
 
     answers: Answers
@@ -133,7 +133,7 @@ class _Here:
     @classmethod
     def of(
         cls, wants: BoolArray, clustering: Clustering, frequency: FloatArray, planner: Planner
-    ) -> _Here:
+    ) -> _PresentState:
         """Take the state from a clustering."""
         tariff = Tariff(planner.prices, len(wants))
         active, clusters = np.flatnonzero(wants.any(axis=1)), clustering.clusters
@@ -160,7 +160,7 @@ class _Here:
         return float(tariff.topics(topics, answers.frequency).sum() + bill[sizes > 0].sum())
 
 
-def _best_clusters(here: _Here, planner: Planner) -> tuple[BoolArray, float]:
+def _best_clusters(here: _PresentState, planner: Planner) -> tuple[BoolArray, float]:
     """The cheapest of several sets of clusters; one of them starts from the present clusters."""
     answers, present = here.answers, here.present
     rng = np.random.default_rng(planner.seed)
@@ -178,7 +178,7 @@ def _best_clusters(here: _Here, planner: Planner) -> tuple[BoolArray, float]:
     return best
 
 
-def _invitations(here: _Here, carries: BoolArray) -> list[_Offer]:
+def _invitations(here: _PresentState, carries: BoolArray) -> list[_Offer]:
     """Offer each new cluster to the subscribers that would join it and save, best first."""
     answers, present, member = here.answers, here.present, here.member
     target = answers.respond(carries)
@@ -213,7 +213,7 @@ def _by_topics(offer: _Offer) -> bytes:
 
 
 def _apply_offers(
-    here: _Here, offers: Sequence[_Offer], planner: Planner
+    here: _PresentState, offers: Sequence[_Offer], planner: Planner
 ) -> tuple[BoolArray, BoolArray, BoolArray, FloatArray]:
     """Let invited subscribers choose; return clusters, members, who moved, and their savings."""
     answers, shape = here.answers, (len(here.active), len(offers))
@@ -235,7 +235,9 @@ def _apply_offers(
     return carries, target, (target != mine).any(axis=1), saved
 
 
-def _price_offers(here: _Here, offers: Sequence[_Offer], planner: Planner) -> list[Proposal]:
+def _price_offers(
+    here: _PresentState, offers: Sequence[_Offer], planner: Planner
+) -> list[Proposal]:
     """Make proposals of offers: their total saving is exact, and shared out by who joins."""
     carries, target, moved, saved = _apply_offers(here, offers, planner)
     new = target[:, len(here.present) :]
