@@ -20,8 +20,8 @@ from distributary.content.messages import (
     Name,
     Prune,
     Statement,
-    Subscribed,
-    Unsubscribed,
+    SubscribeStatement,
+    UnsubscribeStatement,
 )
 from distributary.content.policies import Covering
 from distributary.matching.covering import CoverIndex
@@ -215,7 +215,7 @@ class OutLink:
         """Send a subscription, then retract what it covers."""
         covered = self.sent.covered(filter) if self._policy.retracts else []
         self.sent.add(filter, name)
-        said: list[Statement] = [Subscribed(name, filter, triggered)]
+        said: list[Statement] = [SubscribeStatement(name, filter, triggered)]
         return said + [
             self._retract(other, self._at_once) for other in covered if other != instead_of
         ]
@@ -227,7 +227,7 @@ class OutLink:
         self._next.pop(name, None)
         if name in self.needed:
             self.hidden.add(filter, name)
-        return Unsubscribed(name, prune)
+        return UnsubscribeStatement(name, prune)
 
 
 def _split_boxes(filters: Iterable[Filter]) -> Iterator[tuple[Box, ...]]:
