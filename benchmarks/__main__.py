@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME ...]`: run, check answers, bring docs/benchmarks.md up to date."""
+"""`python -m benchmarks [NAME ...]`: run, check the answers, update docs/benchmarks.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each kernel against its plain twin, and two algorithms against other ways to do the same."""
+"""Each kernel against its plain twin, and two algorithms against other implementations."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ def kernels() -> Section:
     )
     return Section(
         "Kernels against their plain twins",
-        "The same answer, asserted, from the compiled loop and from plain Python "
-        "(`planning/_reference.py`), on inputs small enough for the latter.",
+        "The compiled loop and plain Python (`planning/_reference.py`) give the same answer "
+        "(asserted), on inputs small enough for the latter.",
         ["kernel", "ours", "plain", "plain / ours"],
         rows,
     )
@@ -110,16 +110,16 @@ def algorithms() -> Section:
     _groups_first_rows(full, rows)
     _flow_merge_rows(floor_demand(symbols=6_000), rows)
     return Section(
-        "Algorithms against other ways to do the same",
-        "Trading floor, 50 groups, alpha = beta = 1. Straightforward NumPy gives the same "
-        "plan (asserted). scikit-learn clusters the same flows x receivers matrix by Euclidean "
-        "distance, plain and with the rates as sample weights, on as many threads as it likes; its "
-        "clusters are priced as a plan like any other. Ratios are over ours in the same block: "
-        "above 1 is slower or costlier than ours.",
+        "Algorithms against other implementations",
+        "Trading floor, 50 groups, alpha = beta = 1. Straightforward NumPy gives the same plan "
+        "(asserted). scikit-learn clusters the same flows x receivers matrix by Euclidean "
+        "distance, plain and with the rates as sample weights, with its default number of "
+        "threads; its clusters are priced like any other plan. Ratios are relative to ours in "
+        "the same block: above 1 is slower or more expensive.",
         ["plan", "who", "time", "time / ours", "Cx/Cf", "cost / ours"],
         rows,
         "`flow-merge` is a greedy merge for Adler's cost. On this demand it clusters poorly, as "
-        "the last row shows: `groups-first` and its kind are the ones to use here.",
+        "the last row shows; use `groups-first` or another two-level algorithm here.",
     )
 
 
