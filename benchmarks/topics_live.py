@@ -46,10 +46,10 @@ from pathlib import Path
 from distributary.topics.nats import NatsOptions, ServiceSettings, TopicService, live_policy
 
 async def main():
-    arguments = json.loads(sys.argv[1])
-    policy = live_policy(interval=arguments["interval"], history=10_000)
-    settings = ServiceSettings(Path(arguments["folder"]), policy, plan_every=arguments["plan_every"])
-    service = TopicService(NatsOptions(arguments["url"], arguments["token"]), settings)
+    given = json.loads(sys.argv[1])
+    policy = live_policy(interval=given["interval"], history=10_000)
+    settings = ServiceSettings(Path(given["folder"]), policy, plan_every=given["plan_every"])
+    service = TopicService(NatsOptions(given["url"], given["token"]), settings)
     task = asyncio.create_task(service.run())
     await service.started.wait()
     print("started", flush=True)
