@@ -80,11 +80,12 @@ def fig7(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
         source="Chen et al. (2011), Fig. 7 and section V-B",
         shown=(
             f"{first.unsubscriptions} of {first.workflows.subscriptions:,} subscriptions, roots "
-            f"that cover 30 others each, end within 150 s while events go on. Probes are "
-            f"{PROBES} events, {first.probe_after:.0f} s later, that are wanted at as many edge "
-            "brokers as any. Of the six policies three are the paper's rivals, the fourth is its "
-            "own, the fifth is that with remnants swept when brokers have time, and the last is "
-            "ours: exact unions instead of what a subscription hid, said when there is time."
+            f"that cover 30 others each, end within 150 s while events go on. Probes are {PROBES} "
+            f"events, {first.probe_after:.0f} s later, that are wanted at as many edge brokers as "
+            "any. Three of the six policies are those that the paper compares with, the fourth "
+            "is its own, the fifth is the same but sweeps remnants when brokers have time, and "
+            "the last is ours: when there is time, it sends the exact union of what a "
+            "subscription had hidden."
         ),
         columns=("dimensions", "policy", *QUANTITIES),
         rows=tuple(
@@ -290,13 +291,13 @@ def _notes(one: Outcomes, two: Outcomes) -> tuple[str, ...]:
         "The paper contradicts itself: active covering delays probes by 4,400 s here and by "
         "2,000 s in Fig. 8, for the same set-up; probes are wanted at all 32 edge brokers though "
         "only 29 have subscribers.",
-        "The order of active, lazy and packing hangs on how time is priced, so it is no claim "
-        "here: packing has fewer messages, each with as much work.",
+        "The order of active, lazy and packing depends on the model of time, so it is not a "
+        "claim here: packing has fewer messages, but the same work in total.",
         "Triggered messages are counted as statements here, packed or not; the paper and the "
         "independent implementation count a pack as one.",
         "Selective pruning remembers 64 publications of each subscription, pools them by link, "
-        "and goes all the way where no publication was wanted by more than 10 others; the paper "
-        'says "a small value".',
+        "and unsubscribes all the way if no publication was wanted by more than 10 others; the "
+        'paper says "a small value".',
     )
 
 

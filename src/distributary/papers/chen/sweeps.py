@@ -122,8 +122,8 @@ def fig9(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
         notes=(
             PRICED,
             READING,
-            "The number of subscriptions stays the same, so there are fewer roots where each "
-            "covers more.",
+            "The number of subscriptions stays the same, so there are fewer roots if each covers "
+            "more.",
             _ours_note(found),
         ),
         quick=quick,

@@ -38,7 +38,8 @@ COLUMNS = ("panel", "algorithm", "day", "scribe", "maintenance", "dissemination"
 GROWN, CHANGED = ("Tamara", "ours"), ("static", "Tamara", "ours")
 UNIFORM_NOTE = "Uniform interests: every user wants every topic with the same probability."
 SHORT_NOTE = (
-    "In the run of one day a channel surveys every 24 intervals, since once a day would be once."
+    "In the run of one day a channel surveys every 24 intervals, since once a day would be a "
+    "single survey."
 )
 
 
@@ -183,9 +184,8 @@ def _figure(
         title=title,
         source=f"Milo et al. (2007), {where} and section 5.2",
         shown=(
-            f"Messages per maintenance interval over time; {world.users:,} users, "
-            f"{world.topics} topics, one run. Dotted: with all messages that the clusters "
-            "themselves need."
+            f"Messages per maintenance interval over time; {world.users:,} users, {world.topics} "
+            "topics, one run. Dotted: including all messages that clustering itself needs."
         ),
         columns=COLUMNS,
         rows=panel_rows(panels),
