@@ -206,7 +206,7 @@ def test_a_budget_too_small_for_a_proof_still_gives_a_plan_and_a_bound(
 
 
 def test_the_search_for_shared_flows_is_for_few_groups() -> None:
-    with pytest.raises(ValueError, match="6 groups at most"):
+    with pytest.raises(ValueError, match="at most 6 groups, not 7"):
         optimal_shared(large_demand(), 7, PLENTY)
 
 
