@@ -25,7 +25,7 @@ from distributary.model import IntArray, Plan
 
 __all__ = ["Bench", "Observation", "Traffic"]
 
-TRIES = 4  # of a run in which packets are lost
+TRIES = 8  # of a run in which packets are lost
 _COUNTED = ("messages", "packets", "unwanted_messages", "overrun", "cpu_seconds", "reports")
 
 
@@ -61,7 +61,7 @@ class Traffic:
             received=int(per_session[np.isin(plan.session_group, groups)].sum()),
             accepted=int(per_session[sessions].sum()),
             wanted=int(self.counts[flows].sum()),
-            packets=sum(self.recording.packets_to[group_name(at)] for at in groups.tolist()),
+            packets=self.recording.count_packets({group_name(at) for at in groups.tolist()}),
         )
 
 

@@ -187,6 +187,7 @@ def _measure_plans(
                     ),
                     settings,
                 )
+            _report_progress(f"measuring under {name}")
             observed[name] = [
                 bench.measure(traffic, interest.receivers[at], flows[at], speed) for at in receivers
             ]
@@ -199,6 +200,7 @@ def _find_speed(run: Callable[[float], Observation | None], settings: Settings) 
     speed, highest = 1.0, float("inf")
     for _ in range(settings.probes):
         found = run(speed)
+        _report_progress(f"flooding at {speed:.2f} times the rate: {found or 'packets are lost'}")
         if found is None or found.late > LATE:
             highest = speed
             speed *= 0.8
@@ -208,6 +210,10 @@ def _find_speed(run: Callable[[float], Observation | None], settings: Settings) 
             break
         speed = wished
     return speed
+
+
+def _report_progress(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
 
 
 # --- what came of it -----------------------------------------------------------------------------
@@ -352,11 +358,9 @@ def _conclude(results: Results) -> Iterator[str]:
         f"{results.of_flooding(Results.measured, HASH):.0%} ("
         f"{results.of_flooding(Results.predicted, HASH):.0%})."
     )
-    word = "saves" if both < flat else "costs"
     yield (
-        f"The second level on top {word} {abs(flat - both):.1%} of flooding's CPU, or "
-        f"{abs(1 - both / flat):.0%} of flat's; by the model it saves "
-        f"{expected[0] - expected[1]:.1%}, or {1 - expected[1] / expected[0]:.0%}."
+        f"The second level on top {_describe_change(flat, both)}; by the model it "
+        f"{_describe_change(*expected)}."
     )
     accepted = {
         name: median(found.accepted / found.delivered for found in results.observed[name])
@@ -395,6 +399,13 @@ def _conclude(results: Results) -> Iterator[str]:
     )
     if results.prices.doubtful:
         yield "The calibration's fit was poor, so the machine was busy: doubt the predictions."
+
+
+def _describe_change(flat: float, both: float) -> str:
+    word = "saves" if both < flat else "costs"
+    return (
+        f"{word} {abs(flat - both):.1%} of flooding's CPU, or {abs(1 - both / flat):.0%} of flat's"
+    )
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -19,7 +19,6 @@ from benchmarks.delivery_headline import (
     Settings,
     describe,
 )
-from benchmarks.delivery_receivers import NETWORK
 from benchmarks.delivery_replay import Recording, record
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,6 +37,7 @@ from distributary.workloads import TradingFloor, trading_floor
 from tests.delivery.udp.namespace import ROOT, in_namespace, why_no_namespace
 
 FLOOR = TradingFloor(symbols=400, receivers=20, share_of_market=0.05)
+SOURCE = "udp://127.0.0.1:9"
 TOY = {
     "symbols": 400,
     "receivers": 20,
@@ -77,17 +77,15 @@ def make_traffic(demand: Demand, plan: Plan, messages: int, rate: float) -> Traf
 
 def hear(machine: ReceiverMachine, recording: Recording, groups: set[str]) -> tuple[int, int]:
     """Give a receiver all packets of its groups; messages delivered, and packets given."""
-    joined = {NETWORK.groups.of(group) for group in groups}
     actions = []
     for packet in recording.announcements:
-        actions += machine.on_packet(packet, 0.0, "udp://127.0.0.1:9")
-    given = 0
-    for at, burst in recording.bursts:
-        for (host, *_), rows in burst:
-            if host in joined:
-                given += host != NETWORK.groups.control and len(rows)
-                for row in rows:
-                    actions += machine.on_packet(row.tobytes(), at, "udp://127.0.0.1:9")
+        actions += machine.on_packet(packet, 0.0, SOURCE)
+    given, end = 0, 0
+    for length, place in zip(recording.lengths.tolist(), recording.group_of.tolist(), strict=True):
+        begin, end = end, end + length
+        if recording.groups[place] in groups:
+            given += recording.groups[place] != CONTROL_GROUP
+            actions += machine.on_packet(recording.buffer[begin:end].tobytes(), 0.0, SOURCE)
     return sum(len(action) for action in actions if isinstance(action, Messages)), given
 
 
