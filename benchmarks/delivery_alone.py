@@ -25,7 +25,7 @@ from distributary.model import IntArray, Plan
 __all__ = ["LOOK_EVERY", "Bench", "Observation", "Traffic"]
 
 # Seconds from one look to the next, as receivers have it under load. A look takes in 512 packets at
-# most, so that with 5 ms, as in a calibration, 100,000 packets a second would be lost.
+# most: every 5 ms, as calibrations look by default, that is about 100,000 packets a second.
 LOOK_EVERY = 0.001
 TRIES = 8  # of a run in which packets are lost
 _COUNTED = ("messages", "packets", "unwanted_messages", "overrun", "cpu_seconds", "reports")
