@@ -38,12 +38,14 @@ class Section:
 
     def markdown(self) -> str:
         """The section in Markdown, as the page shows it."""
-        lines = [f"## {self.title}", "", self.about, ""]
-        lines += [
-            "| " + " | ".join(row) + " |" for row in (self.columns, ["---"] * len(self.columns))
-        ]
-        lines += ["| " + " | ".join(row) + " |" for row in self.rows]
+        lines = [f"## {self.title}", "", self.about, "", format_table(self.columns, self.rows)]
         return "\n".join([*lines, *(["", self.remarks] if self.remarks else [])]) + "\n"
+
+
+def format_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    head = (columns, ["---"] * len(columns))
+    return "\n".join("| " + " | ".join(row) + " |" for row in (*head, *rows))
 
 
 def timed(run: Callable[[], T], times: int = 5) -> tuple[T, float]:
