@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from distributary.cli.console import notes, print_json, results
-from distributary.cli.options import INPUT, OUTPUT, TABLE, Json
+from distributary.cli.options import OUTPUT, EventFile, FilterFile, Json
 from distributary.files import FilterTable, read_events, read_filters, write_table
 from distributary.matching import Matcher, event_schema, event_table
 
@@ -19,15 +19,8 @@ __all__ = ["match"]
 
 
 def match(
-    filters: Annotated[
-        Path,
-        typer.Option(
-            "--filters", help=f"Who wants what: receiver, filter. {TABLE}.", rich_help_panel=INPUT
-        ),
-    ],
-    events: Annotated[
-        Path, typer.Option("--events", help=f"Any columns. {TABLE}.", rich_help_panel=INPUT)
-    ],
+    filters: FilterFile,
+    events: EventFile,
     out: Annotated[
         Path | None,
         typer.Option(

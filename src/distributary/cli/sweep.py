@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import shlex
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +15,8 @@ from rich.table import Table
 
 from distributary import planning
 from distributary.cli.console import print_json, results, show_progress, wide_results
-from distributary.cli.intake import intake_document, read_inputs, tell_intake
+from distributary.cli.intake import DemandFiles, intake_document, tell_intake
+from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import (
     BUDGET_HELP,
     LIMITS,
@@ -23,18 +24,13 @@ from distributary.cli.options import (
     PRICES,
     SEARCH,
     AlgorithmName,
-    Floor,
-    InterestFile,
     Json,
-    MaxBad,
-    Quarantine,
-    RatesFile,
     Seed,
     duration_option,
     filtering_prices,
     reject_bad_values,
 )
-from distributary.cli.quantities import Seconds, Share
+from distributary.cli.quantities import Seconds
 from distributary.cost import FilteringPrices
 from distributary.extras import require
 from distributary.files import replace_file
@@ -54,9 +50,10 @@ __all__ = ["sweep"]
 CSV_FILE, PAGE_FILE = "sweep.csv", "sweep.html"
 
 
-def sweep(
-    interest: InterestFile,
-    rates: RatesFile,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurveOptions:
+    """The numbers to plan with: several of each."""
+
     groups: Annotated[
         str,
         typer.Option(
@@ -64,7 +61,7 @@ def sweep(
             help="The numbers of groups to try: 10,20,50,100.",
             rich_help_panel=LIMITS,
         ),
-    ],
+    ]
     sessions: Annotated[
         str | None,
         typer.Option(
@@ -72,7 +69,7 @@ def sweep(
             help="The most sessions there may be, for each a curve.",
             rich_help_panel=LIMITS,
         ),
-    ] = None,
+    ] = None
     sessions_per_group: Annotated[
         str | None,
         typer.Option(
@@ -80,7 +77,7 @@ def sweep(
             help="Or the most sessions for each group. 1 without.",
             rich_help_panel=LIMITS,
         ),
-    ] = None,
+    ] = None
     alpha: Annotated[
         str,
         typer.Option(
@@ -88,7 +85,7 @@ def sweep(
             help="Prices of a message at the session filter.",
             rich_help_panel=PRICES,
         ),
-    ] = "1",
+    ] = "1"
     beta: Annotated[
         str,
         typer.Option(
@@ -96,15 +93,25 @@ def sweep(
             help="At the flow filter: one for each alpha.",
             rich_help_panel=PRICES,
         ),
-    ] = "1",
-    algorithm: AlgorithmName = planning.DEFAULT_ALGORITHM,
+    ] = "1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchOptions:
+    """How each of the plans is made."""
+
+    algorithm: AlgorithmName = planning.DEFAULT_ALGORITHM
     budget: Annotated[Seconds, duration_option(f"For each plan. {BUDGET_HELP}", SEARCH)] = Seconds(
         "5s"
-    ),
-    max_bad: MaxBad = Share("0%"),
-    floor: Floor = None,
-    quarantine: Quarantine = None,
-    seed: Seed = 0,
+    )
+    seed: Seed = 0
+
+
+@takes_groups
+def sweep(
+    files: DemandFiles,
+    curves: CurveOptions,
+    search: SearchOptions,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -121,11 +128,17 @@ def sweep(
     """
     if out is not None:
         require("report")
-    numbers = _whole_numbers("--groups", groups)
-    limits = _limits(sessions, sessions_per_group)
-    prices = _prices(alpha, beta)
-    request = _request(algorithm, float(budget), seed)
-    inputs = read_inputs(interest, rates, max_bad, floor, quarantine)
+    numbers = _whole_numbers("--groups", curves.groups)
+    limits = _limits(curves.sessions, curves.sessions_per_group)
+    prices = _prices(curves.alpha, curves.beta)
+    with reject_bad_values():
+        request = planning.Request(
+            groups=1,
+            algorithm=search.algorithm,
+            seed=search.seed,
+            budget_s=float(search.budget),
+        )
+    inputs = files.read()
     with show_progress() as progress:
         result = swept(inputs.demand, request, numbers, limits, prices, progress)
     if not result.points:
@@ -135,18 +148,14 @@ def sweep(
         )
     if out is not None:
         given = {
-            "interest": str(interest),
-            "rates": str(rates),
-            "groups": groups,
-            "sessions": sessions,
-            "sessions-per-group": sessions_per_group,
-            "alpha": alpha,
-            "beta": beta,
+            "interest": str(files.interest),
+            "rates": str(files.rates),
+            **{name.replace("_", "-"): value for name, value in asdict(curves).items()},
             "algorithm": request.solver.name,
-            "budget": str(budget),
-            "max-bad": str(max_bad) if inputs.bad else None,
-            "floor": str(floor) if inputs.floored else None,
-            "seed": str(seed),
+            "budget": str(search.budget),
+            "max-bad": str(files.max_bad) if inputs.bad else None,
+            "floor": str(files.floor) if inputs.floored else None,
+            "seed": str(search.seed),
         }
         _write(result, out, {option: value for option, value in given.items() if value})
     if as_document:
@@ -204,11 +213,6 @@ def _prices(alpha: str, beta: str) -> list[FilteringPrices]:
     count = max(len(alphas), len(betas))
     alphas, betas = (prices * count if len(prices) == 1 else prices for prices in (alphas, betas))
     return [filtering_prices(*pair) for pair in zip(alphas, betas, strict=True)]
-
-
-def _request(algorithm: str, budget_s: float, seed: int) -> planning.Request:
-    with reject_bad_values():
-        return planning.Request(groups=1, algorithm=algorithm, seed=seed, budget_s=budget_s)
 
 
 def _tell(result: SweepResult) -> None:
