@@ -13,7 +13,7 @@ from benchmarks.measure import Section, shown_seconds, timed
 from distributary import Demand, FilteringPrices, Request, evaluate, plan
 from distributary.model import IndexArray
 from distributary.planning import _kernels, _reference, place_single
-from distributary.planning.hierarchy import groups_first
+from distributary.planning.hierarchy import TwoLevelProblem, groups_first
 from distributary.planning.merging import flow_merge
 from distributary.planning.optimal import optimal, optimal_shared
 from distributary.planning.things import Things
@@ -46,12 +46,14 @@ def kernels() -> Section:
 
     def fast_pass() -> tuple[list[int], int, int]:
         cluster = start.copy()
-        count = np.empty((things.n_receivers, n_clusters), np.int32)
-        present = np.empty((things.n_receivers, n_clusters), np.uint8)
-        audience, total = np.empty((2, n_clusters), np.int64)
+        clusters = _kernels.Clusters(
+            np.empty((things.n_receivers, n_clusters), np.int32),
+            np.empty((things.n_receivers, n_clusters), np.uint8),
+            *np.empty((2, n_clusters), np.int64),
+        )
         shape = (things.offsets, things.members, things.weight, cluster)
-        _kernels.cluster_counts(*shape, count, present, audience, total)
-        moves, saved = _kernels.kmeans_pass(*shape, count, present, audience, total)
+        _kernels.cluster_counts(*shape, clusters)
+        moves, saved = _kernels.kmeans_pass(*shape, clusters)
         return cluster.tolist(), moves, saved
 
     compare(
@@ -128,7 +130,8 @@ def _groups_first_rows(demand: Demand, rows: list[list[str]]) -> None:
     things, matrix = Things.flows_of(demand), interest_matrix(demand)
 
     def ours() -> tuple[IndexArray, IndexArray]:
-        maps = groups_first(things, sessions, groups, np.random.default_rng(0), PRICES)
+        problem = TwoLevelProblem(things, sessions, groups, PRICES)
+        maps = groups_first(problem, np.random.default_rng(0))
         return maps.session, maps.flow_group
 
     def plain() -> tuple[IndexArray, IndexArray]:
