@@ -24,6 +24,7 @@ from distributary.cli.options import (
     Json,
     Seed,
     at_most,
+    option,
 )
 from distributary.content import COVERING_POLICIES
 from distributary.content.rehearsal import (
@@ -64,22 +65,13 @@ class NetworkFiles:
     """The tables that describe the brokers and their day."""
 
     links: Annotated[
-        Path,
-        typer.Option(
-            "--links",
-            help=f"The overlay, without cycles: a, b, delay. {TABLE}.",
-            rich_help_panel=INPUT,
-        ),
+        Path, option(f"The overlay, without cycles: a, b, delay. {TABLE}.", INPUT, "--links")
     ]
     filters: FilterFile
     events: EventFile
     homes: Annotated[
         Path | None,
-        typer.Option(
-            "--homes",
-            help="Who is where: receiver, broker. Without it, drawn by seed.",
-            rich_help_panel=INPUT,
-        ),
+        option("Who is where: receiver, broker. Without it, drawn by seed.", INPUT, "--homes"),
     ] = None
 
 
@@ -89,38 +81,19 @@ class DayOptions:
 
     publish_at: Annotated[
         list[str] | None,
-        typer.Option(
-            "--publish-at",
-            help="A broker where events begin, again for more; or all.",
-            rich_help_panel=DAY,
-        ),
+        option("A broker where events begin, again for more; or all.", DAY, "--publish-at"),
     ] = None
-    rate: Annotated[
-        float,
-        typer.Option(
-            min=1e-3, callback=at_most(1e9), help="Events per second.", rich_help_panel=DAY
-        ),
-    ] = 100.0
+    rate: Annotated[float, option("Events per second.", DAY, min=1e-3, callback=at_most(1e9))] = (
+        100.0
+    )
     leave: Annotated[
-        int,
-        typer.Option(
-            min=0, help="How many of the widest subscriptions end half-way.", rich_help_panel=DAY
-        ),
+        int, option("How many of the widest subscriptions end half-way.", DAY, min=0)
     ] = 0
     within: Annotated[
-        float,
-        typer.Option(
-            min=0.0,
-            callback=at_most(LONGEST_DELAY_S),
-            help="Within how many seconds.",
-            rich_help_panel=DAY,
-        ),
+        float, option("Within how many seconds.", DAY, min=0.0, callback=at_most(LONGEST_DELAY_S))
     ] = 10.0
     policy: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"Which to try, again for more: {POLICIES}; or all.", rich_help_panel=DAY
-        ),
+        list[str] | None, option(f"Which to try, again for more: {POLICIES}; or all.", DAY)
     ] = None
     seed: Seed = 0
 
@@ -131,20 +104,20 @@ class PriceOptions:
 
     per_message: Annotated[
         float,
-        typer.Option(
+        option(
+            "Seconds that a message costs a broker.",
+            PRICES,
             min=0.0,
             callback=at_most(LONGEST_DELAY_S),
-            help="Seconds that a message costs a broker.",
-            rich_help_panel=PRICES,
         ),
     ] = DEFAULT_PRICES.per_message
     per_box: Annotated[
         float,
-        typer.Option(
+        option(
+            "Seconds more for each entry of its table.",
+            PRICES,
             min=0.0,
             callback=at_most(LONGEST_DELAY_S),
-            help="Seconds more for each entry of its table.",
-            rich_help_panel=PRICES,
         ),
     ] = DEFAULT_PRICES.per_box
 
@@ -156,10 +129,7 @@ def simulate(
     day: DayOptions,
     prices: PriceOptions,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", help="Write the comparison here, one row a policy.", rich_help_panel=OUTPUT
-        ),
+        Path | None, option("Write the comparison here, one row a policy.", OUTPUT, "--out")
     ] = None,
     as_document: Json = False,
 ) -> None:

@@ -6,14 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.progress import Progress as Bars
 from rich.table import Table
 
 from distributary.cli.console import notes, print_json, results
 from distributary.cli.multicast_options import GroupBase, InterfaceName, Port, make_groups
 from distributary.cli.option_groups import takes_groups
-from distributary.cli.options import NETWORK, OUTPUT, Json, duration_option, reject_bad_values
+from distributary.cli.options import (
+    NETWORK,
+    OUTPUT,
+    Json,
+    duration_option,
+    option,
+    reject_bad_values,
+)
 from distributary.cli.quantities import Seconds
 
 if TYPE_CHECKING:
@@ -30,29 +36,15 @@ class MeasuringOptions:
 
     factor: Annotated[
         list[int] | None,
-        typer.Option(
-            "--messages-per-packet",
-            min=1,
-            help="Messages in a packet (h); repeatable.",
-            rich_help_panel=MEASURING,
-        ),
+        option("Messages in a packet (h); repeatable.", MEASURING, "--messages-per-packet", min=1),
     ] = None
-    message_bytes: Annotated[
-        int, typer.Option(min=1, help="Bytes in a payload.", rich_help_panel=MEASURING)
-    ] = 200
+    message_bytes: Annotated[int, option("Bytes in a payload.", MEASURING, min=1)] = 200
     seconds: Annotated[
         Seconds, duration_option("How long to send each mix of rates.", MEASURING)
     ] = Seconds("500ms")
-    rounds: Annotated[
-        int, typer.Option(min=1, help="How often to measure everything.", rich_help_panel=MEASURING)
-    ] = 3
+    rounds: Annotated[int, option("How often to measure everything.", MEASURING, min=1)] = 3
     unicast: Annotated[
-        bool,
-        typer.Option(
-            "--unicast",
-            help="Use no multicast: send to the receiver alone.",
-            rich_help_panel=NETWORK,
-        ),
+        bool, option("Use no multicast: send to the receiver alone.", NETWORK, "--unicast")
     ] = False
 
     def make_params(self) -> CalibrationParams:
@@ -71,10 +63,7 @@ class MeasuringOptions:
 
 @takes_groups
 def calibrate(
-    out: Annotated[
-        Path,
-        typer.Option(help="The file to write, for `plan --calibration`.", rich_help_panel=OUTPUT),
-    ],
+    out: Annotated[Path, option("The file to write, for `plan --calibration`.", OUTPUT)],
     measuring: MeasuringOptions,
     group_base: GroupBase = "239.192.77.0",
     port: Port = 7703,

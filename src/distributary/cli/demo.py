@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from distributary import planning
 from distributary.cli.console import results
 from distributary.cli.generate import Messages, Receivers, workload_option, write_day
@@ -21,6 +19,7 @@ from distributary.cli.options import (
     OutputFormat,
     Seed,
     SparkOptions,
+    option,
     reject_bad_values,
 )
 from distributary.cli.pipeline import run_job, tell_run
@@ -43,15 +42,10 @@ class FloorSize:
 @takes_groups
 def demo(
     size: FloorSize,
-    out: Annotated[
-        Path, typer.Option(help="The folder for everything it writes.", rich_help_panel=OUTPUT)
-    ] = Path("demo"),
+    out: Annotated[Path, option("The folder for everything it writes.", OUTPUT)] = Path("demo"),
     groups: Groups = 50,
     sessions: Annotated[
-        int,
-        typer.Option(
-            min=1, help="The most sessions that the plan may use.", rich_help_panel=LIMITS
-        ),
+        int, option("The most sessions that the plan may use.", LIMITS, min=1)
     ] = 500,
     seed: Seed = 0,
 ) -> None:

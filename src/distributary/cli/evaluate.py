@@ -12,7 +12,7 @@ from distributary import cost
 from distributary.cli.console import notes, print_json, results
 from distributary.cli.intake import DemandFiles, intake_document, tell_intake
 from distributary.cli.option_groups import takes_groups
-from distributary.cli.options import PRICES, Json, filtering_prices
+from distributary.cli.options import PRICES, Json, filtering_prices, option
 from distributary.cli.plan import tell_extensions
 from distributary.cli.summary import cost_table, details_as_json, headline, load_table
 from distributary.cost import FilteringPrices
@@ -28,17 +28,11 @@ class OwnPrices:
 
     alpha: Annotated[
         float | None,
-        typer.Option(
-            help="Price of a message at the session filter; the plan's own without it.",
-            rich_help_panel=PRICES,
-        ),
+        option("Price of a message at the session filter; the plan's own without it.", PRICES),
     ] = None
     beta: Annotated[
         float | None,
-        typer.Option(
-            help="Price of a message at the flow filter; the plan's own without it.",
-            rich_help_panel=PRICES,
-        ),
+        option("Price of a message at the flow filter; the plan's own without it.", PRICES),
     ] = None
 
     def choose(self, stored: StoredPlan, folder: Path) -> FilteringPrices:

@@ -12,7 +12,7 @@ import typer
 from distributary import __version__
 from distributary.cli.console import notes, print_json, results
 from distributary.cli.option_groups import takes_groups
-from distributary.cli.options import INPUT, NETWORK, OUTPUT, TABLE, Json, reject_bad_values
+from distributary.cli.options import INPUT, NETWORK, OUTPUT, TABLE, Json, option, reject_bad_values
 from distributary.errors import PlanError
 from distributary.files import StoredPlan, fingerprint, read_interest, read_plan
 from distributary.files.replacing import replace_folder
@@ -33,32 +33,23 @@ class AddressOptions:
 
     base: Annotated[
         str | None,
-        typer.Option(
-            help="The first multicast address, IPv4 or IPv6, as `publish --group-base` takes it; "
+        option(
+            "The first multicast address, IPv4 or IPv6, as `publish --group-base` takes it; "
             "239.192.77.0 without it.",
-            rich_help_panel=NETWORK,
+            NETWORK,
         ),
     ] = None
     port: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            max=65535,
-            help="The UDP port of all groups; 7702 without it.",
-            rich_help_panel=NETWORK,
-        ),
+        option("The UDP port of all groups; 7702 without it.", NETWORK, min=1, max=65535),
     ] = None
-    pairs: Annotated[
-        bool,
-        typer.Option(
-            "--pairs", help="Two lines, A and B, for each group.", rich_help_panel=NETWORK
-        ),
-    ] = False
+    pairs: Annotated[bool, option("Two lines, A and B, for each group.", NETWORK, "--pairs")] = (
+        False
+    )
     interface: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Aeron: the interface, such as 10.1.0.0/16; for pairs first A's, then B's.",
-            rich_help_panel=NETWORK,
+        option(
+            "Aeron: the interface, such as 10.1.0.0/16; for pairs first A's, then B's.", NETWORK
         ),
     ] = None
 
@@ -85,20 +76,14 @@ class AddressOptions:
 class ExportOutput:
     """What is written, and where."""
 
-    format_name: Annotated[
-        FormatName,
-        typer.Option("--format", help="What it is for.", rich_help_panel=OUTPUT),
-    ]
-    out: Annotated[
-        Path,
-        typer.Option(help="The folder to write, or an export to replace.", rich_help_panel=OUTPUT),
-    ]
+    format_name: Annotated[FormatName, option("What it is for.", OUTPUT, "--format")]
+    out: Annotated[Path, option("The folder to write, or an export to replace.", OUTPUT)]
     guard: Annotated[
         bool,
-        typer.Option(
+        option(
+            "Put ' before names in CSV files that a spreadsheet would run as a formula.",
+            OUTPUT,
             "--guard-spreadsheets",
-            help="Put ' before names in CSV files that a spreadsheet would run as a formula.",
-            rich_help_panel=OUTPUT,
         ),
     ] = False
     as_document: Json = False
@@ -110,12 +95,7 @@ def export(
     output: ExportOutput,
     addresses: AddressOptions,
     interest: Annotated[
-        Path | None,
-        typer.Option(
-            "--interest",
-            help=f"Check first that the plan serves it. {TABLE}.",
-            rich_help_panel=INPUT,
-        ),
+        Path | None, option(f"Check first that the plan serves it. {TABLE}.", INPUT, "--interest")
     ] = None,
 ) -> None:
     """Turn a plan into configuration: tables, Cyclone DDS, NATS or Aeron.

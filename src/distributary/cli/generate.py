@@ -11,7 +11,7 @@ import typer
 
 from distributary.cli.console import results
 from distributary.cli.option_groups import takes_groups
-from distributary.cli.options import OUTPUT, OutputFormat, Seed, reject_bad_values
+from distributary.cli.options import OUTPUT, OutputFormat, Seed, option, reject_bad_values
 from distributary.files import write_interest, write_rates
 from distributary.files.tables import write_table
 from distributary.model import Interest, Rates
@@ -44,20 +44,11 @@ def workload_option(
     help: str, least: float | None = None, most: float | None = None
 ) -> typer.models.OptionInfo:
     """Declare an option that shapes the workload."""
-    made: typer.models.OptionInfo = typer.Option(
-        min=least, max=most, help=help, rich_help_panel=WORKLOAD
-    )
-    return made
+    return option(help, WORKLOAD, min=least, max=most)
 
 
-Out = Annotated[
-    Path,
-    typer.Option(help="The folder to write interest and rates into.", rich_help_panel=OUTPUT),
-]
-TableFormat = Annotated[
-    OutputFormat,
-    typer.Option("--format", help="How the tables are written.", rich_help_panel=OUTPUT),
-]
+Out = Annotated[Path, option("The folder to write interest and rates into.", OUTPUT)]
+TableFormat = Annotated[OutputFormat, option("How the tables are written.", OUTPUT, "--format")]
 Symbols = Annotated[int, workload_option("The number of symbols; each is a flow.", 1)]
 Receivers = Annotated[int, workload_option("The number of receivers.", 1)]
 Messages = Annotated[int, workload_option("The number of messages in the day.", 1)]
@@ -146,9 +137,7 @@ class DayOptions:
 @app.command("day")
 @takes_groups
 def generate_day(
-    out: Annotated[
-        Path, typer.Option(help="The folder to write the two logs into.", rich_help_panel=OUTPUT)
-    ],
+    out: Annotated[Path, option("The folder to write the two logs into.", OUTPUT)],
     options: DayOptions,
     seed: Seed = 0,
     table_format: TableFormat = OutputFormat.PARQUET,

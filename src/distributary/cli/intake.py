@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from distributary.cli.console import notes
-from distributary.cli.options import INPUT, TABLE, share_option
+from distributary.cli.options import INPUT, TABLE, option, share_option
 from distributary.cli.quantities import Share
 from distributary.files import BadTablesError, Intake, ReadDemand, read_demand, write_quarantine
 
@@ -20,28 +20,17 @@ __all__ = ["DemandFiles", "intake_document", "tell_intake"]
 class DemandFiles:
     """The options that name the tables of interest and rates, and say what to do with bad rows."""
 
-    interest: Annotated[
-        Path,
-        typer.Option(help=f"Who wants what: receiver, flow. {TABLE}.", rich_help_panel=INPUT),
-    ]
-    rates: Annotated[
-        Path, typer.Option(help=f"How fast: flow, rate. {TABLE}.", rich_help_panel=INPUT)
-    ]
+    interest: Annotated[Path, option(f"Who wants what: receiver, flow. {TABLE}.", INPUT)]
+    rates: Annotated[Path, option(f"How fast: flow, rate. {TABLE}.", INPUT)]
     max_bad: Annotated[
         Share,
         share_option("Put bad rows aside, up to this share of each table, such as 1%.", INPUT),
     ] = Share("0%")
     floor: Annotated[
-        float | None,
-        typer.Option(
-            help="Messages/s of flows that are wanted but have no rate.", rich_help_panel=INPUT
-        ),
+        float | None, option("Messages/s of flows that are wanted but have no rate.", INPUT)
     ] = None
     quarantine: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write the bad rows here, with file, row and reason.", rich_help_panel=INPUT
-        ),
+        Path | None, option("Write the bad rows here, with file, row and reason.", INPUT)
     ] = None
 
     def read(self, *, on_peak: bool = False) -> ReadDemand:

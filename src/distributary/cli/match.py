@@ -7,11 +7,10 @@ from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
-import typer
 from rich.table import Table
 
 from distributary.cli.console import notes, print_json, results
-from distributary.cli.options import OUTPUT, EventFile, FilterFile, Json
+from distributary.cli.options import OUTPUT, EventFile, FilterFile, Json, option
 from distributary.files import FilterTable, read_events, read_filters, write_table
 from distributary.matching import Matcher, event_schema, event_table
 
@@ -22,24 +21,13 @@ def match(
     filters: FilterFile,
     events: EventFile,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            help="Where to write the pairs: event, filter, receiver.",
-            rich_help_panel=OUTPUT,
-        ),
+        Path | None, option("Where to write the pairs: event, filter, receiver.", OUTPUT, "--out")
     ] = None,
     quarantine: Annotated[
         Path | None,
-        typer.Option(
-            "--quarantine",
-            help="Write filters that cannot be used here, with the reason.",
-            rich_help_panel=OUTPUT,
-        ),
+        option("Write filters that cannot be used here, with the reason.", OUTPUT, "--quarantine"),
     ] = None,
-    threads: Annotated[
-        int, typer.Option(min=1, help="How many threads share the work.", rich_help_panel="Run")
-    ] = 2,
+    threads: Annotated[int, option("How many threads share the work.", "Run", min=1)] = 2,
     as_document: Json = False,
 ) -> None:
     """Match a table of events against a table of SQL filters.

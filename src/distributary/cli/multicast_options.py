@@ -14,7 +14,7 @@ import typer
 from rich.markup import escape
 
 from distributary.cli.console import notes
-from distributary.cli.options import INPUT, NETWORK
+from distributary.cli.options import INPUT, NETWORK, option
 from distributary.errors import DistributaryError
 
 if TYPE_CHECKING:
@@ -36,29 +36,14 @@ __all__ = [
 T = TypeVar("T")
 
 PlanFolder = Annotated[
-    Path,
-    typer.Option(
-        "--plan", help="The plan folder; a new plan in it is taken up.", rich_help_panel=INPUT
-    ),
+    Path, option("The plan folder; a new plan in it is taken up.", INPUT, "--plan")
 ]
 GroupBase = Annotated[
-    str,
-    typer.Option(
-        help="The first multicast address, IPv4 or IPv6, as `export --base` takes it.",
-        rich_help_panel=NETWORK,
-    ),
+    str, option("The first multicast address, IPv4 or IPv6, as `export --base` takes it.", NETWORK)
 ]
-Port = Annotated[
-    int,
-    typer.Option(min=1, max=65_535, help="The UDP port of all groups.", rich_help_panel=NETWORK),
-]
+Port = Annotated[int, option("The UDP port of all groups.", NETWORK, min=1, max=65_535)]
 InterfaceName = Annotated[
-    str,
-    typer.Option(
-        "--interface",
-        help="The name of the interface, or its IPv4 address.",
-        rich_help_panel=NETWORK,
-    ),
+    str, option("The name of the interface, or its IPv4 address.", NETWORK, "--interface")
 ]
 
 
@@ -71,26 +56,23 @@ class LineOptions:
     interface: InterfaceName = ""
     pairs: Annotated[
         bool,
-        typer.Option(
+        option(
+            "Two lines, A and B, for each group; --interface may name one for each: A,B.",
+            NETWORK,
             "--pairs",
-            help="Two lines, A and B, for each group; --interface may name one for each: A,B.",
-            rich_help_panel=NETWORK,
         ),
     ] = False
     group_source: Annotated[
         str,
-        typer.Option(
+        option(
+            "The sender's address, for source-specific multicast: it alone is heard.",
+            NETWORK,
             "--source",
-            help="The sender's address, for source-specific multicast: it alone is heard.",
-            rich_help_panel=NETWORK,
         ),
     ] = ""
     key_file: Annotated[
         Path | None,
-        typer.Option(
-            help="A key for packets, 16 to 64 bytes; only its owner may have access.",
-            rich_help_panel=NETWORK,
-        ),
+        option("A key for packets, 16 to 64 bytes; only its owner may have access.", NETWORK),
     ] = None
 
     def read_key(self) -> bytes | None:
@@ -110,17 +92,11 @@ class MetricsOptions:
 
     metrics: Annotated[
         int | None,
-        typer.Option(
-            "--metrics",
-            min=0,
-            max=65_535,
-            help="Serve Prometheus at this port.",
-            rich_help_panel="Metrics",
-        ),
+        option("Serve Prometheus at this port.", "Metrics", "--metrics", min=0, max=65_535),
     ] = None
-    metrics_address: Annotated[
-        str, typer.Option(help="The address to serve Prometheus at.", rich_help_panel="Metrics")
-    ] = "127.0.0.1"
+    metrics_address: Annotated[str, option("The address to serve Prometheus at.", "Metrics")] = (
+        "127.0.0.1"
+    )
 
     @contextmanager
     def serve(self, snapshot: Callable[[], Snapshot]) -> Iterator[None]:

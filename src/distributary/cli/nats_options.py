@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from distributary.cli.options import reject_bad_values
+from distributary.cli.options import option, reject_bad_values
 
 if TYPE_CHECKING:
     from distributary.topics.nats import NatsOptions
@@ -23,56 +23,29 @@ class ServerChoice:
     """The NATS server that the options name."""
 
     state: Annotated[
-        Path | None,
-        typer.Option(
-            "--state",
-            help="The service's folder; its embedded server is used.",
-            rich_help_panel=SERVER,
-        ),
+        Path | None, option("The service's folder; its embedded server is used.", SERVER, "--state")
     ] = None
     nats: Annotated[
-        str | None,
-        typer.Option(
-            "--nats", help="Your own NATS server, as nats://HOST.", rich_help_panel=SERVER
-        ),
+        str | None, option("Your own NATS server, as nats://HOST.", SERVER, "--nats")
     ] = None
     token: Annotated[
-        str | None,
-        typer.Option(
-            envvar="NATS_TOKEN", help="Your token for the server.", rich_help_panel=SERVER
-        ),
+        str | None, option("Your token for the server.", SERVER, envvar="NATS_TOKEN")
     ] = None
     user: Annotated[
-        str | None,
-        typer.Option(
-            envvar="NATS_USER", help="Your user name at the server.", rich_help_panel=SERVER
-        ),
+        str | None, option("Your user name at the server.", SERVER, envvar="NATS_USER")
     ] = None
     password: Annotated[
-        str | None,
-        typer.Option(envvar="NATS_PASSWORD", help="The user's password.", rich_help_panel=SERVER),
+        str | None, option("The user's password.", SERVER, envvar="NATS_PASSWORD")
     ] = None
-    creds: Annotated[
-        Path | None,
-        typer.Option(help="A file of credentials (JWT and seed).", rich_help_panel=SERVER),
-    ] = None
-    ca: Annotated[
-        Path | None,
-        typer.Option(help="TLS: the certificate authority of the server.", rich_help_panel=SERVER),
-    ] = None
-    cert: Annotated[
-        Path | None, typer.Option(help="TLS: the client certificate.", rich_help_panel=SERVER)
-    ] = None
-    key: Annotated[
-        Path | None,
-        typer.Option(help="TLS: the key of the client certificate.", rich_help_panel=SERVER),
-    ] = None
-    prefix: Annotated[
-        str,
-        typer.Option(
-            help="The first part of every NATS subject that is used.", rich_help_panel=SERVER
-        ),
-    ] = "distributary"
+    creds: Annotated[Path | None, option("A file of credentials (JWT and seed).", SERVER)] = None
+    ca: Annotated[Path | None, option("TLS: the certificate authority of the server.", SERVER)] = (
+        None
+    )
+    cert: Annotated[Path | None, option("TLS: the client certificate.", SERVER)] = None
+    key: Annotated[Path | None, option("TLS: the key of the client certificate.", SERVER)] = None
+    prefix: Annotated[str, option("The first part of every NATS subject that is used.", SERVER)] = (
+        "distributary"
+    )
 
     def __post_init__(self) -> None:
         from distributary.topics.nats.subjects import Subjects

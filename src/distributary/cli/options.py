@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Unpack
+from typing import Annotated, Any, Unpack
 
 import typer
 
@@ -40,6 +40,7 @@ __all__ = [
     "duration_option",
     "filtering_prices",
     "moment_option",
+    "option",
     "reject_bad_values",
     "share_option",
 ]
@@ -59,64 +60,43 @@ BUDGET_HELP = (
 ALGORITHM_HELP = "One of " + ", ".join(a.label for a in ALGORITHMS.values()) + "."
 
 
+def option(help: str, panel: str, *names: str, **limits: Any) -> typer.models.OptionInfo:
+    """Declare an option of a panel."""
+    made: typer.models.OptionInfo = typer.Option(*names, help=help, rich_help_panel=panel, **limits)
+    return made
+
+
 def duration_option(help: str, panel: str, *names: str) -> typer.models.OptionInfo:
     """Declare an option that takes a time such as 30s."""
-    made: typer.models.OptionInfo = typer.Option(
-        *names, parser=Seconds, metavar="TIME", help=help, rich_help_panel=panel
-    )
-    return made
+    return option(help, panel, *names, parser=Seconds, metavar="TIME")
 
 
 def share_option(help: str, panel: str, *names: str) -> typer.models.OptionInfo:
     """Declare an option that takes a share such as 1%."""
-    made: typer.models.OptionInfo = typer.Option(
-        *names, parser=Share, metavar="SHARE", help=help, rich_help_panel=panel
-    )
-    return made
+    return option(help, panel, *names, parser=Share, metavar="SHARE")
 
 
 def moment_option(help: str) -> typer.models.OptionInfo:
     """Declare an option that takes a moment in ISO 8601."""
-    made: typer.models.OptionInfo = typer.Option(
-        parser=parse_moment, metavar="MOMENT", help=help, rich_help_panel=INPUT
-    )
-    return made
+    return option(help, INPUT, parser=parse_moment, metavar="MOMENT")
 
 
 # --- input ----------------------------------------------------------------------------------------
 
 FilterFile = Annotated[
-    Path,
-    typer.Option(
-        "--filters", help=f"Who wants what: receiver, filter. {TABLE}.", rich_help_panel=INPUT
-    ),
+    Path, option(f"Who wants what: receiver, filter. {TABLE}.", INPUT, "--filters")
 ]
-EventFile = Annotated[
-    Path, typer.Option("--events", help=f"Any columns. {TABLE}.", rich_help_panel=INPUT)
-]
+EventFile = Annotated[Path, option(f"Any columns. {TABLE}.", INPUT, "--events")]
 Moment = datetime | None
 Publications = Annotated[
-    str,
-    typer.Option(
-        help="The publication log: a file, a folder, or a table Spark knows.",
-        rich_help_panel=INPUT,
-    ),
+    str, option("The publication log: a file, a folder, or a table Spark knows.", INPUT)
 ]
 
 # --- the planner ----------------------------------------------------------------------------------
 
-Groups = Annotated[
-    int,
-    typer.Option(
-        min=1, help="The most multicast groups that the plan may use.", rich_help_panel=LIMITS
-    ),
-]
-Seed = Annotated[
-    int, typer.Option(min=0, help="The same seed gives the same answer.", rich_help_panel=SEARCH)
-]
-AlgorithmName = Annotated[
-    str, typer.Option("--algorithm", help=ALGORITHM_HELP, rich_help_panel=SEARCH)
-]
+Groups = Annotated[int, option("The most multicast groups that the plan may use.", LIMITS, min=1)]
+Seed = Annotated[int, option("The same seed gives the same answer.", SEARCH, min=0)]
+AlgorithmName = Annotated[str, option(ALGORITHM_HELP, SEARCH, "--algorithm")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,21 +106,12 @@ class PlannerOptions:
     groups: Groups
     sessions: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="The most sessions that the plan may use; one per group without it.",
-            rich_help_panel=LIMITS,
-        ),
+        option("The most sessions that the plan may use; one per group without it.", LIMITS, min=1),
     ] = None
     alpha: Annotated[
-        float,
-        typer.Option(
-            help="Price of a message at the session filter (per message/s).", rich_help_panel=PRICES
-        ),
+        float, option("Price of a message at the session filter (per message/s).", PRICES)
     ] = 1.0
-    beta: Annotated[
-        float, typer.Option(help="Price of a message at the flow filter.", rich_help_panel=PRICES)
-    ] = 1.0
+    beta: Annotated[float, option("Price of a message at the flow filter.", PRICES)] = 1.0
     budget: Annotated[Seconds, duration_option(BUDGET_HELP, SEARCH)] = Seconds("30s")
     seed: Seed = 0
 
@@ -162,10 +133,7 @@ class PlannerOptions:
 
 # --- output and Spark -----------------------------------------------------------------------------
 
-Json = Annotated[
-    bool,
-    typer.Option("--json", help="Print one JSON document on stdout.", rich_help_panel=OUTPUT),
-]
+Json = Annotated[bool, option("Print one JSON document on stdout.", OUTPUT, "--json")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,17 +141,10 @@ class SparkOptions:
     """Where Spark runs, and its settings."""
 
     master: Annotated[
-        str | None,
-        typer.Option(
-            help="Where Spark runs; this machine with all its cores without it.",
-            rich_help_panel=SPARK,
-        ),
+        str | None, option("Where Spark runs; this machine with all its cores without it.", SPARK)
     ] = None
     conf: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--conf", help="A setting of Spark as key=value; repeatable.", rich_help_panel=SPARK
-        ),
+        list[str] | None, option("A setting of Spark as key=value; repeatable.", SPARK, "--conf")
     ] = None
 
     def parse_settings(self) -> dict[str, str]:

@@ -27,6 +27,7 @@ from distributary.cli.options import (
     SparkOptions,
     duration_option,
     moment_option,
+    option,
     reject_bad_values,
     share_option,
 )
@@ -59,17 +60,11 @@ class LogOptions:
 
     publications: Publications
     subscriptions: Annotated[
-        str | None,
-        typer.Option(
-            help="The subscription log: a file, a folder, or a table.", rich_help_panel=INPUT
-        ),
+        str | None, option("The subscription log: a file, a folder, or a table.", INPUT)
     ] = None
     filters: Annotated[
         str | None,
-        typer.Option(
-            help="Instead of subscriptions: receivers and SQL conditions on messages.",
-            rich_help_panel=INPUT,
-        ),
+        option("Instead of subscriptions: receivers and SQL conditions on messages.", INPUT),
     ] = None
     since: Annotated[Moment, moment_option("Put publications before this moment aside.")] = None
     until: Annotated[Moment, moment_option("Put rows of this moment and later aside.")] = None
@@ -83,20 +78,14 @@ class LogOptions:
     ] = None
     floor: Annotated[
         float | None,
-        typer.Option(
-            help="Messages/s of flows that are wanted but silent; one per window.",
-            rich_help_panel=INPUT,
-        ),
+        option("Messages/s of flows that are wanted but silent; one per window.", INPUT),
     ] = None
     plan_on_peak: Annotated[
         Seconds | None,
         duration_option("Plan on the busiest stretch of this length, such as 1m.", INPUT),
     ] = None
     max_flows: Annotated[
-        int,
-        typer.Option(
-            min=1, help="With --filters: the most flows to make of them.", rich_help_panel=INPUT
-        ),
+        int, option("With --filters: the most flows to make of them.", INPUT, min=1)
     ] = 1_000
     max_bad: Annotated[
         Share, share_option("Fail if a larger share of a log cannot be used, such as 1%.", INPUT)
@@ -109,26 +98,13 @@ class RunPlanner(PlannerOptions):
 
     algorithm: AlgorithmName = planning.DEFAULT_ALGORITHM
     previous: Annotated[
-        Path | None,
-        typer.Option(
-            "--from", help="The plan to compare with; else the one in OUT.", rich_help_panel=SEARCH
-        ),
+        Path | None, option("The plan to compare with; else the one in OUT.", SEARCH, "--from")
     ] = None
     max_moves: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="Start from that plan and move at most so many flows.",
-            rich_help_panel=LIMITS,
-        ),
+        int | None, option("Start from that plan and move at most so many flows.", LIMITS, min=0)
     ] = None
     restarts: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Seeds to try side by side on executors; the best is kept.",
-            rich_help_panel=SEARCH,
-        ),
+        int, option("Seeds to try side by side on executors; the best is kept.", SEARCH, min=1)
     ] = 1
 
 
@@ -138,11 +114,11 @@ class RunSpark(SparkOptions):
 
     driver_limit: Annotated[
         ByteCount,
-        typer.Option(
+        option(
+            "Memory up to which the driver plans; beyond it executors do.",
+            SPARK,
             parser=ByteCount,
             metavar="SIZE",
-            help="Memory up to which the driver plans; beyond it executors do.",
-            rich_help_panel=SPARK,
         ),
     ] = ByteCount("4GiB")
 
@@ -152,9 +128,7 @@ class RunSpark(SparkOptions):
 def pipeline_run(
     logs: LogOptions,
     planner: RunPlanner,
-    out: Annotated[
-        Path, typer.Option(help="The folder to write, or to replace.", rich_help_panel=OUTPUT)
-    ],
+    out: Annotated[Path, option("The folder to write, or to replace.", OUTPUT)],
     spark: RunSpark,
     as_document: Json = False,
 ) -> None:
@@ -203,14 +177,9 @@ def pipeline_replay(
     plan: Annotated[Path, typer.Argument(help="A plan folder.")],
     log: ReplayedLog,
     spark: SparkOptions,
-    interest: Annotated[
-        str, typer.Option(help="Who wants what: receiver, flow.", rich_help_panel=INPUT)
-    ],
+    interest: Annotated[str, option("Who wants what: receiver, flow.", INPUT)],
     out: Annotated[
-        Path | None,
-        typer.Option(
-            help="A folder for the tables per minute and per receiver.", rich_help_panel=OUTPUT
-        ),
+        Path | None, option("A folder for the tables per minute and per receiver.", OUTPUT)
     ] = None,
     as_document: Json = False,
 ) -> None:

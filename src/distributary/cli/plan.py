@@ -23,6 +23,7 @@ from distributary.cli.options import (
     Json,
     OutputFormat,
     PlannerOptions,
+    option,
     reject_bad_values,
 )
 from distributary.cli.summary import (
@@ -58,16 +59,11 @@ class PlanFiles(DemandFiles):
 
     column: Annotated[
         str | None,
-        typer.Option(
-            help="The column of the rates that by-column goes by, such as a market.",
-            rich_help_panel=INPUT,
-        ),
+        option("The column of the rates that by-column goes by, such as a market.", INPUT),
     ] = None
     plan_on: Annotated[
         Literal["mean", "peak"],
-        typer.Option(
-            help="Count costs in mean rates or in the rates' peak column.", rich_help_panel=INPUT
-        ),
+        option("Count costs in mean rates or in the rates' peak column.", INPUT),
     ] = "mean"
 
 
@@ -78,40 +74,25 @@ class SolverOptions(PlannerOptions):
     algorithm: AlgorithmName = planning.DEFAULT_ALGORITHM
     calibration: Annotated[
         Path | None,
-        typer.Option(
-            help="Prices that `calibrate` measured, instead of --alpha and --beta.",
-            rich_help_panel=PRICES,
-        ),
+        option("Prices that `calibrate` measured, instead of --alpha and --beta.", PRICES),
     ] = None
     messages_per_packet: Annotated[
-        float,
-        typer.Option(
-            min=1, help="With --calibration: messages in a packet.", rich_help_panel=PRICES
-        ),
+        float, option("With --calibration: messages in a packet.", PRICES, min=1)
     ] = 8
     objective: Annotated[
         Literal["filtering", "channel"],
-        typer.Option(
-            help="The cost to go by where an algorithm chooses between plans.",
-            rich_help_panel=SEARCH,
-        ),
+        option("The cost to go by where an algorithm chooses between plans.", SEARCH),
     ] = "filtering"
     previous: Annotated[
-        Path | None,
-        typer.Option("--from", help="A plan folder to improve; best only.", rich_help_panel=SEARCH),
+        Path | None, option("A plan folder to improve; best only.", SEARCH, "--from")
     ] = None
     max_moves: Annotated[
-        int | None,
-        typer.Option(
-            min=0, help="With --from: the most flows that may move.", rich_help_panel=LIMITS
-        ),
+        int | None, option("With --from: the most flows that may move.", LIMITS, min=0)
     ] = None
     max_sent: Annotated[
         float | None,
-        typer.Option(
-            min=1,
-            help="Let flows travel in several sessions: the most to send, as a multiple.",
-            rich_help_panel=LIMITS,
+        option(
+            "Let flows travel in several sessions: the most to send, as a multiple.", LIMITS, min=1
         ),
     ] = None
 
@@ -142,36 +123,22 @@ class ConstraintOptions:
 
     group_cap: Annotated[
         float | None,
-        typer.Option(
-            help="The most a group may carry (messages/s; at the peak where known).",
-            rich_help_panel=LIMITS,
-        ),
+        option("The most a group may carry (messages/s; at the peak where known).", LIMITS),
     ] = None
     receiver_cap: Annotated[
-        float | None,
-        typer.Option(
-            help="The most any receiver may take in (messages/s).", rich_help_panel=LIMITS
-        ),
+        float | None, option("The most any receiver may take in (messages/s).", LIMITS)
     ] = None
     receiver_caps: Annotated[
-        Path | None,
-        typer.Option(help="A table of receiver, rate: caps of their own.", rich_help_panel=LIMITS),
+        Path | None, option("A table of receiver, rate: caps of their own.", LIMITS)
     ] = None
-    pins: Annotated[
-        Path | None,
-        typer.Option(help="A table of flow, group: where flows must be.", rich_help_panel=LIMITS),
-    ] = None
+    pins: Annotated[Path | None, option("A table of flow, group: where flows must be.", LIMITS)] = (
+        None
+    )
     together: Annotated[
-        Path | None,
-        typer.Option(
-            help="A table of set, flow: each set shares a session.", rich_help_panel=LIMITS
-        ),
+        Path | None, option("A table of set, flow: each set shares a session.", LIMITS)
     ] = None
     apart: Annotated[
-        Path | None,
-        typer.Option(
-            help="A table of set, flow: no two of a set share a group.", rich_help_panel=LIMITS
-        ),
+        Path | None, option("A table of set, flow: no two of a set share a group.", LIMITS)
     ] = None
 
     def read(self, receivers: Sequence[str]) -> Constraints:
@@ -191,27 +158,14 @@ class UnicastOptions:
 
     unicast_receivers: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="Flows with so many receivers or fewer may go by unicast.",
-            rich_help_panel=LIMITS,
-        ),
+        option("Flows with so many receivers or fewer may go by unicast.", LIMITS, min=1),
     ] = None
     unicast_links: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="The most (receiver, flow) pairs to send by unicast.",
-            rich_help_panel=LIMITS,
-        ),
+        int | None, option("The most (receiver, flow) pairs to send by unicast.", LIMITS, min=0)
     ] = None
     unicast_rate: Annotated[
         float | None,
-        typer.Option(
-            min=0,
-            help="The most messages/s to send beyond one copy of each flow.",
-            rich_help_panel=LIMITS,
-        ),
+        option("The most messages/s to send beyond one copy of each flow.", LIMITS, min=0),
     ] = None
 
     def make_limits(self) -> planning.UnicastLimits | None:
@@ -229,12 +183,9 @@ class UnicastOptions:
 class PlanOutput:
     """Where the plan goes, and how."""
 
-    out: Annotated[
-        Path, typer.Option(help="The plan folder to write, or to replace.", rich_help_panel=OUTPUT)
-    ]
+    out: Annotated[Path, option("The plan folder to write, or to replace.", OUTPUT)]
     table_format: Annotated[
-        OutputFormat,
-        typer.Option("--format", help="How the plan's tables are written.", rich_help_panel=OUTPUT),
+        OutputFormat, option("How the plan's tables are written.", OUTPUT, "--format")
     ] = OutputFormat.PARQUET
     as_document: Json = False
 

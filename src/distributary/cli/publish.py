@@ -27,6 +27,7 @@ from distributary.cli.options import (
     NETWORK,
     Json,
     duration_option,
+    option,
     reject_bad_values,
     share_option,
 )
@@ -51,19 +52,16 @@ class MessageOptions:
 
     source: Annotated[
         str,
-        typer.Option(
-            "--from",
-            help="Parquet, JSON lines, or lines of FLOW, tab, PAYLOAD; - is stdin. With --content "
+        option(
+            "Parquet, JSON lines, or lines of FLOW, tab, PAYLOAD; - is stdin. With --content "
             "also CSV.",
-            rich_help_panel=INPUT,
+            INPUT,
+            "--from",
         ),
     ] = "-"
     content: Annotated[
         Path | None,
-        typer.Option(
-            help="Publish events by what they say: the folder `content` beside the plan.",
-            rich_help_panel=INPUT,
-        ),
+        option("Publish events by what they say: the folder `content` beside the plan.", INPUT),
     ] = None
     max_bad: Annotated[
         Share,
@@ -84,13 +82,7 @@ class SenderLine(LineOptions):
     """Where packets go, and how far."""
 
     ttl: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            max=255,
-            help="How far packets go: 0 this machine, 1 this link.",
-            rich_help_panel=NETWORK,
-        ),
+        int, option("How far packets go: 0 this machine, 1 this link.", NETWORK, min=0, max=255)
     ] = 1
 
     def make_network(self) -> NetworkOptions:
@@ -106,35 +98,22 @@ class SendingOptions:
 
     rate: Annotated[
         float | None,
-        typer.Option(
-            min=0.001,
-            help="Messages/s; without it by the ts column, or at once.",
-            rich_help_panel=SENDING,
-        ),
+        option("Messages/s; without it by the ts column, or at once.", SENDING, min=0.001),
     ] = None
     bandwidth: Annotated[
         ByteCount,
-        typer.Option(
+        option(
+            "The most bytes a second to send, repairs included.",
+            SENDING,
             parser=ByteCount,
             metavar="SIZE",
-            help="The most bytes a second to send, repairs included.",
-            rich_help_panel=SENDING,
         ),
     ] = ByteCount("100MB")
     messages_per_packet: Annotated[
-        int,
-        typer.Option(
-            min=1, max=65_535, help="The most messages in a packet (h).", rich_help_panel=SENDING
-        ),
+        int, option("The most messages in a packet (h).", SENDING, min=1, max=65_535)
     ] = 8
     packet_size: Annotated[
-        int,
-        typer.Option(
-            min=1_100,
-            max=65_507,
-            help="The longest UDP payload, in bytes.",
-            rich_help_panel=SENDING,
-        ),
+        int, option("The longest UDP payload, in bytes.", SENDING, min=1_100, max=65_507)
     ] = 1_400
     stay: Annotated[
         Seconds,

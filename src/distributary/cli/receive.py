@@ -25,7 +25,7 @@ from distributary.cli.multicast_options import (
 )
 from distributary.cli.multicast_table import show_live, statistics_table
 from distributary.cli.option_groups import takes_groups
-from distributary.cli.options import INPUT, NETWORK, OUTPUT
+from distributary.cli.options import INPUT, NETWORK, OUTPUT, option
 from distributary.errors import OutputError
 
 if TYPE_CHECKING:
@@ -45,46 +45,37 @@ class WantedOptions:
 
     name: Annotated[
         str,
-        typer.Option(
+        option(
+            "The receiver, by its name in the plan; needed unless there is a --filter.",
+            INPUT,
             "--as",
-            help="The receiver, by its name in the plan; needed unless there is a --filter.",
-            rich_help_panel=INPUT,
         ),
     ] = ""
     interest: Annotated[
         Path | None,
-        typer.Option(
-            help="Who wants what: receiver, flow; read again when it changes. Without it: all "
+        option(
+            "Who wants what: receiver, flow; read again when it changes. Without it: all "
             "that a plan brings.",
-            rich_help_panel=INPUT,
+            INPUT,
         ),
     ] = None
-    flow: Annotated[
-        list[str] | None, typer.Option(help="A wanted flow; repeatable.", rich_help_panel=INPUT)
-    ] = None
+    flow: Annotated[list[str] | None, option("A wanted flow; repeatable.", INPUT)] = None
     content: Annotated[
         Path | None,
-        typer.Option(
-            help="Receive events by what they say: the folder `content` beside the plan.",
-            rich_help_panel=INPUT,
-        ),
+        option("Receive events by what they say: the folder `content` beside the plan.", INPUT),
     ] = None
     condition: Annotated[
         list[str] | None,
-        typer.Option(
-            "--filter",
-            help="With --content: an SQL condition on events, in place of the receiver's own "
+        option(
+            "With --content: an SQL condition on events, in place of the receiver's own "
             "filters; repeatable.",
-            rich_help_panel=INPUT,
+            INPUT,
+            "--filter",
         ),
     ] = None
     history: Annotated[
         bool,
-        typer.Option(
-            "--history",
-            help="Ask the sender for the earlier messages that it still has.",
-            rich_help_panel=INPUT,
-        ),
+        option("Ask the sender for the earlier messages that it still has.", INPUT, "--history"),
     ] = False
 
     def check(self) -> None:
@@ -116,25 +107,12 @@ class WantedOptions:
 class LineOutput:
     """Where messages go, and when to end."""
 
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Write to this file instead of stdout.", rich_help_panel=OUTPUT),
-    ] = None
+    out: Annotated[Path | None, option("Write to this file instead of stdout.", OUTPUT)] = None
     count: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="End after this many messages; without it, with Ctrl-C.",
-            rich_help_panel=OUTPUT,
-        ),
+        int | None, option("End after this many messages; without it, with Ctrl-C.", OUTPUT, min=1)
     ] = None
     as_document: Annotated[
-        bool,
-        typer.Option(
-            "--json",
-            help="With --out: print statistics as JSON at the end.",
-            rich_help_panel=OUTPUT,
-        ),
+        bool, option("With --out: print statistics as JSON at the end.", OUTPUT, "--json")
     ] = False
 
 
@@ -143,13 +121,7 @@ class ReceiverLine(LineOptions):
     """Where packets come from."""
 
     largest_packet: Annotated[
-        int,
-        typer.Option(
-            min=512,
-            max=65_507,
-            help="The longest packet to accept, in bytes.",
-            rich_help_panel=NETWORK,
-        ),
+        int, option("The longest packet to accept, in bytes.", NETWORK, min=512, max=65_507)
     ] = 9_216
 
     def make_network(self) -> NetworkOptions:

@@ -13,7 +13,7 @@ from distributary.cli.console import results, show_progress
 from distributary.cli.evaluate import OwnPrices
 from distributary.cli.intake import DemandFiles, tell_intake
 from distributary.cli.option_groups import takes_groups
-from distributary.cli.options import OUTPUT
+from distributary.cli.options import OUTPUT, option
 from distributary.extras import require
 from distributary.files import read_plan, replace_file
 from distributary.planning import compare_algorithms, cost_curve
@@ -29,15 +29,9 @@ def report(
     plan: Annotated[Path, typer.Argument(help="A plan folder.")],
     files: DemandFiles,
     own: OwnPrices,
-    out: Annotated[Path, typer.Option(help="The page to write.", rich_help_panel=OUTPUT)] = Path(
-        "report.html"
-    ),
+    out: Annotated[Path, option("The page to write.", OUTPUT)] = Path("report.html"),
     compare: Annotated[
-        bool,
-        typer.Option(
-            help="Plan with the other algorithms and numbers of groups too (slower).",
-            rich_help_panel=OUTPUT,
-        ),
+        bool, option("Plan with the other algorithms and numbers of groups too (slower).", OUTPUT)
     ] = True,
 ) -> None:
     """Write a self-contained HTML page about a plan."""

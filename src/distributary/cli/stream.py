@@ -10,8 +10,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from distributary.cli.console import results
 from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import (
@@ -22,6 +20,7 @@ from distributary.cli.options import (
     PlannerOptions,
     SparkOptions,
     duration_option,
+    option,
     reject_bad_values,
     share_option,
 )
@@ -39,16 +38,10 @@ class LogFolders:
     """Where logs come in, and how they are read."""
 
     subscriptions: Annotated[
-        str,
-        typer.Option(
-            help="The folder that subscription logs come into, or kafka://.", rich_help_panel=INPUT
-        ),
+        str, option("The folder that subscription logs come into, or kafka://.", INPUT)
     ]
     publications: Annotated[
-        str,
-        typer.Option(
-            help="The folder that publication logs come into, or kafka://.", rich_help_panel=INPUT
-        ),
+        str, option("The folder that publication logs come into, or kafka://.", INPUT)
     ]
     trigger: Annotated[Seconds, duration_option("How often to look for new files.", INPUT)] = (
         Seconds("10s")
@@ -61,12 +54,7 @@ class LogFolders:
         duration_option("Put messages aside that are older than the latest by more.", INPUT),
     ] = Seconds("10m")
     until_idle: Annotated[
-        bool,
-        typer.Option(
-            "--until-idle",
-            help="End when all files that are there were read.",
-            rich_help_panel=INPUT,
-        ),
+        bool, option("End when all files that are there were read.", INPUT, "--until-idle")
     ] = False
 
 
@@ -81,10 +69,7 @@ class FollowingOptions(PlannerOptions):
         Share, share_option("Move flows when the excess grew by more than this share.", SEARCH)
     ] = Share("10%")
     max_moves: Annotated[
-        int | None,
-        typer.Option(
-            min=0, help="The most flows to move at once; 2 % without it.", rich_help_panel=LIMITS
-        ),
+        int | None, option("The most flows to move at once; 2 % without it.", LIMITS, min=0)
     ] = None
 
 
@@ -92,18 +77,10 @@ class FollowingOptions(PlannerOptions):
 def pipeline_stream(
     logs: LogFolders,
     planner: FollowingOptions,
-    out: Annotated[
-        Path,
-        typer.Option(
-            help="The stream's own folder; go on from what is there.", rich_help_panel=OUTPUT
-        ),
-    ],
+    out: Annotated[Path, option("The stream's own folder; go on from what is there.", OUTPUT)],
     spark: SparkOptions,
     as_document: Annotated[
-        bool,
-        typer.Option(
-            "--json", help="Print one JSON object a line for each batch.", rich_help_panel=OUTPUT
-        ),
+        bool, option("Print one JSON object a line for each batch.", OUTPUT, "--json")
     ] = False,
 ) -> None:
     """Follow folders of logs, and publish a new version of the plan when it no longer fits.

@@ -28,6 +28,7 @@ from distributary.cli.options import (
     Seed,
     duration_option,
     filtering_prices,
+    option,
     reject_bad_values,
 )
 from distributary.cli.quantities import Seconds
@@ -55,44 +56,21 @@ class CurveOptions:
     """The numbers to plan with: several of each."""
 
     groups: Annotated[
-        str,
-        typer.Option(
-            metavar="N,N,...",
-            help="The numbers of groups to try: 10,20,50,100.",
-            rich_help_panel=LIMITS,
-        ),
+        str, option("The numbers of groups to try: 10,20,50,100.", LIMITS, metavar="N,N,...")
     ]
     sessions: Annotated[
         str | None,
-        typer.Option(
-            metavar="N,N,...",
-            help="The most sessions there may be, for each a curve.",
-            rich_help_panel=LIMITS,
-        ),
+        option("The most sessions there may be, for each a curve.", LIMITS, metavar="N,N,..."),
     ] = None
     sessions_per_group: Annotated[
         str | None,
-        typer.Option(
-            metavar="N,N,...",
-            help="Or the most sessions for each group. 1 without.",
-            rich_help_panel=LIMITS,
-        ),
+        option("Or the most sessions for each group. 1 without.", LIMITS, metavar="N,N,..."),
     ] = None
     alpha: Annotated[
-        str,
-        typer.Option(
-            metavar="A,A,...",
-            help="Prices of a message at the session filter.",
-            rich_help_panel=PRICES,
-        ),
+        str, option("Prices of a message at the session filter.", PRICES, metavar="A,A,...")
     ] = "1"
     beta: Annotated[
-        str,
-        typer.Option(
-            metavar="B,B,...",
-            help="At the flow filter: one for each alpha.",
-            rich_help_panel=PRICES,
-        ),
+        str, option("At the flow filter: one for each alpha.", PRICES, metavar="B,B,...")
     ] = "1"
 
 
@@ -113,12 +91,7 @@ def sweep(
     curves: CurveOptions,
     search: SearchOptions,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            file_okay=False,
-            help=f"A folder for {CSV_FILE} and {PAGE_FILE}.",
-            rich_help_panel=OUTPUT,
-        ),
+        Path | None, option(f"A folder for {CSV_FILE} and {PAGE_FILE}.", OUTPUT, file_okay=False)
     ] = None,
     as_document: Json = False,
 ) -> None:

@@ -20,6 +20,7 @@ from distributary.cli.options import (
     Publications,
     SparkOptions,
     duration_option,
+    option,
     share_option,
 )
 from distributary.cli.quantities import Seconds, Share
@@ -36,19 +37,13 @@ class TopicLogs:
     """The logs to propose clusters from, and the clusters there are."""
 
     subscriptions: Annotated[
-        str,
-        typer.Option(
-            help="The subscription log: a file, a folder, or a table.", rich_help_panel=INPUT
-        ),
+        str, option("The subscription log: a file, a folder, or a table.", INPUT)
     ]
     publications: Publications
-    clusters: Annotated[
-        Path | None,
-        typer.Option(help="The clusters there are: cluster, topic.", rich_help_panel=INPUT),
-    ] = None
-    members: Annotated[
-        Path | None, typer.Option(help="Who is on them: cluster, receiver.", rich_help_panel=INPUT)
-    ] = None
+    clusters: Annotated[Path | None, option("The clusters there are: cluster, topic.", INPUT)] = (
+        None
+    )
+    members: Annotated[Path | None, option("Who is on them: cluster, receiver.", INPUT)] = None
     max_bad: Annotated[
         Share, share_option("Fail if a larger share of a log cannot be used.", INPUT)
     ] = Share("1%")
@@ -68,16 +63,9 @@ class TopicLogs:
 def pipeline_topics(
     logs: TopicLogs,
     spark: SparkOptions,
-    out: Annotated[
-        Path, typer.Option(help="The folder to write, or to replace.", rich_help_panel=OUTPUT)
-    ],
+    out: Annotated[Path, option("The folder to write, or to replace.", OUTPUT)],
     budget: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="How many subscriptions may change for all proposals.",
-            rich_help_panel=LIMITS,
-        ),
+        int, option("How many subscriptions may change for all proposals.", LIMITS, min=0)
     ] = 1_000,
     interval: Annotated[
         Seconds,

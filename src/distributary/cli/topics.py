@@ -18,7 +18,7 @@ import typer
 from distributary.cli.console import notes, print_json, results
 from distributary.cli.nats_options import SERVER, ServerChoice
 from distributary.cli.option_groups import takes_groups
-from distributary.cli.options import OUTPUT, Json, Seed, duration_option
+from distributary.cli.options import OUTPUT, Json, Seed, duration_option, option
 from distributary.cli.quantities import Seconds
 
 if TYPE_CHECKING:
@@ -48,9 +48,7 @@ class PolicyName(StrEnum):
 class ChannelOptions:
     """How channels decide."""
 
-    policy: Annotated[
-        PolicyName, typer.Option(help="How channels decide.", rich_help_panel=CHANNELS)
-    ] = PolicyName.OURS
+    policy: Annotated[PolicyName, option("How channels decide.", CHANNELS)] = PolicyName.OURS
     interval: Annotated[
         Seconds,
         duration_option("A subscription costs as much as one message in this time.", CHANNELS),
@@ -68,28 +66,16 @@ class KeepingOptions:
     """What the service keeps."""
 
     history: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Events of each topic to keep for clients that were away.",
-            rich_help_panel=KEEPING,
-        ),
+        int, option("Events of each topic to keep for clients that were away.", KEEPING, min=1)
     ] = 1_000
     history_bytes: Annotated[
         int,
-        typer.Option(
-            min=0,
-            help="The most bytes of each topic to keep; its last event always stays.",
-            rich_help_panel=KEEPING,
+        option(
+            "The most bytes of each topic to keep; its last event always stays.", KEEPING, min=0
         ),
     ] = 1 << 24
     fsync: Annotated[
-        bool,
-        typer.Option(
-            "--fsync",
-            help="Confirm events only when they are safely on disk.",
-            rich_help_panel=KEEPING,
-        ),
+        bool, option("Confirm events only when they are safely on disk.", KEEPING, "--fsync")
     ] = False
 
 
@@ -97,12 +83,7 @@ def serve(
     channels: ChannelOptions,
     keeping: KeepingOptions,
     monitor: Annotated[
-        bool,
-        typer.Option(
-            "--monitor",
-            help="Let every local user see the embedded server's numbers.",
-            rich_help_panel=SERVER,
-        ),
+        bool, option("Let every local user see the embedded server's numbers.", SERVER, "--monitor")
     ] = False,
     seed: Seed = 0,
     *,
@@ -164,10 +145,7 @@ def publish(
         str | None, typer.Argument(help="One event; without it every line of stdin is one.")
     ] = None,
     create: Annotated[
-        bool,
-        typer.Option(
-            "--create", help="Create the topic if it does not exist.", rich_help_panel=CHANNELS
-        ),
+        bool, option("Create the topic if it does not exist.", CHANNELS, "--create")
     ] = False,
     timeout: Timeout = Seconds("30s"),
     as_document: Json = False,
@@ -194,23 +172,14 @@ def publish(
 def subscribe(
     topics: Annotated[list[str], typer.Argument(help="Any text.")],
     count: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="End after this many events; without it, with Ctrl-C.",
-            rich_help_panel=OUTPUT,
-        ),
+        int | None, option("End after this many events; without it, with Ctrl-C.", OUTPUT, min=1)
     ] = None,
     create: Annotated[
-        bool,
-        typer.Option("--create", help="Create topics that do not exist.", rich_help_panel=CHANNELS),
+        bool, option("Create topics that do not exist.", CHANNELS, "--create")
     ] = False,
     timeout: Timeout = Seconds("30s"),
     as_document: Annotated[
-        bool,
-        typer.Option(
-            "--json", help="Print one JSON object a line for each event.", rich_help_panel=OUTPUT
-        ),
+        bool, option("Print one JSON object a line for each event.", OUTPUT, "--json")
     ] = False,
     *,
     server: ServerChoice,
@@ -231,19 +200,13 @@ def subscribe(
 
 def status(
     watch: Annotated[
-        bool,
-        typer.Option(
-            "--watch", help="Keep the table up to date until Ctrl-C.", rich_help_panel=OUTPUT
-        ),
+        bool, option("Keep the table up to date until Ctrl-C.", OUTPUT, "--watch")
     ] = False,
     every: Annotated[Seconds, duration_option("With --watch: how often to ask.", OUTPUT)] = Seconds(
         "2s"
     ),
     monitor: Annotated[
-        str | None,
-        typer.Option(
-            help="The server's monitoring pages, as http://HOST:8222.", rich_help_panel=SERVER
-        ),
+        str | None, option("The server's monitoring pages, as http://HOST:8222.", SERVER)
     ] = None,
     as_document: Json = False,
     *,
