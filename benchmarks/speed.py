@@ -81,20 +81,16 @@ def kernels() -> Section:
         ),
     )
     tiny = two_class_demand(1, 9)
-    tiny_sets = [set(tiny.interest.receivers_of(k).tolist()) for k in range(9)]
-    tiny_rates = [int(rate) for rate in tiny.rate]
     compare(
         "`search_partitions` (9 x 9 x 3, to the proof)",
         lambda: round(optimal(tiny, 3, 60).cost),
-        lambda: _reference.cheapest_partition(tiny_sets, tiny_rates, 3),
+        lambda: _reference.cheapest_partition(*_plain(tiny), 3),
     )
     less = two_class_demand(1, 6)
-    less_sets = [set(less.interest.receivers_of(k).tolist()) for k in range(6)]
-    less_rates = [int(rate) for rate in less.rate]
     compare(
         "`search_covers` (6 x 6 x 3, to the proof)",
         lambda: round(optimal_shared(less, 3, 60).cost),
-        lambda: _reference.cheapest_sharing(less_sets, less_rates, 3, 6),
+        lambda: _reference.cheapest_sharing(*_plain(less), 3, 6),
     )
     return Section(
         "Kernels against their plain twins",
@@ -210,6 +206,12 @@ def _excess(demand: Demand, session: IndexArray, group: IndexArray) -> float:
     evaluation = evaluate(place_single(demand, renumbered, session_group), demand, PRICES)
     assert evaluation.valid
     return evaluation.filtering.relative_excess
+
+
+def _plain(demand: Demand) -> tuple[list[set[int]], list[int]]:
+    """The receivers of each flow, and whole rates."""
+    sets = [set(demand.interest.receivers_of(k).tolist()) for k in range(len(demand.rate))]
+    return sets, [int(rate) for rate in demand.rate]
 
 
 def _parts(labels: IndexArray) -> list[list[int]]:
