@@ -414,7 +414,7 @@ def distributed(n_flows: int = 300_000, messages: int = 2_000_000) -> Section:
             shutil.rmtree(folder / "rounds")
         assert plans[0] == plans[1]
         write_day(folder / "day", demand, messages)
-        sizes = len(demand.interest.receivers), REQUEST.sessions or REQUEST.groups, REQUEST.groups
+        sizes = len(demand.interest.receivers), REQUEST.size.most_sessions, REQUEST.size.groups
         limit = min(DRIVER_LIMIT, driver_need(demand.interest.pairs, *sizes) // 2)
         result = job_apart("run", folder / "day", _cluster(2), limit)
         assert result["plan"]["where"] == "executors"

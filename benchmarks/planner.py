@@ -24,7 +24,8 @@ from distributary import Demand, FilteringPrices, Interest, Request, evaluate, p
 from distributary.files import read_demand, write_interest, write_rates
 from distributary.model import Previous
 from distributary.planning import moves_between
-from distributary.planning.best import best
+from distributary.planning.best import Allowance, best
+from distributary.planning.hierarchy import TwoLevelProblem
 from distributary.planning.things import Things
 from distributary.planning.two_level import BITS
 from distributary.workloads import TradingFloor, trading_floor
@@ -253,7 +254,8 @@ def threads() -> Section:
 
         def run(n: int, sessions: int = n_sessions, flows: Things = things) -> np.ndarray:
             rng = np.random.default_rng(0)
-            found = best(flows, sessions, 50, rng, PRICES, 2.0, threads=n, patience=float("inf"))
+            problem = TwoLevelProblem(flows, sessions, 50, PRICES)
+            found = best(problem, rng, Allowance(2.0, float("inf"), n))
             return found.maps.session
 
         one, one_seconds = timed(lambda: run(1), times=3)

@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.measure import Section
 from distributary.machines.actions import Action, Send
 from distributary.model.topics import Clustering
-from distributary.papers.milo.runs import rounds_of
+from distributary.papers.milo.runs import RoundsPolicy, rounds_of
 from distributary.papers.milo.world import (
     INTERVALS_PER_DAY,
     World,
@@ -142,7 +142,7 @@ def _requests(name: str) -> Deciding:
     rng = np.random.default_rng(0)
     frequency, wants = frequencies("Average", world.topics, rng), interests(world, rng)
     requests = growth(wants, float(days * INTERVALS_PER_DAY), world.span, rng)
-    rounds = rounds_of(name, Clustering(*wants.shape), frequency, days, 8, 0)
+    rounds = rounds_of(RoundsPolicy(name), Clustering(*wants.shape), frequency, days, 8, 0)
 
     def decide() -> int:
         rounds.run(requests, float(days * INTERVALS_PER_DAY), 1)

@@ -270,7 +270,7 @@ def test_the_kernels_find_what_their_plain_twins_find(data: st.DataObject) -> No
     query = data.draw(st.tuples(*[numbers] * width))
     doubts, enough = data.draw(st.integers(0, 7)), data.draw(st.sampled_from([-1, 1, 2]))
     found = np.empty(len(rows), np.int32)
-    arrays = (np.array(table, np.int64), np.array(rows, np.int32), len(rows))
+    arrays = (np.array(table, np.int64), np.array(rows, np.int32))
     n = _covering_kernels.rows_at_most(*arrays, np.array(query), doubts, enough, found)
     expected = _covering_reference.rows_at_most(table, rows, query, doubts, enough)
     assert found[:n].tolist() == expected

@@ -92,6 +92,20 @@ def test_no_shared_map_is_cheaper_than_the_shared_optimum(demand: Demand, groups
     assert optimum.in_group.any(axis=1).all()
 
 
+def check_bounds(
+    solve: Callable[..., Optimum], least: float, demand: Demand, groups: int, looks: int
+) -> None:
+    """Look at the clock so many times: cost and bound must be on their sides of the least."""
+    with pytest.MonkeyPatch.context() as patch:
+        stop_after(patch, looks)
+        optimum = solve(demand, groups, looks)
+    assert optimum.lower_bound <= least * (1 + 1e-12)
+    assert optimum.cost >= least * (1 - 1e-12)
+    assert optimum.cost == pytest.approx(price_of(optimum, demand), rel=1e-9)
+    if optimum.proven:
+        assert optimum.cost == pytest.approx(least, rel=1e-9)
+
+
 @given(
     demand=HARD,
     groups=st.integers(1, 3),
@@ -100,15 +114,7 @@ def test_no_shared_map_is_cheaper_than_the_shared_optimum(demand: Demand, groups
 def test_a_search_cut_short_bounds_the_optimum_from_both_sides(
     demand: Demand, groups: int, looks: int
 ) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        stop_after(patch, looks)
-        optimum = optimal(demand, groups, looks)
-    least = least_single(demand, groups)
-    assert optimum.lower_bound <= least * (1 + 1e-12)
-    assert optimum.cost >= least * (1 - 1e-12)
-    assert optimum.cost == pytest.approx(price_of(optimum, demand), rel=1e-9)
-    if optimum.proven:
-        assert optimum.cost == pytest.approx(least, rel=1e-9)
+    check_bounds(optimal, least_single(demand, groups), demand, groups, looks)
 
 
 @settings(max_examples=30)
@@ -120,15 +126,7 @@ def test_a_search_cut_short_bounds_the_optimum_from_both_sides(
 def test_a_shared_search_cut_short_bounds_the_optimum_from_both_sides(
     demand: Demand, groups: int, looks: int
 ) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        stop_after(patch, looks)
-        optimum = optimal_shared(demand, groups, looks)
-    least = least_shared(demand, groups)
-    assert optimum.lower_bound <= least * (1 + 1e-12)
-    assert optimum.cost >= least * (1 - 1e-12)
-    assert optimum.cost == pytest.approx(price_of(optimum, demand), rel=1e-9)
-    if optimum.proven:
-        assert optimum.cost == pytest.approx(least, rel=1e-9)
+    check_bounds(optimal_shared, least_shared(demand, groups), demand, groups, looks)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +13,19 @@ import typer
 from rich.table import Table
 
 from distributary.cli.console import print_json, results, show_progress
-from distributary.cli.options import INPUT, OUTPUT, PRICES, TABLE, Json, Seed, at_most
+from distributary.cli.option_groups import takes_groups
+from distributary.cli.options import (
+    INPUT,
+    OUTPUT,
+    PRICES,
+    TABLE,
+    EventFile,
+    FilterFile,
+    Json,
+    Seed,
+    at_most,
+    option,
+)
 from distributary.content import COVERING_POLICIES
 from distributary.content.rehearsal import (
     DEFAULT_PRICES,
@@ -48,124 +60,100 @@ def _group() -> None:
     """Try out networks of content brokers."""
 
 
-@app.command()
-def simulate(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkFiles:
+    """The tables that describe the brokers and their day."""
+
     links: Annotated[
-        Path,
-        typer.Option(
-            "--links",
-            help=f"The overlay, without cycles: a, b, delay. {TABLE}.",
-            rich_help_panel=INPUT,
-        ),
-    ],
-    filters: Annotated[
-        Path,
-        typer.Option(
-            "--filters", help=f"Who wants what: receiver, filter. {TABLE}.", rich_help_panel=INPUT
-        ),
-    ],
-    events: Annotated[
-        Path, typer.Option("--events", help=f"Any columns. {TABLE}.", rich_help_panel=INPUT)
-    ],
+        Path, option(f"The overlay, without cycles: a, b, delay. {TABLE}.", INPUT, "--links")
+    ]
+    filters: FilterFile
+    events: EventFile
     homes: Annotated[
         Path | None,
-        typer.Option(
-            "--homes",
-            help="Who is where: receiver, broker. Without it, drawn by seed.",
-            rich_help_panel=INPUT,
-        ),
-    ] = None,
+        option("Who is where: receiver, broker. Without it, drawn by seed.", INPUT, "--homes"),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayOptions:
+    """What happens in the day, and under which policies."""
+
     publish_at: Annotated[
         list[str] | None,
-        typer.Option(
-            "--publish-at",
-            help="A broker where events begin, again for more; or all.",
-            rich_help_panel=DAY,
-        ),
-    ] = None,
-    rate: Annotated[
-        float,
-        typer.Option(
-            min=1e-3, callback=at_most(1e9), help="Events per second.", rich_help_panel=DAY
-        ),
-    ] = 100.0,
+        option("A broker where events begin, again for more; or all.", DAY, "--publish-at"),
+    ] = None
+    rate: Annotated[float, option("Events per second.", DAY, min=1e-3, callback=at_most(1e9))] = (
+        100.0
+    )
     leave: Annotated[
-        int,
-        typer.Option(
-            min=0, help="How many of the widest subscriptions end half-way.", rich_help_panel=DAY
-        ),
-    ] = 0,
+        int, option("How many of the widest subscriptions end half-way.", DAY, min=0)
+    ] = 0
     within: Annotated[
-        float,
-        typer.Option(
-            min=0.0,
-            callback=at_most(LONGEST_DELAY_S),
-            help="Within how many seconds.",
-            rich_help_panel=DAY,
-        ),
-    ] = 10.0,
+        float, option("Within how many seconds.", DAY, min=0.0, callback=at_most(LONGEST_DELAY_S))
+    ] = 10.0
     policy: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"Which to try, again for more: {POLICIES}; or all.", rich_help_panel=DAY
-        ),
-    ] = None,
+        list[str] | None, option(f"Which to try, again for more: {POLICIES}; or all.", DAY)
+    ] = None
+    seed: Seed = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceOptions:
+    """What a message costs a broker."""
+
     per_message: Annotated[
         float,
-        typer.Option(
+        option(
+            "Seconds that a message costs a broker.",
+            PRICES,
             min=0.0,
             callback=at_most(LONGEST_DELAY_S),
-            help="Seconds that a message costs a broker.",
-            rich_help_panel=PRICES,
         ),
-    ] = DEFAULT_PRICES.per_message,
+    ] = DEFAULT_PRICES.per_message
     per_box: Annotated[
         float,
-        typer.Option(
+        option(
+            "Seconds more for each entry of its table.",
+            PRICES,
             min=0.0,
             callback=at_most(LONGEST_DELAY_S),
-            help="Seconds more for each entry of its table.",
-            rich_help_panel=PRICES,
         ),
-    ] = DEFAULT_PRICES.per_box,
-    seed: Seed = 0,
+    ] = DEFAULT_PRICES.per_box
+
+
+@app.command()
+@takes_groups
+def simulate(
+    files: NetworkFiles,
+    day: DayOptions,
+    prices: PriceOptions,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", help="Write the comparison here, one row a policy.", rich_help_panel=OUTPUT
-        ),
+        Path | None, option("Write the comparison here, one row a policy.", OUTPUT, "--out")
     ] = None,
     as_document: Json = False,
 ) -> None:
     """Run the same day under several covering policies, in virtual time, and compare them."""
-    names = policy or list(COVERING_POLICIES)
+    names = day.policy or list(COVERING_POLICIES)
     if unknown := [name for name in names if name not in COVERING_POLICIES]:
         raise typer.BadParameter(f"{unknown[0]!r} is not a policy: there are {POLICIES}")
-    topology = _read_overlay(links)
-    table = read_events(events)
-    schema = event_schema(table.schema)
-    rng = np.random.default_rng(seed)
-    subscriptions = _read_subscriptions(filters, homes, schema, topology, rng)
-    published = _assign_events(
-        event_table(table, schema, path=str(events)), publish_at, topology, rng
-    )
-    ending = Ending(_find_widest(subscriptions, schema, leave), within=within)
-    workload = RehearsalWorkload(topology, schema, subscriptions, published, rate, ending)
-    prices = BrokerPrices(per_message, per_box)
+    workload = _read_workload(files, day)
+    costs = BrokerPrices(prices.per_message, prices.per_box)
     outcomes: list[RehearsalOutcome] = []
     with show_progress() as progress:
         for at, name in enumerate(names):
             progress(Step(f"trying {name}", at, len(names)))
-            outcomes.append(rehearse(workload, COVERING_POLICIES[name], prices=prices, seed=seed))
+            policy = COVERING_POLICIES[name]
+            outcomes.append(rehearse(workload, policy, prices=costs, seed=day.seed))
     if out is not None:
         write_table(pa.Table.from_pylist([asdict(outcome) for outcome in outcomes]), out)
     if as_document:
         print_json(
             {
-                "brokers": len(topology.brokers),
-                "subscriptions": len(subscriptions),
-                "events": len(published),
-                "ended": len(ending.subscriptions),
+                "brokers": len(workload.topology.brokers),
+                "subscriptions": len(workload.subscriptions),
+                "events": len(workload.events),
+                "ended": len(workload.ending.subscriptions),
                 "policies": [asdict(outcome) for outcome in outcomes],
             }
         )
@@ -174,6 +162,19 @@ def simulate(
 
 
 # --- reading --------------------------------------------------------------------------------------
+
+
+def _read_workload(files: NetworkFiles, day: DayOptions) -> RehearsalWorkload:
+    topology = _read_overlay(files.links)
+    table = read_events(files.events)
+    schema = event_schema(table.schema)
+    rng = np.random.default_rng(day.seed)
+    subscriptions = _read_subscriptions(files.filters, files.homes, schema, topology, rng)
+    published = _assign_events(
+        event_table(table, schema, path=str(files.events)), day.publish_at, topology, rng
+    )
+    ending = Ending(_find_widest(subscriptions, schema, day.leave), within=day.within)
+    return RehearsalWorkload(topology, schema, subscriptions, published, day.rate, ending)
 
 
 def _read_overlay(links: Path) -> Topology:

@@ -2,76 +2,82 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.progress import Progress as Bars
 from rich.table import Table
 
 from distributary.cli.console import notes, print_json, results
-from distributary.cli.multicast_options import GroupBase, InterfaceName, Port, network_from
-from distributary.cli.options import NETWORK, OUTPUT, Json, duration_option, reject_bad_values
+from distributary.cli.multicast_options import GroupBase, InterfaceName, Port, make_groups
+from distributary.cli.option_groups import takes_groups
+from distributary.cli.options import (
+    NETWORK,
+    OUTPUT,
+    Json,
+    duration_option,
+    option,
+    reject_bad_values,
+)
 from distributary.cli.quantities import Seconds
 
 if TYPE_CHECKING:
-    from distributary.delivery.udp.calibration import Calibration
+    from distributary.delivery.udp.calibration import Calibration, CalibrationParams
 
 __all__ = ["calibrate"]
 
 MEASURING = "Measuring"
 
 
-def calibrate(
-    out: Annotated[
-        Path,
-        typer.Option(help="The file to write, for `plan --calibration`.", rich_help_panel=OUTPUT),
-    ],
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuringOptions:
+    """What to measure, and how often."""
+
     factor: Annotated[
         list[int] | None,
-        typer.Option(
-            "--messages-per-packet",
-            min=1,
-            help="Messages in a packet (h); repeatable.",
-            rich_help_panel=MEASURING,
-        ),
-    ] = None,
-    message_bytes: Annotated[
-        int, typer.Option(min=1, help="Bytes in a payload.", rich_help_panel=MEASURING)
-    ] = 200,
+        option("Messages in a packet (h); repeatable.", MEASURING, "--messages-per-packet", min=1),
+    ] = None
+    message_bytes: Annotated[int, option("Bytes in a payload.", MEASURING, min=1)] = 200
     seconds: Annotated[
         Seconds, duration_option("How long to send each mix of rates.", MEASURING)
-    ] = Seconds("500ms"),
-    rounds: Annotated[
-        int, typer.Option(min=1, help="How often to measure everything.", rich_help_panel=MEASURING)
-    ] = 3,
+    ] = Seconds("500ms")
+    rounds: Annotated[int, option("How often to measure everything.", MEASURING, min=1)] = 3
     unicast: Annotated[
-        bool,
-        typer.Option(
-            "--unicast",
-            help="Use no multicast: send to the receiver alone.",
-            rich_help_panel=NETWORK,
-        ),
-    ] = False,
+        bool, option("Use no multicast: send to the receiver alone.", NETWORK, "--unicast")
+    ] = False
+
+    def make_params(self) -> CalibrationParams:
+        """Make the settings of the measurement."""
+        from distributary.delivery.udp.calibration import FACTORS, CalibrationParams
+
+        with reject_bad_values():
+            return CalibrationParams(
+                factors=tuple(sorted(set(self.factor))) if self.factor else FACTORS,
+                message_bytes=self.message_bytes,
+                seconds=float(self.seconds),
+                unicast=self.unicast,
+                rounds=self.rounds,
+            )
+
+
+@takes_groups
+def calibrate(
+    out: Annotated[Path, option("The file to write, for `plan --calibration`.", OUTPUT)],
+    measuring: MeasuringOptions,
     group_base: GroupBase = "239.192.77.0",
     port: Port = 7703,
     interface: InterfaceName = "lo",
     as_document: Json = False,
 ) -> None:
     """Measure what receivers spend on a message at either filter: alpha(h) and beta(h)."""
-    from distributary.delivery.udp.calibration import FACTORS, CalibrationParams
+    from distributary.delivery.udp import NetworkOptions
     from distributary.delivery.udp.calibration import calibrate as measure_prices
     from distributary.delivery.udp.calibration_file import calibration_document, write_calibration
 
-    with reject_bad_values():
-        params = CalibrationParams(
-            factors=tuple(sorted(set(factor))) if factor else FACTORS,
-            message_bytes=message_bytes,
-            seconds=float(seconds),
-            unicast=unicast,
-            rounds=rounds,
-        )
-    network = network_from(group_base, port, interface, ttl=0)  # nothing leaves this machine
+    params = measuring.make_params()
+    # With a ttl of 0 nothing leaves this machine.
+    network = NetworkOptions(make_groups(group_base, port), interface, ttl=0)
     with Bars(console=notes, transient=True, disable=not notes.is_terminal) as bars:
         task = bars.add_task("calibrating")
         found = measure_prices(

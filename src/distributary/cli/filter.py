@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from distributary.cli.console import notes, print_json, results
-from distributary.cli.options import INPUT, TABLE, Json
+from distributary.cli.options import INPUT, TABLE, Json, option
 from distributary.errors import InputError
 from distributary.files import read_events, read_filter_texts, read_filters
 from distributary.matching import event_schema, infer_schema, parse_filter, print_filter
@@ -30,19 +30,11 @@ def check(
     text: Annotated[str, typer.Argument(help="A SQL condition, such as \"symbol = 'IBM'\".")],
     against: Annotated[
         Path | None,
-        typer.Option(
-            "--against",
-            help=f"Filters to compare with: receiver, filter. {TABLE}.",
-            rich_help_panel=INPUT,
-        ),
+        option(f"Filters to compare with: receiver, filter. {TABLE}.", INPUT, "--against"),
     ] = None,
     events: Annotated[
         Path | None,
-        typer.Option(
-            "--events",
-            help="Take the attributes' types from this table of events.",
-            rich_help_panel=INPUT,
-        ),
+        option("Take the attributes' types from this table of events.", INPUT, "--events"),
     ] = None,
     as_document: Json = False,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,8 @@ import numpy as np
 import typer
 
 from distributary.cli.console import results
-from distributary.cli.options import OUTPUT, OutputFormat, Seed, reject_bad_values
+from distributary.cli.option_groups import takes_groups
+from distributary.cli.options import OUTPUT, OutputFormat, Seed, option, reject_bad_values
 from distributary.files import write_interest, write_rates
 from distributary.files.tables import write_table
 from distributary.model import Interest, Rates
@@ -42,100 +44,109 @@ def workload_option(
     help: str, least: float | None = None, most: float | None = None
 ) -> typer.models.OptionInfo:
     """Declare an option that shapes the workload."""
-    made: typer.models.OptionInfo = typer.Option(
-        min=least, max=most, help=help, rich_help_panel=WORKLOAD
-    )
-    return made
+    return option(help, WORKLOAD, min=least, max=most)
 
 
-Out = Annotated[
-    Path,
-    typer.Option(help="The folder to write interest and rates into.", rich_help_panel=OUTPUT),
-]
-TableFormat = Annotated[
-    OutputFormat,
-    typer.Option("--format", help="How the tables are written.", rich_help_panel=OUTPUT),
-]
+Out = Annotated[Path, option("The folder to write interest and rates into.", OUTPUT)]
+TableFormat = Annotated[OutputFormat, option("How the tables are written.", OUTPUT, "--format")]
 Symbols = Annotated[int, workload_option("The number of symbols; each is a flow.", 1)]
 Receivers = Annotated[int, workload_option("The number of receivers.", 1)]
 Messages = Annotated[int, workload_option("The number of messages in the day.", 1)]
 _FLOOR, _CLASSES, _DAY = TradingFloor(), TwoClass(), DayParams()
 
 
-@app.command("trading-floor")
-def generate_trading_floor(
-    out: Out,
-    symbols: Symbols = _FLOOR.symbols,
-    markets: Annotated[int, workload_option("The number of markets.", 1)] = _FLOOR.markets,
-    receivers: Receivers = _FLOOR.receivers,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FloorOptions:
+    """The shape of a trading floor."""
+
+    symbols: Symbols = _FLOOR.symbols
+    markets: Annotated[int, workload_option("The number of markets.", 1)] = _FLOOR.markets
+    receivers: Receivers = _FLOOR.receivers
     markets_per_receiver: Annotated[
         int, workload_option("The number of markets that a receiver follows.", 1)
-    ] = _FLOOR.markets_per_receiver,
+    ] = _FLOOR.markets_per_receiver
     share_of_market: Annotated[
         float, workload_option("The share of a market's symbols that a receiver follows.", 0, 1)
-    ] = _FLOOR.share_of_market,
+    ] = _FLOOR.share_of_market
+
+
+@app.command("trading-floor")
+@takes_groups
+def generate_trading_floor(
+    out: Out,
+    options: FloorOptions,
     seed: Seed = 0,
     table_format: TableFormat = OutputFormat.PARQUET,
 ) -> None:
     """Write a trading floor: traders who each follow a part of two markets (Tock et al.)."""
     with reject_bad_values():
-        params = TradingFloor(symbols, markets, receivers, markets_per_receiver, share_of_market)
+        params = TradingFloor(**asdict(options))
     write_workload(*trading_floor(params, np.random.default_rng(seed)), out, table_format)
 
 
-@app.command("two-class")
-def generate_two_class(
-    out: Out,
-    flows: Annotated[int, workload_option("The number of flows.", 1)] = _CLASSES.flows,
-    receivers: Receivers = _CLASSES.receivers,
-    fast_share: Annotated[
-        float, workload_option("The share of fast flows.", 0, 1)
-    ] = _CLASSES.fast_share,
-    fast_rate: Annotated[float, workload_option("Messages/s of a fast flow.")] = _CLASSES.fast_rate,
-    slow_rate: Annotated[float, workload_option("Messages/s of a slow flow.")] = _CLASSES.slow_rate,
-    popular_share: Annotated[
-        float, workload_option("The share of popular flows.", 0, 1)
-    ] = _CLASSES.popular_share,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassOptions:
+    """The shape of two classes of flows."""
+
+    flows: Annotated[int, workload_option("The number of flows.", 1)] = _CLASSES.flows
+    receivers: Receivers = _CLASSES.receivers
+    fast_share: Annotated[float, workload_option("The share of fast flows.", 0, 1)] = (
+        _CLASSES.fast_share
+    )
+    fast_rate: Annotated[float, workload_option("Messages/s of a fast flow.")] = _CLASSES.fast_rate
+    slow_rate: Annotated[float, workload_option("Messages/s of a slow flow.")] = _CLASSES.slow_rate
+    popular_share: Annotated[float, workload_option("The share of popular flows.", 0, 1)] = (
+        _CLASSES.popular_share
+    )
     want_popular: Annotated[
         float, workload_option("The probability that a receiver wants a popular flow.", 0, 1)
-    ] = _CLASSES.want_popular,
+    ] = _CLASSES.want_popular
     want_unpopular: Annotated[
         float, workload_option("The probability that a receiver wants another flow.", 0, 1)
-    ] = _CLASSES.want_unpopular,
+    ] = _CLASSES.want_unpopular
+
+
+@app.command("two-class")
+@takes_groups
+def generate_two_class(
+    out: Out,
+    options: ClassOptions,
     seed: Seed = 0,
     table_format: TableFormat = OutputFormat.PARQUET,
 ) -> None:
     """Write flows that are fast or slow, popular or not, and who wants them (Adler et al.)."""
     with reject_bad_values():
-        params = TwoClass(
-            flows, receivers, fast_share, fast_rate, slow_rate,
-            popular_share, want_popular, want_unpopular,
-        )  # fmt: skip
-        drawn = two_class(params, np.random.default_rng(seed))
+        drawn = two_class(TwoClass(**asdict(options)), np.random.default_rng(seed))
     write_workload(*drawn, out, table_format)
 
 
-@app.command("day")
-def generate_day(
-    out: Annotated[
-        Path, typer.Option(help="The folder to write the two logs into.", rich_help_panel=OUTPUT)
-    ],
-    symbols: Symbols = _FLOOR.symbols,
-    receivers: Receivers = _FLOOR.receivers,
-    messages: Messages = _DAY.messages,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayOptions:
+    """The shape of a day of logs."""
+
+    symbols: Symbols = _FLOOR.symbols
+    receivers: Receivers = _FLOOR.receivers
+    messages: Messages = _DAY.messages
     churn: Annotated[
         float,
         workload_option("Subscriptions that end in the day, as a share of those that stay.", 0),
-    ] = _DAY.churn,
-    bad: Annotated[float, workload_option("The share of unusable rows.", 0, 1)] = 0.0,
+    ] = _DAY.churn
+    bad: Annotated[float, workload_option("The share of unusable rows.", 0, 1)] = 0.0
+
+
+@app.command("day")
+@takes_groups
+def generate_day(
+    out: Annotated[Path, option("The folder to write the two logs into.", OUTPUT)],
+    options: DayOptions,
     seed: Seed = 0,
     table_format: TableFormat = OutputFormat.PARQUET,
 ) -> None:
     """Write a trading floor's day of logs: who subscribed when, what was published when."""
     with reject_bad_values():
-        floor = TradingFloor(symbols=symbols, receivers=receivers)
-        day = DayParams(messages=messages, churn=churn)
-    write_day(floor, day, bad, seed, out, table_format)
+        floor = TradingFloor(symbols=options.symbols, receivers=options.receivers)
+        day = DayParams(messages=options.messages, churn=options.churn)
+    write_day(floor, day, options.bad, seed, out, table_format)
 
 
 def write_day(

@@ -2,38 +2,56 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from distributary.cli.console import notes
+from distributary.cli.options import INPUT, TABLE, option, share_option
+from distributary.cli.quantities import Share
 from distributary.files import BadTablesError, Intake, ReadDemand, read_demand, write_quarantine
 
-__all__ = ["intake_document", "read_inputs", "tell_intake"]
+__all__ = ["DemandFiles", "intake_document", "tell_intake"]
 
 
-def read_inputs(
-    interest: Path,
-    rates: Path,
-    max_bad: float,
-    floor: float | None,
-    quarantine: Path | None,
-    *,
-    on_peak: bool = False,
-) -> ReadDemand:
-    """Read interest and rates; bad rows go to the quarantine, also where there are too many."""
-    try:
-        inputs = read_demand(interest, rates, on_peak=on_peak, max_bad=float(max_bad), floor=floor)
-    except BadTablesError as error:
-        if quarantine is not None:
-            write_quarantine(error.bad, quarantine)
-        raise
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="'--floor'") from None
-    if quarantine is not None:
-        write_quarantine(inputs.bad, quarantine)
-    return inputs
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemandFiles:
+    """The options that name the tables of interest and rates, and say what to do with bad rows."""
+
+    interest: Annotated[Path, option(f"Who wants what: receiver, flow. {TABLE}.", INPUT)]
+    rates: Annotated[Path, option(f"How fast: flow, rate. {TABLE}.", INPUT)]
+    max_bad: Annotated[
+        Share,
+        share_option("Put bad rows aside, up to this share of each table, such as 1%.", INPUT),
+    ] = Share("0%")
+    floor: Annotated[
+        float | None, option("Messages/s of flows that are wanted but have no rate.", INPUT)
+    ] = None
+    quarantine: Annotated[
+        Path | None, option("Write the bad rows here, with file, row and reason.", INPUT)
+    ] = None
+
+    def read(self, *, on_peak: bool = False) -> ReadDemand:
+        """Read both tables; bad rows go to the quarantine, also where there are too many."""
+        try:
+            inputs = read_demand(
+                self.interest,
+                self.rates,
+                on_peak=on_peak,
+                max_bad=float(self.max_bad),
+                floor=self.floor,
+            )
+        except BadTablesError as error:
+            if self.quarantine is not None:
+                write_quarantine(error.bad, self.quarantine)
+            raise
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="'--floor'") from None
+        if self.quarantine is not None:
+            write_quarantine(inputs.bad, self.quarantine)
+        return inputs
 
 
 def tell_intake(inputs: ReadDemand) -> None:

@@ -7,11 +7,10 @@ from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
-import typer
 from rich.table import Table
 
 from distributary.cli.console import notes, print_json, results
-from distributary.cli.options import INPUT, OUTPUT, TABLE, Json
+from distributary.cli.options import OUTPUT, EventFile, FilterFile, Json, option
 from distributary.files import FilterTable, read_events, read_filters, write_table
 from distributary.matching import Matcher, event_schema, event_table
 
@@ -19,34 +18,16 @@ __all__ = ["match"]
 
 
 def match(
-    filters: Annotated[
-        Path,
-        typer.Option(
-            "--filters", help=f"Who wants what: receiver, filter. {TABLE}.", rich_help_panel=INPUT
-        ),
-    ],
-    events: Annotated[
-        Path, typer.Option("--events", help=f"Any columns. {TABLE}.", rich_help_panel=INPUT)
-    ],
+    filters: FilterFile,
+    events: EventFile,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            help="Where to write the pairs: event, filter, receiver.",
-            rich_help_panel=OUTPUT,
-        ),
+        Path | None, option("Where to write the pairs: event, filter, receiver.", OUTPUT, "--out")
     ] = None,
     quarantine: Annotated[
         Path | None,
-        typer.Option(
-            "--quarantine",
-            help="Write filters that cannot be used here, with the reason.",
-            rich_help_panel=OUTPUT,
-        ),
+        option("Write filters that cannot be used here, with the reason.", OUTPUT, "--quarantine"),
     ] = None,
-    threads: Annotated[
-        int, typer.Option(min=1, help="How many threads share the work.", rich_help_panel="Run")
-    ] = 2,
+    threads: Annotated[int, option("How many threads share the work.", "Run", min=1)] = 2,
     as_document: Json = False,
 ) -> None:
     """Match a table of events against a table of SQL filters.

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Unpack
 
 import typer
 
 from distributary.cli.quantities import Seconds, Share, parse_moment
 from distributary.cost import FilteringPrices
-from distributary.files import read_prices
-from distributary.planning import ALGORITHMS
+from distributary.planning import ALGORITHMS, Request, RequestSettings
 
 __all__ = [
     "INPUT",
@@ -26,31 +26,22 @@ __all__ = [
     "SPARK",
     "TABLE",
     "AlgorithmName",
-    "Alpha",
-    "Beta",
-    "Budget",
-    "CalibrationFile",
-    "Conf",
-    "Floor",
+    "EventFile",
+    "FilterFile",
     "Groups",
-    "InterestFile",
     "Json",
-    "Master",
-    "MaxBad",
-    "MessagesPerPacket",
     "Moment",
     "OutputFormat",
-    "Quarantine",
-    "RatesFile",
+    "PlannerOptions",
+    "Publications",
     "Seed",
-    "Sessions",
+    "SparkOptions",
     "at_most",
     "duration_option",
     "filtering_prices",
     "moment_option",
-    "parse_settings",
+    "option",
     "reject_bad_values",
-    "select_prices",
     "share_option",
 ]
 
@@ -69,130 +60,102 @@ BUDGET_HELP = (
 ALGORITHM_HELP = "One of " + ", ".join(a.label for a in ALGORITHMS.values()) + "."
 
 
+def option(help: str, panel: str, *names: str, **limits: Any) -> typer.models.OptionInfo:
+    """Declare an option of a panel."""
+    made: typer.models.OptionInfo = typer.Option(*names, help=help, rich_help_panel=panel, **limits)
+    return made
+
+
 def duration_option(help: str, panel: str, *names: str) -> typer.models.OptionInfo:
     """Declare an option that takes a time such as 30s."""
-    made: typer.models.OptionInfo = typer.Option(
-        *names, parser=Seconds, metavar="TIME", help=help, rich_help_panel=panel
-    )
-    return made
+    return option(help, panel, *names, parser=Seconds, metavar="TIME")
 
 
 def share_option(help: str, panel: str, *names: str) -> typer.models.OptionInfo:
     """Declare an option that takes a share such as 1%."""
-    made: typer.models.OptionInfo = typer.Option(
-        *names, parser=Share, metavar="SHARE", help=help, rich_help_panel=panel
-    )
-    return made
+    return option(help, panel, *names, parser=Share, metavar="SHARE")
 
 
 def moment_option(help: str) -> typer.models.OptionInfo:
     """Declare an option that takes a moment in ISO 8601."""
-    made: typer.models.OptionInfo = typer.Option(
-        parser=parse_moment, metavar="MOMENT", help=help, rich_help_panel=INPUT
-    )
-    return made
+    return option(help, INPUT, parser=parse_moment, metavar="MOMENT")
 
 
 # --- input ----------------------------------------------------------------------------------------
 
-InterestFile = Annotated[
-    Path,
-    typer.Option(
-        "--interest", help=f"Who wants what: receiver, flow. {TABLE}.", rich_help_panel=INPUT
-    ),
+FilterFile = Annotated[
+    Path, option(f"Who wants what: receiver, filter. {TABLE}.", INPUT, "--filters")
 ]
-RatesFile = Annotated[
-    Path,
-    typer.Option("--rates", help=f"How fast: flow, rate. {TABLE}.", rich_help_panel=INPUT),
-]
-MaxBad = Annotated[
-    Share,
-    share_option("Put bad rows aside, up to this share of each table, such as 1%.", INPUT),
-]
-Floor = Annotated[
-    float | None,
-    typer.Option(
-        "--floor",
-        help="Messages/s of flows that are wanted but have no rate.",
-        rich_help_panel=INPUT,
-    ),
-]
-Quarantine = Annotated[
-    Path | None,
-    typer.Option(
-        "--quarantine",
-        help="Write the bad rows here, with file, row and reason.",
-        rich_help_panel=INPUT,
-    ),
-]
+EventFile = Annotated[Path, option(f"Any columns. {TABLE}.", INPUT, "--events")]
 Moment = datetime | None
+Publications = Annotated[
+    str, option("The publication log: a file, a folder, or a table Spark knows.", INPUT)
+]
 
 # --- the planner ----------------------------------------------------------------------------------
 
-Groups = Annotated[
-    int,
-    typer.Option(
-        min=1, help="The most multicast groups that the plan may use.", rich_help_panel=LIMITS
-    ),
-]
-Sessions = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="The most sessions that the plan may use; one per group without it.",
-        rich_help_panel=LIMITS,
-    ),
-]
-AlgorithmName = Annotated[
-    str, typer.Option("--algorithm", help=ALGORITHM_HELP, rich_help_panel=SEARCH)
-]
-Budget = Annotated[Seconds, duration_option(BUDGET_HELP, SEARCH)]
-Seed = Annotated[
-    int, typer.Option(min=0, help="The same seed gives the same answer.", rich_help_panel=SEARCH)
-]
+Groups = Annotated[int, option("The most multicast groups that the plan may use.", LIMITS, min=1)]
+Seed = Annotated[int, option("The same seed gives the same answer.", SEARCH, min=0)]
+AlgorithmName = Annotated[str, option(ALGORITHM_HELP, SEARCH, "--algorithm")]
 
-# --- prices ---------------------------------------------------------------------------------------
 
-Alpha = Annotated[
-    float,
-    typer.Option(
-        help="Price of a message at the session filter (per message/s).", rich_help_panel=PRICES
-    ),
-]
-Beta = Annotated[
-    float, typer.Option(help="Price of a message at the flow filter.", rich_help_panel=PRICES)
-]
-CalibrationFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--calibration",
-        help="Prices that `calibrate` measured, instead of --alpha and --beta.",
-        rich_help_panel=PRICES,
-    ),
-]
-MessagesPerPacket = Annotated[
-    float,
-    typer.Option(min=1, help="With --calibration: messages in a packet.", rich_help_panel=PRICES),
-]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannerOptions:
+    """The size of a plan, the prices it is made for, and the search."""
+
+    groups: Groups
+    sessions: Annotated[
+        int | None,
+        option("The most sessions that the plan may use; one per group without it.", LIMITS, min=1),
+    ] = None
+    alpha: Annotated[
+        float, option("Price of a message at the session filter (per message/s).", PRICES)
+    ] = 1.0
+    beta: Annotated[float, option("Price of a message at the flow filter.", PRICES)] = 1.0
+    budget: Annotated[Seconds, duration_option(BUDGET_HELP, SEARCH)] = Seconds("30s")
+    seed: Seed = 0
+
+    def select_prices(self) -> FilteringPrices:
+        """The two prices, refused as wrong usage where they make no sense."""
+        return filtering_prices(self.alpha, self.beta)
+
+    def make_request(self, **settings: Unpack[RequestSettings]) -> Request:
+        """Make the request for a plan, with more settings; what it refuses is wrong usage."""
+        whole: RequestSettings = {
+            "prices": self.select_prices(),
+            "seed": self.seed,
+            "budget_s": float(self.budget),
+            **settings,
+        }
+        with reject_bad_values():
+            return Request(groups=self.groups, sessions=self.sessions, **whole)
+
 
 # --- output and Spark -----------------------------------------------------------------------------
 
-Json = Annotated[
-    bool,
-    typer.Option("--json", help="Print one JSON document on stdout.", rich_help_panel=OUTPUT),
-]
-Master = Annotated[
-    str | None,
-    typer.Option(
-        help="Where Spark runs; this machine with all its cores without it.", rich_help_panel=SPARK
-    ),
-]
-Conf = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--conf", help="A setting of Spark as key=value; repeatable.", rich_help_panel=SPARK
-    ),
-]
+Json = Annotated[bool, option("Print one JSON document on stdout.", OUTPUT, "--json")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkOptions:
+    """Where Spark runs, and its settings."""
+
+    master: Annotated[
+        str | None, option("Where Spark runs; this machine with all its cores without it.", SPARK)
+    ] = None
+    conf: Annotated[
+        list[str] | None, option("A setting of Spark as key=value; repeatable.", SPARK, "--conf")
+    ] = None
+
+    def parse_settings(self) -> dict[str, str]:
+        """Settings of Spark from `key=value`s."""
+        settings = {}
+        for entry in self.conf or ():
+            key, equals, value = entry.partition("=")
+            if not (equals and key):
+                raise typer.BadParameter(f"--conf takes key=value, not {entry!r}")
+            settings[key.strip()] = value
+        return settings
 
 
 class OutputFormat(StrEnum):
@@ -221,17 +184,6 @@ def filtering_prices(alpha: float, beta: float) -> FilteringPrices:
         return FilteringPrices(alpha, beta)
 
 
-def select_prices(
-    alpha: float, beta: float, calibration: Path | None, messages_per_packet: float
-) -> FilteringPrices:
-    """The prices named, or those of a calibration."""
-    if calibration is None:
-        return filtering_prices(alpha, beta)
-    if (alpha, beta) != (1.0, 1.0):
-        raise typer.BadParameter("--calibration replaces --alpha and --beta")
-    return read_prices(calibration, messages_per_packet)
-
-
 def at_most(most: float) -> Callable[[float], float]:
     """Make a check of an option's number: no more than that, and a number at all."""
 
@@ -241,14 +193,3 @@ def at_most(most: float) -> Callable[[float], float]:
         return value
 
     return check
-
-
-def parse_settings(conf: list[str] | None) -> dict[str, str]:
-    """Settings of Spark from `key=value`s."""
-    settings = {}
-    for entry in conf or ():
-        key, equals, value = entry.partition("=")
-        if not (equals and key):
-            raise typer.BadParameter(f"--conf takes key=value, not {entry!r}")
-        settings[key.strip()] = value
-    return settings

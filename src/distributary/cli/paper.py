@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from distributary.cli.console import results, show_progress
-from distributary.cli.options import OUTPUT, SEARCH, Seed
+from distributary.cli.options import OUTPUT, SEARCH, Seed, option
 from distributary.papers import FIGURES, run_figure, write_figure, write_index
 
 __all__ = ["app"]
@@ -29,12 +29,8 @@ def list_figures() -> None:
 @app.command("run")
 def run(
     name: Annotated[str, typer.Argument(help="A figure's name, or all.")],
-    quick: Annotated[
-        bool, typer.Option(help="Run fewer instances, for a first look.", rich_help_panel=SEARCH)
-    ] = False,
-    out: Annotated[
-        Path, typer.Option(help="The folder for CSV, chart and text.", rich_help_panel=OUTPUT)
-    ] = Path("papers"),
+    quick: Annotated[bool, option("Run fewer instances, for a first look.", SEARCH)] = False,
+    out: Annotated[Path, option("The folder for CSV, chart and text.", OUTPUT)] = Path("papers"),
     seed: Seed = 0,
 ) -> None:
     """Run a figure; write its table, its chart and a text with the paper's figures beside ours."""

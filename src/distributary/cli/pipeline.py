@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +12,7 @@ import typer
 
 from distributary import planning
 from distributary.cli.console import notes, print_json, results
+from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import (
     INPUT,
     LIMITS,
@@ -19,27 +20,23 @@ from distributary.cli.options import (
     SEARCH,
     SPARK,
     AlgorithmName,
-    Alpha,
-    Beta,
-    Budget,
-    Conf,
-    Groups,
     Json,
-    Master,
     Moment,
-    Seed,
-    Sessions,
+    PlannerOptions,
+    Publications,
+    SparkOptions,
     duration_option,
-    filtering_prices,
     moment_option,
-    parse_settings,
+    option,
     reject_bad_values,
     share_option,
 )
 from distributary.cli.quantities import ByteCount, Seconds, Share
 from distributary.cli.report import CURVE_GROUPS
+from distributary.cli.stages import call_on_spark, show_stages, tell_address
 from distributary.cli.stream import pipeline_stream
 from distributary.cli.summary import cost_table, headline, saving_lines
+from distributary.cli.topic_proposals import pipeline_topics
 from distributary.extras import require
 from distributary.planning import compare_algorithms, cost_curve
 from distributary.report import Report, render_report, render_run
@@ -54,105 +51,85 @@ PLAN_PAGE = "plan.html"
 
 app = typer.Typer(no_args_is_help=True, help="From logs to a plan and its replay, on Spark.")
 app.command("stream")(pipeline_stream)
-
-Publications = Annotated[
-    str,
-    typer.Option(
-        help="The publication log: a file, a folder, or a table Spark knows.",
-        rich_help_panel=INPUT,
-    ),
-]
+app.command("topics")(pipeline_topics)
 
 
-@app.command("run")
-def pipeline_run(
-    publications: Publications,
-    groups: Groups,
-    out: Annotated[
-        Path, typer.Option(help="The folder to write, or to replace.", rich_help_panel=OUTPUT)
-    ],
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """The logs to plan from, and how they are read."""
+
+    publications: Publications
     subscriptions: Annotated[
-        str | None,
-        typer.Option(
-            help="The subscription log: a file, a folder, or a table.", rich_help_panel=INPUT
-        ),
-    ] = None,
+        str | None, option("The subscription log: a file, a folder, or a table.", INPUT)
+    ] = None
     filters: Annotated[
         str | None,
-        typer.Option(
-            help="Instead of subscriptions: receivers and SQL conditions on messages.",
-            rich_help_panel=INPUT,
-        ),
-    ] = None,
-    sessions: Sessions = None,
-    algorithm: AlgorithmName = planning.DEFAULT_ALGORITHM,
-    alpha: Alpha = 1.0,
-    beta: Beta = 1.0,
-    budget: Budget = Seconds("30s"),
-    since: Annotated[Moment, moment_option("Put publications before this moment aside.")] = None,
-    until: Annotated[Moment, moment_option("Put rows of this moment and later aside.")] = None,
+        option("Instead of subscriptions: receivers and SQL conditions on messages.", INPUT),
+    ] = None
+    since: Annotated[Moment, moment_option("Put publications before this moment aside.")] = None
+    until: Annotated[Moment, moment_option("Put rows of this moment and later aside.")] = None
     rate_half_life: Annotated[
         Seconds | None,
         duration_option("Let messages count half as much after each of these.", INPUT),
-    ] = None,
+    ] = None
     presence_half_life: Annotated[
         Seconds | None,
         duration_option("Forget receivers not seen for 3.3 of these (presence below 10%).", INPUT),
-    ] = None,
+    ] = None
     floor: Annotated[
         float | None,
-        typer.Option(
-            help="Messages/s of flows that are wanted but silent; one per window.",
-            rich_help_panel=INPUT,
-        ),
-    ] = None,
+        option("Messages/s of flows that are wanted but silent; one per window.", INPUT),
+    ] = None
     plan_on_peak: Annotated[
         Seconds | None,
         duration_option("Plan on the busiest stretch of this length, such as 1m.", INPUT),
-    ] = None,
+    ] = None
     max_flows: Annotated[
-        int,
-        typer.Option(
-            min=1, help="With --filters: the most flows to make of them.", rich_help_panel=INPUT
-        ),
-    ] = 1_000,
+        int, option("With --filters: the most flows to make of them.", INPUT, min=1)
+    ] = 1_000
     max_bad: Annotated[
         Share, share_option("Fail if a larger share of a log cannot be used, such as 1%.", INPUT)
-    ] = Share("100%"),
+    ] = Share("100%")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlanner(PlannerOptions):
+    """How the plan is made, and from which."""
+
+    algorithm: AlgorithmName = planning.DEFAULT_ALGORITHM
     previous: Annotated[
-        Path | None,
-        typer.Option(
-            "--from", help="The plan to compare with; else the one in OUT.", rich_help_panel=SEARCH
-        ),
-    ] = None,
+        Path | None, option("The plan to compare with; else the one in OUT.", SEARCH, "--from")
+    ] = None
     max_moves: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="Start from that plan and move at most so many flows.",
-            rich_help_panel=LIMITS,
-        ),
-    ] = None,
+        int | None, option("Start from that plan and move at most so many flows.", LIMITS, min=0)
+    ] = None
     restarts: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Seeds to try side by side on executors; the best is kept.",
-            rich_help_panel=SEARCH,
-        ),
-    ] = 1,
+        int, option("Seeds to try side by side on executors; the best is kept.", SEARCH, min=1)
+    ] = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSpark(SparkOptions):
+    """Where Spark runs, and what the driver does itself."""
+
     driver_limit: Annotated[
         ByteCount,
-        typer.Option(
+        option(
+            "Memory up to which the driver plans; beyond it executors do.",
+            SPARK,
             parser=ByteCount,
             metavar="SIZE",
-            help="Memory up to which the driver plans; beyond it executors do.",
-            rich_help_panel=SPARK,
         ),
-    ] = ByteCount("4GiB"),
-    master: Master = None,
-    conf: Conf = None,
-    seed: Seed = 0,
+    ] = ByteCount("4GiB")
+
+
+@app.command("run")
+@takes_groups
+def pipeline_run(
+    logs: LogOptions,
+    planner: RunPlanner,
+    out: Annotated[Path, option("The folder to write, or to replace.", OUTPUT)],
+    spark: RunSpark,
     as_document: Json = False,
 ) -> None:
     """Read the logs, plan, replay the log through the plan, and publish all of it at once."""
@@ -162,69 +139,59 @@ def pipeline_run(
     with reject_bad_values():
         job = Job(
             out=out,
-            publications=publications,
-            subscriptions=subscriptions,
-            filters=filters,
-            request=planning.Request(
-                groups=groups,
-                sessions=sessions,
-                algorithm=algorithm,
-                prices=filtering_prices(alpha, beta),
-                seed=seed,
-                budget_s=float(budget),
-            ),
-            window=TimeWindow(since=since, until=until),
-            rate_half_life=_duration(rate_half_life),
-            presence_half_life=_duration(presence_half_life),
-            floor=floor,
-            peak_window=_duration(plan_on_peak),
-            max_flows=max_flows,
-            max_bad=float(max_bad),
-            previous=previous,
-            max_moves=max_moves,
-            restarts=restarts,
-            driver_limit=int(driver_limit),
+            publications=logs.publications,
+            subscriptions=logs.subscriptions,
+            filters=logs.filters,
+            request=planner.make_request(algorithm=planner.algorithm),
+            window=TimeWindow(since=logs.since, until=logs.until),
+            rate_half_life=_duration(logs.rate_half_life),
+            presence_half_life=_duration(logs.presence_half_life),
+            floor=logs.floor,
+            peak_window=_duration(logs.plan_on_peak),
+            max_flows=logs.max_flows,
+            max_bad=float(logs.max_bad),
+            previous=planner.previous,
+            max_moves=planner.max_moves,
+            restarts=planner.restarts,
+            driver_limit=int(spark.driver_limit),
         )
-    outcome = run_job(job, master, conf)
+    outcome = run_job(job, spark)
     if as_document:
         print_json(_document(outcome.manifest))
         return
     tell_run(outcome, out)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedLog:
+    """The log to replay, and which part of it."""
+
+    publications: Publications
+    since: Annotated[Moment, moment_option("Leave out what is before this moment.")] = None
+    until: Annotated[Moment, moment_option("Leave out this moment and later.")] = None
+
+
 @app.command("replay")
+@takes_groups
 def pipeline_replay(
     plan: Annotated[Path, typer.Argument(help="A plan folder.")],
-    publications: Publications,
-    interest: Annotated[
-        str, typer.Option(help="Who wants what: receiver, flow.", rich_help_panel=INPUT)
-    ],
+    log: ReplayedLog,
+    spark: SparkOptions,
+    interest: Annotated[str, option("Who wants what: receiver, flow.", INPUT)],
     out: Annotated[
-        Path | None,
-        typer.Option(
-            help="A folder for the tables per minute and per receiver.", rich_help_panel=OUTPUT
-        ),
+        Path | None, option("A folder for the tables per minute and per receiver.", OUTPUT)
     ] = None,
-    since: Annotated[Moment, moment_option("Leave out what is before this moment.")] = None,
-    until: Annotated[Moment, moment_option("Leave out this moment and later.")] = None,
-    master: Master = None,
-    conf: Conf = None,
     as_document: Json = False,
 ) -> None:
     """Run a publication log through a plan: what each receiver would have got, and why."""
-    from distributary.cli.stages import show_stages
     from distributary.pipeline.ingest import TimeWindow
-    from distributary.pipeline.interruptible import call_interruptibly
     from distributary.pipeline.run import replay_plan
-    from distributary.pipeline.spark import use_spark
 
-    window = TimeWindow(since=since, until=until)
-
-    def work() -> dict[str, Any]:
-        with use_spark(master, parse_settings(conf)) as spark, show_stages(spark):
-            return replay_plan(spark, plan, publications, interest, window, out)
-
-    document = call_interruptibly(work)
+    window = TimeWindow(since=log.since, until=log.until)
+    document = call_on_spark(
+        spark,
+        lambda running: replay_plan(running, plan, log.publications, interest, window, out),
+    )
     if as_document:
         print_json(document)
         return
@@ -234,90 +201,13 @@ def pipeline_replay(
         results.print(f"per minute and per receiver: {out}", markup=False)
 
 
-@app.command("topics")
-def pipeline_topics(
-    subscriptions: Annotated[
-        str,
-        typer.Option(
-            help="The subscription log: a file, a folder, or a table.", rich_help_panel=INPUT
-        ),
-    ],
-    publications: Publications,
-    out: Annotated[
-        Path, typer.Option(help="The folder to write, or to replace.", rich_help_panel=OUTPUT)
-    ],
-    budget: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="How many subscriptions may change for all proposals.",
-            rich_help_panel=LIMITS,
-        ),
-    ] = 1_000,
-    interval: Annotated[
-        Seconds,
-        duration_option("How often a channel is maintained, such as 30m or 1h.", SEARCH),
-    ] = Seconds("1h"),
-    clusters: Annotated[
-        Path | None,
-        typer.Option(help="The clusters there are: cluster, topic.", rich_help_panel=INPUT),
-    ] = None,
-    members: Annotated[
-        Path | None, typer.Option(help="Who is on them: cluster, receiver.", rich_help_panel=INPUT)
-    ] = None,
-    max_bad: Annotated[
-        Share, share_option("Fail if a larger share of a log cannot be used.", INPUT)
-    ] = Share("1%"),
-    master: Master = None,
-    conf: Conf = None,
-    as_document: Json = False,
-) -> None:
-    """Propose clusters of topics from logs: few changes that save much."""
-    from distributary.cli.stages import show_stages
-    from distributary.pipeline.interruptible import call_interruptibly
-    from distributary.pipeline.spark import use_spark
-    from distributary.pipeline.topics import Clusters, TopicJob, propose
-
-    if (clusters is None) != (members is None):
-        raise typer.BadParameter("--clusters and --members belong together: give both or none")
-    job = TopicJob(
-        out,
-        subscriptions,
-        publications,
-        budget,
-        timedelta(seconds=interval),
-        None if clusters is None or members is None else Clusters(clusters, members),
-        max_bad=float(max_bad),
-    )
-
-    def work() -> dict[str, Any]:
-        with use_spark(master, parse_settings(conf)) as spark, show_stages(spark):
-            return propose(spark, job)
-
-    document = call_interruptibly(work)
-    if as_document:
-        print_json(document)
-        return
-    cost = document["operating_cost"]
-    results.print(
-        f"{len(document['proposals']):,} clusters of {document['topics']:,} topics would save "
-        f"{cost['saving']:,.0f} of {cost['now']:,.0f} messages an interval for "
-        f"{document['moves']:,} changed subscriptions: {out}",
-        markup=False,
-    )
-
-
-def run_job(
-    job: Job, master: str | None = None, conf: list[str] | None = None, *, compare: bool = False
-) -> Outcome:
+def run_job(job: Job, options: SparkOptions, *, compare: bool = False) -> Outcome:
     """Start Spark, run the job with its progress shown, write its pages.
 
     With `compare` the plan's page also holds it against other algorithms, which takes longer.
     """
-    from distributary.cli.stages import show_stages
     from distributary.pipeline import run, use_spark
     from distributary.pipeline.interruptible import call_interruptibly
-    from distributary.pipeline.spark import ui_address
 
     require("report")
 
@@ -331,14 +221,12 @@ def run_job(
         (folder / "report.html").write_text(page, encoding="utf-8")
 
     def work() -> Outcome:
-        with use_spark(master, settings) as spark:
-            address = ui_address(spark)
-            if address and notes.is_terminal:
-                notes.print(f"Spark shows its work at {address}", markup=False)
+        with use_spark(options.master, settings) as spark:
+            tell_address(spark)
             with show_stages(spark) as progress:
                 return run(spark, job, lambda made, place: finish(made, place, progress), progress)
 
-    settings = parse_settings(conf)
+    settings = options.parse_settings()
     return call_interruptibly(work)
 
 

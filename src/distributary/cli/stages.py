@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console
 from rich.progress import (
@@ -19,6 +19,7 @@ from rich.progress import (
 )
 
 from distributary.cli.console import notes
+from distributary.cli.options import SparkOptions
 from distributary.planning import Step
 from distributary.planning.progress import Progress as Steps
 from distributary.planning.progress import silent
@@ -26,7 +27,9 @@ from distributary.planning.progress import silent
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["show_stages"]
+__all__ = ["call_on_spark", "show_stages", "tell_address"]
+
+T = TypeVar("T")
 
 _PAUSE_S = 0.2
 
@@ -62,6 +65,27 @@ def show_stages(session: SparkSession, console: Console = notes) -> Iterator[Ste
         finally:
             done.set()
             watcher.join()
+
+
+def call_on_spark(options: SparkOptions, work: Callable[[SparkSession], T]) -> T:
+    """Start Spark and work on it, with its progress shown."""
+    from distributary.pipeline.interruptible import call_interruptibly
+    from distributary.pipeline.spark import use_spark
+
+    def run() -> T:
+        with use_spark(options.master, options.parse_settings()) as spark, show_stages(spark):
+            return work(spark)
+
+    return call_interruptibly(run)
+
+
+def tell_address(session: SparkSession) -> None:
+    """Say on a terminal where Spark shows its work."""
+    from distributary.pipeline.spark import ui_address
+
+    address = ui_address(session)
+    if address and notes.is_terminal:
+        notes.print(f"Spark shows its work at {address}", markup=False)
 
 
 def _watch(session: SparkSession, bar: Progress, task: TaskID, done: Event) -> None:

@@ -4,34 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from distributary import planning
-from distributary.cli.console import notes, results
+from distributary.cli.console import results
+from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import (
     INPUT,
     LIMITS,
     OUTPUT,
     SEARCH,
-    Alpha,
-    Beta,
-    Conf,
-    Groups,
-    Master,
-    Seed,
-    Sessions,
+    PlannerOptions,
+    SparkOptions,
     duration_option,
-    filtering_prices,
-    parse_settings,
+    option,
     reject_bad_values,
     share_option,
 )
 from distributary.cli.quantities import Seconds, Share
+from distributary.cli.stages import tell_address
 
 if TYPE_CHECKING:
     from distributary.pipeline.ledger import LedgerState
@@ -39,67 +33,54 @@ if TYPE_CHECKING:
 __all__ = ["pipeline_stream"]
 
 
-def pipeline_stream(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFolders:
+    """Where logs come in, and how they are read."""
+
     subscriptions: Annotated[
-        str,
-        typer.Option(
-            help="The folder that subscription logs come into, or kafka://.", rich_help_panel=INPUT
-        ),
-    ],
+        str, option("The folder that subscription logs come into, or kafka://.", INPUT)
+    ]
     publications: Annotated[
-        str,
-        typer.Option(
-            help="The folder that publication logs come into, or kafka://.", rich_help_panel=INPUT
-        ),
-    ],
-    groups: Groups,
-    out: Annotated[
-        Path,
-        typer.Option(
-            help="The stream's own folder; go on from what is there.", rich_help_panel=OUTPUT
-        ),
-    ],
-    sessions: Sessions = None,
-    trigger: Annotated[
-        Seconds, duration_option("How often to look for new files.", INPUT)
-    ] = Seconds("10s"),
+        str, option("The folder that publication logs come into, or kafka://.", INPUT)
+    ]
+    trigger: Annotated[Seconds, duration_option("How often to look for new files.", INPUT)] = (
+        Seconds("10s")
+    )
     rate_window: Annotated[
         Seconds, duration_option("The time that rates are averaged over.", INPUT)
-    ] = Seconds("1h"),
+    ] = Seconds("1h")
     late: Annotated[
         Seconds,
         duration_option("Put messages aside that are older than the latest by more.", INPUT),
-    ] = Seconds("10m"),
-    drift: Annotated[
-        Share, share_option("Move flows when the excess grew by more than this share.", SEARCH)
-    ] = Share("10%"),
-    max_moves: Annotated[
-        int | None,
-        typer.Option(
-            min=0, help="The most flows to move at once; 2 % without it.", rich_help_panel=LIMITS
-        ),
-    ] = None,
+    ] = Seconds("10m")
     until_idle: Annotated[
-        bool,
-        typer.Option(
-            "--until-idle",
-            help="End when all files that are there were read.",
-            rich_help_panel=INPUT,
-        ),
-    ] = False,
-    alpha: Alpha = 1.0,
-    beta: Beta = 1.0,
+        bool, option("End when all files that are there were read.", INPUT, "--until-idle")
+    ] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowingOptions(PlannerOptions):
+    """How the first plan is made, and when it changes."""
+
     budget: Annotated[
         Seconds, duration_option("How long to search for the first plan.", SEARCH)
-    ] = Seconds("30s"),
-    master: Master = None,
-    conf: Conf = None,
-    seed: Seed = 0,
+    ] = Seconds("30s")
+    drift: Annotated[
+        Share, share_option("Move flows when the excess grew by more than this share.", SEARCH)
+    ] = Share("10%")
+    max_moves: Annotated[
+        int | None, option("The most flows to move at once; 2 % without it.", LIMITS, min=0)
+    ] = None
+
+
+@takes_groups
+def pipeline_stream(
+    logs: LogFolders,
+    planner: FollowingOptions,
+    out: Annotated[Path, option("The stream's own folder; go on from what is there.", OUTPUT)],
+    spark: SparkOptions,
     as_document: Annotated[
-        bool,
-        typer.Option(
-            "--json", help="Print one JSON object a line for each batch.", rich_help_panel=OUTPUT
-        ),
+        bool, option("Print one JSON object a line for each batch.", OUTPUT, "--json")
     ] = False,
 ) -> None:
     """Follow folders of logs, and publish a new version of the plan when it no longer fits.
@@ -108,36 +89,28 @@ def pipeline_stream(
     it was, and no row is lost or counted twice.
     """
     from distributary.pipeline.interruptible import call_interruptibly
-    from distributary.pipeline.spark import ui_address, use_spark
+    from distributary.pipeline.spark import use_spark
     from distributary.pipeline.stream import StreamHooks, StreamJob, stream
 
     with reject_bad_values():
         job = StreamJob(
             out=out,
-            subscriptions=subscriptions,
-            publications=publications,
-            request=planning.Request(
-                groups=groups,
-                sessions=sessions,
-                prices=filtering_prices(alpha, beta),
-                seed=seed,
-                budget_s=float(budget),
-            ),
-            trigger=timedelta(seconds=trigger),
-            rate_window=timedelta(seconds=rate_window),
-            late=timedelta(seconds=late),
-            drift=float(drift),
-            max_moves=max_moves,
-            until_idle=until_idle,
+            subscriptions=logs.subscriptions,
+            publications=logs.publications,
+            request=planner.make_request(),
+            trigger=timedelta(seconds=logs.trigger),
+            rate_window=timedelta(seconds=logs.rate_window),
+            late=timedelta(seconds=logs.late),
+            drift=float(planner.drift),
+            max_moves=planner.max_moves,
+            until_idle=logs.until_idle,
         )
-    teller, settings = _Teller(as_document), parse_settings(conf)
+    teller, settings = _Teller(as_document), spark.parse_settings()
 
     def work() -> LedgerState:
-        with use_spark(master, settings) as spark:
-            address = ui_address(spark)
-            if address and notes.is_terminal:
-                notes.print(f"Spark shows its work at {address}", markup=False)
-            return stream(spark, job, StreamHooks(teller.tell, teller.step))
+        with use_spark(spark.master, settings) as running:
+            tell_address(running)
+            return stream(running, job, StreamHooks(teller.tell, teller.step))
 
     state = call_interruptibly(work)
     if not as_document:

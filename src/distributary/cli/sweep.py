@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import shlex
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +15,8 @@ from rich.table import Table
 
 from distributary import planning
 from distributary.cli.console import print_json, results, show_progress, wide_results
-from distributary.cli.intake import intake_document, read_inputs, tell_intake
+from distributary.cli.intake import DemandFiles, intake_document, tell_intake
+from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import (
     BUDGET_HELP,
     LIMITS,
@@ -23,18 +24,14 @@ from distributary.cli.options import (
     PRICES,
     SEARCH,
     AlgorithmName,
-    Floor,
-    InterestFile,
     Json,
-    MaxBad,
-    Quarantine,
-    RatesFile,
     Seed,
     duration_option,
     filtering_prices,
+    option,
     reject_bad_values,
 )
-from distributary.cli.quantities import Seconds, Share
+from distributary.cli.quantities import Seconds
 from distributary.cost import FilteringPrices
 from distributary.extras import require
 from distributary.files import replace_file
@@ -54,64 +51,47 @@ __all__ = ["sweep"]
 CSV_FILE, PAGE_FILE = "sweep.csv", "sweep.html"
 
 
-def sweep(
-    interest: InterestFile,
-    rates: RatesFile,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurveOptions:
+    """The numbers to plan with: several of each."""
+
     groups: Annotated[
-        str,
-        typer.Option(
-            metavar="N,N,...",
-            help="The numbers of groups to try: 10,20,50,100.",
-            rich_help_panel=LIMITS,
-        ),
-    ],
+        str, option("The numbers of groups to try: 10,20,50,100.", LIMITS, metavar="N,N,...")
+    ]
     sessions: Annotated[
         str | None,
-        typer.Option(
-            metavar="N,N,...",
-            help="The most sessions there may be, for each a curve.",
-            rich_help_panel=LIMITS,
-        ),
-    ] = None,
+        option("The most sessions there may be, for each a curve.", LIMITS, metavar="N,N,..."),
+    ] = None
     sessions_per_group: Annotated[
         str | None,
-        typer.Option(
-            metavar="N,N,...",
-            help="Or the most sessions for each group. 1 without.",
-            rich_help_panel=LIMITS,
-        ),
-    ] = None,
+        option("Or the most sessions for each group. 1 without.", LIMITS, metavar="N,N,..."),
+    ] = None
     alpha: Annotated[
-        str,
-        typer.Option(
-            metavar="A,A,...",
-            help="Prices of a message at the session filter.",
-            rich_help_panel=PRICES,
-        ),
-    ] = "1",
+        str, option("Prices of a message at the session filter.", PRICES, metavar="A,A,...")
+    ] = "1"
     beta: Annotated[
-        str,
-        typer.Option(
-            metavar="B,B,...",
-            help="At the flow filter: one for each alpha.",
-            rich_help_panel=PRICES,
-        ),
-    ] = "1",
-    algorithm: AlgorithmName = planning.DEFAULT_ALGORITHM,
+        str, option("At the flow filter: one for each alpha.", PRICES, metavar="B,B,...")
+    ] = "1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchOptions:
+    """How each of the plans is made."""
+
+    algorithm: AlgorithmName = planning.DEFAULT_ALGORITHM
     budget: Annotated[Seconds, duration_option(f"For each plan. {BUDGET_HELP}", SEARCH)] = Seconds(
         "5s"
-    ),
-    max_bad: MaxBad = Share("0%"),
-    floor: Floor = None,
-    quarantine: Quarantine = None,
-    seed: Seed = 0,
+    )
+    seed: Seed = 0
+
+
+@takes_groups
+def sweep(
+    files: DemandFiles,
+    curves: CurveOptions,
+    search: SearchOptions,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            file_okay=False,
-            help=f"A folder for {CSV_FILE} and {PAGE_FILE}.",
-            rich_help_panel=OUTPUT,
-        ),
+        Path | None, option(f"A folder for {CSV_FILE} and {PAGE_FILE}.", OUTPUT, file_okay=False)
     ] = None,
     as_document: Json = False,
 ) -> None:
@@ -121,11 +101,17 @@ def sweep(
     """
     if out is not None:
         require("report")
-    numbers = _whole_numbers("--groups", groups)
-    limits = _limits(sessions, sessions_per_group)
-    prices = _prices(alpha, beta)
-    request = _request(algorithm, float(budget), seed)
-    inputs = read_inputs(interest, rates, max_bad, floor, quarantine)
+    numbers = _whole_numbers("--groups", curves.groups)
+    limits = _limits(curves.sessions, curves.sessions_per_group)
+    prices = _prices(curves.alpha, curves.beta)
+    with reject_bad_values():
+        request = planning.Request(
+            groups=1,
+            algorithm=search.algorithm,
+            seed=search.seed,
+            budget_s=float(search.budget),
+        )
+    inputs = files.read()
     with show_progress() as progress:
         result = swept(inputs.demand, request, numbers, limits, prices, progress)
     if not result.points:
@@ -135,18 +121,14 @@ def sweep(
         )
     if out is not None:
         given = {
-            "interest": str(interest),
-            "rates": str(rates),
-            "groups": groups,
-            "sessions": sessions,
-            "sessions-per-group": sessions_per_group,
-            "alpha": alpha,
-            "beta": beta,
+            "interest": str(files.interest),
+            "rates": str(files.rates),
+            **{name.replace("_", "-"): value for name, value in asdict(curves).items()},
             "algorithm": request.solver.name,
-            "budget": str(budget),
-            "max-bad": str(max_bad) if inputs.bad else None,
-            "floor": str(floor) if inputs.floored else None,
-            "seed": str(seed),
+            "budget": str(search.budget),
+            "max-bad": str(files.max_bad) if inputs.bad else None,
+            "floor": str(files.floor) if inputs.floored else None,
+            "seed": str(search.seed),
         }
         _write(result, out, {option: value for option, value in given.items() if value})
     if as_document:
@@ -204,11 +186,6 @@ def _prices(alpha: str, beta: str) -> list[FilteringPrices]:
     count = max(len(alphas), len(betas))
     alphas, betas = (prices * count if len(prices) == 1 else prices for prices in (alphas, betas))
     return [filtering_prices(*pair) for pair in zip(alphas, betas, strict=True)]
-
-
-def _request(algorithm: str, budget_s: float, seed: int) -> planning.Request:
-    with reject_bad_values():
-        return planning.Request(groups=1, algorithm=algorithm, seed=seed, budget_s=budget_s)
 
 
 def _tell(result: SweepResult) -> None:

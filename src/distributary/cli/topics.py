@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
 from enum import StrEnum
 from threading import Semaphore, Thread
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -15,8 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from distributary.cli.console import notes, print_json, results
-from distributary.cli.nats_options import SERVER, ServerChoice, takes_server
-from distributary.cli.options import OUTPUT, Json, Seed, duration_option
+from distributary.cli.nats_options import SERVER, ServerChoice
+from distributary.cli.option_groups import takes_groups
+from distributary.cli.options import OUTPUT, Json, Seed, duration_option, option
 from distributary.cli.quantities import Seconds
 
 if TYPE_CHECKING:
@@ -42,54 +44,50 @@ class PolicyName(StrEnum):
     TAMARA = "tamara"
 
 
-def serve(
-    server: ServerChoice,
-    policy: Annotated[
-        PolicyName, typer.Option(help="How channels decide.", rich_help_panel=CHANNELS)
-    ] = PolicyName.OURS,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelOptions:
+    """How channels decide."""
+
+    policy: Annotated[PolicyName, option("How channels decide.", CHANNELS)] = PolicyName.OURS
     interval: Annotated[
         Seconds,
         duration_option("A subscription costs as much as one message in this time.", CHANNELS),
-    ] = Seconds("1m"),
+    ] = Seconds("1m")
     plan_every: Annotated[
         Seconds, duration_option("How often to look for new clusters.", CHANNELS)
-    ] = Seconds("1m"),
-    history: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Events of each topic to keep for clients that were away.",
-            rich_help_panel=KEEPING,
-        ),
-    ] = 1_000,
-    history_bytes: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="The most bytes of each topic to keep; its last event always stays.",
-            rich_help_panel=KEEPING,
-        ),
-    ] = 1 << 24,
+    ] = Seconds("1m")
     dead_after: Annotated[
         Seconds, duration_option("Silence after which a client counts as dead.", CHANNELS)
-    ] = Seconds("10s"),
+    ] = Seconds("10s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepingOptions:
+    """What the service keeps."""
+
+    history: Annotated[
+        int, option("Events of each topic to keep for clients that were away.", KEEPING, min=1)
+    ] = 1_000
+    history_bytes: Annotated[
+        int,
+        option(
+            "The most bytes of each topic to keep; its last event always stays.", KEEPING, min=0
+        ),
+    ] = 1 << 24
     fsync: Annotated[
-        bool,
-        typer.Option(
-            "--fsync",
-            help="Confirm events only when they are safely on disk.",
-            rich_help_panel=KEEPING,
-        ),
-    ] = False,
+        bool, option("Confirm events only when they are safely on disk.", KEEPING, "--fsync")
+    ] = False
+
+
+def serve(
+    channels: ChannelOptions,
+    keeping: KeepingOptions,
     monitor: Annotated[
-        bool,
-        typer.Option(
-            "--monitor",
-            help="Let every local user see the embedded server's numbers.",
-            rich_help_panel=SERVER,
-        ),
+        bool, option("Let every local user see the embedded server's numbers.", SERVER, "--monitor")
     ] = False,
     seed: Seed = 0,
+    *,
+    server: ServerChoice,
 ) -> None:
     """Run the channel service, with a NATS server of its own unless --nats names one.
 
@@ -101,29 +99,30 @@ def serve(
 
     if server.state is None:
         raise typer.BadParameter("name a folder for its state", param_hint="'--state'")
-    base = LIVE if policy is PolicyName.OURS else TAMARA
+    base = LIVE if channels.policy is PolicyName.OURS else TAMARA
     settings = ServiceSettings(
         server.state,
         policy=live_policy(
             base,
-            interval=float(interval),
-            history=history,
-            history_bytes=history_bytes,
+            interval=float(channels.interval),
+            history=keeping.history,
+            history_bytes=keeping.history_bytes,
         ),
         prefix=server.prefix,
         seed=seed,
-        sync=fsync,
-        dead_after=float(dead_after),
-        plan_every=float(plan_every),
+        sync=keeping.fsync,
+        dead_after=float(channels.dead_after),
+        plan_every=float(channels.plan_every),
     )
     _run(_serve(server, settings, monitor))
 
 
 def create(
-    server: ServerChoice,
     topics: Annotated[list[str], typer.Argument(help="Any text.")],
     timeout: Timeout = Seconds("30s"),
     as_document: Json = False,
+    *,
+    server: ServerChoice,
 ) -> None:
     """Create topics; those that exist already stay as they are."""
 
@@ -141,19 +140,17 @@ def create(
 
 
 def publish(
-    server: ServerChoice,
     topic: Annotated[str, typer.Argument(help="Any text.")],
     payload: Annotated[
         str | None, typer.Argument(help="One event; without it every line of stdin is one.")
     ] = None,
     create: Annotated[
-        bool,
-        typer.Option(
-            "--create", help="Create the topic if it does not exist.", rich_help_panel=CHANNELS
-        ),
+        bool, option("Create the topic if it does not exist.", CHANNELS, "--create")
     ] = False,
     timeout: Timeout = Seconds("30s"),
     as_document: Json = False,
+    *,
+    server: ServerChoice,
 ) -> None:
     """Publish events; ends when all of them are confirmed."""
     lines: Iterable[bytes] = sys.stdin.buffer if payload is None else [payload.encode()]
@@ -173,27 +170,19 @@ def publish(
 
 
 def subscribe(
-    server: ServerChoice,
     topics: Annotated[list[str], typer.Argument(help="Any text.")],
     count: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="End after this many events; without it, with Ctrl-C.",
-            rich_help_panel=OUTPUT,
-        ),
+        int | None, option("End after this many events; without it, with Ctrl-C.", OUTPUT, min=1)
     ] = None,
     create: Annotated[
-        bool,
-        typer.Option("--create", help="Create topics that do not exist.", rich_help_panel=CHANNELS),
+        bool, option("Create topics that do not exist.", CHANNELS, "--create")
     ] = False,
     timeout: Timeout = Seconds("30s"),
     as_document: Annotated[
-        bool,
-        typer.Option(
-            "--json", help="Print one JSON object a line for each event.", rich_help_panel=OUTPUT
-        ),
+        bool, option("Print one JSON object a line for each event.", OUTPUT, "--json")
     ] = False,
+    *,
+    server: ServerChoice,
 ) -> None:
     """Print the events of topics as they come, each once and in order.
 
@@ -210,23 +199,18 @@ def subscribe(
 
 
 def status(
-    server: ServerChoice,
     watch: Annotated[
-        bool,
-        typer.Option(
-            "--watch", help="Keep the table up to date until Ctrl-C.", rich_help_panel=OUTPUT
-        ),
+        bool, option("Keep the table up to date until Ctrl-C.", OUTPUT, "--watch")
     ] = False,
     every: Annotated[Seconds, duration_option("With --watch: how often to ask.", OUTPUT)] = Seconds(
         "2s"
     ),
     monitor: Annotated[
-        str | None,
-        typer.Option(
-            help="The server's monitoring pages, as http://HOST:8222.", rich_help_panel=SERVER
-        ),
+        str | None, option("The server's monitoring pages, as http://HOST:8222.", SERVER)
     ] = None,
     as_document: Json = False,
+    *,
+    server: ServerChoice,
 ) -> None:
     """Show the clusters, what they save and what they cost in messages."""
     from distributary.cli.topics_status import show_once, watch_status
@@ -240,7 +224,7 @@ def status(
 
 
 for _command in (serve, create, publish, subscribe, status):
-    app.command(_command.__name__)(takes_server(_command))
+    app.command(_command.__name__)(takes_groups(_command))
 
 
 # --- serving -------------------------------------------------------------------------------------

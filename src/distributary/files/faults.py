@@ -56,6 +56,17 @@ def input_fault(
     return InputError(reason, path=show_path(path), row=row, value=value, remedy=remedy)
 
 
+def check_format(path: str | os.PathLike[str], version: object, expected: int) -> None:
+    """Refuse a document of another format version."""
+    if version != expected or isinstance(version, bool):
+        raise input_fault(
+            path,
+            f"has format {show_value(version)}, not {expected}",
+            value=version,
+            remedy="read it with the version of distributary that wrote it",
+        )
+
+
 def output_fault(path: str | os.PathLike[str], reason: str, remedy: str = "") -> OutputError:
     """An `OutputError` at a path."""
     return OutputError(reason, path=show_path(path), remedy=remedy)

@@ -40,6 +40,17 @@ _NONE = np.uint64(0)
 _ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 
 
+class Ranges(NamedTuple):
+    """Ranges of columns, each from `low` to before `high`.
+
+    Those of test t are `offsets[t]` to `offsets[t + 1]`, apart and not touching.
+    """
+
+    offsets: IntArray
+    low: IndexArray
+    high: IndexArray
+
+
 class Tables(NamedTuple):
     """All that a search reads. Attributes are those that some box tests, in order of testing."""
 
@@ -104,9 +115,7 @@ def group_ranges(
 @kernel
 def lay_out(
     tests: IndexArray,  # IN   attributes x boxes: the test that a box has, or the one that all pass
-    offsets: IntArray,  # IN   ranges of each test
-    low: IndexArray,  # IN   first column; ranges of a test apart and not touching
-    high: IndexArray,  # IN   column after the last
+    ranges: Ranges,  # IN   of each test
     columns: IntArray,  # IN   where each attribute's columns begin, and the end of all
     width: int,  # IN   words of a block
 ) -> tuple[WordArray, WordArray, PlaceArray, WordArray]:
@@ -133,7 +142,7 @@ def lay_out(
         n_here = min(n_boxes - first_box, 64 * width)
         for a in range(n_attributes):
             here = tests[a, first_box : first_box + n_here]
-            _flip_ends(here, offsets, low, high, columns[a + 1], changes, changed)
+            _flip_ends(here, ranges, columns[a + 1], changes, changed)
             row[:] = _NONE
             summary = _NONE
             number = 0
@@ -157,14 +166,13 @@ def lay_out(
 @kernel
 def _flip_ends(
     tests: IndexArray,  # IN   of the boxes of one block
-    offsets: IntArray,  # IN
-    low: IndexArray,  # IN
-    high: IndexArray,  # IN
+    ranges: Ranges,  # IN
     end: int,  # IN   of the attribute's columns
     changes: WordArray,  # IN, OUT  columns x words: which boxes begin or end there
     changed: NDArray[np.bool_],  # IN, OUT  columns where any do
 ) -> None:
     """Note where the ranges of boxes begin and end."""
+    offsets, low, high = ranges
     for box in range(len(tests)):
         bit = _ONE << np.uint64(box & 63)
         for at in range(offsets[tests[box]], offsets[tests[box] + 1]):

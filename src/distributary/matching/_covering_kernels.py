@@ -18,7 +18,6 @@ __all__ = ["rows_at_least", "rows_at_most"]
 def rows_at_most(
     table: IntArray,  # IN   rows x (2 x attributes + 1)
     rows: IndexArray,  # IN   rows to try
-    n: int,  # IN   how many of them
     query: IntArray,  # IN   2 x attributes
     doubts: int,  # IN   bits that make a row doubtful if it has one of them, too
     enough: int,  # IN   stop at so many rows without a doubt
@@ -27,8 +26,7 @@ def rows_at_most(
     """The rows none of whose numbers is above that of the query; returns how many."""
     width = len(query)
     count = sure = 0
-    for at in range(n):
-        row = rows[at]
+    for row in rows:
         i = 0
         while i < width and table[row, i] <= query[i]:
             i += 1
@@ -50,7 +48,6 @@ def rows_at_most(
 def rows_at_least(
     table: IntArray,  # IN   rows x (2 x attributes + 1)
     rows: IndexArray,  # IN   rows to try
-    n: int,  # IN   how many of them
     query: IntArray,  # IN   2 x attributes
     doubts: int,  # IN   bits that make a row doubtful if it has one of them, too
     found: IndexArray,  # OUT  rows that pass, as ~row where in doubt
@@ -58,8 +55,7 @@ def rows_at_least(
     """The rows none of whose numbers is below that of the query; returns how many."""
     width = len(query)
     count = 0
-    for at in range(n):
-        row = rows[at]
+    for row in rows:
         i = 0
         while i < width and table[row, i] >= query[i]:
             i += 1

@@ -40,23 +40,22 @@ def find_links(
     most: int,  # nodes that can wait at once
     codes: IndexArray,  # IN   events x attributes
     masks: Words,  # IN   events x words: links with M at the start
-    found: Words,  # OUT  events x words: links with Y at the end
-    steps: IntArray,  # OUT  nodes visited for each event
-) -> None:
+) -> tuple[Words, IntArray]:
     """Follow each event just far enough to know which links need it.
+
+    Return the links with Y at the end (events x words), and the nodes visited for each event.
 
     What a sub-search finds is passed up to all that wait for it (M becomes Y), so that one set of
     links found serves them all, and a node waits with the links that were undecided above it.
     """
     node, table = tree.node, tree.table
     words = masks.shape[1]
+    found = np.zeros((len(codes), words), np.uint64)
+    steps = np.zeros(len(codes), np.int64)
     stack = np.empty(most + 1, np.int32)
     waiting = np.empty((most, words), np.uint64)
     mask = np.empty(words, np.uint64)
     for event in range(len(codes)):
-        for w in range(words):
-            found[event, w] = 0
-        steps[event] = 0
         for w in range(words):
             waiting[0, w] = masks[event, w]
         stack[0] = root(tree, codes, event)
@@ -93,6 +92,7 @@ def find_links(
             for k in range(first, n):
                 for w in range(words):
                     waiting[k, w] = mask[w]
+    return found, steps
 
 
 @kernel

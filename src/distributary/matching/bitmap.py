@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from distributary.matching._bitmap_kernels import (
     Owners,
+    Ranges,
     Tables,
     WordArray,
     count_boxes,
@@ -267,9 +268,11 @@ def _tables(attributes: Sequence[_Attribute], boxes: IntArray, limits: Buckets) 
     n_words = -(-len(boxes) // 64)
     groups, summaries, row_of, rows = lay_out(
         tests,
-        np.concatenate([*offsets, ranges_before[-1:]]),
-        _concatenate(low + n for (_, _, low, _, _), n in zip(grouped, columns, strict=False)),
-        _concatenate(high + n for (_, _, _, high, _), n in zip(grouped, columns, strict=False)),
+        Ranges(
+            np.concatenate([*offsets, ranges_before[-1:]]),
+            _concatenate(low + n for (_, _, low, _, _), n in zip(grouped, columns, strict=False)),
+            _concatenate(high + n for (_, _, _, high, _), n in zip(grouped, columns, strict=False)),
+        ),
         columns,
         max(1, min(_BLOCK_WORDS, n_words)),
     )

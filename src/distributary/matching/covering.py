@@ -215,8 +215,7 @@ class CoverIndex(Generic[K]):
             for bucket in self._haunts_of(bounds):
                 n = rows_at_least(
                     self._table,
-                    bucket.rows,
-                    bucket.count,
+                    bucket.rows[: bucket.count],
                     query,
                     doubts & bucket.unsure,
                     self._found,
@@ -266,8 +265,7 @@ class CoverIndex(Generic[K]):
         for bucket in buckets:
             n = rows_at_most(
                 self._table,
-                bucket.rows,
-                bucket.count,
+                bucket.rows[: bucket.count],
                 query,
                 doubts & bucket.unsure,
                 enough,

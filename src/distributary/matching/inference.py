@@ -8,7 +8,8 @@ from decimal import Decimal
 from sqlglot import exp
 
 from distributary.errors import InputError
-from distributary.matching.sql import constant_of, parse_condition
+from distributary.matching.sql import parse_condition
+from distributary.matching.sql_terms import constant_of
 from distributary.model import Attribute, AttributeKind, Schema
 
 __all__ = ["infer_schema"]

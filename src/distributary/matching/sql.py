@@ -13,12 +13,10 @@ LIKE that asks for more than a prefix, is a residual of its box.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import product
-from math import inf
 
 from sqlglot import exp, parse_one
 from sqlglot.errors import ParseError, SqlglotError
@@ -26,7 +24,6 @@ from sqlglot.errors import ParseError, SqlglotError
 from distributary.errors import InputError
 from distributary.matching.comparisons import (
     MOST_DECIMALS,
-    MOST_DIGITS,
     Constant,
     after_prefix,
     common_type,
@@ -34,7 +31,16 @@ from distributary.matching.comparisons import (
     prefix_range,
 )
 from distributary.matching.conjunctions import plain_conjunction
-from distributary.matching.times import DateConstant, TimestampConstant, read_day, read_moment
+from distributary.matching.sql_terms import (
+    bare,
+    constant_of,
+    find_attribute,
+    is_column,
+    is_text,
+    shorten,
+    show,
+)
+from distributary.matching.times import DateConstant, TimestampConstant
 from distributary.model import (
     Attribute,
     AttributeKind,
@@ -51,7 +57,6 @@ from distributary.model.values import Range
 
 __all__ = [
     "MOST_ALTERNATIVES",
-    "constant_of",
     "parse_any_filter",
     "parse_condition",
     "parse_filter",
@@ -60,14 +65,12 @@ __all__ = [
 MOST_CHARACTERS = 100_000
 MOST_ALTERNATIVES = 1_000
 MOST_WORK = 100_000
-_TIMES = (exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPNTZ)
 # Comments, quoted names and texts: what a quote may stand in.
 _QUOTED = re.compile(
     r"--[^\n]*|/\*.*?\*/|`(?:[^`]|``)*`"
     r"|\"(?:[^\"\\]|\\.|\"\")*\"|'(?:[^'\\]|\\.|'')*'",
     re.DOTALL,
 )
-_LARGEST = sys.float_info.max
 _ESCAPES = re.compile(r"\\.|''|\"\"", re.DOTALL)
 _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LT: exp.GT,
@@ -115,9 +118,9 @@ def parse_condition(text: str) -> exp.Expr:
         told = error.errors[0]["description"] if error.errors else str(error)
         if "Required keyword" in told:  # told in terms of the parser's own classes
             told = "an operand is missing"
-        raise InputError(f"does not parse: {_line(told)}", value=text) from None
+        raise InputError(f"does not parse: {shorten(told)}", value=text) from None
     except SqlglotError as error:
-        raise InputError(f"does not parse: {_line(str(error))}", value=text) from None
+        raise InputError(f"does not parse: {shorten(str(error))}", value=text) from None
     except RecursionError:
         raise InputError("is nested too deeply", value=text) from None
 
@@ -133,11 +136,6 @@ def _escape_quotes(found: re.Match[str]) -> str:
         return "\\" + quote if inner.group() == 2 * quote else inner.group()
 
     return quote + _ESCAPES.sub(escape, part[1:-1]) + quote
-
-
-def show(node: exp.Expr) -> str:
-    """A part of a condition as one short line."""
-    return _line(node.sql(dialect="spark"))
 
 
 # --- conditions into boxes -----------------------------------------------------------------------
@@ -174,12 +172,12 @@ def _boxes(node: exp.Expr, wanted: bool, schema: Schema, work: _Work) -> list[Bo
             return _all_of(parts, schema, work) if both else _any_of(parts, schema, work)
         case exp.Boolean():
             return [Box(())] if node.this == wanted else []
-        case exp.Between() if _is_column(node.args["low"]) or _is_column(node.args["high"]):
+        case exp.Between() if is_column(node.args["low"]) or is_column(node.args["high"]):
             return _boxes(_as_comparisons(node), wanted, schema, work)
         case exp.Like() if (found := _read_pattern(node, schema)) is not None:
             return _pattern_boxes(found, wanted != bool(node.args.get("negate")), schema)
         case exp.Binary() if isinstance(node, _COMPARISONS) and (
-            _is_column(node.this) and _is_column(node.expression)
+            is_column(node.this) and is_column(node.expression)
         ):
             return _pair_boxes(node, wanted, schema)
     return _test_boxes(node, wanted, schema)
@@ -226,25 +224,25 @@ def _test(node: exp.Expr, schema: Schema) -> tuple[int, Values, Values]:
     """The attribute of a test, the values for which it is true and those for which it is false."""
     match node:
         case exp.Column():
-            at, attribute = _attribute(node, schema)
+            at, attribute = find_attribute(node, schema)
             if attribute.kind is not AttributeKind.BOOLEAN:
                 raise InputError(f"{show(node)} is not true or false")
             return _decide(at, attribute, [(1, 2)])
         case exp.Is() if isinstance(node.this, exp.Column) and isinstance(
             node.expression, exp.Null
         ):
-            at, attribute = _attribute(node.this, schema)
+            at, attribute = find_attribute(node.this, schema)
             return at, Values((), null=True), Values.present(attribute)
         case exp.Is() if isinstance(node.this, exp.Column) and isinstance(
             node.expression, exp.Boolean
         ):
-            at, attribute = _attribute(node.this, schema)
+            at, attribute = find_attribute(node.this, schema)
             if attribute.kind is not AttributeKind.BOOLEAN:
                 raise InputError(f"{show(node.this)} is not true or false")
             inside = Values(((int(node.expression.this), int(node.expression.this) + 1),))
             return at, inside, inside.complement(attribute)
         case exp.Between() if not node.args.get("symmetric"):
-            at, attribute = _attribute(node.this, schema)
+            at, attribute = find_attribute(node.this, schema)
             low = _compare(">=", node.args["low"], attribute, node)
             high = _compare("<=", node.args["high"], attribute, node)
             both = Values.of(low, attribute.kind) & Values.of(high, attribute.kind)
@@ -252,7 +250,7 @@ def _test(node: exp.Expr, schema: Schema) -> tuple[int, Values, Values]:
         case exp.In() if node.expressions and not node.args.get("query"):
             return _membership(node, schema)
         case exp.Like():
-            at, attribute = _attribute(node.this, schema)
+            at, attribute = find_attribute(node.this, schema)
             reach = prefix_range(node.expression.name)
             assert reach is not None, "other patterns are residuals"
             return _decide(at, attribute, [reach])
@@ -270,8 +268,8 @@ def _decide(at: int, attribute: Attribute, ranges: Iterable[Range]) -> tuple[int
 
 def _membership(node: exp.In, schema: Schema) -> tuple[int, Values, Values]:
     """With a NULL in its list, an IN is never false: the missing value might be the one."""
-    at, attribute = _attribute(node.this, schema)
-    for each in filter(_is_column, node.expressions):
+    at, attribute = find_attribute(node.this, schema)
+    for each in filter(is_column, node.expressions):
         raise InputError(
             f"{show(node)}: IN lists constants; write {show(node.this)} = {show(each)}, with OR"
         )
@@ -283,13 +281,13 @@ def _membership(node: exp.In, schema: Schema) -> tuple[int, Values, Values]:
 
 
 def _comparison(node: exp.Expr, schema: Schema) -> tuple[int, Values, Values]:
-    left, right = _bare(node.this), _bare(node.expression)
+    left, right = bare(node.this), bare(node.expression)
     relation: type[exp.Expr] = type(node)
     if not isinstance(left, exp.Column):
         left, right, relation = right, left, _FLIPPED.get(relation, relation)
     if not isinstance(left, exp.Column):
         raise InputError(f"{show(node)} tests no attribute")
-    at, attribute = _attribute(left, schema)
+    at, attribute = find_attribute(left, schema)
     if relation is exp.NullSafeEQ:
         if isinstance(right, exp.Null):
             return at, Values((), null=True), Values.present(attribute)
@@ -338,11 +336,11 @@ def _kind_of(constant: Constant) -> str:
 
 def _read_pattern(node: exp.Like, schema: Schema) -> Pattern | None:
     """What LIKE looks for; None for a prefix or a text without wildcards, which is a range."""
-    at, attribute = _attribute(node.this, schema)
+    at, attribute = find_attribute(node.this, schema)
     pattern = node.expression
     if attribute.kind is not AttributeKind.TEXT:
         raise InputError(f"{show(node)} looks for a pattern in what is not text")
-    if not _is_text(pattern) or "\\" in pattern.name:
+    if not is_text(pattern) or "\\" in pattern.name:
         raise InputError(f"{show(node)}: a pattern is plain text without backslashes")
     return None if prefix_range(pattern.name) is not None else Pattern(at, pattern.name)
 
@@ -358,7 +356,7 @@ def _pattern_boxes(found: Pattern, wanted: bool, schema: Schema) -> list[Box]:
 
 def _pair_boxes(node: exp.Expr, wanted: bool, schema: Schema) -> list[Box]:
     """The boxes of a comparison of two attributes."""
-    left, right = _attribute(node.this, schema), _attribute(node.expression, schema)
+    left, right = find_attribute(node.this, schema), find_attribute(node.expression, schema)
     found = compare_attributes(left, _SIGNS.get(type(node), "="), right)
     if found is None:
         raise InputError(f"{show(node)} compares {left[1].kind.value} with {right[1].kind.value}")
@@ -382,75 +380,3 @@ def _as_comparisons(node: exp.Between) -> exp.Expr:
         raise InputError(f"{show(node)} is not a condition that filters may have")
     value, low, high = node.this, node.args["low"], node.args["high"]
     return exp.and_(exp.GTE(this=value, expression=low), exp.LTE(this=value, expression=high))
-
-
-# --- attributes and constants --------------------------------------------------------------------
-
-
-def _attribute(node: exp.Expr, schema: Schema) -> tuple[int, Attribute]:
-    node = _bare(node)
-    if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier) or node.table:
-        raise InputError(f"{show(node)} is not an attribute")
-    at = schema.place(node.name)
-    if at is None and node.name.lower() in schema.untestable:
-        raise InputError(f"attribute {node.name!r} is of a type that filters cannot test")
-    if at is None:
-        raise InputError(f"there is no attribute {node.name!r}")
-    return at, schema.attributes[at]
-
-
-def constant_of(node: exp.Expr) -> Constant:
-    """The value that a part stands for; an `InputError` if it is no constant."""
-    node = _bare(node)
-    match node:
-        case exp.Literal() if node.is_string:
-            return str(node.name)
-        case exp.Literal():
-            return _number(node)
-        case exp.Concat() if all(_is_text(part) for part in node.expressions):
-            return "".join(part.name for part in node.expressions)  # 'a' 'b', one text to Spark
-        case exp.Neg() if isinstance(node.this, exp.Literal) and not node.this.is_string:
-            number = _number(node.this)
-            return -number if isinstance(number, float) else number.copy_negate()
-        case exp.Boolean():
-            return bool(node.this)
-        case exp.Cast() if node.to.this in _TIMES and _is_text(node.this):
-            read = read_day if node.to.this is exp.DType.DATE else read_moment
-            time = read(node.this.name)
-            if time is not None:
-                return time
-    raise InputError(f"{show(node)} is not a constant")
-
-
-def _number(node: exp.Literal) -> Decimal | float:
-    """A number with an exponent is a double, any other a decimal, as in Spark."""
-    if "e" in node.name.lower():
-        double = float(node.name)
-        # What is rounded to the largest number may still be beyond it, which Spark refuses.
-        if double == inf or (double == _LARGEST and Decimal(node.name) > Decimal(_LARGEST)):
-            raise InputError(f"{show(node)} is beyond the largest number")
-        return double
-    number = Decimal(node.name)
-    _, digits, exponent = number.as_tuple()
-    if max(len(digits), -int(exponent)) > MOST_DIGITS:
-        raise InputError(f"{show(node)} has more than {MOST_DIGITS} digits")
-    return number
-
-
-def _bare(node: exp.Expr) -> exp.Expr:
-    while isinstance(node, exp.Paren):
-        node = node.this
-    return node
-
-
-def _is_column(node: exp.Expr) -> bool:
-    return isinstance(_bare(node), exp.Column)
-
-
-def _is_text(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Literal) and node.is_string
-
-
-def _line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 120 else f"{line[:117]}..."

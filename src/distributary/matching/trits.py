@@ -89,11 +89,8 @@ class Annotation:
     def search(self, codes: CodeArray, masks: Words) -> tuple[Words, IntArray]:
         """The links, of those in its row of `masks`, that need each event, and its steps."""
         codes = self.tree.check_codes(codes)
-        found = np.empty((len(codes), self._planes.shape[2]), np.uint64)
-        steps = np.empty(len(codes), np.int64)
-        kernels.find_links(
-            self.tree.nodes, self._planes, self.tree.pending, codes, masks, found, steps
-        )
+        pending = self.tree.pending
+        found, steps = kernels.find_links(self.tree.nodes, self._planes, pending, codes, masks)
         return found, steps
 
     def retire(self, boxes: IntArray) -> int:

@@ -37,9 +37,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from distributary.cost import FilteringPrices, Totals
 from distributary.model import IndexArray, Plan
 from distributary.planning import Request
-from distributary.planning.best import best
+from distributary.planning.best import Allowance, best
 from distributary.planning.classes import deal, part_of
-from distributary.planning.hierarchy import Maps
+from distributary.planning.hierarchy import Maps, TwoLevelProblem
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.replan import settle
 from distributary.planning.things import Things
@@ -190,9 +190,9 @@ def _sample_plan(flows: DataFrame, pairs: int, problem: _Problem) -> tuple[pa.Ta
     sample = flows.withColumn("weight", heavier).toArrow().sort_by("flow")
     things = _build_things(sample, problem.n_receivers)
     rng = np.random.default_rng(problem.seed)
-    sizes = problem.n_sessions, problem.n_groups
+    sampled = TwoLevelProblem(things, problem.n_sessions, problem.n_groups, problem.prices)
     # Without a time limit: a slow driver must not change the plan.
-    found = best(things, *sizes, rng, problem.prices, SAMPLE_SECONDS, patience=math.inf)
+    found = best(sampled, rng, Allowance(SAMPLE_SECONDS, patience=math.inf))
     return sample, found.maps
 
 

@@ -14,7 +14,28 @@ from distributary.model import FloatArray, IndexArray, IntArray
 from distributary.planning._choice_kernels import STRETCH, pick, pick_near
 from distributary.planning._state_kernels import State, join, leave, move
 
-__all__ = ["Room", "descend", "draw_move", "draw_moves", "make_room", "regroup", "sweep"]
+__all__ = [
+    "MovePrices",
+    "Room",
+    "descend",
+    "draw_move",
+    "draw_moves",
+    "make_room",
+    "regroup",
+    "sweep",
+]
+
+
+class MovePrices(NamedTuple):
+    """What a flow pays where: the two prices, and a `toll` anywhere but in its `home` session.
+
+    A home of -1 is none.
+    """
+
+    alpha: float
+    beta: float
+    toll: float
+    home: IndexArray
 
 
 class Room(NamedTuple):
@@ -25,6 +46,17 @@ class Room(NamedTuple):
     price: Any
     group_price: Any
     odds: Any
+
+
+class _Near(NamedTuple):
+    """The state rounded to single precision; `session` and `group` are audience and total."""
+
+    alpha: Any
+    beta: Any
+    group_of: Any  # unsigned: no check for negative ones in the inner loop
+    session: Any
+    group: Any
+    sums: Any
 
 
 @kernel
@@ -44,15 +76,13 @@ def make_room(state: State) -> Room:
 def draw_move(
     k: int,
     chance: float,
-    alpha: float,
-    beta: float,
+    prices: MovePrices,
     temperature: float,
-    toll: float,
-    home: IndexArray,
     state: State,  # IN
     room: Room,
 ) -> int:
     """Draw a session for one flow; the prices are the exact changes of cost."""
+    alpha, beta = prices.alpha, prices.beta
     sessions, groups = state.sessions, state.groups
     in_session, in_group = room.in_session, room.in_group
     price, group_price = room.price, room.group_price
@@ -98,8 +128,8 @@ def draw_move(
     )
     for c in range(len(price)):
         price[c] += group_price[state.group[c]]
-    if home[k] >= 0:
-        price[home[k]] -= toll
+    if prices.home[k] >= 0:
+        price[prices.home[k]] -= prices.toll
     return pick(price, old, temperature, chance, room.odds)
 
 
@@ -107,20 +137,15 @@ def draw_move(
 def draw_moves(
     chosen: IntArray,  # IN   the flows to draw for
     chance: FloatArray,  # IN   a number in [0, 1) for each of them
-    alpha: float,
-    beta: float,
+    prices: MovePrices,
     temperature: float,
-    toll: float,  # the price of being in a session other than home
-    home: IndexArray,  # IN   each flow's home session, or -1
     state: State,  # IN
     target: IndexArray,  # OUT  the session that each would move to if no other flow moved
 ) -> None:
     """Draw a session for each flow without moving any; the state is only read."""
     room = make_room(state)
     for i in range(len(chosen)):
-        target[i] = draw_move(
-            chosen[i], chance[i], alpha, beta, temperature, toll, home, state, room
-        )
+        target[i] = draw_move(chosen[i], chance[i], prices, temperature, state, room)
 
 
 @kernel
@@ -198,20 +223,15 @@ def sweep(
     group_about = np.empty((2, n_groups), np.float32)
     session_about[0], session_about[1] = sessions.audience, sessions.total
     group_about[0], group_about[1] = groups.audience, groups.total
-    which = group.astype(np.uint32)  # unsigned: no check for negative ones in the inner loop
-    near = np.float32(alpha), np.float32(beta)
+    which = group.astype(np.uint32)
+    near = _Near(np.float32(alpha), np.float32(beta), which, session_about, group_about, sums)
     for i in range(len(order)):
         k = order[i]
         old = state.session[k]
         if state.offsets[k + 1] - state.offsets[k] < 256:
-            new = _draw_near(
-                k, chance[i], near, temperature, state, which, session_about, group_about, few, sums
-            )
+            new = _draw_near(k, chance[i], temperature, state, near, few)
         else:
-            new = _draw_near(
-                k, chance[i], near, temperature, state, which, session_about, group_about, many,
-                sums,
-            )  # fmt: skip
+            new = _draw_near(k, chance[i], temperature, state, near, many)
         if not move(k, new, state):
             continue
         for c in (np.int64(old), np.int64(new)):
@@ -224,17 +244,13 @@ def sweep(
 def _draw_near(
     k: int,
     chance: float,
-    prices: Any,  # alpha and beta
     temperature: float,
     state: State,
-    group: Any,
-    session_about: Any,
-    group_about: Any,
+    near: _Near,
     room: Room,
-    sums: Any,
 ) -> int:
     """`draw_move` in single precision: the same prices, rounded."""
-    alpha, beta = prices
+    alpha, beta, group = near.alpha, near.beta, near.group_of
     in_session, in_group = room.in_session, room.in_group
     price, group_price = room.price, room.group_price
     first, last = state.offsets[k], state.offsets[k + 1]
@@ -258,7 +274,7 @@ def _draw_near(
             only_in_session += one
         if state.groups.count[n, old_group] == 1:
             only_in_group += one
-    audience, total = group_about[0], group_about[1]
+    audience, total = near.group[0], near.group[1]
     for c in range(len(group_price)):
         group_price[c] = alpha * (
             rate * (audience[c] - in_group[c]) + total[c] * (size - in_group[c])
@@ -267,7 +283,7 @@ def _draw_near(
         rate * (audience[old_group] - in_group[old_group])
         + (total[old_group] - rate) * (size - (in_group[old_group] - only_in_group))
     )
-    audience, total = session_about[0], session_about[1]
+    audience, total = near.session[0], near.session[1]
     for c in range(len(price)):
         price[c] = beta * (rate * (audience[c] - in_session[c]) + total[c] * (size - in_session[c]))
     price[old] = beta * (
@@ -276,22 +292,19 @@ def _draw_near(
     )
     for c in range(len(price)):
         price[c] += group_price[group[c]]
-    return pick_near(price, old, temperature, chance, room.odds, sums)
+    return pick_near(price, old, temperature, chance, room.odds, near.sums)
 
 
 @kernel
 def descend(
-    order: IntArray,  # IN   the flows to move, one after the other
-    alpha: float,
-    beta: float,
-    toll: float,
-    home: IndexArray,  # IN
+    order: IntArray,  # IN   the flows to ask, one after the other
+    prices: MovePrices,
     state: State,  # IN and OUT
 ) -> int:
     """Move each flow to its cheapest session, seeing all earlier moves; return how many moved."""
     room = make_room(state)
     moved = 0
     for i in range(len(order)):
-        new = draw_move(order[i], 0.0, alpha, beta, 0.0, toll, home, state, room)
+        new = draw_move(order[i], 0.0, prices, 0.0, state, room)
         moved += move(order[i], new, state)
     return moved

@@ -24,12 +24,16 @@ FORBIDDEN = 1e300
 
 
 class CopyPrices(NamedTuple):
-    """The prices, the `fee` per unit of rate sent again, and the limit of the total rate sent."""
+    """The prices, the `fee` on each unit of rate that is sent again, and the limit of all sent.
+
+    A place is drawn by its price over the `temperature`.
+    """
 
     alpha: float
     beta: float
     fee: float
     limit: float
+    temperature: float
 
 
 class Sources(NamedTuple):
@@ -65,7 +69,6 @@ def redraw_sources(
     order: IntArray,  # IN   the flows to redraw, one after the other
     chance: FloatArray,  # IN   a number in [0, 1) for each pair, twice
     prices: CopyPrices,
-    temperature: float,
     sources: Sources,  # IN and OUT
 ) -> int:
     """Redraw the session of each copy of a flow, then the session each receiver takes it from.
@@ -108,7 +111,7 @@ def redraw_sources(
                 else:
                     continue
                 drawn = chance[whole * len(sources.members) + p]
-                moved += _redraw(k, part[:size], drawn, prices, temperature, sources, room)
+                moved += _redraw(k, part[:size], drawn, prices, sources, room)
         for p in range(first, last):
             here[source[p]] = 0
     return moved
@@ -120,7 +123,6 @@ def _redraw(
     part: IntArray,  # IN   pairs of flow k that take it from one session
     chance: float,
     prices: CopyPrices,
-    temperature: float,
     sources: Sources,  # IN and OUT
     room: _Room,
 ) -> int:
@@ -132,7 +134,7 @@ def _redraw(
         return 0
     _take_out(part, old, rate, sources, room)
     _price_places(k, size, may_copy, prices, sources, room)
-    new = pick(room.price, old, temperature, chance, room.odds)
+    new = pick(room.price, old, prices.temperature, chance, room.odds)
     _put_in(part, new, rate, sources, room)
     return new != old
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from distributary.compiled import kernel
 from distributary.model import FloatArray, IndexArray, IntArray
-from distributary.planning._anneal_kernels import draw_move, make_room
+from distributary.planning._anneal_kernels import MovePrices, draw_move, make_room
 from distributary.planning._state_kernels import State, move
 
 __all__ = ["GuardState", "repair_sweep", "sweep_within_limits"]
@@ -39,6 +39,14 @@ class GuardState(NamedTuple):
     needed: int
     foe_offsets: IntArray
     foes: IndexArray
+
+
+class _Shift(NamedTuple):
+    """A flow of that rate that moves between two groups."""
+
+    old: int
+    new: int
+    rate: float
 
 
 @kernel
@@ -73,10 +81,11 @@ def _added_violation(
         + _over(group_load[old] - rate, cap)
         - _over(group_load[old], cap)
     )
+    shift = _Shift(old, new, rate)
     for n in range(len(intake)):
         if guard.receiver_cap[n] == np.inf:
             continue
-        change = _intake_change(n, old, new, rate, wants, guard, state)
+        change = _intake_change(n, shift, wants, guard, state)
         if change != 0.0:
             limit = guard.receiver_cap[n]
             added += _over(intake[n] + change, limit) - _over(intake[n], limit)
@@ -84,10 +93,9 @@ def _added_violation(
 
 
 @kernel
-def _intake_change(
-    n: int, old: int, new: int, rate: float, wants: Flags, guard: GuardState, state: State
-) -> float:
+def _intake_change(n: int, shift: _Shift, wants: Flags, guard: GuardState, state: State) -> float:
     """The change of a receiver's intake if a flow of that rate moves between two groups."""
+    old, new, rate = shift
     count, present, load = state.groups.count, state.groups.present, guard.group_load
     if wants[n]:
         change = 0.0
@@ -108,8 +116,9 @@ def _shift_load(
     """Update loads and intakes for a move of flow k, before it is made."""
     old = state.group[state.session[k]]
     rate = guard.load[k]
+    shift = _Shift(old, new, rate)
     for n in range(len(guard.intake)):
-        guard.intake[n] += _intake_change(n, old, new, rate, wants, guard, state)
+        guard.intake[n] += _intake_change(n, shift, wants, guard, state)
     guard.group_load[old] -= rate
     guard.group_load[new] += rate
 
@@ -124,10 +133,8 @@ def _mark(k: int, wants: Flags, state: State, value: int) -> None:
 def sweep_within_limits(
     order: IntArray,  # IN
     chance: FloatArray,  # IN
-    alpha: float,
-    beta: float,
+    prices: MovePrices,
     temperature: float,
-    home: IndexArray,  # IN
     guard: GuardState,  # IN and OUT
     state: State,  # IN and OUT
 ) -> int:
@@ -137,7 +144,7 @@ def sweep_within_limits(
     moved = 0
     for i in range(len(order)):
         k = order[i]
-        target = draw_move(k, chance[i], alpha, beta, temperature, 0.0, home, state, room)
+        target = draw_move(k, chance[i], prices, temperature, state, room)
         if target == state.session[k]:
             continue
         new = state.group[target]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
+from typing import NamedTuple
 
 __all__ = [
+    "PlainPlan",
     "cheapest_partition",
     "cheapest_sharing",
     "clustering_cost",
@@ -123,15 +125,22 @@ def _subsets(n: int) -> Iterator[frozenset[int]]:
         yield frozenset(g for g in range(n) if bits >> g & 1)
 
 
+class PlainPlan(NamedTuple):
+    """Flows by their receivers and rates, each flow's session and each session's group."""
+
+    receivers: Sequence[set[int]]
+    weight: Sequence[int]
+    session: Sequence[int]
+    group: Sequence[int]
+
+
 def two_level_cost(
-    receivers: Sequence[set[int]],
-    weight: Sequence[int],
-    session: Sequence[int],
-    group: Sequence[int],
+    plan: PlainPlan,
     alpha: int,
     beta: int,
 ) -> int:
     """Cw: the rates of the groups joined and of the sessions subscribed to, at their prices."""
+    receivers, weight, session, group = plan
     received = clustering_cost(receivers, weight, [group[s] for s in session])
     accepted = clustering_cost(receivers, weight, session)
     return alpha * received + beta * accepted
@@ -139,18 +148,15 @@ def two_level_cost(
 
 def prices_of_moving(
     flow: int,
-    receivers: Sequence[set[int]],
-    weight: Sequence[int],
-    session: Sequence[int],
-    group: Sequence[int],
+    plan: PlainPlan,
     alpha: int,
     beta: int,
 ) -> list[int]:
     """Cw with the flow in each of the sessions and all other flows unchanged."""
     prices = []
-    for s in range(len(group)):
-        moved = [s if k == flow else old for k, old in enumerate(session)]
-        prices.append(two_level_cost(receivers, weight, moved, group, alpha, beta))
+    for s in range(len(plan.group)):
+        moved = [s if k == flow else old for k, old in enumerate(plan.session)]
+        prices.append(two_level_cost(plan._replace(session=moved), alpha, beta))
     return prices
 
 
@@ -169,10 +175,7 @@ def pick(price: Sequence[float], stay: int, temperature: float, chance: float) -
 
 def draw_moves(
     chosen: Sequence[int],
-    receivers: Sequence[set[int]],
-    weight: Sequence[int],
-    session: Sequence[int],
-    group: Sequence[int],
+    plan: PlainPlan,
     alpha: int,
     beta: int,
     toll: int = 0,
@@ -184,48 +187,42 @@ def draw_moves(
     """
     targets = []
     for k in chosen:
-        price = prices_of_moving(k, receivers, weight, session, group, alpha, beta)
+        price = prices_of_moving(k, plan, alpha, beta)
         if home and home[k] >= 0:
             price = [p if s == home[k] else p + toll for s, p in enumerate(price)]
-        targets.append(pick(price, session[k], 0, 0))
+        targets.append(pick(price, plan.session[k], 0, 0))
     return targets
 
 
 def descend(
     order: Sequence[int],
-    receivers: Sequence[set[int]],
-    weight: Sequence[int],
-    session: Sequence[int],
-    group: Sequence[int],
+    plan: PlainPlan,
     alpha: int,
     beta: int,
     toll: int = 0,
     home: Sequence[int] = (),
 ) -> list[int]:
     """Move flow after flow to its cheapest session; return each flow's session."""
-    session = list(session)
+    session = list(plan.session)
     for k in order:
-        plan = receivers, weight, session, group
-        session[k] = draw_moves([k], *plan, alpha, beta, toll, home)[0]
+        now = plan._replace(session=session)
+        session[k] = draw_moves([k], now, alpha, beta, toll, home)[0]
     return session
 
 
 def regroup(
-    receivers: Sequence[set[int]],
-    weight: Sequence[int],
-    session: Sequence[int],
-    group: Sequence[int],
+    plan: PlainPlan,
     n_groups: int,
     alpha: int,
 ) -> list[int]:
     """Move session after session to its cheapest group; return each session's group."""
-    group = list(group)
+    group = list(plan.group)
     for s in range(len(group)):
-        if s not in session:
+        if s not in plan.session:
             continue
         price = []
         for m in range(n_groups):
             moved = [m if other == s else g for other, g in enumerate(group)]
-            price.append(two_level_cost(receivers, weight, session, moved, alpha, 0))
+            price.append(two_level_cost(plan._replace(group=moved), alpha, 0))
         group[s] = pick(price, group[s], 0, 0)
     return group

@@ -7,7 +7,7 @@ alpha and beta; `iterative` and `scatter_and_regroup` use them to choose the bes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 
 import numpy as np
@@ -70,48 +70,56 @@ class Maps:
         return prices.work(received, accepted)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class TwoLevelProblem:
+    """Things to put into at most so many sessions, and those into at most so many groups."""
+
+    things: Things
+    n_sessions: int
+    n_groups: int
+    prices: FilteringPrices = field(default_factory=FilteringPrices)
+
+    def price(self, maps: Maps) -> float:
+        """Cw of maps, in the whole-number rates of the things."""
+        return maps.work(self.things, self.prices)
+
+
 def sessions_first(
-    things: Things,
-    n_sessions: int,
-    n_groups: int,
+    problem: TwoLevelProblem,
     rng: np.random.Generator,
-    prices: FilteringPrices,
     progress: Progress = silent,
 ) -> Maps:
     """SF: cluster flows into sessions, then the sessions into groups."""
+    n_sessions, n_groups = problem.n_sessions, problem.n_groups
     start = Maps(
-        random_start(len(things), n_sessions, rng), random_start(n_sessions, n_groups, rng)
+        random_start(len(problem.things), n_sessions, rng), random_start(n_sessions, n_groups, rng)
     )
-    return _sessions_then_groups(things, start, n_groups, progress)
+    return _sessions_then_groups(problem.things, start, n_groups, progress)
 
 
 def groups_first(
-    things: Things,
-    n_sessions: int,
-    n_groups: int,
+    problem: TwoLevelProblem,
     rng: np.random.Generator,
-    prices: FilteringPrices,
     progress: Progress = silent,
 ) -> Maps:
     """GF: cluster flows into groups, then each group's flows into its share of the sessions."""
+    things, n_groups, prices = problem.things, problem.n_groups, problem.prices
     # While a group is one session, receivers accept all that they receive.
     watch = _watch("flows into groups", lambda intake: prices.work(intake, intake), progress)
     group = kmeans(things, random_start(len(things), n_groups, rng), n_groups, watch)
-    return sessions_in_groups(things, group, n_sessions, n_groups, rng)
+    return sessions_in_groups(things, group, problem.n_sessions, n_groups, rng)
 
 
 def iterative(
-    things: Things,
-    n_sessions: int,
-    n_groups: int,
+    problem: TwoLevelProblem,
     rng: np.random.Generator,
-    prices: FilteringPrices,
     progress: Progress = silent,
     iterations: int = 4,
 ) -> Maps:
     """IT: from GF, alternate SF and GF, each starting from the other's maps; keep the best."""
-    current = groups_first(things, n_sessions, n_groups, rng, prices, progress)
-    best = _Best(things, prices, current)
+    things, n_sessions, n_groups = problem.things, problem.n_sessions, problem.n_groups
+    current = groups_first(problem, rng, progress)
+    best = _Best(problem, current)
     for iteration in range(iterations):
         progress(Step("alternating", iteration, iterations, best.work))
         current = _sessions_then_groups(things, current, n_groups)
@@ -144,11 +152,8 @@ class Annealing:
 
 
 def scatter_and_regroup(
-    things: Things,
-    n_sessions: int,
-    n_groups: int,
+    problem: TwoLevelProblem,
     rng: np.random.Generator,
-    prices: FilteringPrices,
     progress: Progress = silent,
     schedule: Annealing | None = None,
 ) -> Maps:
@@ -158,8 +163,9 @@ def scatter_and_regroup(
     groups starts in a random session of the new one.
     """
     percentages = list((schedule or Annealing()).percentages())
-    current = groups_first(things, n_sessions, n_groups, rng, prices, progress)
-    best = _Best(things, prices, current)
+    things, n_sessions, n_groups = problem.things, problem.n_sessions, problem.n_groups
+    current = groups_first(problem, rng, progress)
+    best = _Best(problem, current)
     for round_, percent in enumerate(percentages):
         progress(Step("annealing", round_, len(percentages), best.work))
         scattered = rng.choice(
@@ -178,12 +184,12 @@ def scatter_and_regroup(
 class _Best:
     """The cheapest maps offered so far."""
 
-    def __init__(self, things: Things, prices: FilteringPrices, maps: Maps) -> None:
-        self._things, self._prices = things, prices
-        self.maps, self.work = maps, maps.work(things, prices)
+    def __init__(self, problem: TwoLevelProblem, maps: Maps) -> None:
+        self._problem = problem
+        self.maps, self.work = maps, problem.price(maps)
 
     def offer(self, maps: Maps) -> None:
-        work = maps.work(self._things, self._prices)
+        work = self._problem.price(maps)
         if work < self.work:
             self.maps, self.work = maps, work
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from distributary.model import IndexArray
-from distributary.planning._kernels import cluster_counts, kmeans_pass
+from distributary.planning._kernels import Clusters, cluster_counts, kmeans_pass
 from distributary.planning.things import Things
 
 __all__ = ["kmeans", "random_start"]
@@ -33,15 +33,18 @@ def kmeans(
     intake after each pass. Clusters may stay empty if filling them saves nothing.
     """
     cluster = start.copy()
-    count = np.empty((things.n_receivers, n_clusters), np.int32)
-    present = np.empty((things.n_receivers, n_clusters), np.uint8)
-    audience, total = np.empty(n_clusters, np.int64), np.empty(n_clusters, np.int64)
+    clusters = Clusters(
+        count=np.empty((things.n_receivers, n_clusters), np.int32),
+        present=np.empty((things.n_receivers, n_clusters), np.uint8),
+        audience=np.empty(n_clusters, np.int64),
+        total=np.empty(n_clusters, np.int64),
+    )
     shape = (things.offsets, things.members, things.weight, cluster)
-    cluster_counts(*shape, count, present, audience, total)
-    intake = int(audience @ total)
+    cluster_counts(*shape, clusters)
+    intake = int(clusters.audience @ clusters.total)
     moves = 1
     while moves:
-        moves, saved = kmeans_pass(*shape, count, present, audience, total)
+        moves, saved = kmeans_pass(*shape, clusters)
         intake -= saved
         if after_pass is not None:
             after_pass(intake)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distributary.model import Demand, IndexArray, IntArray
-from distributary.planning._kernels import merge_closest
+from distributary.planning._kernels import Merging, merge_closest
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.things import Things, whole_rates
 
@@ -32,16 +32,9 @@ def flow_merge(demand: Demand, n_groups: int, progress: Progress = silent) -> In
         twins, n_sets = np.arange(len(things), dtype=np.int32), len(things)
     sets = things.merge(twins, n_sets)
     owner = np.repeat(np.arange(n_sets), np.diff(sets.offsets))
-    root = _merge_down(
-        bits(owner, sets.members, n_sets, sets.n_receivers),
-        np.zeros(0, np.int64),
-        sets.weight.copy(),
-        np.diff(sets.offsets),
-        0,
-        n_groups,
-        progress,
-    )
-    return root[twins]
+    words = bits(owner, sets.members, n_sets, sets.n_receivers)
+    merging = _start(words, np.zeros(0, np.int64), sets.weight.copy(), np.diff(sets.offsets), 0)
+    return _merge_down(merging, n_groups, progress)[twins]
 
 
 def user_merge(demand: Demand, n_groups: int, progress: Progress = silent) -> IndexArray:
@@ -59,31 +52,37 @@ def user_merge(demand: Demand, n_groups: int, progress: Progress = silent) -> In
     padded = np.zeros(words.shape[1] * 64, np.int64)
     padded[:n_flows] = weight
     one_each = np.ones(n_receivers, np.int64)
-    return _merge_down(words, padded, one_each, wanted, 1, n_groups, progress)
+    return _merge_down(_start(words, padded, one_each, wanted, 1), n_groups, progress)
 
 
-def _merge_down(
-    words: Bits,
-    element_weight: IntArray,
-    mass: IntArray,
-    extent: IntArray,
-    bonus: int,
-    n_left: int,
-    progress: Progress,
-) -> IndexArray:
+def _start(
+    words: Bits, element_weight: IntArray, mass: IntArray, extent: IntArray, bonus: int
+) -> Merging:
     """Merge until `n_left` sets are left; return the set that each row belongs to."""
     n_rows = len(words)
-    parent = np.arange(n_rows, dtype=np.int32)
-    nearest = np.full(n_rows, -1, np.int32)
-    least = np.full(n_rows, np.iinfo(np.int64).min, np.int64)
-    stale = np.ones(n_rows, np.bool_)
-    state = (words, element_weight, mass, extent, bonus, parent, nearest, least, stale)
+    return Merging(
+        words,
+        element_weight,
+        mass,
+        extent,
+        bonus,
+        parent=np.arange(n_rows, dtype=np.int32),
+        nearest=np.full(n_rows, -1, np.int32),
+        least=np.full(n_rows, np.iinfo(np.int64).min, np.int64),
+        stale=np.ones(n_rows, np.bool_),
+    )
+
+
+def _merge_down(sets: Merging, n_left: int, progress: Progress) -> IndexArray:
+    """Merge until `n_left` sets are left; return, row by row, which of them it is in."""
+    parent = sets.parent
+    n_rows = len(parent)
     to_do = max(0, n_rows - n_left)
     done = 0
     while done < to_do:
         progress(Step("merging", done, to_do))
         steps = min(_MERGES_PER_STEP, to_do - done)
-        done += merge_closest(*state, steps)
+        done += merge_closest(sets, steps)
     progress(Step("merging", to_do, to_do))
     for row in range(n_rows):  # parents are smaller rows, so one ascending pass is enough
         parent[row] = parent[parent[row]]

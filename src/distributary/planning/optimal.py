@@ -14,12 +14,19 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from distributary.model import Demand, IndexArray, IntArray
-from distributary.planning._search_kernels import search_covers, search_partitions
+from distributary.planning._search_kernels import (
+    Covers,
+    Cursor,
+    Partitions,
+    search_covers,
+    search_partitions,
+)
 from distributary.planning.merging import bits, flow_merge, user_merge
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.things import in_messages, whole_rates
@@ -57,7 +64,7 @@ def optimal(demand: Demand, n_groups: int, budget_s: float, progress: Progress =
     order = _fast_first(weight)
     words = bits(interest.pair_flows(), interest.flow_receivers, n_flows, n_receivers)
     levels = (n_flows, n_groups)
-    state = (
+    flows = Partitions(
         weight[order],
         words[order],
         np.zeros((*levels, words.shape[1]), np.uint64),
@@ -68,7 +75,7 @@ def optimal(demand: Demand, n_groups: int, budget_s: float, progress: Progress =
     best_child = np.argmax(start[order], axis=1)
     sent = int(weight.sum())
     search = _Search(
-        lambda *cursor: search_partitions(*state, *cursor),
+        partial(search_partitions, flows),
         n_choices=n_groups,
         work_per_node=n_flows * n_groups**2 * words.shape[1],
         best=_price(_interest_matrix(demand), weight, start) - sent,
@@ -106,7 +113,7 @@ def optimal_shared(
     feasible = np.zeros(wants.shape, np.uint64)
     feasible[0] = np.uint64((1 << n_sets) - 1)
     covers = [sum(1 << t for t in range(n_sets) if t & chosen) for chosen in range(n_sets)]
-    state = (
+    flows = Covers(
         rate,
         wants,
         np.array(covers, np.uint64),
@@ -116,7 +123,7 @@ def optimal_shared(
         np.zeros(len(rate), np.int64),
     )
     search = _Search(
-        lambda *cursor: search_covers(*state, *cursor),
+        partial(search_covers, flows),
         n_choices=n_sets,
         work_per_node=n_sets**2 * wants.shape[1],
         best=_price(wanted, weight, start),
@@ -143,13 +150,20 @@ class _Search:
         n_levels = len(best_child)
         self._go_on = go_on
         self._nodes_per_step = 1 + _WORK_PER_STEP // work_per_node
-        self._child = np.zeros((n_levels, n_choices), np.int64)
-        self._bound = np.zeros((n_levels, n_choices), np.int64)
-        self._width = np.full(n_levels, -1, np.int64)
-        self._at = np.zeros(n_levels, np.int64)
+        self._cursor = Cursor(
+            child=np.zeros((n_levels, n_choices), np.int64),
+            bound=np.zeros((n_levels, n_choices), np.int64),
+            width=np.full(n_levels, -1, np.int64),
+            at=np.zeros(n_levels, np.int64),
+            best_child=best_child.astype(np.int64),
+        )
         self._depth = 0
         self._best = best
-        self.best_child = best_child.astype(np.int64)
+
+    @property
+    def best_child(self) -> IntArray:
+        """The choice for each flow in the best plan met."""
+        return self._cursor.best_child
 
     def run(self, budget_s: float, progress: Progress, in_rate: Callable[[int], float]) -> None:
         """Search until the optimum is proven or the budget ends.
@@ -161,19 +175,19 @@ class _Search:
         while self._depth >= 0 and (spent := time.monotonic() - began) < budget_s:
             progress(Step("proving", round(spent), total, in_rate(self._best)))
             self._depth, self._best = self._go_on(
-                self._child, self._bound, self._width, self._at,
-                self._depth, self._best, self.best_child, self._nodes_per_step,
-            )  # fmt: skip
+                self._cursor, self._depth, self._best, self._nodes_per_step
+            )
 
     @property
     def lower_bound(self) -> int:
         """The least cost that an untried choice may have, but at most the best cost found."""
+        bound, width, at = self._cursor.bound, self._cursor.width, self._cursor.at
         untried = [
-            int(self._bound[level, self._at[level]])
+            int(bound[level, at[level]])
             for level in range(self._depth + 1)
-            if self._at[level] < self._width[level]
+            if at[level] < width[level]
         ]
-        return min([self._best, *untried]) if self._width[0] >= 0 else 0
+        return min([self._best, *untried]) if width[0] >= 0 else 0
 
 
 def _optimum(demand: Demand, weight: IntArray, in_group: Matrix, lower_bound: int) -> Optimum:

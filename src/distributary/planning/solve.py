@@ -25,12 +25,13 @@ from distributary.model import (
     distinct,
 )
 from distributary.planning.balancing import balance, scatter
-from distributary.planning.best import Annealed, best
+from distributary.planning.best import Allowance, Annealed, best
 from distributary.planning.constrained import best_within
-from distributary.planning.duplication import duplicate, place_parts
+from distributary.planning.duplication import Copying, duplicate, place_parts
 from distributary.planning.habits import by_column, by_hash, by_name
 from distributary.planning.hierarchy import (
     Maps,
+    TwoLevelProblem,
     groups_first,
     iterative,
     scatter_and_regroup,
@@ -254,19 +255,19 @@ def _kmeans(demand: Demand, request: Request, progress: Progress) -> Solution:
 
 
 def _by_hash(demand: Demand, request: Request, progress: Progress) -> Solution:
-    _, sessions, groups = _sizes(demand, request)
+    sessions, groups = _sizes(demand, request)
     return _place_maps(demand, by_hash(demand.interest.flows, sessions, groups))
 
 
 def _by_name(demand: Demand, request: Request, progress: Progress) -> Solution:
-    _, sessions, groups = _sizes(demand, request)
+    sessions, groups = _sizes(demand, request)
     return _place_maps(demand, by_name(len(demand.rate), sessions, groups))
 
 
 def _by_column(demand: Demand, request: Request, progress: Progress) -> Solution:
     if request.search.labels is None or len(request.search.labels) != len(demand.rate):
         raise ValueError("by-column needs a label for each wanted flow: name a column")
-    _, sessions, groups = _sizes(demand, request)
+    sessions, groups = _sizes(demand, request)
     return _place_maps(demand, by_column(request.search.labels, demand.rate, sessions, groups))
 
 
@@ -278,28 +279,16 @@ def _best(demand: Demand, request: Request, progress: Progress) -> Solution:
         return _plan_with_copies(request.limits.max_sent, demand, request, tell)
     if request.change.previous is not None:
         return _improve(request.change.previous, demand, request, tell)
-    things, sessions, groups = _sizes(demand, request, bits=BITS)
-    found = best(
-        things,
-        sessions,
-        groups,
-        _rng(request),
-        request.weights,
-        request.search.budget_s,
-        tell,
-        patience=request.search.patience,
-    )
+    allowance = Allowance(request.search.budget_s, request.search.patience)
+    found = best(_state_problem(demand, request, BITS), _rng(request), allowance, tell)
     return replace(_place_maps(demand, found.maps), cut_short=found.cut_short)
 
 
 def _plan_within(
     constraints: Constraints, demand: Demand, request: Request, progress: Progress
 ) -> Solution:
-    _, sessions, groups = _sizes(demand, request)
-    weights, budget_s = request.weights, request.search.budget_s
-    found = best_within(
-        demand, constraints, sessions, groups, _rng(request), weights, budget_s, progress
-    )
+    problem, budget_s = _state_problem(demand, request, BITS), request.search.budget_s
+    found = best_within(demand, constraints, problem, _rng(request), budget_s, progress)
     placed = place_single(demand, found.maps.session, found.maps.group)
     return Solution(placed, cut_short=found.cut_short)
 
@@ -308,12 +297,11 @@ def _plan_with_copies(
     max_sent: float, demand: Demand, request: Request, progress: Progress
 ) -> Solution:
     """Spend half of the budget on a plan with each flow in one session, half on copies."""
-    things, sessions, groups = _sizes(demand, request, bits=BITS)
-    rng, weights, budget_s = _rng(request), request.weights, request.search.budget_s / 2
-    patience = request.search.patience
-    found = best(things, sessions, groups, rng, weights, budget_s, progress, patience=patience)
-    homes = user_merge(demand, groups)
-    parts = duplicate(things, found.maps, weights, max_sent, rng, progress, homes, budget_s)
+    problem, rng = _state_problem(demand, request, BITS), _rng(request)
+    half_s = request.search.budget_s / 2
+    found = best(problem, rng, Allowance(half_s, request.search.patience), progress)
+    copying = Copying(max_sent, user_merge(demand, problem.n_groups), half_s)
+    parts = duplicate(problem.things, found.maps, problem.prices, copying, rng, progress)
     return Solution(place_parts(demand, parts), cut_short=found.cut_short)
 
 
@@ -324,22 +312,14 @@ def _improve(previous: Previous, demand: Demand, request: Request, progress: Pro
     sessions = min(request.size.most_sessions, max(len(things), known))
     groups = min(request.size.groups, sessions)
     start, home = start_maps(previous, demand.interest, sessions, groups)
-    weights, search = request.weights, request.search
+    weights = request.weights
     if request.change.max_moves is not None:
         found = Annealed(replan(things, start, home, weights, request.change.max_moves, progress))
     else:
         start = settle(things, start, home, weights)
-        found = best(
-            things,
-            sessions,
-            groups,
-            _rng(request),
-            weights,
-            search.budget_s,
-            progress,
-            start,
-            patience=search.patience,
-        )
+        problem = TwoLevelProblem(things, sessions, groups, weights)
+        allowance = Allowance(request.search.budget_s, request.search.patience)
+        found = best(problem, _rng(request), allowance, progress, start)
     maps, origin = found.maps.close_gaps()
     placed = place_single(demand, maps.session, maps.group)
     return Solution(placed, cut_short=found.cut_short, session_origin=origin)
@@ -349,18 +329,21 @@ def _two_level(solver: Callable[..., Maps]) -> Callable[[Demand, Request, Progre
     """Run a published two-level solver on whole-number rates."""
 
     def solve(demand: Demand, request: Request, progress: Progress) -> Solution:
-        things, sessions, groups = _sizes(demand, request)
-        tell = _in_rates(progress, demand)
-        rng, prices = _rng(request), request.weights
-        return _place_maps(demand, solver(things, sessions, groups, rng, prices, tell))
+        problem, tell = _state_problem(demand, request), _in_rates(progress, demand)
+        return _place_maps(demand, solver(problem, _rng(request), tell))
 
     return solve
 
 
-def _sizes(demand: Demand, request: Request, bits: int = 60) -> tuple[Things, int, int]:
+def _state_problem(demand: Demand, request: Request, bits: int = 60) -> TwoLevelProblem:
     """The flows, and the numbers of sessions and groups, limited to the number of flows."""
+    sessions, groups = _sizes(demand, request)
+    return TwoLevelProblem(Things.flows_of(demand, bits), sessions, groups, request.weights)
+
+
+def _sizes(demand: Demand, request: Request) -> tuple[int, int]:
     sessions = min(request.size.most_sessions, len(demand.rate))
-    return Things.flows_of(demand, bits), sessions, min(request.size.groups, sessions)
+    return sessions, min(request.size.groups, sessions)
 
 
 def _in_rates(progress: Progress, demand: Demand, bits: int = 60) -> Progress:

@@ -8,7 +8,13 @@ import numpy as np
 
 from distributary.cost import FilteringPrices
 from distributary.model import FloatArray, IndexArray, IntArray
-from distributary.planning._anneal_kernels import descend, draw_moves, regroup, sweep
+from distributary.planning._anneal_kernels import (
+    MovePrices,
+    descend,
+    draw_moves,
+    regroup,
+    sweep,
+)
 from distributary.planning._state_kernels import Level, State, apply_moves, count_two_levels
 from distributary.planning.hierarchy import Maps
 from distributary.planning.things import Things
@@ -97,9 +103,13 @@ class TwoLevel:
     def descend_once(
         self, flows: IntArray, toll: float = 0.0, home: IndexArray | None = None
     ) -> int:
-        """Move each of the flows to a cheaper session, if there is one; return how many moved."""
+        """Ask each of the flows once for a cheaper session; return how many moved."""
+        return int(descend(flows, self.move_prices(toll, home), self.state))
+
+    def move_prices(self, toll: float = 0.0, home: IndexArray | None = None) -> MovePrices:
+        """What moves cost, as kernels take it."""
         own = self._nowhere if home is None else home
-        return int(descend(flows, self.prices.alpha, self.prices.beta, toll, own, self.state))
+        return MovePrices(self.prices.alpha, self.prices.beta, toll, own)
 
     def gains(self) -> tuple[FloatArray, IndexArray]:
         """For each flow, the saving in its cheapest session, and which session that is."""
@@ -118,8 +128,7 @@ class TwoLevel:
     def _draw(
         self, chosen: IntArray, chance: FloatArray, target: IndexArray, temperature: float
     ) -> None:
-        alpha, beta = self.prices.alpha, self.prices.beta
-        draw_moves(chosen, chance, alpha, beta, temperature, 0.0, self._nowhere, self.state, target)
+        draw_moves(chosen, chance, self.move_prices(), temperature, self.state, target)
 
 
 def _empty_level(n_receivers: int, n_channels: int) -> Level:

@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from itertools import groupby
-from types import TracebackType
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from distributary.machines.actions import Append, Save, SetTimer, Work
@@ -94,14 +93,9 @@ class Driver(Generic[T]):
         self._start = await self._stack.enter_async_context(own_tasks())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
+    async def __aexit__(self, *raised: Any) -> bool | None:
         """Cancel the tasks, then stop the timers; inputs that wait are dropped."""
-        return await self._stack.__aexit__(kind, error, trace)
+        return await self._stack.__aexit__(*raised)
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Start a task that ends with the block; if it fails, the block does."""

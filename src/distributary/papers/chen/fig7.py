@@ -9,7 +9,7 @@ import numpy as np
 
 from distributary.model import FloatArray
 from distributary.papers.chen.network import CORE, PROBES, CongestionOutcome
-from distributary.papers.chen.runs import ACTIVE, OURS, POLICIES, SELECTIVE, case, results
+from distributary.papers.chen.runs import ACTIVE, OURS, POLICIES, SELECTIVE, case, results_by_policy
 from distributary.papers.chen.telling import (
     COLOURS,
     INNER,
@@ -18,6 +18,7 @@ from distributary.papers.chen.telling import (
     QUANTITIES,
     READING,
     core_queue,
+    delay_rows,
     draw_bars,
     draw_queues,
     numbers,
@@ -31,6 +32,7 @@ from distributary.papers.drawing import INK, Sheet, draw_chart
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
 from distributary.papers.wording import NOTHING, table
 from distributary.planning import Progress, silent
+from distributary.workloads.workflows import WorkflowsParams
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,16 +64,16 @@ TRIGGERED = {
 }
 TABLES_AT_E = {"active": "9,581", "lazy": "19,463", "packing": "9,581", "selective": "1,243"}
 
+TWO_RANGES = WorkflowsParams(dimensions=2)
+
 Outcomes = Mapping[str, CongestionOutcome]
 
 
 def fig7(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
     """Delays, tables, traffic, triggered messages and queues under six policies."""
     cases = {policy: case(policy, quick=quick, seed=seed) for policy in POLICIES}
-    in_two = {policy: case(policy, quick=quick, seed=seed, dimensions=2) for policy in IN_TWO}
-    outcomes = results([*cases.values(), *in_two.values()], progress)
-    one = {policy: outcomes[each] for policy, each in cases.items()}
-    two = {policy: outcomes[each] for policy, each in in_two.items()}
+    in_two = {policy: case(policy, quick=quick, seed=seed, full=TWO_RANGES) for policy in IN_TWO}
+    one, two = results_by_policy(progress, cases, in_two)
     times = samples(SHOWN, EVERY)
     first = cases[ACTIVE]
     return Figure(
@@ -107,11 +109,7 @@ def fig7(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
 
 
 def _comparison(found: Outcomes) -> str:
-    rows = []
-    for policy, outcome in found.items():
-        paper, independent = DELAYS.get(policy, (NOTHING, NOTHING))
-        ours = seconds(float(outcome.delays.mean()))
-        rows.append((f"delay of probes, {LABELS[policy]}", ours, paper, independent))
+    rows = delay_rows(found, DELAYS)
     for policy, outcome in found.items():
         paper, independent = QUEUES.get(policy, (NOTHING, NOTHING))
         row = (f"longest core queue, {LABELS[policy]}", f"{outcome.core_queue():,}")

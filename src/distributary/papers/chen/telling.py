@@ -11,6 +11,7 @@ from distributary.model import FloatArray
 from distributary.papers.chen.network import CORE, CongestionOutcome
 from distributary.papers.figure import Cell
 from distributary.papers.queue_trace import QueueTrace
+from distributary.papers.wording import NOTHING
 from distributary.workloads.workflows import workflow_topology
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ __all__ = [
     "QUANTITIES",
     "READING",
     "core_queue",
+    "delay_rows",
     "draw_bars",
     "draw_queues",
     "flat",
@@ -105,6 +107,20 @@ def core_queue(outcome: CongestionOutcome, times: FloatArray) -> FloatArray:
     """The number of messages waiting at the core broker with the longest queue, at each time."""
     waiting = np.array([outcome.queues[broker].at(times) for broker in CORE], np.float64)
     return np.asarray(waiting.max(axis=0))
+
+
+def delay_rows(
+    found: Mapping[str, CongestionOutcome], known: Mapping[str, tuple[str, str]]
+) -> list[tuple[str, str, str, str]]:
+    """The delay of probes under each policy, beside the paper's and an independent one."""
+    return [
+        (
+            f"delay of probes, {LABELS[policy]}",
+            seconds(float(outcome.delays.mean())),
+            *known.get(policy, (NOTHING, NOTHING)),
+        )
+        for policy, outcome in found.items()
+    ]
 
 
 def numbers(outcome: CongestionOutcome, times: FloatArray) -> Iterator[tuple[Cell, Cell, Cell]]:

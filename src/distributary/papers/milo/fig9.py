@@ -13,7 +13,7 @@ from distributary.model.topics import BoolArray, Clustering
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
 from distributary.papers.milo.curves import COLUMNS, Panel, comparison, panel_chart, panel_rows
 from distributary.papers.milo.readings import LINUX_DECISIONS, LINUX_OURS
-from distributary.papers.milo.runs import AlgorithmOutcome, play, rounds_of
+from distributary.papers.milo.runs import AlgorithmOutcome, RoundsPolicy, play, rounds_of
 from distributary.papers.milo.world import INTERVALS_PER_DAY, in_order
 from distributary.papers.wording import join_words, percent, table
 from distributary.planning import Progress, Step, silent
@@ -191,7 +191,7 @@ def _panel(found: Packages, hours: int, seed: int) -> Panel:
     for name in ("Tamara", "ours"):
         state = Clustering(*found.wants.shape)
         span = duration / INTERVALS_PER_DAY
-        rounds = rounds_of(name, state, frequency, span, PLANS, seed, prunes=False)
+        rounds = rounds_of(RoundsPolicy(name, prunes=False), state, frequency, span, PLANS, seed)
         outcomes[name] = play(rounds, requests, duration, MOMENTS)
     return Panel(f"M = {hours} hours", outcomes, per_day)
 
