@@ -6,6 +6,9 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 CHECKS := $(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy
 
+# Where modules are not kept compiled, each of the many processes of the tests compiles them anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-all check setup bench papers lock clean
 
 demo: $(READY)

@@ -8,13 +8,24 @@ from typing import Any
 from numba import njit, types
 from numba.extending import intrinsic
 
-__all__ = ["CACHED", "kernel", "lowest_bit", "popcount"]
+__all__ = ["CACHED", "copy_into", "kernel", "lowest_bit", "popcount"]
 
 # Compiled code is kept beside its source. Shipped to an executor inside a wheel there is no such
 # place, and each worker compiles for itself.
 CACHED = Path(__file__).is_file()
 
 kernel = njit(cache=CACHED, nogil=True)
+
+
+@kernel
+def copy_into(target: Any, source: Any) -> None:
+    """Copy a list of numbers over the beginning of another.
+
+    `target[:] = source` does the same, and takes seconds to compile: Numba compiles the words for
+    two shapes that differ along with it.
+    """
+    for at in range(len(source)):
+        target[at] = source[at]
 
 
 @intrinsic

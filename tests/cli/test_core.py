@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -28,6 +29,20 @@ class Absent:
 sys.meta_path.insert(0, Absent())
 """
 RUN = "from distributary.cli import main\nmain()"
+RUN_ALL = """
+import contextlib, io, json, os
+from distributary.cli import main
+said = []
+for line in sys.argv[1:]:
+    sys.argv = ["distributary", *line.split()]
+    err = io.StringIO()
+    with contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as stop:
+            said.append([line, stop.code, err.getvalue(), os.listdir()])
+print(json.dumps(said))
+"""
 
 
 def run_blocked(folder: Path, code: str, *words: str) -> Ran:
@@ -85,17 +100,36 @@ for words in {commands!r}:
     assert (cli.folder / "plan" / "plan.json").exists()
 
 
+NEEDS = {
+    "report plan --interest i --rates r": "report",
+    "sweep --interest i --rates r --groups 1 --out out": "report",
+    "pipeline run --publications p --subscriptions s --groups 1 --out out": "spark",
+    "demo": "spark",
+    "publish --plan plan": "live",
+    "receive --plan plan --as r": "live",
+    "topics create --nats nats://127.0.0.1 t": "live",
+    "paper run tock-fig5": "live",
+}
+
+
+def test_every_command_without_its_extra_says_in_one_line_what_to_install(tmp_path: Path) -> None:
+    """One after the other in one process; the next test has a process for each."""
+    ran = run_blocked(tmp_path, RUN_ALL, *NEEDS)
+    assert (ran.status, ran.err) == (0, "")
+    found = json.loads(ran.out)
+    assert [line for line, _, _, _ in found] == [*NEEDS]
+    for line, status, err, written in found:
+        assert (status, written) == (1, [])
+        assert err.startswith("error: this needs the package ")
+        assert err.endswith(f"pip install 'distributary[{NEEDS[line]}]'\n")
+        assert err.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("words", "extra"),
     [
-        ("report plan --interest i --rates r", "report"),
-        ("sweep --interest i --rates r --groups 1 --out out", "report"),
-        ("pipeline run --publications p --subscriptions s --groups 1 --out out", "spark"),
-        ("demo", "spark"),
-        ("publish --plan plan", "live"),
-        ("receive --plan plan --as r", "live"),
-        ("topics create --nats nats://127.0.0.1 t", "live"),
-        ("paper run tock-fig5", "live"),
+        pytest.param(words, extra, marks=() if words == "demo" else pytest.mark.slow)
+        for words, extra in NEEDS.items()
     ],
 )
 def test_a_command_without_its_extra_says_in_one_line_what_to_install(

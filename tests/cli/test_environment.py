@@ -24,24 +24,38 @@ from distributary.cli import main
 
 files = ("--interest", "interest.csv", "--rates", "rates.csv")
 quick = ("--groups", "2", "--budget", "0.01s")
-said = []
-for words in (
-    *(("plan", *files, *quick, "--out", "full/plan", "--format", kind)
-      for kind in ("parquet", "csv", "jsonl")),
-    ("report", "plan", *files, "--no-compare", "--out", "full/report.html"),
-    ("sweep", *files, "--groups", "1,2", "--budget", "0.01s", "--out", "full"),
-    ("export", "plan", "--format", "csv", "--out", "full/export"),
-    ("generate", "two-class", "--out", "full"),
-    ("paper", "run", "adler-fig2", "--quick", "--out", "full"),
-):
-    sys.argv = ["distributary", *words]
-    err = io.StringIO()
-    with contextlib.redirect_stderr(err), contextlib.redirect_stdout(io.StringIO()):
-        try:
-            main()
-        except SystemExit as stop:
-            said.append((stop.code, err.getvalue()))
-print(json.dumps([said, sorted(os.listdir("full"))]))
+
+
+def write_into(folder):
+    said = []
+    for words in (
+        *(("plan", *files, *quick, "--out", f"{folder}/plan", "--format", kind)
+          for kind in ("parquet", "csv", "jsonl")),
+        ("report", "plan", *files, "--no-compare", "--out", f"{folder}/report.html"),
+        ("sweep", *files, "--groups", "1,2", "--budget", "0.01s", "--out", folder),
+        ("export", "plan", "--format", "csv", "--out", f"{folder}/export"),
+        ("generate", "two-class", "--out", folder),
+        ("paper", "run", "adler-fig2", "--quick", "--out", folder),
+    ):
+        sys.argv = ["distributary", *words]
+        err = io.StringIO()
+        with contextlib.redirect_stderr(err), contextlib.redirect_stdout(io.StringIO()):
+            try:
+                main()
+            except SystemExit as stop:
+                said.append((stop.code, err.getvalue()))
+    return said, sorted(os.listdir(folder))
+
+
+print(json.dumps([write_into(folder) for folder in sys.argv[1:]]))
+"""
+SPOIL = """
+mount -t tmpfs -o size=64k tmpfs full
+dd if=/dev/zero of=full/filler bs=1k 2>/dev/null
+mount -t tmpfs -o size=64k tmpfs kept
+touch kept/filler
+mount -o remount,ro kept
+exec "$@"
 """
 
 
@@ -51,33 +65,27 @@ def namespaces_work() -> bool:
 
 
 @pytest.mark.skipif(not namespaces_work(), reason="needs a mount namespace of its own")
-@pytest.mark.parametrize(
-    ("spoil", "reason"),
-    [
-        ("dd if=/dev/zero of=full/filler bs=1k 2>/dev/null", "no space left on device"),
-        ("touch full/filler && mount -o remount,ro full", "read-only file system"),
-    ],
-)
 def test_a_full_disk_and_a_read_only_folder_are_one_line_and_leave_nothing(
-    cli: CommandLine, inputs: tuple[str, ...], spoil: str, reason: str
+    cli: CommandLine, inputs: tuple[str, ...]
 ) -> None:
     assert cli("plan", *inputs, *QUICK, "--out", "plan").status == 0
-    (cli.folder / "full").mkdir()
-    cli.write("write_into.py", WRITE_INTO)
-    shell = f"mount -t tmpfs -o size=64k tmpfs full; {spoil}; exec {sys.executable} write_into.py"
-    ran = subprocess.run(
-        ["unshare", "-rm", "sh", "-c", shell], cwd=cli.folder, capture_output=True, check=False
-    )
+    reasons = {"full": "no space left on device", "kept": "read-only file system"}
+    for folder in reasons:
+        (cli.folder / folder).mkdir()
+    script = cli.write("write_into.py", WRITE_INTO)
+    command = ["unshare", "-rm", "sh", "-c", SPOIL, "sh", sys.executable, script, *reasons]
+    ran = subprocess.run(command, cwd=cli.folder, capture_output=True, check=False)
     assert ran.stderr == b""
-    said, left = json.loads(ran.stdout)
-    for status, err in said:
-        assert status == 1
-        # What was read of the tables may be told before.
-        *told, error = err.splitlines()
-        assert not any(line.startswith(("error", "Traceback")) for line in told), err
-        assert error.startswith("error: full")
-        assert reason in error
-    assert left == ["filler"]
+    for (folder, reason), (said, left) in zip(reasons.items(), json.loads(ran.stdout), strict=True):
+        assert len(said) == 8
+        for status, err in said:
+            assert status == 1
+            # What was read of the tables may be told before.
+            *told, error = err.splitlines()
+            assert not any(line.startswith(("error", "Traceback")) for line in told), err
+            assert error.startswith(f"error: {folder}")
+            assert reason in error
+        assert left == ["filler"]
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,17 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import CommandLine
+from tests.warm import find_warm
 
 PATIENCE = 60.0
 
 
-def begin(folder: Path, *words: str) -> subprocess.Popen[bytes]:
+COLD = [sys.executable, "-m", "distributary"]
+
+
+def begin(folder: Path, *words: str, cold: bool = False) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "distributary", "topics", *words],
+        [*(COLD if cold else find_warm().command), "topics", *words],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -33,8 +37,8 @@ def end(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
     return process.communicate(timeout=PATIENCE)
 
 
-def serve(folder: Path) -> subprocess.Popen[bytes]:
-    process = begin(folder, "serve", "--state", "state", "--plan-every", "1s")
+def serve(folder: Path, *, cold: bool = False) -> subprocess.Popen[bytes]:
+    process = begin(folder, "serve", "--state", "state", "--plan-every", "1s", cold=cold)
     assert process.stderr is not None
     said = process.stderr.readline()
     assert said.startswith(b"serving topics on nats://127.0.0.1:"), said
@@ -43,7 +47,17 @@ def serve(folder: Path) -> subprocess.Popen[bytes]:
 
 @pytest.fixture
 def service(cli: CommandLine) -> Iterator[subprocess.Popen[bytes]]:
-    process = serve(cli.folder)
+    yield from serving(cli.folder)
+
+
+@pytest.fixture
+def cold_service(cli: CommandLine) -> Iterator[subprocess.Popen[bytes]]:
+    """Started as a user does, so that who kills it kills all of it."""
+    yield from serving(cli.folder, cold=True)
+
+
+def serving(folder: Path, *, cold: bool = False) -> Iterator[subprocess.Popen[bytes]]:
+    process = serve(folder, cold=cold)
     yield process
     if process.poll() is None:
         end(process)
@@ -91,14 +105,14 @@ def test_what_is_published_is_printed_where_it_is_wanted(
 
 
 def test_a_killed_service_goes_on_where_it_was(
-    cli: CommandLine, service: subprocess.Popen[bytes]
+    cli: CommandLine, cold_service: subprocess.Popen[bytes]
 ) -> None:
     state = ("--state", "state")
     where = json.loads((cli.folder / "state/server.json").read_text())
     assert cli("topics", "publish", "t", "one", "--create", *state).status == 0
-    os.kill(service.pid, signal.SIGKILL)
-    service.wait(timeout=PATIENCE)
-    again = serve(cli.folder)
+    os.kill(cold_service.pid, signal.SIGKILL)
+    cold_service.wait(timeout=PATIENCE)
+    again = serve(cli.folder, cold=True)
     try:
         now = json.loads((cli.folder / "state/server.json").read_text())
         assert now["port"] == where["port"]

@@ -20,6 +20,7 @@ from tests.delivery.udp.namespace import in_namespace, why_no_namespace
 from tests.docs.pages import EXAMPLES, ROOT, Command
 from tests.in_process import call_main
 from tests.spark import MASTER, SETTINGS
+from tests.warm import find_warm
 
 PATIENCE = 600  # seconds, for what waits for something that never comes
 OURS = [sys.executable, "-m", "distributary"]
@@ -155,6 +156,8 @@ class Runs:
             words = [*OURS, *command.words[1:]]
             if command.name in MULTICAST:
                 words = [*self._enter_namespace(), *words]
+            elif command.name.startswith("topics"):
+                words = [*find_warm().command, *command.words[1:]]
         else:
             words = ["sh", "-c", command.text]
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

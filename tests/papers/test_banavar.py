@@ -208,6 +208,7 @@ def test_more_subscriptions_make_a_broker_busier() -> None:
     assert many[1] < few[1]
 
 
+@pytest.mark.slow
 def test_queues_drain_below_the_threshold_and_grow_above_it() -> None:
     found = verdicts(quick("banavar-queues"))
     assert found["408 events/s: the queue drains occasionally"]

@@ -74,7 +74,7 @@ SHAPES |= {
 }
 
 # Calculated a second time with the slow tests alone; the figures of the same paper tell by default.
-LONG_TWICE = ("tock-fig6", "tock-fig7")
+LONG_TWICE = ("adler-fig3", "tock-fig6", "tock-fig7")
 
 # Whole networks are simulated for the first, and a real receiver is measured for the last: their
 # own tests try small parts of them by default.

@@ -268,7 +268,9 @@ def violation(guard: Guard) -> float:
     )
 
 
-@given(data=st.data(), demand=TINY, seed=st.integers(0, 999), heat=st.sampled_from([0, 1e3, 1e18]))
+@given(
+    data=st.data(), demand=TINY, seed=st.integers(0, 999), heat=st.sampled_from([0.0, 1e3, 1e18])
+)
 def test_the_guard_keeps_in_step_and_no_sweep_adds_to_the_violation(
     data: st.DataObject, demand: Demand, seed: int, heat: float
 ) -> None:

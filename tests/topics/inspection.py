@@ -6,18 +6,19 @@ from distributary.model.topics import Clustering
 from distributary.topics.simulation import TopicSystem
 
 
-def reaches(system: TopicSystem, topic: str, subscriber: str) -> bool:
-    """Whether an event of the topic published now would be sent to the subscriber."""
-    channel = system.topic(topic)
-    if subscriber in channel.state.members:
-        return True
+def collect_reached(system: TopicSystem) -> dict[str, set[str]]:
+    """By topic: the subscribers that an event published now would be sent to."""
     clusters = system.clusters()
-    return any(
-        name in clusters
-        and subscriber in clusters[name].state.members
-        and topic in {*clusters[name].state.topics, *clusters[name].state.dropping}
-        for name in channel.state.clusters
-    )
+    reached: dict[str, set[str]] = {}
+    for topic in system.flows:
+        state = system.topic(topic).state
+        reached[topic] = {*state.members}
+        for name in state.clusters:
+            if name in clusters:
+                cluster = clusters[name].state
+                if topic in cluster.topics or topic in cluster.dropping:
+                    reached[topic].update(cluster.members)
+    return reached
 
 
 def build_clustering(system: TopicSystem) -> Clustering:

@@ -21,7 +21,7 @@ from distributary.topics.messages import (
     TopicFlow,
 )
 from distributary.topics.simulation import TopicSystem
-from tests.topics.inspection import build_clustering, reaches
+from tests.topics.inspection import build_clustering, collect_reached
 
 QUICK = {
     "interval": 2.0,
@@ -86,17 +86,15 @@ class Watch:
         return self.system.crashed
 
     def check(self) -> None:
-        for name, machine in self.system.subscribers.items():
-            for topic in machine.wanted:
-                if machine.is_covered(topic):
-                    self.covered.add((name, topic))
         self.covered = {
             (name, topic)
-            for name, topic in self.covered
-            if topic in self.system.subscribers[name].wanted
+            for name, machine in self.system.subscribers.items()
+            for topic in machine.wanted
+            if (name, topic) in self.covered or machine.is_covered(topic)
         }
+        reached = collect_reached(self.system)
         for name, topic in self.covered:
-            assert reaches(self.system, topic, name), f"{name} has lost {topic}"
+            assert name in reached[topic], f"{name} has lost {topic}"
         self.clusters = max(self.clusters, len(self.system.clusters()))
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distributary.compiled import kernel, lowest_bit, popcount
+from distributary.compiled import copy_into, kernel, lowest_bit, popcount
 from distributary.model import IndexArray, IntArray
 
 __all__ = [
@@ -154,7 +154,7 @@ def lay_out(
                 if number == used:
                     if used == len(rows):
                         rows = np.concatenate((rows, np.zeros_like(rows[: used // 2])))
-                    rows[used] = row
+                    copy_into(rows[used], row)
                     used += 1
                 row_of[block, column] = number
                 summaries[block, column] = summary
@@ -327,7 +327,7 @@ def list_owners(
         used = offsets[event]
         if used + n_marked > len(listed):
             more = np.empty(2 * len(listed) + n_marked, np.int32)
-            more[:used] = listed[:used]
+            copy_into(more, listed[:used])
             listed = more
         _list_marks(marks, summary, listed[used:])
         offsets[event + 1] = used + n_marked

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from distributary.compiled import kernel
+from distributary.compiled import copy_into, kernel
 from distributary.matching._tree_kernels import (
     ATTRIBUTE,
     END,
@@ -102,7 +102,7 @@ def _annotate_leaf(tree: Nodes, links: IndexArray, v: int, yes: Words, some: Wor
         link = links[tree.row_box[row]]
         if link >= 0:
             yes[link >> 6] |= np.uint64(1) << np.uint64(link & 63)
-    some[:] = yes
+    copy_into(some, yes)
 
 
 @kernel

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distributary.compiled import kernel
+from distributary.compiled import copy_into, kernel
 from distributary.model import IndexArray, IntArray
 
 __all__ = [
@@ -332,7 +332,7 @@ def list_matches(
             first, last = tree.leaf_rows[queue[k], 0], tree.leaf_rows[queue[k], 1]
             if n + last - first > len(boxes):
                 more = np.empty(2 * (n + last - first), np.int32)
-                more[:n] = boxes[:n]
+                copy_into(more, boxes[:n])
                 boxes = more
             for row in range(first, last):
                 boxes[n] = tree.row_box[row]

@@ -221,8 +221,10 @@ def sweep(
     sums = np.zeros((n_sessions + STRETCH - 1) // STRETCH, np.float32)
     session_about = np.empty((2, n_sessions), np.float32)  # audience and total, rounded
     group_about = np.empty((2, n_groups), np.float32)
-    session_about[0], session_about[1] = sessions.audience, sessions.total
-    group_about[0], group_about[1] = groups.audience, groups.total
+    for c in range(n_sessions):
+        session_about[0, c], session_about[1, c] = sessions.audience[c], sessions.total[c]
+    for m in range(n_groups):
+        group_about[0, m], group_about[1, m] = groups.audience[m], groups.total[m]
     which = group.astype(np.uint32)
     near = _Near(np.float32(alpha), np.float32(beta), which, session_about, group_about, sums)
     for i in range(len(order)):

@@ -147,7 +147,7 @@ def sweep_within_limits(
         target = draw_move(k, chance[i], prices, temperature, state, room)
         if target == state.session[k]:
             continue
-        new = state.group[target]
+        new = np.int64(state.group[target])  # as below: one type, compiled once
         _mark(k, wants, state, 1)
         if _added_violation(k, new, wants, guard, state) <= 0.0:
             if new != state.group[state.session[k]]:
@@ -171,7 +171,7 @@ def repair_sweep(
     for i in range(len(order)):
         k = order[i]
         _mark(k, wants, state, 1)
-        old = state.group[state.session[k]]
+        old = np.int64(state.group[state.session[k]])
         least, best = 0.0, old
         # A flow in a forbidden group has to leave, even if that increases the violation elsewhere.
         if _added_violation(k, old, wants, guard, state) == np.inf:
@@ -184,6 +184,6 @@ def repair_sweep(
                 least, best = added, m
         if best != old:
             _shift_load(k, best, wants, guard, state)
-            moved += move(k, first_session[best], state)
+            moved += move(k, np.int64(first_session[best]), state)
         _mark(k, wants, state, 0)
     return moved

@@ -243,7 +243,8 @@ def merge_closest(
         b = _join_nearest(a, sets)
         merged += 1
         gone = int(np.searchsorted(alive[:n], b))
-        alive[gone : n - 1] = alive[gone + 1 : n].copy()
+        for i in range(gone, n - 1):
+            alive[i] = alive[i + 1]
         n -= 1
 
         for i in range(at):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distributary.compiled import kernel, popcount
+from distributary.compiled import copy_into, kernel, popcount
 from distributary.model import IntArray
 
 __all__ = ["Covers", "Cursor", "Partitions", "search_covers", "search_partitions"]
@@ -158,7 +158,7 @@ def search_partitions(
     """
     audience, carried, used = flows.audience, flows.carried, flows.used
     if cursor.width[0] < 0:
-        _list_groups(0, flows, cursor)
+        _list_groups(depth, flows, cursor)
     for _ in range(max_nodes):
         depth, chosen = _take_choice(cursor, depth, best)
         if depth < 0:
@@ -166,9 +166,11 @@ def search_partitions(
         if depth == len(flows.rate) - 1:
             best = _keep_best(cursor)
             continue
-        audience[depth + 1] = audience[depth]
-        audience[depth + 1, chosen] |= flows.wants[depth]
-        carried[depth + 1] = carried[depth]
+        for m in range(carried.shape[1]):
+            copy_into(audience[depth + 1, m], audience[depth, m])
+        for w in range(flows.wants.shape[1]):
+            audience[depth + 1, chosen, w] |= flows.wants[depth, w]
+        copy_into(carried[depth + 1], carried[depth])
         carried[depth + 1, chosen] += flows.rate[depth]
         used[depth + 1] = max(used[depth], chosen + 1)
         depth += 1
@@ -228,7 +230,7 @@ def search_covers(
     """
     feasible, carried, used = flows.feasible, flows.carried, flows.used
     if cursor.width[0] < 0:
-        _list_sets(0, flows, cursor)
+        _list_sets(depth, flows, cursor)
     for _ in range(max_nodes):
         depth, chosen = _take_choice(cursor, depth, best)
         if depth < 0:

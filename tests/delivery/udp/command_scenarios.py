@@ -19,15 +19,25 @@ from distributary.delivery.udp import Publisher, Receiver
 from distributary.files import write_plan
 from tests.delivery.machines import simple_plan
 from tests.delivery.udp.scenarios import KEY, LOOPBACK, QUICK, publish_all, read_page
+from tests.warm import find_warm
 
-COMMAND = (sys.executable, "-m", "tests.delivery.udp.commands")
+COMMAND = (sys.executable, "-m", "distributary")
 
 
 async def start_command(*words: str, **options: Any) -> asyncio.subprocess.Process:
-    """Start a command as a process."""
-    return await asyncio.create_subprocess_exec(
-        *COMMAND, *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, **options
-    )
+    """Start a command as a process that has all modules imported."""
+    warm = await asyncio.to_thread(find_warm)
+    return await _start(*warm.command, *words, **options)
+
+
+async def start_cold_command(*words: str, **options: Any) -> asyncio.subprocess.Process:
+    """Start a command as a user does."""
+    return await _start(*COMMAND, *words, **options)
+
+
+async def _start(*words: str, **options: Any) -> asyncio.subprocess.Process:
+    pipe = asyncio.subprocess.PIPE
+    return await asyncio.create_subprocess_exec(*words, stdout=pipe, stderr=pipe, **options)
 
 
 async def until_joined(group: str, members: int = 1) -> None:
@@ -51,14 +61,14 @@ async def commands_deliver_and_end_with_ctrl_c(folder: str) -> None:
     key.touch(0o600)
     key.write_bytes(KEY)
     shared = ("--plan", str(where / "plan"), "--interface", "lo", "--key-file", str(key))
-    listening = await start_command(
+    listening = await start_cold_command(
         "receive", *shared, "--as", "r", "--flow", "f0", "--flow", "f2", "--out",
         str(where / "got.jsonl"), "--json", "--metrics", "0",
     )  # fmt: skip
     await until_joined("239.192.77.0")
     rows = [{"flow": f"f{at % 3}", "payload": f"message {at}"} for at in range(999)]
     lines = "".join(json.dumps(row) + "\n" for row in rows)
-    sending = await start_command(
+    sending = await start_cold_command(
         "publish", *shared, "--json", "--rate", "5000", stdin=asyncio.subprocess.PIPE
     )
     told, faults = await sending.communicate(lines.encode())
@@ -187,7 +197,7 @@ async def calibrating(folder: str, *more: str) -> None:
     out = Path(folder) / "calibration.json"
     factors = ("--messages-per-packet", "1", "--messages-per-packet", "8")
     asked = ("--seconds", "50ms", "--rounds", "1", *factors, *more)
-    running = await start_command("calibrate", "--out", str(out), "--json", *asked)
+    running = await start_cold_command("calibrate", "--out", str(out), "--json", *asked)
     told, faults = await running.communicate()
     assert running.returncode == 0, faults
     document = json.loads(told)
