@@ -1,4 +1,4 @@
-"""`distributary broker simulate`: what each covering policy would do to a network of brokers."""
+"""`distributary broker simulate`: compare covering policies on a network of brokers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 
 from distributary.cli.console import print_json, results, show_progress
-from distributary.cli.options import INPUT, OUTPUT, PRICES, TABLE, Json, Seed, at_most
+from distributary.cli.options import INPUT, OUTPUT, PRICES, TABLE, Json, at_most, seed_option
 from distributary.content import COVERING_POLICIES
 from distributary.content.rehearsal import (
     DEFAULT_PRICES,
@@ -37,15 +37,15 @@ from distributary.planning import Step
 
 __all__ = ["app"]
 
-DAY = "The day"
+WORKLOAD = "Workload"
 
-app = typer.Typer(help="Try out networks of content brokers.", no_args_is_help=True)
+app = typer.Typer(help="Simulate networks of content brokers.", no_args_is_help=True)
 POLICIES = ", ".join(COVERING_POLICIES)
 
 
 @app.callback()
 def _group() -> None:
-    """Try out networks of content brokers."""
+    """Simulate networks of content brokers."""
 
 
 @app.command()
@@ -54,24 +54,32 @@ def simulate(
         Path,
         typer.Option(
             "--links",
-            help=f"The overlay, without cycles: a, b, delay. {TABLE}.",
+            help=f"Table of links without cycles, with columns a, b, delay (s). {TABLE}.",
             rich_help_panel=INPUT,
         ),
     ],
     filters: Annotated[
         Path,
         typer.Option(
-            "--filters", help=f"Who wants what: receiver, filter. {TABLE}.", rich_help_panel=INPUT
+            "--filters",
+            help=f"Table of SQL filters, with columns receiver, filter. {TABLE}.",
+            rich_help_panel=INPUT,
         ),
     ],
     events: Annotated[
-        Path, typer.Option("--events", help=f"Any columns. {TABLE}.", rich_help_panel=INPUT)
+        Path,
+        typer.Option(
+            "--events",
+            help=f"Table of events; its columns are the attributes. {TABLE}.",
+            rich_help_panel=INPUT,
+        ),
     ],
     homes: Annotated[
         Path | None,
         typer.Option(
             "--homes",
-            help="Who is where: receiver, broker. Without it, drawn by seed.",
+            help="Table of each receiver's broker, with columns receiver, broker.",
+            show_default="random",
             rich_help_panel=INPUT,
         ),
     ] = None,
@@ -79,20 +87,26 @@ def simulate(
         list[str] | None,
         typer.Option(
             "--publish-at",
-            help="A broker where events begin, again for more; or all.",
-            rich_help_panel=DAY,
+            help="Broker where events are published; repeatable.",
+            show_default="all",
+            rich_help_panel=WORKLOAD,
         ),
     ] = None,
     rate: Annotated[
         float,
         typer.Option(
-            min=1e-3, callback=at_most(1e9), help="Events per second.", rich_help_panel=DAY
+            min=1e-3,
+            callback=at_most(1e9),
+            help="Events published per second.",
+            rich_help_panel=WORKLOAD,
         ),
     ] = 100.0,
     leave: Annotated[
         int,
         typer.Option(
-            min=0, help="How many of the widest subscriptions end half-way.", rich_help_panel=DAY
+            min=0,
+            help="Number of subscriptions that end half-way; the widest ones do.",
+            rich_help_panel=WORKLOAD,
         ),
     ] = 0,
     within: Annotated[
@@ -100,14 +114,16 @@ def simulate(
         typer.Option(
             min=0.0,
             callback=at_most(LONGEST_DELAY_S),
-            help="Within how many seconds.",
-            rich_help_panel=DAY,
+            help="With --leave: seconds within which they end.",
+            rich_help_panel=WORKLOAD,
         ),
     ] = 10.0,
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"Which to try, again for more: {POLICIES}; or all.", rich_help_panel=DAY
+            help=f"Covering policy to compare, one of {POLICIES}; repeatable.",
+            show_default="all",
+            rich_help_panel=WORKLOAD,
         ),
     ] = None,
     per_message: Annotated[
@@ -115,7 +131,7 @@ def simulate(
         typer.Option(
             min=0.0,
             callback=at_most(LONGEST_DELAY_S),
-            help="Seconds that a message costs a broker.",
+            help="Seconds that a broker spends on a message.",
             rich_help_panel=PRICES,
         ),
     ] = DEFAULT_PRICES.per_message,
@@ -124,23 +140,23 @@ def simulate(
         typer.Option(
             min=0.0,
             callback=at_most(LONGEST_DELAY_S),
-            help="Seconds more for each entry of its table.",
+            help="Seconds more for each entry in its routing table.",
             rich_help_panel=PRICES,
         ),
     ] = DEFAULT_PRICES.per_box,
-    seed: Seed = 0,
+    seed: Annotated[int, seed_option(WORKLOAD)] = 0,
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", help="Write the comparison here, one row a policy.", rich_help_panel=OUTPUT
+            "--out", help="Table to write, with one row per policy.", rich_help_panel=OUTPUT
         ),
     ] = None,
     as_document: Json = False,
 ) -> None:
-    """Run the same day under several covering policies, in virtual time, and compare them."""
+    """Run the same workload under several covering policies, in virtual time, and compare them."""
     names = policy or list(COVERING_POLICIES)
     if unknown := [name for name in names if name not in COVERING_POLICIES]:
-        raise typer.BadParameter(f"{unknown[0]!r} is not a policy: there are {POLICIES}")
+        raise typer.BadParameter(f"{unknown[0]!r} is not a policy; choose from {POLICIES}")
     topology = _read_overlay(links)
     table = read_events(events)
     schema = event_schema(table.schema)
@@ -181,7 +197,7 @@ def _read_overlay(links: Path) -> Topology:
     try:
         check_acyclic(topology)
     except ValueError as error:
-        raise InputError(f"{links}: {error}; leave out a link of it", path=str(links)) from None
+        raise InputError(f"{links}: {error}; remove one of its links", path=str(links)) from None
     return topology
 
 
@@ -222,7 +238,9 @@ def _assign_events(
     sources = publish_at or list(topology.brokers)
     for name in sources:
         if name not in topology.brokers:
-            raise InputError(f"--publish-at {name}: there is no such broker in --links", value=name)
+            raise InputError(
+                f"--publish-at {name}: no such broker; name one of --links", value=name
+            )
     at = rng.integers(len(sources), size=events.num_rows).tolist()
     schema = event_schema(events.schema)
     return [
@@ -234,7 +252,7 @@ def _assign_events(
 def _find_widest(
     subscriptions: Sequence[RehearsalSubscription], schema: Schema, leave: int
 ) -> list[int]:
-    """Find the subscriptions that cover most others: their end costs the brokers most."""
+    """Find the subscriptions that cover the most others: brokers have most work at their end."""
     if leave > len(subscriptions):
         raise InputError(
             f"--leave {leave}: there are only {len(subscriptions)} subscriptions", value=leave
@@ -254,12 +272,13 @@ def _find_widest(
 def _make_table(outcomes: Sequence[RehearsalOutcome]) -> Table:
     table = Table(box=None, header_style="bold")
     table.add_column("policy")
-    for title in ("delay, ms", "90 %", "queue", "table", "tables", "said", "again", "unwanted"):
+    for title in ("delay, ms", "90 %", "queue", "table", "tables", "sent", "by ends", "unwanted"):
         table.add_column(title, justify="right")
     table.caption = (
-        "delay: publication to delivery, mean and 90th percentile; queue: the longest at a broker; "
-        "table, tables: boxes at the fullest broker and at all; said: statements, again: those "
-        "that an ending caused; unwanted: publications that nobody behind the link wanted"
+        "delay: from publication to delivery, mean and 90th percentile; queue: the longest at a "
+        "broker; table, tables: entries at the fullest broker and at all; sent: routing messages "
+        "between brokers; by ends: those caused by ending subscriptions; unwanted: share of "
+        "publications sent over a link behind which nobody wants them"
     )
     for each in outcomes:
         table.add_row(

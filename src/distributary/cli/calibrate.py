@@ -10,7 +10,7 @@ from rich.progress import Progress as Bars
 from rich.table import Table
 
 from distributary.cli.console import notes, print_json, results
-from distributary.cli.multicast_options import GroupBase, InterfaceName, Port, network_from
+from distributary.cli.multicast_options import GroupBase, InterfaceName, Port, make_network
 from distributary.cli.options import NETWORK, OUTPUT, Json, duration_option, reject_bad_values
 from distributary.cli.quantities import Seconds
 
@@ -25,31 +25,34 @@ MEASURING = "Measuring"
 def calibrate(
     out: Annotated[
         Path,
-        typer.Option(help="The file to write, for `plan --calibration`.", rich_help_panel=OUTPUT),
+        typer.Option(help="File to write, for `plan --calibration`.", rich_help_panel=OUTPUT),
     ],
     factor: Annotated[
         list[int] | None,
         typer.Option(
             "--messages-per-packet",
             min=1,
-            help="Messages in a packet (h); repeatable.",
+            help="Messages per packet (h) to measure with; repeatable.",
             rich_help_panel=MEASURING,
         ),
     ] = None,
     message_bytes: Annotated[
-        int, typer.Option(min=1, help="Bytes in a payload.", rich_help_panel=MEASURING)
+        int, typer.Option(min=1, help="Payload of a message, in bytes.", rich_help_panel=MEASURING)
     ] = 200,
     seconds: Annotated[
-        Seconds, duration_option("How long to send each mix of rates.", MEASURING)
+        Seconds, duration_option("How long to send in each measurement.", MEASURING)
     ] = Seconds("500ms"),
     rounds: Annotated[
-        int, typer.Option(min=1, help="How often to measure everything.", rich_help_panel=MEASURING)
+        int,
+        typer.Option(
+            min=1, help="How many times to repeat all measurements.", rich_help_panel=MEASURING
+        ),
     ] = 3,
     unicast: Annotated[
         bool,
         typer.Option(
             "--unicast",
-            help="Use no multicast: send to the receiver alone.",
+            help="Send by unicast instead of multicast.",
             rich_help_panel=NETWORK,
         ),
     ] = False,
@@ -58,7 +61,11 @@ def calibrate(
     interface: InterfaceName = "lo",
     as_document: Json = False,
 ) -> None:
-    """Measure what receivers spend on a message at either filter: alpha(h) and beta(h)."""
+    """Measure what a message costs a receiver at each of the two filters, for `plan`.
+
+    The prices depend on h, the number of messages in a packet: alpha(h) for the session filter,
+    beta(h) for the flow filter.
+    """
     from distributary.delivery.udp.calibration import FACTORS, CalibrationParams
     from distributary.delivery.udp.calibration import calibrate as measure_prices
     from distributary.delivery.udp.calibration_file import calibration_document, write_calibration
@@ -71,38 +78,43 @@ def calibrate(
             unicast=unicast,
             rounds=rounds,
         )
-    network = network_from(group_base, port, interface, ttl=0)  # nothing leaves this machine
+    network = make_network(group_base, port, interface, ttl=0)  # nothing leaves this machine
     with Bars(console=notes, transient=True, disable=not notes.is_terminal) as bars:
         task = bars.add_task("calibrating")
-        found = measure_prices(
+        calibration = measure_prices(
             network,
             params,
             progress=lambda done, total: bars.update(task, completed=done, total=total),
         )
-    write_calibration(found, out)
-    if found.doubtful:
+    write_calibration(calibration, out)
+    if calibration.doubtful:
         notes.print(
-            "the measurements fit no prices well: calibrate again while the machine has less to "
-            "do, or with more --rounds"
+            "the measurements are noisy: calibrate again while the machine is idle, or with more "
+            "--rounds"
         )
     if as_document:
-        print_json(calibration_document(found))
+        print_json(calibration_document(calibration))
         return
-    results.print(_table(found))
-    results.print(_sentence(found), markup=False)
+    results.print(_table(calibration))
+    results.print(_sentence(calibration), markup=False)
     results.print(f"written to {out}", markup=False)
 
 
-def _table(found: Calibration) -> Table:
+def _table(calibration: Calibration) -> Table:
     table = Table("h", "alpha, ns a message", "fit", "beta, ns a message", "fit", box=None)
-    for price in found.prices:
-        numbers = (price.alpha, found.alpha.at(price.h), price.beta, found.beta.at(price.h))
+    for price in calibration.prices:
+        numbers = (
+            price.alpha,
+            calibration.alpha.at(price.h),
+            price.beta,
+            calibration.beta.at(price.h),
+        )
         table.add_row(str(price.h), *(f"{1e9 * number:,.1f}" for number in numbers))
     return table
 
 
-def _sentence(found: Calibration) -> str:
-    alpha, beta = found.alpha, found.beta
+def _sentence(calibration: Calibration) -> str:
+    alpha, beta = calibration.alpha, calibration.beta
     return (
         f"alpha(h) = {1e9 * alpha.constant:,.1f} + {1e9 * alpha.per_packet:,.1f}/h ns "
         f"(R2 {alpha.r2:.3f}), beta(h) = {1e9 * beta.constant:,.1f} + "

@@ -1,4 +1,4 @@
-"""`distributary demo`: the whole job once, on a generated day of a trading floor."""
+"""`distributary demo`: the whole job once, on a generated day of trading-floor logs."""
 
 from __future__ import annotations
 
@@ -13,33 +13,29 @@ from distributary import planning
 from distributary.cli.console import results
 from distributary.cli.generate import Messages, Receivers, workload_option, write_day
 from distributary.cli.options import LIMITS, OUTPUT, Groups, OutputFormat, Seed, reject_bad_values
-from distributary.cli.pipeline import run_job, tell_run
+from distributary.cli.pipeline import print_run, run_job
 from distributary.workloads import DayParams, TradingFloor
 
 __all__ = ["demo"]
 
-BAD_ROWS = 0.0005  # so that there is something to put aside
+BAD_ROWS = 0.0005  # so that the quarantine is not empty
 
 
 def demo(
     out: Annotated[
-        Path, typer.Option(help="The folder for everything it writes.", rich_help_panel=OUTPUT)
+        Path, typer.Option(help="Folder for all output.", rich_help_panel=OUTPUT)
     ] = Path("demo"),
-    symbols: Annotated[
-        int, workload_option("The number of symbols; each is a flow.", 100)
-    ] = 20_000,
+    symbols: Annotated[int, workload_option("Number of symbols; each is a flow.", 100)] = 20_000,
     receivers: Receivers = 500,
     messages: Messages = 1_000_000,
     groups: Groups = 50,
     sessions: Annotated[
         int,
-        typer.Option(
-            min=1, help="The most sessions that the plan may use.", rich_help_panel=LIMITS
-        ),
+        typer.Option(min=1, help="Maximum number of sessions in the plan.", rich_help_panel=LIMITS),
     ] = 500,
     seed: Seed = 0,
 ) -> None:
-    """Generate a day of a trading floor's logs, plan from them on Spark, replay them, report."""
+    """Generate a day of trading-floor logs, plan from them on Spark, replay them and report."""
     from distributary.pipeline import Job
 
     with reject_bad_values():
@@ -58,7 +54,7 @@ def demo(
     outcome = run_job(job, compare=True)
     for page in ("report.html", "plan.html"):
         shutil.copy(job.out / page, out / page)
-    tell_run(outcome, job.out)
+    print_run(outcome, job.out)
     results.print(f"report: {out / 'report.html'}", markup=False)
     results.print(
         f"next:   {sys.argv[0]} pipeline run --subscriptions {subscriptions} --publications "

@@ -1,4 +1,4 @@
-"""`distributary evaluate`: what a plan costs, recomputed from the files alone."""
+"""`distributary evaluate`: check a plan and compute its costs from the files alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from distributary import cost
 from distributary.cli.console import notes, print_json, results
-from distributary.cli.intake import intake_document, read_inputs, tell_intake
+from distributary.cli.intake import intake_document, print_intake, read_inputs
 from distributary.cli.options import (
     PRICES,
     Floor,
@@ -21,7 +21,7 @@ from distributary.cli.options import (
     RatesFile,
     filtering_prices,
 )
-from distributary.cli.plan import tell_extensions
+from distributary.cli.plan import print_extensions
 from distributary.cli.quantities import Share
 from distributary.cli.summary import cost_table, details_as_json, headline, load_table
 from distributary.cost import FilteringPrices
@@ -34,7 +34,8 @@ PlansAlpha = Annotated[
     float | None,
     typer.Option(
         "--alpha",
-        help="Price of a message at the session filter; the plan's own without it.",
+        help="Cost of one message at the session filter.",
+        show_default="that of plan.json",
         rich_help_panel=PRICES,
     ),
 ]
@@ -42,14 +43,15 @@ PlansBeta = Annotated[
     float | None,
     typer.Option(
         "--beta",
-        help="Price of a message at the flow filter; the plan's own without it.",
+        help="Cost of one message at the flow filter.",
+        show_default="that of plan.json",
         rich_help_panel=PRICES,
     ),
 ]
 
 
 def evaluate(
-    plan: Annotated[Path, typer.Argument(help="A plan folder.")],
+    plan: Annotated[Path, typer.Argument(help="Plan folder.")],
     interest: InterestFile,
     rates: RatesFile,
     alpha: PlansAlpha = None,
@@ -59,9 +61,9 @@ def evaluate(
     quarantine: Quarantine = None,
     as_document: Json = False,
 ) -> None:
-    """Check a plan and price it: is anybody missed, what is wasted, who carries how much.
+    """Check that a plan misses nobody, and compute what it costs and wastes.
 
-    Fails (exit 1) if the plan is not valid, after telling all it found.
+    If the plan is not valid, the command prints everything and then exits with 1.
     """
     inputs = read_inputs(interest, rates, max_bad, floor, quarantine)
     stored = read_plan(plan, inputs.demand.interest)
@@ -82,14 +84,14 @@ def evaluate(
             }
         )
     else:
-        tell_intake(inputs)
+        print_intake(inputs)
         if not same_inputs:
-            notes.print("the plan was made from other inputs than these")
+            notes.print("the plan was made from other interest or rates than these")
         results.print(headline(evaluation))
         results.print(f"prices: alpha {prices.alpha:g}, beta {prices.beta:g}")
         results.print(cost_table(evaluation))
         results.print(load_table(evaluation))
-        tell_extensions(evaluation)
+        print_extensions(evaluation)
     if not evaluation.valid:
         raise PlanError(evaluation.problems, path=str(plan))
 
@@ -97,7 +99,7 @@ def evaluate(
 def choose_prices(
     stored: StoredPlan, folder: Path, alpha: float | None, beta: float | None
 ) -> FilteringPrices:
-    """The prices given; for each that is not, the one that the plan was made with."""
+    """Return the prices given; one that is not given is the one the plan was made with."""
     if alpha is None or beta is None:
         own = stored_prices(stored, folder)
         alpha = own.alpha if alpha is None else alpha

@@ -1,4 +1,4 @@
-"""`distributary generate`: the papers' workloads, as files."""
+"""`distributary generate`: write the papers' workloads to files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 from distributary.cli.console import results
-from distributary.cli.options import OUTPUT, OutputFormat, Seed, reject_bad_values
+from distributary.cli.options import OUTPUT, OutputFormat, reject_bad_values, seed_option
 from distributary.files import write_interest, write_rates
 from distributary.files.tables import write_table
 from distributary.model import Interest, Rates
@@ -33,7 +33,7 @@ __all__ = [
     "write_workload",
 ]
 
-app = typer.Typer(no_args_is_help=True, help="Write a workload: interest and rates, or logs.")
+app = typer.Typer(no_args_is_help=True, help="Generate a workload: interest and rates, or logs.")
 
 WORKLOAD = "Workload"
 
@@ -50,15 +50,16 @@ def workload_option(
 
 Out = Annotated[
     Path,
-    typer.Option(help="The folder to write interest and rates into.", rich_help_panel=OUTPUT),
+    typer.Option(help="Folder to write interest and rates to.", rich_help_panel=OUTPUT),
 ]
 TableFormat = Annotated[
     OutputFormat,
-    typer.Option("--format", help="How the tables are written.", rich_help_panel=OUTPUT),
+    typer.Option("--format", help="File format of the tables.", rich_help_panel=OUTPUT),
 ]
-Symbols = Annotated[int, workload_option("The number of symbols; each is a flow.", 1)]
-Receivers = Annotated[int, workload_option("The number of receivers.", 1)]
-Messages = Annotated[int, workload_option("The number of messages in the day.", 1)]
+Symbols = Annotated[int, workload_option("Number of symbols; each is a flow.", 1)]
+Receivers = Annotated[int, workload_option("Number of receivers.", 1)]
+Messages = Annotated[int, workload_option("Number of messages in the day.", 1)]
+WorkloadSeed = Annotated[int, seed_option(WORKLOAD)]
 _FLOOR, _CLASSES, _DAY = TradingFloor(), TwoClass(), DayParams()
 
 
@@ -66,18 +67,18 @@ _FLOOR, _CLASSES, _DAY = TradingFloor(), TwoClass(), DayParams()
 def generate_trading_floor(
     out: Out,
     symbols: Symbols = _FLOOR.symbols,
-    markets: Annotated[int, workload_option("The number of markets.", 1)] = _FLOOR.markets,
+    markets: Annotated[int, workload_option("Number of markets.", 1)] = _FLOOR.markets,
     receivers: Receivers = _FLOOR.receivers,
     markets_per_receiver: Annotated[
-        int, workload_option("The number of markets that a receiver follows.", 1)
+        int, workload_option("Number of markets that a receiver follows.", 1)
     ] = _FLOOR.markets_per_receiver,
     share_of_market: Annotated[
-        float, workload_option("The share of a market's symbols that a receiver follows.", 0, 1)
+        float, workload_option("Share of a market's symbols that a receiver follows.", 0, 1)
     ] = _FLOOR.share_of_market,
-    seed: Seed = 0,
+    seed: WorkloadSeed = 0,
     table_format: TableFormat = OutputFormat.PARQUET,
 ) -> None:
-    """Write a trading floor: traders who each follow a part of two markets (Tock et al.)."""
+    """Generate a trading floor: traders who each follow parts of some markets (Tock et al.)."""
     with reject_bad_values():
         params = TradingFloor(symbols, markets, receivers, markets_per_receiver, share_of_market)
     write_workload(*trading_floor(params, np.random.default_rng(seed)), out, table_format)
@@ -86,26 +87,30 @@ def generate_trading_floor(
 @app.command("two-class")
 def generate_two_class(
     out: Out,
-    flows: Annotated[int, workload_option("The number of flows.", 1)] = _CLASSES.flows,
+    flows: Annotated[int, workload_option("Number of flows.", 1)] = _CLASSES.flows,
     receivers: Receivers = _CLASSES.receivers,
     fast_share: Annotated[
-        float, workload_option("The share of fast flows.", 0, 1)
+        float, workload_option("Share of fast flows.", 0, 1)
     ] = _CLASSES.fast_share,
-    fast_rate: Annotated[float, workload_option("Messages/s of a fast flow.")] = _CLASSES.fast_rate,
-    slow_rate: Annotated[float, workload_option("Messages/s of a slow flow.")] = _CLASSES.slow_rate,
+    fast_rate: Annotated[
+        float, workload_option("Rate of a fast flow, in messages/s.")
+    ] = _CLASSES.fast_rate,
+    slow_rate: Annotated[
+        float, workload_option("Rate of a slow flow, in messages/s.")
+    ] = _CLASSES.slow_rate,
     popular_share: Annotated[
-        float, workload_option("The share of popular flows.", 0, 1)
+        float, workload_option("Share of popular flows.", 0, 1)
     ] = _CLASSES.popular_share,
     want_popular: Annotated[
-        float, workload_option("The probability that a receiver wants a popular flow.", 0, 1)
+        float, workload_option("Probability that a receiver wants a popular flow.", 0, 1)
     ] = _CLASSES.want_popular,
     want_unpopular: Annotated[
-        float, workload_option("The probability that a receiver wants another flow.", 0, 1)
+        float, workload_option("Probability that a receiver wants an unpopular flow.", 0, 1)
     ] = _CLASSES.want_unpopular,
-    seed: Seed = 0,
+    seed: WorkloadSeed = 0,
     table_format: TableFormat = OutputFormat.PARQUET,
 ) -> None:
-    """Write flows that are fast or slow, popular or not, and who wants them (Adler et al.)."""
+    """Generate flows that are fast or slow, popular or not, and who wants them (Adler et al.)."""
     with reject_bad_values():
         params = TwoClass(
             flows, receivers, fast_share, fast_rate, slow_rate,
@@ -118,20 +123,20 @@ def generate_two_class(
 @app.command("day")
 def generate_day(
     out: Annotated[
-        Path, typer.Option(help="The folder to write the two logs into.", rich_help_panel=OUTPUT)
+        Path, typer.Option(help="Folder to write the two logs to.", rich_help_panel=OUTPUT)
     ],
     symbols: Symbols = _FLOOR.symbols,
     receivers: Receivers = _FLOOR.receivers,
     messages: Messages = _DAY.messages,
     churn: Annotated[
         float,
-        workload_option("Subscriptions that end in the day, as a share of those that stay.", 0),
+        workload_option("Subscriptions that end during the day, as a share of those that stay.", 0),
     ] = _DAY.churn,
-    bad: Annotated[float, workload_option("The share of unusable rows.", 0, 1)] = 0.0,
-    seed: Seed = 0,
+    bad: Annotated[float, workload_option("Share of unusable rows to add, for tests.", 0, 1)] = 0.0,
+    seed: WorkloadSeed = 0,
     table_format: TableFormat = OutputFormat.PARQUET,
 ) -> None:
-    """Write a trading floor's day of logs: who subscribed when, what was published when."""
+    """Generate a day of trading-floor logs: subscriptions and publications with their times."""
     with reject_bad_values():
         floor = TradingFloor(symbols=symbols, receivers=receivers)
         day = DayParams(messages=messages, churn=churn)
@@ -146,7 +151,7 @@ def write_day(
     out: Path,
     table_format: OutputFormat,
 ) -> tuple[Path, Path]:
-    """Write both logs, say what they hold, and return where they are."""
+    """Write both logs, print their sizes, and return their paths."""
     rng = np.random.default_rng(seed)
     interest, rates = trading_floor(floor, rng)
     paths = (out / f"subscriptions.{table_format}", out / f"publications.{table_format}")
@@ -164,7 +169,7 @@ def write_day(
 def write_workload(
     interest: Interest, rates: Rates, out: Path, table_format: OutputFormat
 ) -> tuple[Path, Path]:
-    """Write both tables, say what they hold, and return where they are."""
+    """Write both tables, print their sizes, and return their paths."""
     paths = (out / f"interest.{table_format}", out / f"rates.{table_format}")
     write_interest(interest, paths[0])
     write_rates(rates, paths[1])

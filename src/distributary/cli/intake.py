@@ -1,4 +1,4 @@
-"""The two tables that most commands read, and what became of their rows."""
+"""Read interest and rates, and account for every row."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from distributary.cli.console import notes
 from distributary.files import BadTablesError, Intake, ReadDemand, read_demand, write_quarantine
 
-__all__ = ["intake_document", "read_inputs", "tell_intake"]
+__all__ = ["intake_document", "print_intake", "read_inputs"]
 
 
 def read_inputs(
@@ -22,7 +22,7 @@ def read_inputs(
     *,
     on_peak: bool = False,
 ) -> ReadDemand:
-    """Read interest and rates; bad rows go to the quarantine, also where there are too many."""
+    """Read interest and rates; write bad rows to the quarantine, even if they are too many."""
     try:
         inputs = read_demand(interest, rates, on_peak=on_peak, max_bad=float(max_bad), floor=floor)
     except BadTablesError as error:
@@ -36,8 +36,8 @@ def read_inputs(
     return inputs
 
 
-def tell_intake(inputs: ReadDemand) -> None:
-    """Say what was read, where rows collapsed, and what was left out."""
+def print_intake(inputs: ReadDemand) -> None:
+    """Print how many rows were used, repeated, quarantined or left out."""
     for name, intake in _tables(inputs).items():
         if intake.bad:
             notes.print(
@@ -48,16 +48,16 @@ def tell_intake(inputs: ReadDemand) -> None:
                 notes.print(f"  {number:,} x {reason}", markup=False)
         elif intake.duplicates:
             notes.print(
-                f"{name}: {intake.duplicates:,} of {intake.rows:,} rows repeat another: collapsed"
+                f"{name}: {intake.duplicates:,} of {intake.rows:,} rows are duplicates, used once"
             )
     if inputs.floored:
-        notes.print(f"rates: {inputs.floored:,} wanted flows without a rate are given the floor")
+        notes.print(f"rates: {inputs.floored:,} wanted flows without a rate get the one of --floor")
     if inputs.unwanted_flows:
         notes.print(f"rates: {inputs.unwanted_flows:,} flows that nobody wants are left out")
 
 
 def intake_document(inputs: ReadDemand) -> dict[str, Any]:
-    """What became of the rows of each table, for other programs."""
+    """The counts of `print_intake`, for JSON output."""
     document: dict[str, Any] = {
         name: {
             "rows": intake.rows,

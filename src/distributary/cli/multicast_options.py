@@ -1,4 +1,4 @@
-"""The options that `publish`, `receive` and `calibrate` share, and how these commands end."""
+"""The options that `publish`, `receive` and `calibrate` share, and how signals end them."""
 
 from __future__ import annotations
 
@@ -32,37 +32,36 @@ __all__ = [
     "PlanFolder",
     "Port",
     "Ttl",
-    "key_from",
-    "metrics_page",
-    "network_from",
+    "make_network",
+    "read_key_file",
     "run_until_signal",
-    "tell_fault",
+    "serve_metrics_page",
+    "warn_of_fault",
 ]
 
 T = TypeVar("T")
 
 PlanFolder = Annotated[
     Path,
-    typer.Option(
-        "--plan", help="The plan folder; a new plan in it is taken up.", rich_help_panel=INPUT
-    ),
+    typer.Option("--plan", help="Plan folder; a new plan in it takes over.", rich_help_panel=INPUT),
 ]
 GroupBase = Annotated[
     str,
     typer.Option(
-        help="The first multicast address, IPv4 or IPv6, as `export --base` takes it.",
+        help="First multicast address, IPv4 or IPv6; the same as --base of `export`.",
         rich_help_panel=NETWORK,
     ),
 ]
 Port = Annotated[
     int,
-    typer.Option(min=1, max=65_535, help="The UDP port of all groups.", rich_help_panel=NETWORK),
+    typer.Option(min=1, max=65_535, help="UDP port of all groups.", rich_help_panel=NETWORK),
 ]
 InterfaceName = Annotated[
     str,
     typer.Option(
         "--interface",
-        help="The name of the interface, or its IPv4 address.",
+        help="Network interface: its name, or its IPv4 address.",
+        show_default="the system's choice",
         rich_help_panel=NETWORK,
     ),
 ]
@@ -70,7 +69,7 @@ Pairs = Annotated[
     bool,
     typer.Option(
         "--pairs",
-        help="Two lines, A and B, for each group; --interface may name one for each: A,B.",
+        help="Use two lines, A and B, for each group; --interface may name one for each: A,B.",
         rich_help_panel=NETWORK,
     ),
 ]
@@ -78,7 +77,7 @@ GroupSource = Annotated[
     str,
     typer.Option(
         "--source",
-        help="The sender's address, for source-specific multicast: it alone is heard.",
+        help="Sender's address, for source-specific multicast: only it is received.",
         rich_help_panel=NETWORK,
     ),
 ]
@@ -87,14 +86,14 @@ Ttl = Annotated[
     typer.Option(
         min=0,
         max=255,
-        help="How far packets go: 0 this machine, 1 this link.",
+        help="Time to live of multicast packets: 0 stays on this machine, 1 on this link.",
         rich_help_panel=NETWORK,
     ),
 ]
 KeyFile = Annotated[
     Path | None,
     typer.Option(
-        help="A key for packets, 16 to 64 bytes; only its owner may have access.",
+        help="File with a key to authenticate packets: 16 to 64 bytes, readable by its owner only.",
         rich_help_panel=NETWORK,
     ),
 ]
@@ -104,22 +103,25 @@ MetricsPort = Annotated[
         "--metrics",
         min=0,
         max=65_535,
-        help="Serve Prometheus at this port.",
+        help="Serve Prometheus metrics on this port; 0 picks a free one.",
         rich_help_panel="Metrics",
     ),
 ]
 MetricsAddress = Annotated[
-    str, typer.Option(help="The address to serve Prometheus at.", rich_help_panel="Metrics")
+    str, typer.Option(help="Address to serve the metrics on.", rich_help_panel="Metrics")
 ]
 LargestPacket = Annotated[
     int,
     typer.Option(
-        min=512, max=65_507, help="The longest packet to accept, in bytes.", rich_help_panel=NETWORK
+        min=512,
+        max=65_507,
+        help="Maximum size of received packets, in bytes.",
+        rich_help_panel=NETWORK,
     ),
 ]
 
 
-def network_from(
+def make_network(
     group_base: str,
     port: int,
     interface: str,
@@ -128,7 +130,7 @@ def network_from(
     pairs: bool = False,
     group_source: str = "",
 ) -> NetworkOptions:
-    """Make the network that the options describe."""
+    """Make the network settings of the options."""
     from distributary.delivery.udp import GroupAddresses, NetworkOptions
 
     try:
@@ -139,33 +141,33 @@ def network_from(
     return NetworkOptions(groups, interface, ttl, largest_packet=largest_packet)
 
 
-def key_from(path: Path | None) -> bytes | None:
-    """Read the key file, if one was named."""
+def read_key_file(path: Path | None) -> bytes | None:
+    """Read the key file, if one is given."""
     from distributary.delivery.udp import read_key
 
     return None if path is None else read_key(path)
 
 
 @contextmanager
-def metrics_page(
+def serve_metrics_page(
     snapshot: Callable[[], Snapshot], port: int | None, address: str
 ) -> Iterator[None]:
-    """Serve statistics for as long as the block lasts, if a port was named."""
+    """Serve the statistics while the block runs, if a port is given."""
     from distributary.delivery.udp import serve_metrics
 
     with nullcontext() if port is None else serve_metrics(snapshot, port, address) as found:
         if found is not None:
-            notes.print(f"statistics at http://{address}:{found}/metrics", markup=False)
+            notes.print(f"metrics at http://{address}:{found}/metrics", markup=False)
         yield
 
 
-def tell_fault(error: DistributaryError) -> None:
-    """Say that a plan in the folder, or a table of interest, cannot be used."""
-    notes.print(f"[bold yellow]kept what was there before:[/] {escape(str(error))}")
+def warn_of_fault(error: DistributaryError) -> None:
+    """Print why a new plan or interest table cannot be used."""
+    notes.print(f"[bold yellow]keeping the previous one:[/] {escape(str(error))}")
 
 
 def run_until_signal(work: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine; SIGINT or SIGTERM sets its event, and a second signal interrupts it."""
+    """Run a coroutine; SIGINT or SIGTERM sets its event, a second signal interrupts it."""
 
     async def run() -> T:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""The options that say which NATS server a command works with."""
+"""The options that choose the NATS server of a command."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
             Path | None,
             typer.Option(
                 "--state",
-                help="The service's folder; its embedded server is used.",
+                help="State folder of the service; use its embedded NATS server.",
                 rich_help_panel=SERVER,
             ),
         ],
@@ -36,7 +36,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
         Annotated[
             str | None,
             typer.Option(
-                "--nats", help="Your own NATS server, as nats://HOST.", rich_help_panel=SERVER
+                "--nats", help="Your own NATS server, such as nats://HOST.", rich_help_panel=SERVER
             ),
         ],
         None,
@@ -44,9 +44,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     "token": (
         Annotated[
             str | None,
-            typer.Option(
-                envvar="NATS_TOKEN", help="Your token for the server.", rich_help_panel=SERVER
-            ),
+            typer.Option(envvar="NATS_TOKEN", help="Token for the server.", rich_help_panel=SERVER),
         ],
         None,
     ),
@@ -54,7 +52,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
         Annotated[
             str | None,
             typer.Option(
-                envvar="NATS_USER", help="Your user name at the server.", rich_help_panel=SERVER
+                envvar="NATS_USER", help="User name for the server.", rich_help_panel=SERVER
             ),
         ],
         None,
@@ -63,7 +61,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
         Annotated[
             str | None,
             typer.Option(
-                envvar="NATS_PASSWORD", help="The user's password.", rich_help_panel=SERVER
+                envvar="NATS_PASSWORD", help="Password of the user.", rich_help_panel=SERVER
             ),
         ],
         None,
@@ -71,29 +69,27 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     "creds": (
         Annotated[
             Path | None,
-            typer.Option(help="A file of credentials (JWT and seed).", rich_help_panel=SERVER),
+            typer.Option(help="Credentials file (JWT and seed).", rich_help_panel=SERVER),
         ],
         None,
     ),
     "ca": (
         Annotated[
             Path | None,
-            typer.Option(
-                help="TLS: the certificate authority of the server.", rich_help_panel=SERVER
-            ),
+            typer.Option(help="TLS: certificate authority of the server.", rich_help_panel=SERVER),
         ],
         None,
     ),
     "cert": (
         Annotated[
-            Path | None, typer.Option(help="TLS: the client certificate.", rich_help_panel=SERVER)
+            Path | None, typer.Option(help="TLS: client certificate.", rich_help_panel=SERVER)
         ],
         None,
     ),
     "key": (
         Annotated[
             Path | None,
-            typer.Option(help="TLS: the key of the client certificate.", rich_help_panel=SERVER),
+            typer.Option(help="TLS: key of the client certificate.", rich_help_panel=SERVER),
         ],
         None,
     ),
@@ -101,7 +97,8 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
         Annotated[
             str,
             typer.Option(
-                help="The first part of every NATS subject that is used.", rich_help_panel=SERVER
+                help="First part of every NATS subject that the service uses.",
+                rich_help_panel=SERVER,
             ),
         ],
         "distributary",
@@ -111,7 +108,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class ServerChoice:
-    """The NATS server that the options name."""
+    """The NATS server that the options choose."""
 
     state: Path | None
     prefix: str
@@ -122,23 +119,25 @@ class ServerChoice:
         return self.find()[0]
 
     def find(self) -> tuple[NatsOptions, str]:
-        """Find the server, and the address of its monitoring pages where that is known."""
+        """Find the server, and the address of its monitoring pages if known."""
         from distributary.topics.nats.options import find_server
 
         if self.own is not None:
             return self.own, ""
         if self.state is None:
-            raise typer.BadParameter("name a server with --nats, or a folder with --state")
+            raise typer.BadParameter(
+                "give a server with --nats, or a service's folder with --state"
+            )
         return find_server(self.state)
 
 
 def takes_server(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that name a NATS server to a command, which gets them as `server`."""
+    """Add the options that choose a NATS server to a command; it gets them as `server`."""
 
     @wraps(command)
     def run(**given: Any) -> None:
         chosen = {name: given.pop(name) for name in _OPTIONS}
-        command(server=_choice(**chosen), **given)
+        command(server=_choose_server(**chosen), **given)
 
     own = inspect.signature(command, eval_str=True)
     parameters = [p for name, p in own.parameters.items() if name != "server"]
@@ -151,7 +150,7 @@ def takes_server(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _choice(
+def _choose_server(
     *,
     state: Path | None,
     prefix: str,

@@ -1,4 +1,4 @@
-"""The options that several commands share, by the panel of `--help` that they stand in."""
+"""The options that several commands share, by their panel in `--help`."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ __all__ = [
     "moment_option",
     "parse_settings",
     "reject_bad_values",
+    "seed_option",
     "select_prices",
     "share_option",
 ]
@@ -60,17 +61,20 @@ INPUT, OUTPUT = "Input", "Output"
 LIMITS, SEARCH, PRICES = "Limits", "Search", "Prices"
 NETWORK, SPARK = "Network", "Spark"
 
-TABLE = "Parquet, CSV or JSON lines, by extension, or a folder of such files"
+TABLE = "Parquet, CSV or JSON lines (by extension), or a folder of such files"
 BUDGET_HELP = (
-    "How long to search for a plan: 30s, 2m. best makes a fixed amount of work of it, so that the "
-    "same seed gives the same plan; the clock ends only a run that takes 2.5 times as long, which "
-    "says so. optimal and optimal-shared go by the clock, the others just end."
+    "How long to search for a plan, such as 30s or 2m. `best` turns it into a fixed amount of "
+    "work, so the same seed and budget give the same plan on any machine; the clock stops it only "
+    "after 2.5 times the budget, and it then reports that it was cut short. `optimal` and "
+    "`optimal-shared` stop when the time is over. The other algorithms ignore it."
 )
-ALGORITHM_HELP = "One of " + ", ".join(a.label for a in ALGORITHMS.values()) + "."
+ALGORITHM_HELP = (
+    "Planning algorithm: one of " + ", ".join(a.label for a in ALGORITHMS.values()) + "."
+)
 
 
 def duration_option(help: str, panel: str, *names: str) -> typer.models.OptionInfo:
-    """Declare an option that takes a time such as 30s."""
+    """Declare an option for a time such as 30s."""
     made: typer.models.OptionInfo = typer.Option(
         *names, parser=Seconds, metavar="TIME", help=help, rich_help_panel=panel
     )
@@ -78,15 +82,23 @@ def duration_option(help: str, panel: str, *names: str) -> typer.models.OptionIn
 
 
 def share_option(help: str, panel: str, *names: str) -> typer.models.OptionInfo:
-    """Declare an option that takes a share such as 1%."""
+    """Declare an option for a share such as 1%."""
     made: typer.models.OptionInfo = typer.Option(
         *names, parser=Share, metavar="SHARE", help=help, rich_help_panel=panel
     )
     return made
 
 
+def seed_option(panel: str) -> typer.models.OptionInfo:
+    """Declare the option for the random seed."""
+    made: typer.models.OptionInfo = typer.Option(
+        min=0, help="Random seed; the same seed gives the same result.", rich_help_panel=panel
+    )
+    return made
+
+
 def moment_option(help: str) -> typer.models.OptionInfo:
-    """Declare an option that takes a moment in ISO 8601."""
+    """Declare an option for a moment in ISO 8601."""
     made: typer.models.OptionInfo = typer.Option(
         parser=parse_moment, metavar="MOMENT", help=help, rich_help_panel=INPUT
     )
@@ -98,22 +110,28 @@ def moment_option(help: str) -> typer.models.OptionInfo:
 InterestFile = Annotated[
     Path,
     typer.Option(
-        "--interest", help=f"Who wants what: receiver, flow. {TABLE}.", rich_help_panel=INPUT
+        "--interest",
+        help=f"Table of who wants which flow, with columns receiver, flow. {TABLE}.",
+        rich_help_panel=INPUT,
     ),
 ]
 RatesFile = Annotated[
     Path,
-    typer.Option("--rates", help=f"How fast: flow, rate. {TABLE}.", rich_help_panel=INPUT),
+    typer.Option(
+        "--rates",
+        help=f"Table of rates in messages/s, with columns flow, rate. {TABLE}.",
+        rich_help_panel=INPUT,
+    ),
 ]
 MaxBad = Annotated[
     Share,
-    share_option("Put bad rows aside, up to this share of each table, such as 1%.", INPUT),
+    share_option("Leave out bad rows, up to this share of each table, such as 1%.", INPUT),
 ]
 Floor = Annotated[
     float | None,
     typer.Option(
         "--floor",
-        help="Messages/s of flows that are wanted but have no rate.",
+        help="Messages/s for wanted flows that have no rate; without it they are an error.",
         rich_help_panel=INPUT,
     ),
 ]
@@ -121,7 +139,7 @@ Quarantine = Annotated[
     Path | None,
     typer.Option(
         "--quarantine",
-        help="Write the bad rows here, with file, row and reason.",
+        help="Write all bad rows to this table, with file, row and reason.",
         rich_help_panel=INPUT,
     ),
 ]
@@ -132,14 +150,15 @@ Moment = datetime | None
 Groups = Annotated[
     int,
     typer.Option(
-        min=1, help="The most multicast groups that the plan may use.", rich_help_panel=LIMITS
+        min=1, help="Maximum number of multicast groups in the plan.", rich_help_panel=LIMITS
     ),
 ]
 Sessions = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="The most sessions that the plan may use; one per group without it.",
+        help="Maximum number of sessions in the plan.",
+        show_default="one per group",
         rich_help_panel=LIMITS,
     ),
 ]
@@ -147,32 +166,37 @@ AlgorithmName = Annotated[
     str, typer.Option("--algorithm", help=ALGORITHM_HELP, rich_help_panel=SEARCH)
 ]
 Budget = Annotated[Seconds, duration_option(BUDGET_HELP, SEARCH)]
-Seed = Annotated[
-    int, typer.Option(min=0, help="The same seed gives the same answer.", rich_help_panel=SEARCH)
-]
+Seed = Annotated[int, seed_option(SEARCH)]
 
 # --- prices ---------------------------------------------------------------------------------------
 
 Alpha = Annotated[
     float,
     typer.Option(
-        help="Price of a message at the session filter (per message/s).", rich_help_panel=PRICES
+        help="Cost of one message at the session filter (any unit).", rich_help_panel=PRICES
     ),
 ]
 Beta = Annotated[
-    float, typer.Option(help="Price of a message at the flow filter.", rich_help_panel=PRICES)
+    float,
+    typer.Option(
+        help="Cost of one message at the flow filter (same unit).", rich_help_panel=PRICES
+    ),
 ]
 CalibrationFile = Annotated[
     Path | None,
     typer.Option(
         "--calibration",
-        help="Prices that `calibrate` measured, instead of --alpha and --beta.",
+        help="File written by `calibrate`: use its prices instead of --alpha and --beta.",
         rich_help_panel=PRICES,
     ),
 ]
 MessagesPerPacket = Annotated[
     float,
-    typer.Option(min=1, help="With --calibration: messages in a packet.", rich_help_panel=PRICES),
+    typer.Option(
+        min=1,
+        help="With --calibration: messages per packet that the prices are for.",
+        rich_help_panel=PRICES,
+    ),
 ]
 
 # --- output and Spark -----------------------------------------------------------------------------
@@ -184,19 +208,19 @@ Json = Annotated[
 Master = Annotated[
     str | None,
     typer.Option(
-        help="Where Spark runs; this machine with all its cores without it.", rich_help_panel=SPARK
+        help="Spark master, such as spark://HOST:7077.",
+        show_default="spark-submit's, or all cores of this machine",
+        rich_help_panel=SPARK,
     ),
 ]
 Conf = Annotated[
     list[str] | None,
-    typer.Option(
-        "--conf", help="A setting of Spark as key=value; repeatable.", rich_help_panel=SPARK
-    ),
+    typer.Option("--conf", help="Spark setting as key=value; repeatable.", rich_help_panel=SPARK),
 ]
 
 
 class OutputFormat(StrEnum):
-    """How tables are written."""
+    """The file formats of tables."""
 
     PARQUET = "parquet"
     CSV = "csv"
@@ -208,7 +232,7 @@ class OutputFormat(StrEnum):
 
 @contextmanager
 def reject_bad_values(hint: str | None = None) -> Iterator[None]:
-    """Report what a params object refuses (a `ValueError`) as wrong usage of the options."""
+    """Turn the `ValueError` of a params object into a usage error."""
     try:
         yield
     except ValueError as error:
@@ -216,7 +240,7 @@ def reject_bad_values(hint: str | None = None) -> Iterator[None]:
 
 
 def filtering_prices(alpha: float, beta: float) -> FilteringPrices:
-    """The two prices, refused as wrong usage where they make no sense."""
+    """Make prices of the two options; invalid ones are wrong usage."""
     with reject_bad_values("'--alpha' / '--beta'"):
         return FilteringPrices(alpha, beta)
 
@@ -224,16 +248,16 @@ def filtering_prices(alpha: float, beta: float) -> FilteringPrices:
 def select_prices(
     alpha: float, beta: float, calibration: Path | None, messages_per_packet: float
 ) -> FilteringPrices:
-    """The prices named, or those of a calibration."""
+    """Return the prices given, or those of the calibration file."""
     if calibration is None:
         return filtering_prices(alpha, beta)
     if (alpha, beta) != (1.0, 1.0):
-        raise typer.BadParameter("--calibration replaces --alpha and --beta")
+        raise typer.BadParameter("--calibration replaces --alpha and --beta: give one or the other")
     return read_prices(calibration, messages_per_packet)
 
 
 def at_most(most: float) -> Callable[[float], float]:
-    """Make a check of an option's number: no more than that, and a number at all."""
+    """Make an option callback that rejects numbers above `most`, and not-a-number."""
 
     def check(value: float) -> float:
         if not value <= most:
@@ -244,11 +268,11 @@ def at_most(most: float) -> Callable[[float], float]:
 
 
 def parse_settings(conf: list[str] | None) -> dict[str, str]:
-    """Settings of Spark from `key=value`s."""
+    """Parse the `key=value` settings of Spark."""
     settings = {}
     for entry in conf or ():
         key, equals, value = entry.partition("=")
         if not (equals and key):
-            raise typer.BadParameter(f"--conf takes key=value, not {entry!r}")
+            raise typer.BadParameter(f"{entry!r} is not key=value", param_hint="'--conf'")
         settings[key.strip()] = value
     return settings

@@ -1,4 +1,4 @@
-"""`distributary pipeline`: from logs to a plan, its replay and its drift, on Spark."""
+"""`distributary pipeline`: plan from logs, replay logs and propose topics, on Spark."""
 
 from __future__ import annotations
 
@@ -48,17 +48,19 @@ from distributary.report.wording import stored_headline
 if TYPE_CHECKING:
     from distributary.pipeline.job import Job, Outcome
 
-__all__ = ["app", "run_job", "tell_run"]
+__all__ = ["app", "print_run", "run_job"]
 
 PLAN_PAGE = "plan.html"
 
-app = typer.Typer(no_args_is_help=True, help="From logs to a plan and its replay, on Spark.")
+app = typer.Typer(
+    no_args_is_help=True, help="Plan from logs, replay logs and propose topics, on Spark."
+)
 app.command("stream")(pipeline_stream)
 
 Publications = Annotated[
     str,
     typer.Option(
-        help="The publication log: a file, a folder, or a table Spark knows.",
+        help="Publication log: a file, a folder, or a table in Spark's catalogue.",
         rich_help_panel=INPUT,
     ),
 ]
@@ -68,19 +70,18 @@ Publications = Annotated[
 def pipeline_run(
     publications: Publications,
     groups: Groups,
-    out: Annotated[
-        Path, typer.Option(help="The folder to write, or to replace.", rich_help_panel=OUTPUT)
-    ],
+    out: Annotated[Path, typer.Option(help="Folder to write or replace.", rich_help_panel=OUTPUT)],
     subscriptions: Annotated[
         str | None,
         typer.Option(
-            help="The subscription log: a file, a folder, or a table.", rich_help_panel=INPUT
+            help="Subscription log: a file, a folder, or a table in Spark's catalogue.",
+            rich_help_panel=INPUT,
         ),
     ] = None,
     filters: Annotated[
         str | None,
         typer.Option(
-            help="Instead of subscriptions: receivers and SQL conditions on messages.",
+            help="Table of SQL filters, with columns receiver, filter, instead of --subscriptions.",
             rich_help_panel=INPUT,
         ),
     ] = None,
@@ -89,47 +90,57 @@ def pipeline_run(
     alpha: Alpha = 1.0,
     beta: Beta = 1.0,
     budget: Budget = Seconds("30s"),
-    since: Annotated[Moment, moment_option("Put publications before this moment aside.")] = None,
-    until: Annotated[Moment, moment_option("Put rows of this moment and later aside.")] = None,
+    since: Annotated[Moment, moment_option("Quarantine publications before this moment.")] = None,
+    until: Annotated[Moment, moment_option("Quarantine rows at or after this moment.")] = None,
     rate_half_life: Annotated[
         Seconds | None,
-        duration_option("Let messages count half as much after each of these.", INPUT),
+        duration_option("Time after which a message counts half towards its flow's rate.", INPUT),
     ] = None,
     presence_half_life: Annotated[
         Seconds | None,
-        duration_option("Forget receivers not seen for 3.3 of these (presence below 10%).", INPUT),
+        duration_option(
+            "Forget receivers not seen for 3.3 times this (presence below 10%).", INPUT
+        ),
     ] = None,
     floor: Annotated[
         float | None,
         typer.Option(
-            help="Messages/s of flows that are wanted but silent; one per window.",
+            help="Messages/s for wanted flows without a message in the log.",
+            show_default="one message per window",
             rich_help_panel=INPUT,
         ),
     ] = None,
     plan_on_peak: Annotated[
         Seconds | None,
-        duration_option("Plan on the busiest stretch of this length, such as 1m.", INPUT),
+        duration_option("Plan on each flow's busiest period of this length, such as 1m.", INPUT),
     ] = None,
     max_flows: Annotated[
         int,
         typer.Option(
-            min=1, help="With --filters: the most flows to make of them.", rich_help_panel=INPUT
+            min=1,
+            help="With --filters: maximum number of flows to make of them.",
+            rich_help_panel=INPUT,
         ),
     ] = 1_000,
     max_bad: Annotated[
-        Share, share_option("Fail if a larger share of a log cannot be used, such as 1%.", INPUT)
+        Share,
+        share_option("Fail if more than this share of a log cannot be used, such as 1%.", INPUT),
     ] = Share("100%"),
     previous: Annotated[
         Path | None,
         typer.Option(
-            "--from", help="The plan to compare with; else the one in OUT.", rich_help_panel=SEARCH
+            "--from",
+            help="Plan folder to compare with, and with --max-moves to start from.",
+            show_default="the plan in --out",
+            rich_help_panel=SEARCH,
         ),
     ] = None,
     max_moves: Annotated[
         int | None,
         typer.Option(
             min=0,
-            help="Start from that plan and move at most so many flows.",
+            help="Start from the plan of --from, and move at most this many flows.",
+            show_default="plan anew",
             rich_help_panel=LIMITS,
         ),
     ] = None,
@@ -137,7 +148,7 @@ def pipeline_run(
         int,
         typer.Option(
             min=1,
-            help="Seeds to try side by side on executors; the best is kept.",
+            help="Number of seeds to plan with in parallel on executors; the best plan is kept.",
             rich_help_panel=SEARCH,
         ),
     ] = 1,
@@ -146,7 +157,7 @@ def pipeline_run(
         typer.Option(
             parser=ByteCount,
             metavar="SIZE",
-            help="Memory up to which the driver plans; beyond it executors do.",
+            help="Memory to plan with on the driver; larger jobs plan on executors.",
             rich_help_panel=SPARK,
         ),
     ] = ByteCount("4GiB"),
@@ -155,7 +166,11 @@ def pipeline_run(
     seed: Seed = 0,
     as_document: Json = False,
 ) -> None:
-    """Read the logs, plan, replay the log through the plan, and publish all of it at once."""
+    """Make a plan from logs, and replay the logs through it.
+
+    The output folder appears complete or not at all: plan, interest, rates, quarantine, replay and
+    an HTML report.
+    """
     from distributary.pipeline.ingest import TimeWindow
     from distributary.pipeline.job import Job
 
@@ -174,10 +189,10 @@ def pipeline_run(
                 budget_s=float(budget),
             ),
             window=TimeWindow(since=since, until=until),
-            rate_half_life=_duration(rate_half_life),
-            presence_half_life=_duration(presence_half_life),
+            rate_half_life=_to_timedelta(rate_half_life),
+            presence_half_life=_to_timedelta(presence_half_life),
             floor=floor,
-            peak_window=_duration(plan_on_peak),
+            peak_window=_to_timedelta(plan_on_peak),
             max_flows=max_flows,
             max_bad=float(max_bad),
             previous=previous,
@@ -189,29 +204,35 @@ def pipeline_run(
     if as_document:
         print_json(_document(outcome.manifest))
         return
-    tell_run(outcome, out)
+    print_run(outcome, out)
 
 
 @app.command("replay")
 def pipeline_replay(
-    plan: Annotated[Path, typer.Argument(help="A plan folder.")],
+    plan: Annotated[Path, typer.Argument(help="Plan folder.")],
     publications: Publications,
     interest: Annotated[
-        str, typer.Option(help="Who wants what: receiver, flow.", rich_help_panel=INPUT)
+        str,
+        typer.Option(
+            help="Table of who wants which flow, with columns receiver, flow.",
+            rich_help_panel=INPUT,
+        ),
     ],
     out: Annotated[
         Path | None,
         typer.Option(
-            help="A folder for the tables per minute and per receiver.", rich_help_panel=OUTPUT
+            help="Folder for the tables per minute and per receiver.", rich_help_panel=OUTPUT
         ),
     ] = None,
-    since: Annotated[Moment, moment_option("Leave out what is before this moment.")] = None,
-    until: Annotated[Moment, moment_option("Leave out this moment and later.")] = None,
+    since: Annotated[Moment, moment_option("Leave out publications before this moment.")] = None,
+    until: Annotated[
+        Moment, moment_option("Leave out publications at or after this moment.")
+    ] = None,
     master: Master = None,
     conf: Conf = None,
     as_document: Json = False,
 ) -> None:
-    """Run a publication log through a plan: what each receiver would have got, and why."""
+    """Replay a publication log through a plan: what each receiver would have received."""
     from distributary.cli.stages import show_stages
     from distributary.pipeline.ingest import TimeWindow
     from distributary.pipeline.interruptible import call_interruptibly
@@ -228,8 +249,8 @@ def pipeline_replay(
     if as_document:
         print_json(document)
         return
-    _tell_replay(document["replay"])
-    _tell_log("publications", document["publications"])
+    _print_replay(document["replay"])
+    _print_log_counts("publications", document["publications"])
     if out is not None:
         results.print(f"per minute and per receiver: {out}", markup=False)
 
@@ -239,47 +260,53 @@ def pipeline_topics(
     subscriptions: Annotated[
         str,
         typer.Option(
-            help="The subscription log: a file, a folder, or a table.", rich_help_panel=INPUT
+            help="Subscription log: a file, a folder, or a table in Spark's catalogue.",
+            rich_help_panel=INPUT,
         ),
     ],
     publications: Publications,
-    out: Annotated[
-        Path, typer.Option(help="The folder to write, or to replace.", rich_help_panel=OUTPUT)
-    ],
+    out: Annotated[Path, typer.Option(help="Folder to write or replace.", rich_help_panel=OUTPUT)],
     budget: Annotated[
         int,
         typer.Option(
             min=0,
-            help="How many subscriptions may change for all proposals.",
+            help="Maximum number of subscriptions that all proposals together change.",
             rich_help_panel=LIMITS,
         ),
     ] = 1_000,
     interval: Annotated[
         Seconds,
-        duration_option("How often a channel is maintained, such as 30m or 1h.", SEARCH),
+        duration_option(
+            "How often a channel is maintained, such as 30m; costs are per interval.", SEARCH
+        ),
     ] = Seconds("1h"),
     clusters: Annotated[
         Path | None,
-        typer.Option(help="The clusters there are: cluster, topic.", rich_help_panel=INPUT),
+        typer.Option(
+            help="Table of today's clusters, with columns cluster, topic.", rich_help_panel=INPUT
+        ),
     ] = None,
     members: Annotated[
-        Path | None, typer.Option(help="Who is on them: cluster, receiver.", rich_help_panel=INPUT)
+        Path | None,
+        typer.Option(
+            help="Table of their members, with columns cluster, receiver.", rich_help_panel=INPUT
+        ),
     ] = None,
     max_bad: Annotated[
-        Share, share_option("Fail if a larger share of a log cannot be used.", INPUT)
+        Share, share_option("Fail if more than this share of a log cannot be used.", INPUT)
     ] = Share("1%"),
     master: Master = None,
     conf: Conf = None,
     as_document: Json = False,
 ) -> None:
-    """Propose clusters of topics from logs: few changes that save much."""
+    """Propose clusters of topics that should share a channel, from logs."""
     from distributary.cli.stages import show_stages
     from distributary.pipeline.interruptible import call_interruptibly
     from distributary.pipeline.spark import use_spark
     from distributary.pipeline.topics import Clusters, TopicJob, propose
 
     if (clusters is None) != (members is None):
-        raise typer.BadParameter("--clusters and --members belong together: give both or none")
+        raise typer.BadParameter("give both --clusters and --members, or neither")
     job = TopicJob(
         out,
         subscriptions,
@@ -301,7 +328,7 @@ def pipeline_topics(
     cost = document["operating_cost"]
     results.print(
         f"{len(document['proposals']):,} clusters of {document['topics']:,} topics would save "
-        f"{cost['saving']:,.0f} of {cost['now']:,.0f} messages an interval for "
+        f"{cost['saving']:,.0f} of {cost['now']:,.0f} messages per interval for "
         f"{document['moves']:,} changed subscriptions: {out}",
         markup=False,
     )
@@ -310,9 +337,9 @@ def pipeline_topics(
 def run_job(
     job: Job, master: str | None = None, conf: list[str] | None = None, *, compare: bool = False
 ) -> Outcome:
-    """Start Spark, run the job with its progress shown, write its pages.
+    """Start Spark, run the job, show its progress and write its pages.
 
-    With `compare` the plan's page also holds it against other algorithms, which takes longer.
+    With `compare` the plan's page also compares other algorithms, which takes longer.
     """
     from distributary.cli.stages import show_stages
     from distributary.pipeline import run, use_spark
@@ -322,7 +349,7 @@ def run_job(
     require("report")
 
     def finish(outcome: Outcome, folder: Path, progress: planning.Progress) -> None:
-        page = _plan_page(outcome, job, compare, progress)
+        page = _render_plan_page(outcome, job, compare, progress)
         if page is not None:
             (folder / PLAN_PAGE).write_text(page, encoding="utf-8")
         title = f"The run into {job.out.name}"
@@ -334,7 +361,7 @@ def run_job(
         with use_spark(master, settings) as spark:
             address = ui_address(spark)
             if address and notes.is_terminal:
-                notes.print(f"Spark shows its work at {address}", markup=False)
+                notes.print(f"Spark's web interface is at {address}", markup=False)
             with show_stages(spark) as progress:
                 return run(spark, job, lambda made, place: finish(made, place, progress), progress)
 
@@ -342,10 +369,10 @@ def run_job(
     return call_interruptibly(work)
 
 
-def _plan_page(
+def _render_plan_page(
     outcome: Outcome, job: Job, compare: bool, progress: planning.Progress
 ) -> str | None:
-    """The page about the plan alone, where the driver had all of it."""
+    """Render the page about the plan; None if the plan was made on executors."""
     if outcome.demand is None or outcome.evaluation is None:
         return None
     page = Report(
@@ -367,8 +394,8 @@ def _plan_page(
     return render_report(page)
 
 
-def tell_run(outcome: Outcome, out: Path) -> None:
-    """Say what the plan saves, which rows were used, what the plan costs, how the replay went."""
+def print_run(outcome: Outcome, out: Path) -> None:
+    """Print what the plan saves and costs, which rows were used, and the replay."""
     manifest = outcome.manifest
     if outcome.evaluation is not None:
         results.print(headline(outcome.evaluation))
@@ -376,21 +403,24 @@ def tell_run(outcome: Outcome, out: Path) -> None:
         results.print(saving_lines(stored_headline(manifest["plan"])))
     for name in ("subscriptions", "filters", "publications"):
         if name in manifest:
-            _tell_log(name, manifest[name])
+            _print_log_counts(name, manifest[name])
     rates = manifest["rates"]
     if rates["silent"]:
-        notes.print(f"{rates['silent']:,} wanted flows were silent: {rates['floor']:.3g} msg/s")
+        notes.print(
+            f"{rates['silent']:,} wanted flows have no messages; they are planned at "
+            f"{rates['floor']:.3g} messages/s"
+        )
     if rates["unwanted"]:
         notes.print(
-            f"{rates['unwanted']:,} flows with {rates['unwanted_messages']:,} messages are wanted "
-            "by nobody and left out"
+            f"{rates['unwanted']:,} flows with {rates['unwanted_messages']:,} messages are left "
+            "out, since nobody wants them"
         )
     if outcome.evaluation is not None:
         results.print(cost_table(outcome.evaluation))
     else:
         excess = manifest["plan"]["filtering"]["relative_excess"]
         results.print(f"planned on executors: Cx/Cf {excess:.4f}")
-    _tell_replay(manifest["replay"])
+    _print_replay(manifest["replay"])
     if manifest["diff"] is not None:
         diff = manifest["diff"]
         results.print(
@@ -400,16 +430,16 @@ def tell_run(outcome: Outcome, out: Path) -> None:
     results.print(f"plan: {out / 'plan'}   report: {out / 'report.html'}", markup=False)
 
 
-def _tell_log(name: str, told: Mapping[str, Any]) -> None:
+def _print_log_counts(name: str, counts: Mapping[str, Any]) -> None:
     results.print(
-        f"{name}: {told['read']:,} rows = {told['used']:,} used + {told['duplicates']:,} "
-        f"duplicates + {told['quarantined']:,} quarantined"
+        f"{name}: {counts['read']:,} rows = {counts['used']:,} used + {counts['duplicates']:,} "
+        f"duplicates + {counts['quarantined']:,} quarantined"
     )
-    for reason, number in told["reasons"].items():
+    for reason, number in counts["reasons"].items():
         results.print(f"  {number:,} x {reason}", markup=False)
 
 
-def _tell_replay(replays: Mapping[str, Mapping[str, Any]]) -> None:
+def _print_replay(replays: Mapping[str, Mapping[str, Any]]) -> None:
     for name, totals in replays.items():
         share = totals["wanted"] / totals["received"] if totals["received"] else 1.0
         results.print(
@@ -420,12 +450,12 @@ def _tell_replay(replays: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _document(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """What other programs read: the logs' counts, what `plan --json` has, and the replay."""
+    """The JSON output: the counts of the logs, the keys of `plan --json`, and the replay."""
     rest = {key: value for key, value in manifest.items() if key not in ("plan", "replay")}
     replays = manifest["replay"]
     against = {name: totals for name, totals in replays.items() if name != "plan"}
     return {**rest, **manifest["plan"], "replay": {**replays["plan"], "against": against}}
 
 
-def _duration(seconds: float | None) -> timedelta | None:
+def _to_timedelta(seconds: float | None) -> timedelta | None:
     return None if seconds is None else timedelta(seconds=seconds)

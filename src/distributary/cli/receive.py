@@ -1,4 +1,4 @@
-"""`distributary receive`: packets in, messages out as JSON lines."""
+"""`distributary receive`: print the messages of a plan's flows as JSON lines."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from distributary.cli.multicast_options import (
     Pairs,
     PlanFolder,
     Port,
-    key_from,
-    metrics_page,
-    network_from,
+    make_network,
+    read_key_file,
     run_until_signal,
-    tell_fault,
+    serve_metrics_page,
+    warn_of_fault,
 )
 from distributary.cli.multicast_table import show_live, statistics_table
 from distributary.cli.options import INPUT, OUTPUT
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 __all__ = ["receive"]
 
-_NAMED = 10  # flows that are named where many are at fault
-_PATIENCE = 1.0  # seconds of writing at the end after which the user hears of it
+_NAMED = 10  # flows to name if many are at fault
+_PATIENCE = 1.0  # seconds of writing at the end before the user is statistics
 
 
 def receive(
@@ -52,25 +52,26 @@ def receive(
         str,
         typer.Option(
             "--as",
-            help="The receiver, by its name in the plan; needed unless there is a --filter.",
+            help="Name of this receiver in the plan; required unless --filter is given.",
             rich_help_panel=INPUT,
         ),
     ] = "",
     interest: Annotated[
         Path | None,
         typer.Option(
-            help="Who wants what: receiver, flow; read again when it changes. Without it: all "
-            "that a plan brings.",
+            help="Table of who wants which flow, with columns receiver, flow; read again when it "
+            "changes.",
+            show_default="all flows that the plan brings to this receiver",
             rich_help_panel=INPUT,
         ),
     ] = None,
     flow: Annotated[
-        list[str] | None, typer.Option(help="A wanted flow; repeatable.", rich_help_panel=INPUT)
+        list[str] | None, typer.Option(help="Flow to receive; repeatable.", rich_help_panel=INPUT)
     ] = None,
     content: Annotated[
         Path | None,
         typer.Option(
-            help="Receive events by what they say: the folder `content` beside the plan.",
+            help="Receive events by their content: the `content` folder beside the plan.",
             rich_help_panel=INPUT,
         ),
     ] = None,
@@ -78,20 +79,23 @@ def receive(
         list[str] | None,
         typer.Option(
             "--filter",
-            help="With --content: an SQL condition on events, in place of the receiver's own "
-            "filters; repeatable.",
+            help="With --content: receive events that match this SQL filter, instead of the "
+            "receiver's own filters; repeatable.",
             rich_help_panel=INPUT,
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Write to this file instead of stdout.", rich_help_panel=OUTPUT),
+        typer.Option(
+            help="File to write the messages to.", show_default="stdout", rich_help_panel=OUTPUT
+        ),
     ] = None,
     count: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="End after this many messages; without it, with Ctrl-C.",
+            help="Exit after this many messages.",
+            show_default="run until Ctrl-C",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
@@ -99,7 +103,7 @@ def receive(
         bool,
         typer.Option(
             "--history",
-            help="Ask the sender for the earlier messages that it still has.",
+            help="First ask the sender for the earlier messages that it still has.",
             rich_help_panel=INPUT,
         ),
     ] = False,
@@ -116,14 +120,15 @@ def receive(
         bool,
         typer.Option(
             "--json",
-            help="With --out: print statistics as JSON at the end.",
+            help="With --out: print the statistics as one JSON document at the end.",
             rich_help_panel=OUTPUT,
         ),
     ] = False,
 ) -> None:
-    """Receive the wanted flows of a plan, each message once and in its flow's order.
+    """Receive flows over IP multicast as a plan says: each message once, each flow in order.
 
-    Lines on stdin change the wanted flows while it runs: +NAME subscribes, -NAME unsubscribes.
+    Lines on stdin change the wanted flows while the command runs: +NAME subscribes to a flow,
+    -NAME unsubscribes.
     """
     from distributary.cli.multicast_lines import LineWriter, MessageLines
     from distributary.cli.wanted_events import WantedEvents
@@ -132,9 +137,9 @@ def receive(
     from distributary.machines.real import own_tasks
 
     if as_document and out is None:
-        raise typer.BadParameter("--json needs --out: messages go to stdout")
+        raise typer.BadParameter("--json needs --out, since messages go to stdout otherwise")
     if interest is not None and flow:
-        raise typer.BadParameter("--flow and --interest exclude each other")
+        raise typer.BadParameter("give --flow or --interest, not both")
     _check_content(name, content, condition, flow or interest)
     name = name or "filter"
     wanted = None if content is None else WantedEvents(content, plan, name, condition or ())
@@ -148,24 +153,24 @@ def receive(
 
         def report(found: Report) -> None:
             lines.report(found)
-            _tell_report(found, name, plan, fixed=wanted is not None)
+            _warn_of_report(found, name, plan, fixed=wanted is not None)
 
         receiver = Receiver(
             plan if wanted is None else wanted.plan,
             (flow or interest) if wanted is None else wanted.flows,
             name=name,
-            network=network_from(
+            network=make_network(
                 group_base, port, interface, 1, largest_packet, pairs, group_source
             ),
             params=ReceiverParams(history=history),
-            key=key_from(key_file),
+            key=read_key_file(key_file),
             on_messages=lines.take,
             on_report=report,
-            on_fault=tell_fault,
+            on_fault=warn_of_fault,
         )
         if not receiver.flows:
             raise typer.BadParameter(
-                f"{name!r} wants nothing that is known of: check the name, or name flows"
+                f"no flow is known that {name!r} wants: check --as, or give --flow or --interest"
             )
 
         async def work(signalled: asyncio.Event) -> dict[str, Any]:
@@ -180,32 +185,32 @@ def receive(
             async with receiver, own_tasks() as start, show_live(lambda: receiver.statistics):
                 if wanted is None:
                     start(_follow_stdin(receiver))
-                with metrics_page(lambda: receiver.statistics, metrics, metrics_address):
-                    await _first_of(receiver.wait(), signalled.wait(), stop.wait())
-                    told = snapshot_document(receiver.statistics)
+                with serve_metrics_page(lambda: receiver.statistics, metrics, metrics_address):
+                    await _wait_for_first(receiver.wait(), signalled.wait(), stop.wait())
+                    statistics = snapshot_document(receiver.statistics)
             await _finish(writer)
-            return told
+            return statistics
 
-        told = run_until_signal(work)
+        statistics = run_until_signal(work)
     if as_document:
-        print_json(told)
+        print_json(statistics)
     else:
-        notes.print(statistics_table(told))
+        notes.print(statistics_table(statistics))
 
 
 def _check_content(
     name: str, content: Path | None, condition: list[str] | None, flows: object
 ) -> None:
     if not name and not condition:
-        raise typer.BadParameter("name the receiver with --as, or what it wants with --filter")
+        raise typer.BadParameter("give the receiver's name with --as, or a condition with --filter")
     if condition and content is None:
-        raise typer.BadParameter("--filter needs --content, which has the attributes of events")
+        raise typer.BadParameter("--filter needs --content")
     if content is not None and flows:
-        raise typer.BadParameter("--content excludes --flow and --interest")
+        raise typer.BadParameter("give --content, or --flow or --interest, not both")
 
 
 async def _follow_stdin(receiver: Receiver) -> None:
-    """Subscribe and unsubscribe as the lines on stdin say."""
+    """Subscribe and unsubscribe according to the lines on stdin."""
     from distributary.delivery.udp.records import feed_chunks
 
     if not can_read_stdin():
@@ -219,46 +224,48 @@ async def _follow_stdin(receiver: Receiver) -> None:
                 receiver.unsubscribe(line.flow for line in found)
             else:
                 for line in found:
-                    said = f"line {line.row} of stdin is neither +NAME nor -NAME: {line.text!r}"
-                    notes.print(f"[bold yellow]note:[/] {escape(said)}")
+                    note = f"line {line.row} of stdin is neither +NAME nor -NAME: {line.text!r}"
+                    notes.print(f"[bold yellow]note:[/] {escape(note)}")
 
 
-def _tell_report(report: Report, name: str, plan: Path, *, fixed: bool) -> None:
-    """Tell the user about reports that need a person; the rest is in the output.
+def _warn_of_report(report: Report, name: str, plan: Path, *, fixed: bool) -> None:
+    """Print a note about reports that the user should act on; the others are in the output.
 
-    With `fixed` the receiver does not look for other plans.
+    With `fixed` the receiver does not follow new plans in the folder.
     """
     from distributary.delivery import NeedPlan, Rival, Unserved
 
     match report:
         case Unserved(_, ()):
-            said = "all wanted flows come again"
+            note = "all wanted flows are served again"
         case Unserved(version, flows):
             named = ", ".join(repr(flow) for flow in flows[:_NAMED])
             more = f" and {len(flows) - _NAMED:,} more" if len(flows) > _NAMED else ""
             which = f"version {version} of the sender's plan" if version else str(plan)
-            said = f"{which} brings {name!r} nothing of {named}{more}, and only another plan can"
+            note = f"{which} does not bring {named}{more} to {name!r}; make a plan that does"
         case Rival(followed, incarnation, address):
-            said = f"another sender answers at {address}: {incarnation}, and {followed} is followed"
+            note = (
+                f"another sender, {incarnation}, answers at {address}; still following {followed}"
+            )
         case NeedPlan():
-            said = f"the sender's plan is not the one in {plan}; put the sender's plan there"
-            said += ", and its content beside it, and start again" if fixed else ""
+            note = f"the sender's plan is not the one in {plan}; put the sender's plan there"
+            note += " and its content beside it, and restart" if fixed else ""
         case _:
             return
-    notes.print(f"[bold yellow]note:[/] {escape(said)}")
+    notes.print(f"[bold yellow]note:[/] {escape(note)}")
 
 
 async def _finish(writer: LineWriter) -> None:
-    """Write what was received; a second Ctrl-C drops the rest and says how much that is."""
+    """Write what was received; a second Ctrl-C drops the rest and prints how much that is."""
     try:
         try:
             async with asyncio.timeout(_PATIENCE):
                 await writer.finish()
         except TimeoutError:
-            notes.print(f"writing {writer.waiting:,} bytes more; Ctrl-C leaves them out")
+            notes.print(f"{writer.waiting:,} bytes remain to be written; Ctrl-C drops them")
             await writer.finish()
     except asyncio.CancelledError:
-        notes.print(f"[bold yellow]left out:[/] {writer.waiting:,} bytes that nobody read")
+        notes.print(f"[bold yellow]dropped:[/] {writer.waiting:,} bytes that nobody read")
         raise
     if writer.failure is not None:
         raise writer.failure
@@ -271,8 +278,8 @@ def _open_output(out: Path) -> FileIO:
         raise OutputError(error.strerror or str(error), path=str(out)) from None
 
 
-async def _first_of(*works: Any) -> None:
-    """Wait for one of them to end, or to fail."""
+async def _wait_for_first(*works: Any) -> None:
+    """Wait until one of the coroutines ends or fails; cancel the others."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""`distributary report`: a plan as one page to read, and held against other plans."""
+"""`distributary report`: a plan as an HTML page, compared with other plans."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from distributary import cost, planning
 from distributary.cli.console import results, show_progress
 from distributary.cli.evaluate import PlansAlpha, PlansBeta, choose_prices
-from distributary.cli.intake import read_inputs, tell_intake
+from distributary.cli.intake import print_intake, read_inputs
 from distributary.cli.options import OUTPUT, Floor, InterestFile, MaxBad, Quarantine, RatesFile
 from distributary.cli.quantities import Share
 from distributary.extras import require
@@ -25,16 +25,16 @@ CURVE_GROUPS = (5, 10, 20, 50, 100, 200)
 
 
 def report(
-    plan: Annotated[Path, typer.Argument(help="A plan folder.")],
+    plan: Annotated[Path, typer.Argument(help="Plan folder.")],
     interest: InterestFile,
     rates: RatesFile,
-    out: Annotated[Path, typer.Option(help="The page to write.", rich_help_panel=OUTPUT)] = Path(
+    out: Annotated[Path, typer.Option(help="HTML file to write.", rich_help_panel=OUTPUT)] = Path(
         "report.html"
     ),
     compare: Annotated[
         bool,
         typer.Option(
-            help="Plan with the other algorithms and numbers of groups too (slower).",
+            help="Also plan with other algorithms and numbers of groups, to compare (slower).",
             rich_help_panel=OUTPUT,
         ),
     ] = True,
@@ -49,7 +49,7 @@ def report(
     inputs = read_inputs(interest, rates, max_bad, floor, quarantine)
     stored = read_plan(plan, inputs.demand.interest)
     prices = choose_prices(stored, plan, alpha, beta)
-    tell_intake(inputs)
+    print_intake(inputs)
     algorithm = str(stored.metadata.get("algorithm", "a plan from elsewhere"))
     seed = stored.metadata.get("seed")
     page = Report(
@@ -65,7 +65,6 @@ def report(
     if compare:
         page = _add_comparison(page)
     write_report(page, out)
-    tell_intake(inputs)
     results.print(f"the report is {out}", markup=False)
 
 

@@ -1,4 +1,4 @@
-"""Spark's progress as one bar on stderr."""
+"""Show Spark's progress as a bar on stderr."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 __all__ = ["show_stages"]
 
-_PAUSE_S = 0.2
+_REFRESH_S = 0.2
 
 
 @contextmanager
 def show_stages(session: SparkSession, console: Console = notes) -> Iterator[Steps]:
-    """Show the current stage and its tasks while the block runs, on a terminal.
+    """Show the current stage and its tasks on a terminal while the block runs.
 
     A stage is named by the job description that was set when it started. The block gets a callback
-    for the steps of work on the driver, so that one bar shows both.
+    for the progress of work on the driver, so that one bar shows both.
     """
     if not console.is_terminal:
         yield silent
@@ -67,10 +67,12 @@ def show_stages(session: SparkSession, console: Console = notes) -> Iterator[Ste
 def _watch(session: SparkSession, bar: Progress, task: TaskID, done: Event) -> None:
     from distributary.pipeline.spark import active_stages
 
-    while not done.wait(_PAUSE_S):
+    while not done.wait(_REFRESH_S):
         try:
             stages = active_stages(session)
-        except Exception:  # a session that stops cannot be asked, and a bar is not worth a failure
+        except (
+            Exception
+        ):  # a stopping session does not answer; a progress bar must not fail the job
             return
         if stages:
             bar.update(

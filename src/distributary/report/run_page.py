@@ -104,11 +104,11 @@ def _replay_sentence(plan: Facts, flooding: Facts) -> str:
     if flooded <= 0:
         return f"Receivers throw away {percent(wasted / received)} of the messages they take in"
     share = "as much as" if wasted == flooded else f"{percent(wasted / flooded)} of what"
-    asked = _wanted_share(received, received - wasted)
+    asked = _wanted_sentence(received, received - wasted)
     return f"Receivers throw away {share} flooding would make them; {asked}"
 
 
-def _wanted_share(received: float, wanted: float) -> str:
+def _wanted_sentence(received: float, wanted: float) -> str:
     if not wanted:
         return "none of the messages they take in is one they asked for"
     if received >= 2 * wanted:

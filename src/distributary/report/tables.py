@@ -158,7 +158,9 @@ def group_table(loads: Loads, wasted: Wasted) -> PageTable:
         for group in order[:MOST_GROUP_ROWS].tolist()
     ]
     columns = ["", "sessions", "flows", "messages/s", "members", "not asked for"]
-    return PageTable(columns, rows, left_out=_left_out(len(order) - len(rows), "lighter groups"))
+    return PageTable(
+        columns, rows, left_out=_describe_left_out(len(order) - len(rows), "lighter groups")
+    )
 
 
 def receiver_table(plan: Plan, evaluation: Evaluation, delivered: FloatArray) -> PageTable:
@@ -179,7 +181,7 @@ def receiver_table(plan: Plan, evaluation: Evaluation, delivered: FloatArray) ->
     ]
     columns = ["", "received/s", "accepted/s", "wanted/s", "goodput", "groups", "sessions"]
     return PageTable(
-        columns, rows, left_out=_left_out(len(order) - len(rows), "less loaded receivers")
+        columns, rows, left_out=_describe_left_out(len(order) - len(rows), "less loaded receivers")
     )
 
 
@@ -187,5 +189,5 @@ def _share(part: float, whole: float) -> float:
     return part / whole if whole > 0 else 0.0
 
 
-def _left_out(count: int, what: str) -> str:
+def _describe_left_out(count: int, what: str) -> str:
     return f"{count:,} {what}" if count > 0 else ""

@@ -69,7 +69,7 @@ def plan_tree(
     ]
     return Tree(
         _treemap(nodes),
-        _left_out(
+        _describe_left_out(
             (len(groups.kept), plan.n_groups, "group"),
             (len(sessions.kept), plan.n_sessions, "session"),
             (len(placements.kept), len(plan.placement_flow), "flow"),
@@ -218,7 +218,7 @@ def _treemap(nodes: list[_Node]) -> Chart:
     return {"data": [trace], "layout": layout}
 
 
-def _left_out(*levels: tuple[int, int, str]) -> str:
+def _describe_left_out(*levels: tuple[int, int, str]) -> str:
     short = [
         f"the {drawn:,} heaviest of {plural(all_, noun)}"
         for drawn, all_, noun in levels
