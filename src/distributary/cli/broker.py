@@ -262,7 +262,7 @@ def _find_widest(
     index: CoverIndex[int] = CoverIndex(schema)
     for number, each in enumerate(subscriptions):
         index.add(each.filter, number)
-    covered = [len(index.covered(each.filter)) for each in subscriptions]
+    covered = [len(index.find_covered(each.filter)) for each in subscriptions]
     return sorted(range(len(subscriptions)), key=lambda number: -covered[number])[:leave]
 
 

@@ -189,7 +189,7 @@ class Workflows:
         for at, (_, _, filter) in enumerate(self.subscriptions):
             index.add(filter, at)
         # A subscription covers itself: one with two covers becomes a root when the other ends.
-        covers = [index.covering(filter) for _, _, filter in self.subscriptions]
+        covers = [index.find_covers(filter) for _, _, filter in self.subscriptions]
         roots = sum(len(found) == 1 for found in covers)
         return sum(len(found) == 2 for found in covers) / roots
 
