@@ -1,8 +1,7 @@
-"""One run of the pipeline as one self-contained page: what the log shows about the plan.
+"""The page about a run of the pipeline: what the replayed log shows about the plan.
 
-Counts are written out to the message, so that a reader can add them up; bytes and means are
-rounded. The manifest says what a run knows, and that differs: parts that are missing are left out
-or shown as a dash.
+Counts of messages are exact, so that a reader can add them up; bytes and means are rounded. Parts
+that the manifest of a run lacks are left out or shown as a dash.
 """
 
 from __future__ import annotations
@@ -61,10 +60,10 @@ def render_run(
     title: str,
     plan_page: str | None = None,
 ) -> str:
-    """One HTML page about a run: the same input gives the same text.
+    """Render one HTML page about a run; the same input gives the same text.
 
-    `minutes` and `receivers` are the tables of the plan's replay; `plan_page` is the file name of
-    the plan's own report, where there is one beside this page.
+    `minutes` and `receivers` are the tables of the plan's replay. `plan_page` is the file name of
+    the plan's own report beside this page, if there is one.
     """
     require("report")
     replays = {key: _part(_part(manifest, "replay"), key) for key in _PLANS}
@@ -76,7 +75,7 @@ def render_run(
         lead=_lead(manifest, replays),
         problems=_problems(manifest, replays["plan"]),
         tiles=_list_tiles(manifest),
-        # Quoted, no name can become an address elsewhere.
+        # Quoted, so that no file name can link elsewhere.
         plan_page=None if plan_page is None else quote(plan_page),
         replay=_replay(replays),
         minutes=_minutes(minutes, replays["flooding"]),
@@ -88,32 +87,32 @@ def render_run(
     )
 
 
-# --- the point -----------------------------------------------------------------------------------
+# --- the headline --------------------------------------------------------------------------------
 
 
 def _replay_sentence(plan: Facts, flooding: Facts) -> str:
-    """What the replay shows about the messages that receivers throw away."""
+    """Say what the replay shows about the messages that receivers discard."""
     received, wasted = _amount(plan, "received"), _count_wasted(plan)
     if not received:
         if _amount(plan, "unserved"):
-            return "This plan brings nobody anything of what was published"
+            return "This plan delivers nothing of what was published"
         return "Nothing that anybody wants was published"
     if not wasted:
-        return "Receivers throw nothing away: every message they take in is one they asked for"
+        return "Receivers discard nothing: they want every message they receive"
     flooded = _count_wasted(flooding)
     if flooded <= 0:
-        return f"Receivers throw away {percent(wasted / received)} of the messages they take in"
-    share = "as much as" if wasted == flooded else f"{percent(wasted / flooded)} of what"
-    asked = _wanted_sentence(received, received - wasted)
-    return f"Receivers throw away {share} flooding would make them; {asked}"
+        return f"Receivers discard {percent(wasted / received)} of the messages they receive"
+    share = "as much as" if wasted == flooded else f"{percent(wasted / flooded)} of what they would"
+    wanted = _wanted_sentence(received, received - wasted)
+    return f"Receivers discard {share} with flooding; {wanted}"
 
 
 def _wanted_sentence(received: float, wanted: float) -> str:
     if not wanted:
-        return "none of the messages they take in is one they asked for"
+        return "they want none of the messages they receive"
     if received >= 2 * wanted:
-        return f"1 message in {_ratio(received / wanted)} they take in is one they asked for"
-    return f"{percent(wanted / received)} of the messages they take in are ones they asked for"
+        return f"they want 1 in {_ratio(received / wanted)} messages they receive"
+    return f"they want {percent(wanted / received)} of the messages they receive"
 
 
 def _ratio(value: float) -> str:
@@ -128,12 +127,12 @@ def _lead(manifest: Facts, replays: Mapping[str, Facts]) -> str:
         when = f" from {_moment(window['since'])} to {_moment(window['until'])}"
     lead = (
         f"{SAVING_EXPLAINED} The log has {_plural(plan.get('messages'), 'usable message')}{when}. "
-        f"With this plan receivers together take in {_count(plan.get('received'))} to get the "
-        f"{_count(plan.get('wanted'))} they asked for."
+        f"With this plan all receivers together receive {_count(plan.get('received'))} to get the "
+        f"{_count(plan.get('wanted'))} they want."
     )
     if flooding:
-        lead += f" Flooding would make it {_count(flooding.get('received'))}" + (
-            f"; the previous plan {_count(previous.get('received'))}." if previous else "."
+        lead += f" With flooding it would be {_count(flooding.get('received'))}" + (
+            f", with the previous plan {_count(previous.get('received'))}." if previous else "."
         )
     return lead
 
@@ -143,7 +142,7 @@ def _problems(manifest: Facts, plan: Facts) -> list[str] | None:
     found = _part(manifest, "plan")
     problems = [str(problem) for problem in found.get("problems") or ()]
     if missed := _amount(plan, "unserved"):
-        problems.insert(0, f"{missed:,} wanted messages do not reach who asked for them")
+        problems.insert(0, f"{missed:,} wanted messages do not reach the receivers that want them")
     return None if not problems and found.get("valid", True) else problems
 
 
@@ -156,8 +155,8 @@ def _list_tiles(manifest: Facts) -> list[Tile]:
             log.capitalize(),
             _count(facts.get("read")),
             f"rows read = {_count(facts.get('used'))} used + "
-            f"{_count(facts.get('duplicates', 0))} repeated + "
-            f"{_count(facts.get('quarantined', 0))} put aside",
+            f"{_count(facts.get('duplicates', 0))} duplicates + "
+            f"{_count(facts.get('quarantined', 0))} quarantined",
         )
         for log in _LOGS
         if (facts := _part(manifest, log))
@@ -167,26 +166,24 @@ def _list_tiles(manifest: Facts) -> list[Tile]:
         Tile(
             "Receivers",
             _count(plan.get("receivers", interest.get("receivers"))),
-            f"want something: {_plural(interest.get('pairs'), 'pair')} of a receiver and a "
-            "flow that it asked for",
+            f"with {_plural(interest.get('pairs'), 'pair')} of a receiver and a flow that it wants",
         ),
         Tile(
             "Flows",
             _count(plan.get("flows", interest.get("flows"))),
-            "kinds of message that somebody asked for"
-            + (f"; {alone:,} go by unicast, to each receiver alone" if alone else ""),
+            "wanted by at least one receiver" + (f"; {alone:,} go by unicast" if alone else ""),
         ),
         Tile(
             "Groups",
             _count(plan.get("groups")),
-            "multicast addresses: who joins one gets all it carries. In them "
-            f"{_plural(plan.get('sessions'), 'session')}, bundles of flows",
+            "multicast addresses; a receiver that joins one gets all it carries. They hold "
+            f"{_plural(plan.get('sessions'), 'session')}, which are bundles of flows",
         ),
         Tile(
             "Cx/Cf",
             "–" if excess is None else f"{excess:.3f}",
-            "of flooding’s wasted filtering work is left, by the rates planned with: 0 is "
-            "perfect, 1 is flooding",
+            "wasted filtering work relative to flooding, at the rates of the plan: 0 is perfect, "
+            "1 is flooding",
         ),
     ]
 
@@ -254,15 +251,15 @@ def _minutes(minutes: pa.Table, flooding: Facts) -> _MinutesSection | None:
     each = "Each bar is a minute"
     if bins.step > 1:
         each = (
-            f"The log spans {bins.length:,} minutes: each bar is {_step(bins.step)} of it, by the "
-            "mean minute"
+            f"The log spans {bins.length:,} minutes: each bar is {_step(bins.step)}, by its mean "
+            "minute"
         )
     sentence, line = _flooding_line(bins, flooding)
     return _MinutesSection(each, sentence, minutes_chart(bins, line))
 
 
 def _flooding_line(bins: Bins, flooding: Facts) -> tuple[str, float | None]:
-    """Flooding's mean as a line where it fits the chart; else as words."""
+    """Show flooding's mean as a line if it fits the chart, otherwise as a sentence."""
     if not (received := _amount(flooding, "received")):
         return "", None
     mean = received / bins.length
@@ -270,7 +267,7 @@ def _flooding_line(bins: Bins, flooding: Facts) -> tuple[str, float | None]:
     if mean <= 2 * totals.max():
         return " The dashed line is what flooding would bring, on average.", mean
     return (
-        f" Flooding would bring {number(mean)} a minute on average, too many to be drawn here.",
+        f" Flooding would bring {number(mean)} a minute on average, which is beyond this chart.",
         None,
     )
 
@@ -293,7 +290,7 @@ class _WorstReceivers:
 
 @dataclass(frozen=True, slots=True)
 class _ReceiversSection:
-    """What receivers throw away; `chart` and `worst` are None where nothing was received."""
+    """What receivers discard; `chart` and `worst` are None if nothing was received."""
 
     notes: list[str]
     none: bool = False
@@ -325,10 +322,10 @@ def _receivers(receivers: pa.Table) -> _ReceiversSection:
 def _receiver_notes(receivers: pa.Table, idle: int) -> list[str]:
     unserved = int((numbers(receivers, "unserved") > 0).sum())
     cases = (
-        (idle, "with no message at all: the log has none of what comes to them"),
-        (_missing(receivers, "planned"), "with wishes, but without a place in the plan"),
-        (_missing(receivers, "interested"), "with a place in the plan, but without a wish"),
-        (unserved, "without some of what they asked for"),
+        (idle, "without any message: the log has none of the flows that reach them"),
+        (_missing(receivers, "planned"), "with interest but not in the plan"),
+        (_missing(receivers, "interested"), "in the plan but without interest"),
+        (unserved, "without some of the messages they want"),
     )
     return [f"{_plural(count, 'receiver')} {what}" for count, what in cases if count]
 
@@ -358,13 +355,13 @@ def _worst(receivers: pa.Table, wasted: FloatArray) -> _WorstReceivers | None:
         )
     ]
     share = percent(float(wasted[order].sum() / wasted.sum()))
-    what = f"the {len(rows)} that throw away most" if len(rows) > 1 else "the one that does"
-    heads = ["", *(column.replace("_", " ") for column in columns), "thrown away"]
-    lead = f"Of all that receivers throw away, {share} falls on {what}:"
+    what = f"the {len(rows)} that discard most" if len(rows) > 1 else "one receiver"
+    heads = ["", *(column.replace("_", " ") for column in columns), "discarded"]
+    lead = f"Of all that receivers discard, {share} falls on {what}:"
     return _WorstReceivers(lead, PageTable(heads, rows))
 
 
-# --- what was put aside, what changes ------------------------------------------------------------
+# --- quarantined rows and changes ----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,57 +391,56 @@ def _most_first(reasons: Facts) -> list[tuple[str, int]]:
 
 
 def _list_uncounted(manifest: Facts) -> list[str]:
-    """What the logs have and the plan does not count as they have it."""
+    """List what the logs have but the plan does not count, or counts otherwise."""
     rates, content = _part(manifest, "rates"), _part(manifest, "content")
     repeated = sum(_amount(_part(manifest, log), "duplicates") for log in _LOGS)
     forgotten = _amount(_part(manifest, "interest"), "forgotten_receivers")
     cases = (
-        (repeated, "row", "with an id that came before: counted once"),
+        (repeated, "row", "with an id that was seen before, counted once"),
         (
             _amount(rates, "silent"),
             "flow",
-            f"asked for but silent: planned at {_rate(rates.get('floor'))}, the least "
-            "that a flow is taken to send",
+            f"wanted but without messages, planned at the least rate, {_rate(rates.get('floor'))}",
         ),
         (
             _amount(rates, "unwanted"),
             "flow",
             "that nobody wants, with "
-            f"{_plural(rates.get('unwanted_messages'), 'message')}: sent to nobody",
+            f"{_plural(rates.get('unwanted_messages'), 'message')}, left out of the plan",
         ),
         (
             forgotten,
             "receiver",
-            "not heard of for so long that the plan leaves them out",
+            "not seen for so long that the plan leaves them out",
         ),
-        (_amount(content, "unwanted"), "message", "that no filter matches: sent to nobody"),
+        (_amount(content, "unwanted"), "message", "that no filter matches, left out of the plan"),
         (
             _amount(content, "folded"),
             "message",
-            "whose set of filters is too rare for a flow of its own: they travel with the nearest "
-            f"of the {_plural(content.get('sets'), 'set')}",
+            "whose set of filters is too rare for a flow of its own; they travel with the most "
+            f"similar of the {_plural(content.get('sets'), 'set')}",
         ),
     )
     return [f"{_plural(count, noun)} {what}" for count, noun, what in cases if count]
 
 
 def _changes(diff: Any) -> list[tuple[str, str]] | None:
-    """What changes and how often; None for a first plan."""
+    """List the changes since the previous plan with their numbers; None for a first plan."""
     if not isinstance(diff, Mapping):
         return None
     cases = (
-        ("receivers", "receiver", "with something to do; all others go on as they are"),
+        ("receivers", "receiver", "with a change; all others stay as they are"),
         ("moved", "move", "of a flow to another session, or with its session to another group"),
         ("new", "place", "in a session for flows that are new"),
-        ("gone", "place", "in a session given up by flows that are gone"),
-        ("added", "further place", "in a session for flows that keep the ones they had"),
-        ("removed", "place", "in a session given up by flows that keep others"),
+        ("gone", "place", "in a session freed by flows that are gone"),
+        ("added", "further place", "in a session for flows that also keep their places"),
+        ("removed", "place", "in a session freed by flows that keep other places"),
         ("subscribe", "subscription", "to a session to be made"),
         ("unsubscribe", "subscription", "to a session to be ended"),
-        ("join", "time", "a receiver joins a group: this is what the network sees"),
+        ("join", "time", "a receiver joins a group"),
         ("leave", "time", "a receiver leaves a group"),
-        ("start", "flow", "to be sent to a receiver alone, by unicast, from now on"),
-        ("stop", "flow", "no longer to be sent to a receiver alone"),
+        ("start", "flow", "to be sent to a receiver by unicast from now on"),
+        ("stop", "flow", "no longer to be sent to a receiver by unicast"),
     )
     return [(_plural(diff[key], noun), what) for key, noun, what in cases if diff.get(key)]
 
@@ -507,12 +503,12 @@ def _count(value: int | None) -> str:
 
 
 def _plural(value: int | None, noun: str) -> str:
-    """As `plural`, to the last digit."""
+    """As `plural`, with all digits."""
     return f"{_count(value)} {noun}" + ("" if value == 1 else "s")
 
 
 def _rate(value: float | None) -> str:
-    """Messages over time, as people count what is rare."""
+    """Format a rate; a low one as one message in so many seconds."""
     if value is None or value >= 0.1:
         return f"{number(value)} messages/s"
     return f"1 message in {number(1 / value)}{NARROW_SPACE}s"
@@ -530,5 +526,5 @@ def _bytes(value: float | None) -> str:
 
 
 def _moment(text: Any) -> str:
-    """An ISO time as people write it."""
+    """Format an ISO time for readers."""
     return str(text).replace("T", " ").replace("+00:00", " UTC")
