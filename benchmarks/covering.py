@@ -66,9 +66,9 @@ def covering(sizes: Sequence[int] = SIZES) -> Section:
 
 QUESTIONS: dict[str, Callable[[Any, Filter], Any]] = {
     "`is_covered`": lambda index, filter: index.is_covered(filter),
-    "`covering`": lambda index, filter: index.covering(filter),
-    "`covered`": lambda index, filter: index.covered(filter),
-    "`meeting`": lambda index, filter: index.meeting(filter),
+    "`find_covers`": lambda index, filter: index.find_covers(filter),
+    "`find_covered`": lambda index, filter: index.find_covered(filter),
+    "`find_meeting`": lambda index, filter: index.find_meeting(filter),
 }
 
 
@@ -113,8 +113,8 @@ def _changes(
     def come(filters: list[Filter]) -> float:
         began = time.perf_counter()
         for key, filter in enumerate(filters, n):
-            index.covering(filter)
-            index.covered(filter)
+            index.find_covers(filter)
+            index.find_covered(filter)
             index.add(filter, key)
         taken = time.perf_counter() - began
         for key in range(n, n + len(filters)):
@@ -125,7 +125,7 @@ def _changes(
     first = statistics.median(come_and_go(_fresh(asked)) for _ in range(5)) / len(asked)
     insertion = statistics.median(come(_fresh(asked)) for _ in range(5)) / len(asked) * 1e6
     assert list(index) == list(plain)
-    assert index.covered(asked[0]) == plain.covered(asked[0])
+    assert index.find_covered(asked[0]) == plain.find_covered(asked[0])
     return _row(n, "`add` and `remove`", "", first, again, None), insertion
 
 

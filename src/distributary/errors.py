@@ -139,6 +139,8 @@ class StateError(LiveError):
 
     @classmethod
     def from_os(cls, path: Path, error: OSError, *, doing: str = "written") -> Self:
-        """The error for an `OSError` at this path."""
-        said = (error.strerror or str(error)).lower()
-        return cls(str(path), f"cannot be {doing}: {said}", "check the place, or name another")
+        """Make the error for an `OSError` at a path."""
+        reason = (error.strerror or str(error)).lower()
+        return cls(
+            str(path), f"cannot be {doing}: {reason}", "check the path, or choose another folder"
+        )

@@ -176,7 +176,7 @@ class SaysAllItCovers(NaiveBroker):
 
     class Link(OutLink):
         def _sweep(self, name: Name) -> list[Statement]:
-            hidden = self.hidden.covered(self.sent[name])
+            hidden = self.hidden.find_covered(self.sent[name])
             if hidden:
                 return self._reveal(hidden[0], instead_of=name)
             return [self._retract(name, NO_FURTHER)]

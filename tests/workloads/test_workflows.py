@@ -48,7 +48,7 @@ def covering_degree(found: Workflows) -> float:
     for at, (_, _, filter) in enumerate(found.subscriptions):
         index.add(filter, at)
     # A subscription covers itself: one with two covers becomes a root when the other ends.
-    covering = [index.covering(filter) for _, _, filter in found.subscriptions]
+    covering = [index.find_covers(filter) for _, _, filter in found.subscriptions]
     roots = sum(len(names) == 1 for names in covering)
     return sum(len(names) == 2 for names in covering) / roots
 

@@ -36,15 +36,22 @@ class MeasuringOptions:
 
     factor: Annotated[
         list[int] | None,
-        option("Messages in a packet (h); repeatable.", MEASURING, "--messages-per-packet", min=1),
+        option(
+            "Messages per packet (h) to measure with; repeatable.",
+            MEASURING,
+            "--messages-per-packet",
+            min=1,
+        ),
     ] = None
-    message_bytes: Annotated[int, option("Bytes in a payload.", MEASURING, min=1)] = 200
+    message_bytes: Annotated[int, option("Payload of a message, in bytes.", MEASURING, min=1)] = 200
     seconds: Annotated[
-        Seconds, duration_option("How long to send each mix of rates.", MEASURING)
+        Seconds, duration_option("How long to send in each measurement.", MEASURING)
     ] = Seconds("500ms")
-    rounds: Annotated[int, option("How often to measure everything.", MEASURING, min=1)] = 3
+    rounds: Annotated[
+        int, option("How many times to repeat all measurements.", MEASURING, min=1)
+    ] = 3
     unicast: Annotated[
-        bool, option("Use no multicast: send to the receiver alone.", NETWORK, "--unicast")
+        bool, option("Send by unicast instead of multicast.", NETWORK, "--unicast")
     ] = False
 
     def make_params(self) -> CalibrationParams:
@@ -63,14 +70,18 @@ class MeasuringOptions:
 
 @takes_groups
 def calibrate(
-    out: Annotated[Path, option("The file to write, for `plan --calibration`.", OUTPUT)],
+    out: Annotated[Path, option("File to write, for `plan --calibration`.", OUTPUT)],
     measuring: MeasuringOptions,
     group_base: GroupBase = "239.192.77.0",
     port: Port = 7703,
     interface: InterfaceName = "lo",
     as_document: Json = False,
 ) -> None:
-    """Measure what receivers spend on a message at either filter: alpha(h) and beta(h)."""
+    """Measure what a message costs a receiver at each of the two filters, for `plan`.
+
+    The prices depend on h, the number of messages in a packet: alpha(h) for the session filter,
+    beta(h) for the flow filter.
+    """
     from distributary.delivery.udp import NetworkOptions
     from distributary.delivery.udp.calibration import calibrate as measure_prices
     from distributary.delivery.udp.calibration_file import calibration_document, write_calibration
@@ -80,35 +91,40 @@ def calibrate(
     network = NetworkOptions(make_groups(group_base, port), interface, ttl=0)
     with Bars(console=notes, transient=True, disable=not notes.is_terminal) as bars:
         task = bars.add_task("calibrating")
-        found = measure_prices(
+        calibration = measure_prices(
             network,
             params,
             progress=lambda done, total: bars.update(task, completed=done, total=total),
         )
-    write_calibration(found, out)
-    if found.doubtful:
+    write_calibration(calibration, out)
+    if calibration.doubtful:
         notes.print(
-            "the measurements fit no prices well: calibrate again while the machine has less to "
-            "do, or with more --rounds"
+            "the measurements are noisy: calibrate again while the machine is idle, or with more "
+            "--rounds"
         )
     if as_document:
-        print_json(calibration_document(found))
+        print_json(calibration_document(calibration))
         return
-    results.print(_table(found))
-    results.print(_sentence(found), markup=False)
+    results.print(_table(calibration))
+    results.print(_sentence(calibration), markup=False)
     results.print(f"written to {out}", markup=False)
 
 
-def _table(found: Calibration) -> Table:
+def _table(calibration: Calibration) -> Table:
     table = Table("h", "alpha, ns a message", "fit", "beta, ns a message", "fit", box=None)
-    for price in found.prices:
-        numbers = (price.alpha, found.alpha.at(price.h), price.beta, found.beta.at(price.h))
+    for price in calibration.prices:
+        numbers = (
+            price.alpha,
+            calibration.alpha.at(price.h),
+            price.beta,
+            calibration.beta.at(price.h),
+        )
         table.add_row(str(price.h), *(f"{1e9 * number:,.1f}" for number in numbers))
     return table
 
 
-def _sentence(found: Calibration) -> str:
-    alpha, beta = found.alpha, found.beta
+def _sentence(calibration: Calibration) -> str:
+    alpha, beta = calibration.alpha, calibration.beta
     return (
         f"alpha(h) = {1e9 * alpha.constant:,.1f} + {1e9 * alpha.per_packet:,.1f}/h ns "
         f"(R2 {alpha.r2:.3f}), beta(h) = {1e9 * beta.constant:,.1f} + "

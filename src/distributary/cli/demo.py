@@ -1,4 +1,4 @@
-"""`distributary demo`: the whole job once, on a generated day of a trading floor."""
+"""`distributary demo`: the whole job once, on a generated day of trading-floor logs."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from distributary.cli.options import (
     option,
     reject_bad_values,
 )
-from distributary.cli.pipeline import run_job, tell_run
+from distributary.cli.pipeline import print_run, run_job
 from distributary.workloads import DayParams, TradingFloor
 
 __all__ = ["demo"]
 
-BAD_ROWS = 0.0005  # so that there is something to put aside
+BAD_ROWS = 0.0005  # so that the quarantine is not empty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FloorSize:
     """The size of the generated day."""
 
-    symbols: Annotated[int, workload_option("The number of symbols; each is a flow.", 100)] = 20_000
+    symbols: Annotated[int, workload_option("Number of symbols; each is a flow.", 100)] = 20_000
     receivers: Receivers = 500
     messages: Messages = 1_000_000
 
@@ -42,14 +42,14 @@ class FloorSize:
 @takes_groups
 def demo(
     size: FloorSize,
-    out: Annotated[Path, option("The folder for everything it writes.", OUTPUT)] = Path("demo"),
+    out: Annotated[Path, option("Folder for all output.", OUTPUT)] = Path("demo"),
     groups: Groups = 50,
     sessions: Annotated[
-        int, option("The most sessions that the plan may use.", LIMITS, min=1)
+        int, option("Maximum number of sessions in the plan.", LIMITS, min=1)
     ] = 500,
     seed: Seed = 0,
 ) -> None:
-    """Generate a day of a trading floor's logs, plan from them on Spark, replay them, report."""
+    """Generate a day of trading-floor logs, plan from them on Spark, replay them and report."""
     from distributary.pipeline import Job
 
     with reject_bad_values():
@@ -68,7 +68,7 @@ def demo(
     outcome = run_job(job, SparkOptions(), compare=True)
     for page in ("report.html", "plan.html"):
         shutil.copy(job.out / page, out / page)
-    tell_run(outcome, job.out)
+    print_run(outcome, job.out)
     results.print(f"report: {out / 'report.html'}", markup=False)
     results.print(
         f"next:   {sys.argv[0]} pipeline run --subscriptions {subscriptions} --publications "

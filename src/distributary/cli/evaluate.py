@@ -1,4 +1,4 @@
-"""`distributary evaluate`: what a plan costs, recomputed from the files alone."""
+"""`distributary evaluate`: check a plan and compute its costs from the files alone."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import typer
 
 from distributary import cost
 from distributary.cli.console import notes, print_json, results
-from distributary.cli.intake import DemandFiles, intake_document, tell_intake
+from distributary.cli.intake import DemandFiles, intake_document, print_intake
 from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import PRICES, Json, filtering_prices, option
-from distributary.cli.plan import tell_extensions
+from distributary.cli.plan import print_extensions
 from distributary.cli.summary import cost_table, details_as_json, headline, load_table
 from distributary.cost import FilteringPrices
 from distributary.errors import PlanError
@@ -28,15 +28,17 @@ class OwnPrices:
 
     alpha: Annotated[
         float | None,
-        option("Price of a message at the session filter; the plan's own without it.", PRICES),
+        option(
+            "Cost of one message at the session filter.", PRICES, show_default="that of plan.json"
+        ),
     ] = None
     beta: Annotated[
         float | None,
-        option("Price of a message at the flow filter; the plan's own without it.", PRICES),
+        option("Cost of one message at the flow filter.", PRICES, show_default="that of plan.json"),
     ] = None
 
     def choose(self, stored: StoredPlan, folder: Path) -> FilteringPrices:
-        """The prices given; for each that is not, the one that the plan was made with."""
+        """Return the prices given; one that is not given is the one the plan was made with."""
         alpha, beta = self.alpha, self.beta
         if alpha is None or beta is None:
             own = stored_prices(stored, folder)
@@ -47,14 +49,14 @@ class OwnPrices:
 
 @takes_groups
 def evaluate(
-    plan: Annotated[Path, typer.Argument(help="A plan folder.")],
+    plan: Annotated[Path, typer.Argument(help="Plan folder.")],
     files: DemandFiles,
     own: OwnPrices,
     as_document: Json = False,
 ) -> None:
-    """Check a plan and price it: is anybody missed, what is wasted, who carries how much.
+    """Check that a plan misses nobody, and compute what it costs and wastes.
 
-    Fails (exit 1) if the plan is not valid, after telling all it found.
+    If the plan is not valid, the command prints everything and then exits with 1.
     """
     inputs = files.read()
     stored = read_plan(plan, inputs.demand.interest)
@@ -75,13 +77,13 @@ def evaluate(
             }
         )
     else:
-        tell_intake(inputs)
+        print_intake(inputs)
         if not same_inputs:
-            notes.print("the plan was made from other inputs than these")
+            notes.print("the plan was made from other interest or rates than these")
         results.print(headline(evaluation))
         results.print(f"prices: alpha {prices.alpha:g}, beta {prices.beta:g}")
         results.print(cost_table(evaluation))
         results.print(load_table(evaluation))
-        tell_extensions(evaluation)
+        print_extensions(evaluation)
     if not evaluation.valid:
         raise PlanError(evaluation.problems, path=str(plan))

@@ -1,4 +1,4 @@
-"""`distributary export`: a plan as configuration for the middleware that carries it."""
+"""`distributary export`: a plan as configuration for other middleware."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ class AddressOptions:
     base: Annotated[
         str | None,
         option(
-            "The first multicast address, IPv4 or IPv6, as `publish --group-base` takes it; "
-            "239.192.77.0 without it.",
+            "First multicast address, IPv4 or IPv6; the same as --group-base of `publish`.",
             NETWORK,
+            show_default="239.192.77.0",
         ),
     ] = None
     port: Annotated[
         int | None,
-        option("The UDP port of all groups; 7702 without it.", NETWORK, min=1, max=65535),
+        option("UDP port of all groups.", NETWORK, min=1, max=65535, show_default="7702"),
     ] = None
-    pairs: Annotated[bool, option("Two lines, A and B, for each group.", NETWORK, "--pairs")] = (
+    pairs: Annotated[bool, option("Give each group two lines, A and B.", NETWORK, "--pairs")] = (
         False
     )
     interface: Annotated[
         list[str] | None,
         option(
-            "Aeron: the interface, such as 10.1.0.0/16; for pairs first A's, then B's.", NETWORK
+            "Aeron only: interface, such as 10.1.0.0/16; with --pairs give A's, then B's.", NETWORK
         ),
     ] = None
 
     def make_network(self, format_name: str) -> Network:
-        """Make the network; refuse what is wrong or what the format would ignore."""
+        """Make the network settings; reject options that the format would ignore."""
         from distributary.export import FORMATS, Network
 
         asked: dict[str, Any] = {
@@ -67,7 +67,7 @@ class AddressOptions:
         for name in given:
             if name not in FORMATS[format_name].settings:
                 option = "--interface" if name == "interfaces" else f"--{name}"
-                raise typer.BadParameter(f"{option} means nothing to {FORMATS[format_name].label}")
+                raise typer.BadParameter(f"{option} does not apply to {FORMATS[format_name].label}")
         with reject_bad_values():
             return Network(**given)
 
@@ -76,12 +76,14 @@ class AddressOptions:
 class ExportOutput:
     """What is written, and where."""
 
-    format_name: Annotated[FormatName, option("What it is for.", OUTPUT, "--format")]
-    out: Annotated[Path, option("The folder to write, or an export to replace.", OUTPUT)]
+    format_name: Annotated[
+        FormatName, option("Software to export for; csv is for your own.", OUTPUT, "--format")
+    ]
+    out: Annotated[Path, option("Folder to write; an earlier export in it is replaced.", OUTPUT)]
     guard: Annotated[
         bool,
         option(
-            "Put ' before names in CSV files that a spreadsheet would run as a formula.",
+            "In CSV files, put ' before cells that a spreadsheet would run as a formula.",
             OUTPUT,
             "--guard-spreadsheets",
         ),
@@ -91,16 +93,21 @@ class ExportOutput:
 
 @takes_groups
 def export(
-    plan: Annotated[Path, typer.Argument(help="A plan folder.")],
+    plan: Annotated[Path, typer.Argument(help="Plan folder.")],
     output: ExportOutput,
     addresses: AddressOptions,
     interest: Annotated[
-        Path | None, option(f"Check first that the plan serves it. {TABLE}.", INPUT, "--interest")
+        Path | None,
+        option(
+            f"Table with columns receiver, flow: check that the plan serves it. {TABLE}.",
+            INPUT,
+            "--interest",
+        ),
     ] = None,
 ) -> None:
-    """Turn a plan into configuration: tables, Cyclone DDS, NATS or Aeron.
+    """Export a plan as configuration: CSV tables, Cyclone DDS, NATS or Aeron.
 
-    With --interest, fails (exit 1) if the plan does not serve it, and writes nothing then.
+    With --interest, the command writes nothing and exits with 1 if the plan does not serve it.
     """
     from distributary.export import FORMATS
 
@@ -116,11 +123,11 @@ def export(
     manifest["guarded_spreadsheets"] = output.guard
     if format_name == "csv":
         manifest["control_group"] = network.control
-    _write(files, manifest, out)
+    _write_files(files, manifest, out)
     if output.as_document:
         print_json(manifest)
         return
-    _tell_doubts(stored, wanted, format_name)
+    _print_warnings(stored, wanted, format_name)
     results.print(
         f"{len(stored.plan.flows) - stored.plan.unicast_flows:,} flows in "
         f"{stored.plan.n_sessions:,} sessions over {stored.plan.n_groups:,} groups, "
@@ -139,13 +146,13 @@ def _make_files(
         return files
     if not any(name.endswith(".csv") for name in files):
         raise typer.BadParameter(
-            f"--guard-spreadsheets: there is no CSV for {FORMATS[format_name].label}"
+            f"--guard-spreadsheets: {FORMATS[format_name].label} has no CSV files"
         )
     return guard_spreadsheets(files)
 
 
 def _manifest(plan: Plan, format_name: str, network: Network, names: list[str]) -> dict[str, Any]:
-    """What was exported and how: enough to do it again, and nothing of the moment."""
+    """Describe what was exported and how: enough to repeat it, without a timestamp."""
     from distributary.export import FORMATS
 
     settings = FORMATS[format_name].settings
@@ -162,26 +169,26 @@ def _manifest(plan: Plan, format_name: str, network: Network, names: list[str]) 
     }
 
 
-def _write(files: dict[str, bytes], manifest: dict[str, Any], out: Path) -> None:
+def _write_files(files: dict[str, bytes], manifest: dict[str, Any], out: Path) -> None:
     with replace_folder(out, lambda folder: (folder / MANIFEST).is_file(), "export") as new:
         for name, content in files.items():
             (new / name).write_bytes(content)
         (new / MANIFEST).write_bytes((json.dumps(manifest, indent=2) + "\n").encode())
 
 
-def _tell_doubts(stored: StoredPlan, interest: Interest | None, format_name: str) -> None:
+def _print_warnings(stored: StoredPlan, interest: Interest | None, format_name: str) -> None:
     from distributary.export.formats import MANY_MAPPINGS
 
     inputs = stored.metadata.get("inputs")
     made_from = inputs.get("interest") if isinstance(inputs, dict) else None
     if interest is not None and made_from != fingerprint(interest):
-        notes.print("the plan was made from another interest than this, which it serves too")
+        notes.print("the plan was made from another interest table, but serves this one too")
     if stored.plan.unicast_flows:
         notes.print(
-            f"{stored.plan.unicast_flows:,} of the flows go by unicast: they are left to the sender"
+            f"{stored.plan.unicast_flows:,} flows go by unicast; the sender has to send them itself"
         )
     if format_name == "nats" and len(stored.plan.placement_flow) > MANY_MAPPINGS:
         notes.print(
-            f"nats-server searches mappings one by one: for more than {MANY_MAPPINGS:,} use "
+            f"nats-server searches mappings one by one: with more than {MANY_MAPPINGS:,}, use "
             "accounts.conf"
         )

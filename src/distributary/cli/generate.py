@@ -1,4 +1,4 @@
-"""`distributary generate`: the papers' workloads, as files."""
+"""`distributary generate`: write the papers' workloads to files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from distributary.cli.console import results
 from distributary.cli.option_groups import takes_groups
-from distributary.cli.options import OUTPUT, OutputFormat, Seed, option, reject_bad_values
+from distributary.cli.options import OUTPUT, OutputFormat, option, reject_bad_values, seed_option
 from distributary.files import write_interest, write_rates
 from distributary.files.tables import write_table
 from distributary.model import Interest, Rates
@@ -35,7 +35,7 @@ __all__ = [
     "write_workload",
 ]
 
-app = typer.Typer(no_args_is_help=True, help="Write a workload: interest and rates, or logs.")
+app = typer.Typer(no_args_is_help=True, help="Generate a workload: interest and rates, or logs.")
 
 WORKLOAD = "Workload"
 
@@ -47,11 +47,12 @@ def workload_option(
     return option(help, WORKLOAD, min=least, max=most)
 
 
-Out = Annotated[Path, option("The folder to write interest and rates into.", OUTPUT)]
-TableFormat = Annotated[OutputFormat, option("How the tables are written.", OUTPUT, "--format")]
-Symbols = Annotated[int, workload_option("The number of symbols; each is a flow.", 1)]
-Receivers = Annotated[int, workload_option("The number of receivers.", 1)]
-Messages = Annotated[int, workload_option("The number of messages in the day.", 1)]
+Out = Annotated[Path, option("Folder to write interest and rates to.", OUTPUT)]
+TableFormat = Annotated[OutputFormat, option("File format of the tables.", OUTPUT, "--format")]
+Symbols = Annotated[int, workload_option("Number of symbols; each is a flow.", 1)]
+Receivers = Annotated[int, workload_option("Number of receivers.", 1)]
+Messages = Annotated[int, workload_option("Number of messages in the day.", 1)]
+WorkloadSeed = Annotated[int, seed_option(WORKLOAD)]
 _FLOOR, _CLASSES, _DAY = TradingFloor(), TwoClass(), DayParams()
 
 
@@ -60,13 +61,13 @@ class FloorOptions:
     """The shape of a trading floor."""
 
     symbols: Symbols = _FLOOR.symbols
-    markets: Annotated[int, workload_option("The number of markets.", 1)] = _FLOOR.markets
+    markets: Annotated[int, workload_option("Number of markets.", 1)] = _FLOOR.markets
     receivers: Receivers = _FLOOR.receivers
     markets_per_receiver: Annotated[
-        int, workload_option("The number of markets that a receiver follows.", 1)
+        int, workload_option("Number of markets that a receiver follows.", 1)
     ] = _FLOOR.markets_per_receiver
     share_of_market: Annotated[
-        float, workload_option("The share of a market's symbols that a receiver follows.", 0, 1)
+        float, workload_option("Share of a market's symbols that a receiver follows.", 0, 1)
     ] = _FLOOR.share_of_market
 
 
@@ -75,10 +76,10 @@ class FloorOptions:
 def generate_trading_floor(
     out: Out,
     options: FloorOptions,
-    seed: Seed = 0,
+    seed: WorkloadSeed = 0,
     table_format: TableFormat = OutputFormat.PARQUET,
 ) -> None:
-    """Write a trading floor: traders who each follow a part of two markets (Tock et al.)."""
+    """Generate a trading floor: traders who each follow parts of some markets (Tock et al.)."""
     with reject_bad_values():
         params = TradingFloor(**asdict(options))
     write_workload(*trading_floor(params, np.random.default_rng(seed)), out, table_format)
@@ -88,21 +89,25 @@ def generate_trading_floor(
 class ClassOptions:
     """The shape of two classes of flows."""
 
-    flows: Annotated[int, workload_option("The number of flows.", 1)] = _CLASSES.flows
+    flows: Annotated[int, workload_option("Number of flows.", 1)] = _CLASSES.flows
     receivers: Receivers = _CLASSES.receivers
-    fast_share: Annotated[float, workload_option("The share of fast flows.", 0, 1)] = (
+    fast_share: Annotated[float, workload_option("Share of fast flows.", 0, 1)] = (
         _CLASSES.fast_share
     )
-    fast_rate: Annotated[float, workload_option("Messages/s of a fast flow.")] = _CLASSES.fast_rate
-    slow_rate: Annotated[float, workload_option("Messages/s of a slow flow.")] = _CLASSES.slow_rate
-    popular_share: Annotated[float, workload_option("The share of popular flows.", 0, 1)] = (
+    fast_rate: Annotated[float, workload_option("Rate of a fast flow, in messages/s.")] = (
+        _CLASSES.fast_rate
+    )
+    slow_rate: Annotated[float, workload_option("Rate of a slow flow, in messages/s.")] = (
+        _CLASSES.slow_rate
+    )
+    popular_share: Annotated[float, workload_option("Share of popular flows.", 0, 1)] = (
         _CLASSES.popular_share
     )
     want_popular: Annotated[
-        float, workload_option("The probability that a receiver wants a popular flow.", 0, 1)
+        float, workload_option("Probability that a receiver wants a popular flow.", 0, 1)
     ] = _CLASSES.want_popular
     want_unpopular: Annotated[
-        float, workload_option("The probability that a receiver wants another flow.", 0, 1)
+        float, workload_option("Probability that a receiver wants an unpopular flow.", 0, 1)
     ] = _CLASSES.want_unpopular
 
 
@@ -111,10 +116,10 @@ class ClassOptions:
 def generate_two_class(
     out: Out,
     options: ClassOptions,
-    seed: Seed = 0,
+    seed: WorkloadSeed = 0,
     table_format: TableFormat = OutputFormat.PARQUET,
 ) -> None:
-    """Write flows that are fast or slow, popular or not, and who wants them (Adler et al.)."""
+    """Generate flows that are fast or slow, popular or not, and who wants them (Adler et al.)."""
     with reject_bad_values():
         drawn = two_class(TwoClass(**asdict(options)), np.random.default_rng(seed))
     write_workload(*drawn, out, table_format)
@@ -129,20 +134,20 @@ class DayOptions:
     messages: Messages = _DAY.messages
     churn: Annotated[
         float,
-        workload_option("Subscriptions that end in the day, as a share of those that stay.", 0),
+        workload_option("Subscriptions that end during the day, as a share of those that stay.", 0),
     ] = _DAY.churn
-    bad: Annotated[float, workload_option("The share of unusable rows.", 0, 1)] = 0.0
+    bad: Annotated[float, workload_option("Share of unusable rows to add, for tests.", 0, 1)] = 0.0
 
 
 @app.command("day")
 @takes_groups
 def generate_day(
-    out: Annotated[Path, option("The folder to write the two logs into.", OUTPUT)],
+    out: Annotated[Path, option("Folder to write the two logs to.", OUTPUT)],
     options: DayOptions,
-    seed: Seed = 0,
+    seed: WorkloadSeed = 0,
     table_format: TableFormat = OutputFormat.PARQUET,
 ) -> None:
-    """Write a trading floor's day of logs: who subscribed when, what was published when."""
+    """Generate a day of trading-floor logs: subscriptions and publications with their times."""
     with reject_bad_values():
         floor = TradingFloor(symbols=options.symbols, receivers=options.receivers)
         day = DayParams(messages=options.messages, churn=options.churn)
@@ -157,7 +162,7 @@ def write_day(
     out: Path,
     table_format: OutputFormat,
 ) -> tuple[Path, Path]:
-    """Write both logs, say what they hold, and return where they are."""
+    """Write both logs, print their sizes, and return their paths."""
     rng = np.random.default_rng(seed)
     interest, rates = trading_floor(floor, rng)
     paths = (out / f"subscriptions.{table_format}", out / f"publications.{table_format}")
@@ -175,7 +180,7 @@ def write_day(
 def write_workload(
     interest: Interest, rates: Rates, out: Path, table_format: OutputFormat
 ) -> tuple[Path, Path]:
-    """Write both tables, say what they hold, and return where they are."""
+    """Write both tables, print their sizes, and return their paths."""
     paths = (out / f"interest.{table_format}", out / f"rates.{table_format}")
     write_interest(interest, paths[0])
     write_rates(rates, paths[1])

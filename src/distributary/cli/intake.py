@@ -1,4 +1,4 @@
-"""The two tables that most commands read, and what became of their rows."""
+"""Read interest and rates, and account for every row."""
 
 from __future__ import annotations
 
@@ -13,28 +13,35 @@ from distributary.cli.options import INPUT, TABLE, option, share_option
 from distributary.cli.quantities import Share
 from distributary.files import BadTablesError, Intake, ReadDemand, read_demand, write_quarantine
 
-__all__ = ["DemandFiles", "intake_document", "tell_intake"]
+__all__ = ["DemandFiles", "intake_document", "print_intake"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemandFiles:
     """The options that name the tables of interest and rates, and say what to do with bad rows."""
 
-    interest: Annotated[Path, option(f"Who wants what: receiver, flow. {TABLE}.", INPUT)]
-    rates: Annotated[Path, option(f"How fast: flow, rate. {TABLE}.", INPUT)]
+    interest: Annotated[
+        Path, option(f"Table of who wants which flow, with columns receiver, flow. {TABLE}.", INPUT)
+    ]
+    rates: Annotated[
+        Path, option(f"Table of rates in messages/s, with columns flow, rate. {TABLE}.", INPUT)
+    ]
     max_bad: Annotated[
         Share,
-        share_option("Put bad rows aside, up to this share of each table, such as 1%.", INPUT),
+        share_option("Leave out bad rows, up to this share of each table, such as 1%.", INPUT),
     ] = Share("0%")
     floor: Annotated[
-        float | None, option("Messages/s of flows that are wanted but have no rate.", INPUT)
+        float | None,
+        option(
+            "Messages/s for wanted flows that have no rate; without it they are an error.", INPUT
+        ),
     ] = None
     quarantine: Annotated[
-        Path | None, option("Write the bad rows here, with file, row and reason.", INPUT)
+        Path | None, option("Write all bad rows to this table, with file, row and reason.", INPUT)
     ] = None
 
     def read(self, *, on_peak: bool = False) -> ReadDemand:
-        """Read both tables; bad rows go to the quarantine, also where there are too many."""
+        """Read both tables; write bad rows to the quarantine, even if they are too many."""
         try:
             inputs = read_demand(
                 self.interest,
@@ -54,8 +61,8 @@ class DemandFiles:
         return inputs
 
 
-def tell_intake(inputs: ReadDemand) -> None:
-    """Say what was read, where rows collapsed, and what was left out."""
+def print_intake(inputs: ReadDemand) -> None:
+    """Print how many rows were used, repeated, quarantined or left out."""
     for name, intake in _tables(inputs).items():
         if intake.bad:
             notes.print(
@@ -66,16 +73,16 @@ def tell_intake(inputs: ReadDemand) -> None:
                 notes.print(f"  {number:,} x {reason}", markup=False)
         elif intake.duplicates:
             notes.print(
-                f"{name}: {intake.duplicates:,} of {intake.rows:,} rows repeat another: collapsed"
+                f"{name}: {intake.duplicates:,} of {intake.rows:,} rows are duplicates, used once"
             )
     if inputs.floored:
-        notes.print(f"rates: {inputs.floored:,} wanted flows without a rate are given the floor")
+        notes.print(f"rates: {inputs.floored:,} wanted flows without a rate get the one of --floor")
     if inputs.unwanted_flows:
         notes.print(f"rates: {inputs.unwanted_flows:,} flows that nobody wants are left out")
 
 
 def intake_document(inputs: ReadDemand) -> dict[str, Any]:
-    """What became of the rows of each table, for other programs."""
+    """The counts of `print_intake`, for JSON output."""
     document: dict[str, Any] = {
         name: {
             "rows": intake.rows,

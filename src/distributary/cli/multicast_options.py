@@ -1,4 +1,4 @@
-"""The options that `publish`, `receive` and `calibrate` share, and how these commands end."""
+"""The options that `publish`, `receive` and `calibrate` share, and how signals end them."""
 
 from __future__ import annotations
 
@@ -30,20 +30,24 @@ __all__ = [
     "Port",
     "make_groups",
     "run_until_signal",
-    "tell_fault",
+    "warn_of_fault",
 ]
 
 T = TypeVar("T")
 
-PlanFolder = Annotated[
-    Path, option("The plan folder; a new plan in it is taken up.", INPUT, "--plan")
-]
+PlanFolder = Annotated[Path, option("Plan folder; a new plan in it takes over.", INPUT, "--plan")]
 GroupBase = Annotated[
-    str, option("The first multicast address, IPv4 or IPv6, as `export --base` takes it.", NETWORK)
+    str, option("First multicast address, IPv4 or IPv6; the same as --base of `export`.", NETWORK)
 ]
-Port = Annotated[int, option("The UDP port of all groups.", NETWORK, min=1, max=65_535)]
+Port = Annotated[int, option("UDP port of all groups.", NETWORK, min=1, max=65_535)]
 InterfaceName = Annotated[
-    str, option("The name of the interface, or its IPv4 address.", NETWORK, "--interface")
+    str,
+    option(
+        "Network interface: its name, or its IPv4 address.",
+        NETWORK,
+        "--interface",
+        show_default="the system's choice",
+    ),
 ]
 
 
@@ -57,7 +61,7 @@ class LineOptions:
     pairs: Annotated[
         bool,
         option(
-            "Two lines, A and B, for each group; --interface may name one for each: A,B.",
+            "Use two lines, A and B, for each group; --interface may name one for each: A,B.",
             NETWORK,
             "--pairs",
         ),
@@ -65,18 +69,21 @@ class LineOptions:
     group_source: Annotated[
         str,
         option(
-            "The sender's address, for source-specific multicast: it alone is heard.",
+            "Sender's address, for source-specific multicast: only it is received.",
             NETWORK,
             "--source",
         ),
     ] = ""
     key_file: Annotated[
         Path | None,
-        option("A key for packets, 16 to 64 bytes; only its owner may have access.", NETWORK),
+        option(
+            "File with a key to authenticate packets: 16 to 64 bytes, readable by its owner only.",
+            NETWORK,
+        ),
     ] = None
 
     def read_key(self) -> bytes | None:
-        """Read the key file, if one was named."""
+        """Read the key file, if one is given."""
         from distributary.delivery.udp import read_key
 
         return None if self.key_file is None else read_key(self.key_file)
@@ -92,21 +99,27 @@ class MetricsOptions:
 
     metrics: Annotated[
         int | None,
-        option("Serve Prometheus at this port.", "Metrics", "--metrics", min=0, max=65_535),
+        option(
+            "Serve Prometheus metrics on this port; 0 picks a free one.",
+            "Metrics",
+            "--metrics",
+            min=0,
+            max=65_535,
+        ),
     ] = None
-    metrics_address: Annotated[str, option("The address to serve Prometheus at.", "Metrics")] = (
+    metrics_address: Annotated[str, option("Address to serve the metrics on.", "Metrics")] = (
         "127.0.0.1"
     )
 
     @contextmanager
     def serve(self, snapshot: Callable[[], Snapshot]) -> Iterator[None]:
-        """Serve statistics for as long as the block lasts, if a port was named."""
+        """Serve the statistics while the block runs, if a port is given."""
         from distributary.delivery.udp import serve_metrics
 
         port, address = self.metrics, self.metrics_address
         with nullcontext() if port is None else serve_metrics(snapshot, port, address) as found:
             if found is not None:
-                notes.print(f"statistics at http://{address}:{found}/metrics", markup=False)
+                notes.print(f"metrics at http://{address}:{found}/metrics", markup=False)
             yield
 
 
@@ -123,13 +136,13 @@ def make_groups(
         raise typer.BadParameter(f"{option}: {error}") from None
 
 
-def tell_fault(error: DistributaryError) -> None:
-    """Say that a plan in the folder, or a table of interest, cannot be used."""
-    notes.print(f"[bold yellow]kept what was there before:[/] {escape(str(error))}")
+def warn_of_fault(error: DistributaryError) -> None:
+    """Print why a new plan or interest table cannot be used."""
+    notes.print(f"[bold yellow]keeping the previous one:[/] {escape(str(error))}")
 
 
 def run_until_signal(work: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine; SIGINT or SIGTERM sets its event, and a second signal interrupts it."""
+    """Run a coroutine; SIGINT or SIGTERM sets its event, a second signal interrupts it."""
 
     async def run() -> T:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""The options that say which NATS server a command works with."""
+"""The options that choose the NATS server of a command."""
 
 from __future__ import annotations
 
@@ -20,32 +20,31 @@ SERVER = "NATS server"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerChoice:
-    """The NATS server that the options name."""
+    """The NATS server that the options choose."""
 
     state: Annotated[
-        Path | None, option("The service's folder; its embedded server is used.", SERVER, "--state")
+        Path | None,
+        option("State folder of the service; use its embedded NATS server.", SERVER, "--state"),
     ] = None
     nats: Annotated[
-        str | None, option("Your own NATS server, as nats://HOST.", SERVER, "--nats")
+        str | None, option("Your own NATS server, such as nats://HOST.", SERVER, "--nats")
     ] = None
-    token: Annotated[
-        str | None, option("Your token for the server.", SERVER, envvar="NATS_TOKEN")
-    ] = None
-    user: Annotated[
-        str | None, option("Your user name at the server.", SERVER, envvar="NATS_USER")
-    ] = None
-    password: Annotated[
-        str | None, option("The user's password.", SERVER, envvar="NATS_PASSWORD")
-    ] = None
-    creds: Annotated[Path | None, option("A file of credentials (JWT and seed).", SERVER)] = None
-    ca: Annotated[Path | None, option("TLS: the certificate authority of the server.", SERVER)] = (
+    token: Annotated[str | None, option("Token for the server.", SERVER, envvar="NATS_TOKEN")] = (
         None
     )
-    cert: Annotated[Path | None, option("TLS: the client certificate.", SERVER)] = None
-    key: Annotated[Path | None, option("TLS: the key of the client certificate.", SERVER)] = None
-    prefix: Annotated[str, option("The first part of every NATS subject that is used.", SERVER)] = (
-        "distributary"
+    user: Annotated[str | None, option("User name for the server.", SERVER, envvar="NATS_USER")] = (
+        None
     )
+    password: Annotated[
+        str | None, option("Password of the user.", SERVER, envvar="NATS_PASSWORD")
+    ] = None
+    creds: Annotated[Path | None, option("Credentials file (JWT and seed).", SERVER)] = None
+    ca: Annotated[Path | None, option("TLS: certificate authority of the server.", SERVER)] = None
+    cert: Annotated[Path | None, option("TLS: client certificate.", SERVER)] = None
+    key: Annotated[Path | None, option("TLS: key of the client certificate.", SERVER)] = None
+    prefix: Annotated[
+        str, option("First part of every NATS subject that the service uses.", SERVER)
+    ] = "distributary"
 
     def __post_init__(self) -> None:
         from distributary.topics.nats.subjects import Subjects
@@ -55,7 +54,7 @@ class ServerChoice:
 
     @property
     def own(self) -> NatsOptions | None:
-        """The user's own server, if one is named."""
+        """The user's own server, if one is given."""
         from distributary.topics.nats import NatsOptions
 
         if self.nats is None:
@@ -76,12 +75,14 @@ class ServerChoice:
         return self.find()[0]
 
     def find(self) -> tuple[NatsOptions, str]:
-        """Find the server, and the address of its monitoring pages where that is known."""
+        """Find the server, and the address of its monitoring pages if known."""
         from distributary.topics.nats.options import find_server
 
         own = self.own
         if own is not None:
             return own, ""
         if self.state is None:
-            raise typer.BadParameter("name a server with --nats, or a folder with --state")
+            raise typer.BadParameter(
+                "give a server with --nats, or a service's folder with --state"
+            )
         return find_server(self.state)

@@ -1,4 +1,4 @@
-"""The options that several commands share, by the panel of `--help` that they stand in."""
+"""The options that several commands share, by their panel in `--help`."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ __all__ = [
     "moment_option",
     "option",
     "reject_bad_values",
+    "seed_option",
     "share_option",
 ]
 
@@ -51,13 +52,16 @@ INPUT, OUTPUT = "Input", "Output"
 LIMITS, SEARCH, PRICES = "Limits", "Search", "Prices"
 NETWORK, SPARK = "Network", "Spark"
 
-TABLE = "Parquet, CSV or JSON lines, by extension, or a folder of such files"
+TABLE = "Parquet, CSV or JSON lines (by extension), or a folder of such files"
 BUDGET_HELP = (
-    "How long to search for a plan: 30s, 2m. best makes a fixed amount of work of it, so that the "
-    "same seed gives the same plan; the clock ends only a run that takes 2.5 times as long, which "
-    "says so. optimal and optimal-shared go by the clock, the others just end."
+    "How long to search for a plan, such as 30s or 2m. `best` turns it into a fixed amount of "
+    "work, so the same seed and budget give the same plan on any machine; the clock stops it only "
+    "after 2.5 times the budget, and it then reports that it was cut short. `optimal` and "
+    "`optimal-shared` stop when the time is over. The other algorithms ignore it."
 )
-ALGORITHM_HELP = "One of " + ", ".join(a.label for a in ALGORITHMS.values()) + "."
+ALGORITHM_HELP = (
+    "Planning algorithm: one of " + ", ".join(a.label for a in ALGORITHMS.values()) + "."
+)
 
 
 def option(help: str, panel: str, *names: str, **limits: Any) -> typer.models.OptionInfo:
@@ -67,35 +71,43 @@ def option(help: str, panel: str, *names: str, **limits: Any) -> typer.models.Op
 
 
 def duration_option(help: str, panel: str, *names: str) -> typer.models.OptionInfo:
-    """Declare an option that takes a time such as 30s."""
+    """Declare an option for a time such as 30s."""
     return option(help, panel, *names, parser=Seconds, metavar="TIME")
 
 
 def share_option(help: str, panel: str, *names: str) -> typer.models.OptionInfo:
-    """Declare an option that takes a share such as 1%."""
+    """Declare an option for a share such as 1%."""
     return option(help, panel, *names, parser=Share, metavar="SHARE")
 
 
+def seed_option(panel: str) -> typer.models.OptionInfo:
+    """Declare the option for the random seed."""
+    return option("Random seed; the same seed gives the same result.", panel, min=0)
+
+
 def moment_option(help: str) -> typer.models.OptionInfo:
-    """Declare an option that takes a moment in ISO 8601."""
+    """Declare an option for a moment in ISO 8601."""
     return option(help, INPUT, parser=parse_moment, metavar="MOMENT")
 
 
 # --- input ----------------------------------------------------------------------------------------
 
 FilterFile = Annotated[
-    Path, option(f"Who wants what: receiver, filter. {TABLE}.", INPUT, "--filters")
+    Path,
+    option(f"Table of SQL filters, with columns receiver, filter. {TABLE}.", INPUT, "--filters"),
 ]
-EventFile = Annotated[Path, option(f"Any columns. {TABLE}.", INPUT, "--events")]
+EventFile = Annotated[
+    Path, option(f"Table of events; its columns are the attributes. {TABLE}.", INPUT, "--events")
+]
 Moment = datetime | None
 Publications = Annotated[
-    str, option("The publication log: a file, a folder, or a table Spark knows.", INPUT)
+    str, option("Publication log: a file, a folder, or a table in Spark's catalogue.", INPUT)
 ]
 
 # --- the planner ----------------------------------------------------------------------------------
 
-Groups = Annotated[int, option("The most multicast groups that the plan may use.", LIMITS, min=1)]
-Seed = Annotated[int, option("The same seed gives the same answer.", SEARCH, min=0)]
+Groups = Annotated[int, option("Maximum number of multicast groups in the plan.", LIMITS, min=1)]
+Seed = Annotated[int, seed_option(SEARCH)]
 AlgorithmName = Annotated[str, option(ALGORITHM_HELP, SEARCH, "--algorithm")]
 
 
@@ -106,17 +118,21 @@ class PlannerOptions:
     groups: Groups
     sessions: Annotated[
         int | None,
-        option("The most sessions that the plan may use; one per group without it.", LIMITS, min=1),
+        option(
+            "Maximum number of sessions in the plan.", LIMITS, min=1, show_default="one per group"
+        ),
     ] = None
     alpha: Annotated[
-        float, option("Price of a message at the session filter (per message/s).", PRICES)
+        float, option("Cost of one message at the session filter (any unit).", PRICES)
     ] = 1.0
-    beta: Annotated[float, option("Price of a message at the flow filter.", PRICES)] = 1.0
+    beta: Annotated[
+        float, option("Cost of one message at the flow filter (same unit).", PRICES)
+    ] = 1.0
     budget: Annotated[Seconds, duration_option(BUDGET_HELP, SEARCH)] = Seconds("30s")
     seed: Seed = 0
 
     def select_prices(self) -> FilteringPrices:
-        """The two prices, refused as wrong usage where they make no sense."""
+        """Make prices of the two options; invalid ones are wrong usage."""
         return filtering_prices(self.alpha, self.beta)
 
     def make_request(self, **settings: Unpack[RequestSettings]) -> Request:
@@ -141,25 +157,30 @@ class SparkOptions:
     """Where Spark runs, and its settings."""
 
     master: Annotated[
-        str | None, option("Where Spark runs; this machine with all its cores without it.", SPARK)
+        str | None,
+        option(
+            "Spark master, such as spark://HOST:7077.",
+            SPARK,
+            show_default="spark-submit's, or all cores of this machine",
+        ),
     ] = None
     conf: Annotated[
-        list[str] | None, option("A setting of Spark as key=value; repeatable.", SPARK, "--conf")
+        list[str] | None, option("Spark setting as key=value; repeatable.", SPARK, "--conf")
     ] = None
 
     def parse_settings(self) -> dict[str, str]:
-        """Settings of Spark from `key=value`s."""
+        """Parse the `key=value` settings of Spark."""
         settings = {}
         for entry in self.conf or ():
             key, equals, value = entry.partition("=")
             if not (equals and key):
-                raise typer.BadParameter(f"--conf takes key=value, not {entry!r}")
+                raise typer.BadParameter(f"{entry!r} is not key=value", param_hint="'--conf'")
             settings[key.strip()] = value
         return settings
 
 
 class OutputFormat(StrEnum):
-    """How tables are written."""
+    """The file formats of tables."""
 
     PARQUET = "parquet"
     CSV = "csv"
@@ -171,7 +192,7 @@ class OutputFormat(StrEnum):
 
 @contextmanager
 def reject_bad_values(hint: str | None = None) -> Iterator[None]:
-    """Report what a params object refuses (a `ValueError`) as wrong usage of the options."""
+    """Turn the `ValueError` of a params object into a usage error."""
     try:
         yield
     except ValueError as error:
@@ -179,13 +200,13 @@ def reject_bad_values(hint: str | None = None) -> Iterator[None]:
 
 
 def filtering_prices(alpha: float, beta: float) -> FilteringPrices:
-    """The two prices, refused as wrong usage where they make no sense."""
+    """Make prices of the two options; invalid ones are wrong usage."""
     with reject_bad_values("'--alpha' / '--beta'"):
         return FilteringPrices(alpha, beta)
 
 
 def at_most(most: float) -> Callable[[float], float]:
-    """Make a check of an option's number: no more than that, and a number at all."""
+    """Make an option callback that rejects numbers above `most`, and not-a-number."""
 
     def check(value: float) -> float:
         if not value <= most:

@@ -11,7 +11,7 @@ import typer
 
 from distributary import cost, planning
 from distributary.cli.console import notes, print_json, results, show_progress
-from distributary.cli.intake import DemandFiles, intake_document, tell_intake
+from distributary.cli.intake import DemandFiles, intake_document, print_intake
 from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import (
     INPUT,
@@ -48,7 +48,7 @@ from distributary.files import (
 from distributary.model import Constraints
 from distributary.planning import Move, moves_between
 
-__all__ = ["plan", "tell_extensions"]
+__all__ = ["plan", "print_extensions"]
 
 MOVES_SHOWN = 10
 
@@ -59,11 +59,13 @@ class PlanFiles(DemandFiles):
 
     column: Annotated[
         str | None,
-        option("The column of the rates that by-column goes by, such as a market.", INPUT),
+        option(
+            "With by-column: keep flows together that have the same value in this column.", INPUT
+        ),
     ] = None
     plan_on: Annotated[
         Literal["mean", "peak"],
-        option("Count costs in mean rates or in the rates' peak column.", INPUT),
+        option("Compute costs from the mean rates, or from the peak column of the rates.", INPUT),
     ] = "mean"
 
 
@@ -74,25 +76,36 @@ class SolverOptions(PlannerOptions):
     algorithm: AlgorithmName = planning.DEFAULT_ALGORITHM
     calibration: Annotated[
         Path | None,
-        option("Prices that `calibrate` measured, instead of --alpha and --beta.", PRICES),
+        option(
+            "File written by `calibrate`: use its prices instead of --alpha and --beta.", PRICES
+        ),
     ] = None
     messages_per_packet: Annotated[
-        float, option("With --calibration: messages in a packet.", PRICES, min=1)
+        float,
+        option("With --calibration: messages per packet that the prices are for.", PRICES, min=1),
     ] = 8
     objective: Annotated[
         Literal["filtering", "channel"],
-        option("The cost to go by where an algorithm chooses between plans.", SEARCH),
+        option("Cost by which an algorithm chooses among the plans it tries.", SEARCH),
     ] = "filtering"
     previous: Annotated[
-        Path | None, option("A plan folder to improve; best only.", SEARCH, "--from")
+        Path | None, option("Plan folder to start from and improve (best only).", SEARCH, "--from")
     ] = None
     max_moves: Annotated[
-        int | None, option("With --from: the most flows that may move.", LIMITS, min=0)
+        int | None,
+        option(
+            "With --from: maximum number of flows that move.",
+            LIMITS,
+            min=0,
+            show_default="no limit",
+        ),
     ] = None
     max_sent: Annotated[
         float | None,
         option(
-            "Let flows travel in several sessions: the most to send, as a multiple.", LIMITS, min=1
+            "Allow flows in several sessions, sending at most this multiple of all rates.",
+            LIMITS,
+            min=1,
         ),
     ] = None
 
@@ -109,11 +122,13 @@ class SolverOptions(PlannerOptions):
         )
 
     def read_prices(self) -> cost.FilteringPrices:
-        """The prices named, or those of a calibration."""
+        """Return the prices given, or those of the calibration file."""
         if self.calibration is None:
             return self.select_prices()
         if (self.alpha, self.beta) != (1.0, 1.0):
-            raise typer.BadParameter("--calibration replaces --alpha and --beta")
+            raise typer.BadParameter(
+                "--calibration replaces --alpha and --beta: give one or the other"
+            )
         return read_prices(self.calibration, self.messages_per_packet)
 
 
@@ -123,22 +138,26 @@ class ConstraintOptions:
 
     group_cap: Annotated[
         float | None,
-        option("The most a group may carry (messages/s; at the peak where known).", LIMITS),
+        option("Maximum messages/s that a group carries; peak rates count where given.", LIMITS),
     ] = None
     receiver_cap: Annotated[
-        float | None, option("The most any receiver may take in (messages/s).", LIMITS)
+        float | None, option("Maximum messages/s that any receiver receives.", LIMITS)
     ] = None
     receiver_caps: Annotated[
-        Path | None, option("A table of receiver, rate: caps of their own.", LIMITS)
+        Path | None,
+        option("Table of caps for single receivers, with columns receiver, rate.", LIMITS),
     ] = None
-    pins: Annotated[Path | None, option("A table of flow, group: where flows must be.", LIMITS)] = (
-        None
-    )
+    pins: Annotated[
+        Path | None,
+        option("Table of flows that must be in a given group, with columns flow, group.", LIMITS),
+    ] = None
     together: Annotated[
-        Path | None, option("A table of set, flow: each set shares a session.", LIMITS)
+        Path | None,
+        option("Table with columns set, flow: the flows of a set must share a session.", LIMITS),
     ] = None
     apart: Annotated[
-        Path | None, option("A table of set, flow: no two of a set share a group.", LIMITS)
+        Path | None,
+        option("Table with columns set, flow: no two flows of a set may share a group.", LIMITS),
     ] = None
 
     def read(self, receivers: Sequence[str]) -> Constraints:
@@ -158,14 +177,15 @@ class UnicastOptions:
 
     unicast_receivers: Annotated[
         int | None,
-        option("Flows with so many receivers or fewer may go by unicast.", LIMITS, min=1),
+        option("Allow unicast for flows with at most this many receivers.", LIMITS, min=1),
     ] = None
     unicast_links: Annotated[
-        int | None, option("The most (receiver, flow) pairs to send by unicast.", LIMITS, min=0)
+        int | None,
+        option("Maximum number of (receiver, flow) pairs served by unicast.", LIMITS, min=0),
     ] = None
     unicast_rate: Annotated[
         float | None,
-        option("The most messages/s to send beyond one copy of each flow.", LIMITS, min=0),
+        option("Maximum messages/s sent by unicast beyond one copy of each flow.", LIMITS, min=0),
     ] = None
 
     def make_limits(self) -> planning.UnicastLimits | None:
@@ -183,9 +203,9 @@ class UnicastOptions:
 class PlanOutput:
     """Where the plan goes, and how."""
 
-    out: Annotated[Path, option("The plan folder to write, or to replace.", OUTPUT)]
+    out: Annotated[Path, option("Plan folder to write or replace.", OUTPUT)]
     table_format: Annotated[
-        OutputFormat, option("How the plan's tables are written.", OUTPUT, "--format")
+        OutputFormat, option("File format of the plan's tables.", OUTPUT, "--format")
     ] = OutputFormat.PARQUET
     as_document: Json = False
 
@@ -198,9 +218,9 @@ def plan(
     unicast: UnicastOptions,
     output: PlanOutput,
 ) -> None:
-    """Decide which flow goes where and who joins what."""
+    """Decide which session and group carry each flow, and which groups each receiver joins."""
     if (files.column is None) == (solver.algorithm.lower() == "by-column"):
-        raise typer.BadParameter("--column goes with --algorithm by-column, and only with it")
+        raise typer.BadParameter("--algorithm by-column needs --column, and no other takes it")
     request = solver.make_whole_request(unicast.make_limits())
     inputs = files.read(on_peak=files.plan_on == "peak")
     interest = inputs.demand.interest
@@ -216,10 +236,10 @@ def plan(
     if output.as_document:
         print_json(_document(made, inputs, moves))
         return
-    tell_intake(inputs)
-    _tell_plan(made)
+    print_intake(inputs)
+    _print_plan(made)
     if moves is not None:
-        _tell_moves(moves)
+        _print_moves(moves)
     results.print(
         f"{request.solver.label} took {made.seconds:.2f} s; the plan is in {output.out}",
         markup=False,
@@ -248,41 +268,41 @@ def _document(
     return document
 
 
-def _tell_plan(made: planning.MadePlan) -> None:
-    """Say what the plan costs, and how good it is known to be."""
+def _print_plan(made: planning.MadePlan) -> None:
+    """Print what the plan costs, and how good it is known to be."""
     solution, evaluation = made.solution, made.evaluation
     results.print(headline(evaluation))
     results.print(cost_table(evaluation))
     results.print(load_table(evaluation))
-    tell_extensions(evaluation)
-    _tell_proof(solution)
+    print_extensions(evaluation)
+    _print_proof(solution)
     if solution.cut_short:
         notes.print(
-            "cut short: the clock ended the search before its work was done, so another run with "
-            "this seed may give another plan; plan.json says so too"
+            "cut short: the search ran out of time, so another run with this seed may give another "
+            'plan; plan.json has "cut_short": true'
         )
 
 
-def tell_extensions(evaluation: cost.Evaluation) -> None:
-    """Say what goes by unicast or in several sessions, if anything does."""
+def print_extensions(evaluation: cost.Evaluation) -> None:
+    """Print what goes by unicast and what travels in several sessions."""
     if evaluation.unicast_flows:
         results.print(unicast_sentence(evaluation))
     if evaluation.duplicated_flows:
         results.print(duplication_sentence(evaluation))
 
 
-def _tell_proof(solution: planning.Solution) -> None:
+def _print_proof(solution: planning.Solution) -> None:
     if solution.proven:
         results.print("proven: no plan of this kind has a lower channel cost")
     elif solution.channel_lower_bound is not None:
         results.print(
-            f"not proven in time: no plan has a channel cost below "
+            f"not proven within --budget: no plan has a channel cost below "
             f"{solution.channel_lower_bound:,.6g}; a longer --budget may prove more"
         )
 
 
-def _tell_moves(moves: list[Move]) -> None:
-    """Say what moves: all in numbers, the first few by name."""
+def _print_moves(moves: list[Move]) -> None:
+    """Print how many flows move, and the first few by name."""
     new = sum(move.before is None for move in moves)
     results.print(f"{len(moves) - new:,} flows move, {new:,} are new")
     for move in moves[:MOVES_SHOWN]:

@@ -1,4 +1,4 @@
-"""`distributary publish`: messages in, packets out by a plan."""
+"""`distributary publish`: send messages over multicast as a plan says."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from distributary.cli.multicast_options import (
     MetricsOptions,
     PlanFolder,
     run_until_signal,
-    tell_fault,
+    warn_of_fault,
 )
 from distributary.cli.multicast_table import show_live, statistics_table
 from distributary.cli.option_groups import takes_groups
@@ -43,7 +43,7 @@ __all__ = ["publish"]
 
 INTERRUPTED = 130
 SENDING = "Sending"
-_NAMED = 10  # flows that are named where many are at fault
+_NAMED = 10  # flows to name if many are at fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,27 +53,29 @@ class MessageOptions:
     source: Annotated[
         str,
         option(
-            "Parquet, JSON lines, or lines of FLOW, tab, PAYLOAD; - is stdin. With --content "
-            "also CSV.",
+            "Messages to publish: Parquet, JSON lines, or lines of FLOW, tab, PAYLOAD. With "
+            "--content also CSV. - is stdin.",
             INPUT,
             "--from",
         ),
     ] = "-"
     content: Annotated[
         Path | None,
-        option("Publish events by what they say: the folder `content` beside the plan.", INPUT),
+        option("Publish events by their content: the `content` folder beside the plan.", INPUT),
     ] = None
     max_bad: Annotated[
         Share,
-        share_option("With --content: leave bad events out, up to this share.", INPUT),
+        share_option("With --content: leave out bad events, up to this share.", INPUT),
     ] = Share("0%")
 
     def open_events(self, plan: Path) -> EventIntake | None:
-        """Open the intake of events, if messages are published by what they say."""
+        """Open the intake of events, if events are published by their content."""
         if self.content is not None:
             return EventIntake(self.content, plan, float(self.max_bad))
         if self.max_bad:
-            raise typer.BadParameter("--max-bad needs --content: a bad message ends the command")
+            raise typer.BadParameter(
+                "--max-bad needs --content; a bad message always ends the command"
+            )
         return None
 
 
@@ -82,11 +84,17 @@ class SenderLine(LineOptions):
     """Where packets go, and how far."""
 
     ttl: Annotated[
-        int, option("How far packets go: 0 this machine, 1 this link.", NETWORK, min=0, max=255)
+        int,
+        option(
+            "Time to live of multicast packets: 0 stays on this machine, 1 on this link.",
+            NETWORK,
+            min=0,
+            max=255,
+        ),
     ] = 1
 
     def make_network(self) -> NetworkOptions:
-        """Make the network that the options describe."""
+        """Make the network settings of the options."""
         from distributary.delivery.udp import NetworkOptions
 
         return NetworkOptions(self.make_groups(), self.interface, self.ttl)
@@ -98,26 +106,33 @@ class SendingOptions:
 
     rate: Annotated[
         float | None,
-        option("Messages/s; without it by the ts column, or at once.", SENDING, min=0.001),
+        option(
+            "Messages/s to publish.",
+            SENDING,
+            min=0.001,
+            show_default="the pace of the ts column, or at once",
+        ),
     ] = None
     bandwidth: Annotated[
         ByteCount,
         option(
-            "The most bytes a second to send, repairs included.",
+            "Maximum bytes per second to send, repairs included.",
             SENDING,
             parser=ByteCount,
             metavar="SIZE",
         ),
     ] = ByteCount("100MB")
     messages_per_packet: Annotated[
-        int, option("The most messages in a packet (h).", SENDING, min=1, max=65_535)
+        int, option("Maximum messages per packet (h).", SENDING, min=1, max=65_535)
     ] = 8
     packet_size: Annotated[
-        int, option("The longest UDP payload, in bytes.", SENDING, min=1_100, max=65_507)
+        int, option("Maximum UDP payload, in bytes.", SENDING, min=1_100, max=65_507)
     ] = 1_400
     stay: Annotated[
         Seconds,
-        duration_option("At the end, repair until no receiver asked for this long.", SENDING),
+        duration_option(
+            "At the end, keep repairing until no receiver has asked for this long.", SENDING
+        ),
     ] = Seconds("500ms")
 
     def make_params(self) -> SenderParams:
@@ -141,7 +156,7 @@ def publish(
     metrics: MetricsOptions,
     as_document: Json = False,
 ) -> None:
-    """Publish messages by a plan, over multicast, and repair what is missed."""
+    """Publish messages over IP multicast as a plan says, and repair losses."""
     from distributary.delivery.udp import Publisher, snapshot_document
 
     params = sending.make_params()
@@ -152,32 +167,34 @@ def publish(
         params=params,
         key=line.read_key(),
         stay=float(sending.stay),
-        on_fault=tell_fault,
+        on_fault=warn_of_fault,
     )
 
     async def work(stop: asyncio.Event) -> tuple[bool, dict[str, Any]]:
         async with publisher, show_live(lambda: publisher.statistics):
             with metrics.serve(lambda: publisher.statistics):
                 source = messages.source
-                chunks = _chunks(source) if events is None else events.read(source)
+                chunks = _read_chunks(source) if events is None else events.read(source)
                 done = await _publish_until(publisher, chunks, sending.rate, stop)
                 await publisher.drain()
         return done, snapshot_document(publisher.statistics)
 
-    done, told = run_until_signal(work)
+    done, statistics = run_until_signal(work)
     unplanned = publisher.unplanned
     by_content = {} if events is None else {"content": events.document()}
     if as_document:
-        print_json({**told, **by_content, "unplanned_flows": unplanned, "interrupted": not done})
+        print_json(
+            {**statistics, **by_content, "unplanned_flows": unplanned, "interrupted": not done}
+        )
     else:
-        notes.print(statistics_table(told))
-        results.print(f"{told['messages']:,} messages published", markup=False)
+        notes.print(statistics_table(statistics))
+        results.print(f"{statistics['messages']:,} messages published", markup=False)
     if events is not None:
-        events.tell()
+        events.print_notes()
         if done:
             events.check()
     if unplanned:
-        dropped = _name_unplanned(unplanned, told["unplanned_messages"], plan)
+        dropped = _unplanned_error(unplanned, statistics["unplanned_messages"], plan)
         if done:
             raise dropped
         notes.print(f"[bold yellow]dropped:[/] {escape(str(dropped))}")
@@ -185,25 +202,25 @@ def publish(
         raise typer.Exit(INTERRUPTED)
 
 
-def _name_unplanned(unplanned: dict[str, int], messages: int, plan: Path) -> InputError:
-    """Name the flows whose messages were dropped because the plan does not have them."""
+def _unplanned_error(unplanned: dict[str, int], messages: int, plan: Path) -> InputError:
+    """Make the error that names the flows whose messages were dropped for lack of a plan."""
     most = sorted(unplanned, key=lambda flow: (-unplanned[flow], flow))
     named = ", ".join(f"{flow!r} ({unplanned[flow]:,})" for flow in most[:_NAMED])
     more = f" and {len(most) - _NAMED:,} more" if len(most) > _NAMED else ""
     return InputError(
-        f"{messages:,} messages were dropped, of flows that it does not have: {named}{more}",
+        f"{messages:,} messages were dropped, since the plan lacks their flows: {named}{more}",
         path=str(plan),
         value=most[0],
-        remedy="plan these flows too, or leave them out",
+        remedy="make a plan with these flows, or do not publish them",
     )
 
 
-def _chunks(source: str) -> Iterator[list[Record]]:
+def _read_chunks(source: str) -> Iterator[list[Record]]:
     from distributary.delivery.udp.records import read_lines, read_records
 
     if source != "-":
         return read_records(source)
-    # Past Python's own stdin: a thread that still reads that when we end would crash the process.
+    # Not sys.stdin: a thread that still reads it when Python exits would crash the process.
     return read_lines(open(0, "rb", buffering=0, closefd=False), "stdin")
 
 

@@ -1,4 +1,4 @@
-"""`distributary receive`: packets in, messages out as JSON lines."""
+"""`distributary receive`: print the messages of a plan's flows as JSON lines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from distributary.cli.multicast_options import (
     MetricsOptions,
     PlanFolder,
     run_until_signal,
-    tell_fault,
+    warn_of_fault,
 )
 from distributary.cli.multicast_table import show_live, statistics_table
 from distributary.cli.option_groups import takes_groups
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["receive"]
 
-_NAMED = 10  # flows that are named where many are at fault
-_PATIENCE = 1.0  # seconds of writing at the end after which the user hears of it
+_NAMED = 10  # flows to name if many are at fault
+_PATIENCE = 1.0  # seconds of writing at the end before the user is told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class WantedOptions:
     name: Annotated[
         str,
         option(
-            "The receiver, by its name in the plan; needed unless there is a --filter.",
+            "Name of this receiver in the plan; required unless --filter is given.",
             INPUT,
             "--as",
         ),
@@ -54,40 +54,45 @@ class WantedOptions:
     interest: Annotated[
         Path | None,
         option(
-            "Who wants what: receiver, flow; read again when it changes. Without it: all "
-            "that a plan brings.",
+            "Table of who wants which flow, with columns receiver, flow; read again when it "
+            "changes.",
             INPUT,
+            show_default="all flows that the plan brings to this receiver",
         ),
     ] = None
-    flow: Annotated[list[str] | None, option("A wanted flow; repeatable.", INPUT)] = None
+    flow: Annotated[list[str] | None, option("Flow to receive; repeatable.", INPUT)] = None
     content: Annotated[
         Path | None,
-        option("Receive events by what they say: the folder `content` beside the plan.", INPUT),
+        option("Receive events by their content: the `content` folder beside the plan.", INPUT),
     ] = None
     condition: Annotated[
         list[str] | None,
         option(
-            "With --content: an SQL condition on events, in place of the receiver's own "
-            "filters; repeatable.",
+            "With --content: receive events that match this SQL filter, instead of the "
+            "receiver's own filters; repeatable.",
             INPUT,
             "--filter",
         ),
     ] = None
     history: Annotated[
         bool,
-        option("Ask the sender for the earlier messages that it still has.", INPUT, "--history"),
+        option(
+            "First ask the sender for the earlier messages that it still has.", INPUT, "--history"
+        ),
     ] = False
 
     def check(self) -> None:
-        """Refuse options that do not go together."""
+        """Reject options that do not go together."""
         if self.interest is not None and self.flow:
-            raise typer.BadParameter("--flow and --interest exclude each other")
+            raise typer.BadParameter("give --flow or --interest, not both")
         if not self.name and not self.condition:
-            raise typer.BadParameter("name the receiver with --as, or what it wants with --filter")
+            raise typer.BadParameter(
+                "give the receiver's name with --as, or a condition with --filter"
+            )
         if self.condition and self.content is None:
-            raise typer.BadParameter("--filter needs --content, which has the attributes of events")
+            raise typer.BadParameter("--filter needs --content")
         if self.content is not None and (self.flow or self.interest):
-            raise typer.BadParameter("--content excludes --flow and --interest")
+            raise typer.BadParameter("give --content, or --flow or --interest, not both")
 
     @property
     def receiver(self) -> str:
@@ -95,7 +100,7 @@ class WantedOptions:
         return self.name or "filter"
 
     def open_events(self, plan: Path) -> WantedEvents | None:
-        """Open what is wanted of events, if they are received by what they say."""
+        """Open what is wanted of events, if they are received by their content."""
         from distributary.cli.wanted_events import WantedEvents
 
         if self.content is None:
@@ -107,12 +112,18 @@ class WantedOptions:
 class LineOutput:
     """Where messages go, and when to end."""
 
-    out: Annotated[Path | None, option("Write to this file instead of stdout.", OUTPUT)] = None
+    out: Annotated[
+        Path | None, option("File to write the messages to.", OUTPUT, show_default="stdout")
+    ] = None
     count: Annotated[
-        int | None, option("End after this many messages; without it, with Ctrl-C.", OUTPUT, min=1)
+        int | None,
+        option("Exit after this many messages.", OUTPUT, min=1, show_default="run until Ctrl-C"),
     ] = None
     as_document: Annotated[
-        bool, option("With --out: print statistics as JSON at the end.", OUTPUT, "--json")
+        bool,
+        option(
+            "With --out: print the statistics as one JSON document at the end.", OUTPUT, "--json"
+        ),
     ] = False
 
 
@@ -121,11 +132,11 @@ class ReceiverLine(LineOptions):
     """Where packets come from."""
 
     largest_packet: Annotated[
-        int, option("The longest packet to accept, in bytes.", NETWORK, min=512, max=65_507)
+        int, option("Maximum size of received packets, in bytes.", NETWORK, min=512, max=65_507)
     ] = 9_216
 
     def make_network(self) -> NetworkOptions:
-        """Make the network that the options describe."""
+        """Make the network settings of the options."""
         from distributary.delivery.udp import NetworkOptions
 
         return NetworkOptions(
@@ -141,22 +152,23 @@ def receive(
     line: ReceiverLine,
     metrics: MetricsOptions,
 ) -> None:
-    """Receive the wanted flows of a plan, each message once and in its flow's order.
+    """Receive flows over IP multicast as a plan says: each message once, each flow in order.
 
-    Lines on stdin change the wanted flows while it runs: +NAME subscribes, -NAME unsubscribes.
+    Lines on stdin change the wanted flows while the command runs: +NAME subscribes to a flow,
+    -NAME unsubscribes.
     """
     if output.as_document and output.out is None:
-        raise typer.BadParameter("--json needs --out: messages go to stdout")
+        raise typer.BadParameter("--json needs --out, since messages go to stdout otherwise")
     wanted.check()
     events = wanted.open_events(plan)
     with ExitStack() as stack:
         file = None if output.out is None else stack.enter_context(_open_output(output.out))
         reception = _Reception(plan, wanted, events, line, output.count)
-        told = run_until_signal(lambda signalled: reception.run(file, metrics, signalled))
+        statistics = run_until_signal(lambda signalled: reception.run(file, metrics, signalled))
     if output.as_document:
-        print_json(told)
+        print_json(statistics)
     else:
-        notes.print(statistics_table(told))
+        notes.print(statistics_table(statistics))
 
 
 class _Reception:
@@ -193,11 +205,12 @@ class _Reception:
             key=line.read_key(),
             on_messages=self._lines.take,
             on_report=self._report,
-            on_fault=tell_fault,
+            on_fault=warn_of_fault,
         )
         if not self._receiver.flows:
             raise typer.BadParameter(
-                f"{self._name!r} wants nothing that is known of: check the name, or name flows"
+                f"no flow is known that {self._name!r} wants: check --as, or give --flow or "
+                "--interest"
             )
 
     async def run(
@@ -220,18 +233,18 @@ class _Reception:
             if not self._by_content:
                 start(_follow_stdin(receiver))
             with metrics.serve(lambda: receiver.statistics):
-                await _first_of(receiver.wait(), signalled.wait(), self._stop.wait())
-                told = snapshot_document(receiver.statistics)
+                await _wait_for_first(receiver.wait(), signalled.wait(), self._stop.wait())
+                statistics = snapshot_document(receiver.statistics)
         await _finish(self._writer)
-        return told
+        return statistics
 
     def _report(self, found: Report) -> None:
         self._lines.report(found)
-        _tell_report(found, self._name, self._plan, fixed=self._by_content)
+        _warn_of_report(found, self._name, self._plan, fixed=self._by_content)
 
 
 async def _follow_stdin(receiver: Receiver) -> None:
-    """Subscribe and unsubscribe as the lines on stdin say."""
+    """Subscribe and unsubscribe according to the lines on stdin."""
     from distributary.delivery.udp.records import feed_chunks
 
     if not can_read_stdin():
@@ -245,46 +258,48 @@ async def _follow_stdin(receiver: Receiver) -> None:
                 receiver.unsubscribe(line.flow for line in found)
             else:
                 for line in found:
-                    said = f"line {line.row} of stdin is neither +NAME nor -NAME: {line.text!r}"
-                    notes.print(f"[bold yellow]note:[/] {escape(said)}")
+                    note = f"line {line.row} of stdin is neither +NAME nor -NAME: {line.text!r}"
+                    notes.print(f"[bold yellow]note:[/] {escape(note)}")
 
 
-def _tell_report(report: Report, name: str, plan: Path, *, fixed: bool) -> None:
-    """Tell the user about reports that need a person; the rest is in the output.
+def _warn_of_report(report: Report, name: str, plan: Path, *, fixed: bool) -> None:
+    """Print a note about reports that the user should act on; the others are in the output.
 
-    With `fixed` the receiver does not look for other plans.
+    With `fixed` the receiver does not follow new plans in the folder.
     """
     from distributary.delivery import NeedPlan, Rival, Unserved
 
     match report:
         case Unserved(_, ()):
-            said = "all wanted flows come again"
+            note = "all wanted flows are served again"
         case Unserved(version, flows):
             named = ", ".join(repr(flow) for flow in flows[:_NAMED])
             more = f" and {len(flows) - _NAMED:,} more" if len(flows) > _NAMED else ""
             which = f"version {version} of the sender's plan" if version else str(plan)
-            said = f"{which} brings {name!r} nothing of {named}{more}, and only another plan can"
+            note = f"{which} does not bring {named}{more} to {name!r}; make a plan that does"
         case Rival(followed, incarnation, address):
-            said = f"another sender answers at {address}: {incarnation}, and {followed} is followed"
+            note = (
+                f"another sender, {incarnation}, answers at {address}; still following {followed}"
+            )
         case NeedPlan():
-            said = f"the sender's plan is not the one in {plan}; put the sender's plan there"
-            said += ", and its content beside it, and start again" if fixed else ""
+            note = f"the sender's plan is not the one in {plan}; put the sender's plan there"
+            note += " and its content beside it, and restart" if fixed else ""
         case _:
             return
-    notes.print(f"[bold yellow]note:[/] {escape(said)}")
+    notes.print(f"[bold yellow]note:[/] {escape(note)}")
 
 
 async def _finish(writer: LineWriter) -> None:
-    """Write what was received; a second Ctrl-C drops the rest and says how much that is."""
+    """Write what was received; a second Ctrl-C drops the rest and prints how much that is."""
     try:
         try:
             async with asyncio.timeout(_PATIENCE):
                 await writer.finish()
         except TimeoutError:
-            notes.print(f"writing {writer.waiting:,} bytes more; Ctrl-C leaves them out")
+            notes.print(f"{writer.waiting:,} bytes remain to be written; Ctrl-C drops them")
             await writer.finish()
     except asyncio.CancelledError:
-        notes.print(f"[bold yellow]left out:[/] {writer.waiting:,} bytes that nobody read")
+        notes.print(f"[bold yellow]dropped:[/] {writer.waiting:,} bytes that nobody read")
         raise
     if writer.failure is not None:
         raise writer.failure
@@ -297,8 +312,8 @@ def _open_output(out: Path) -> FileIO:
         raise OutputError(error.strerror or str(error), path=str(out)) from None
 
 
-async def _first_of(*works: Any) -> None:
-    """Wait for one of them to end, or to fail."""
+async def _wait_for_first(*works: Any) -> None:
+    """Wait until one of the coroutines ends or fails; cancel the others."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""`distributary report`: a plan as one page to read, and held against other plans."""
+"""`distributary report`: a plan as an HTML page, compared with other plans."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from distributary import cost, planning
 from distributary.cli.console import results, show_progress
 from distributary.cli.evaluate import OwnPrices
-from distributary.cli.intake import DemandFiles, tell_intake
+from distributary.cli.intake import DemandFiles, print_intake
 from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import OUTPUT, option
 from distributary.extras import require
@@ -26,12 +26,15 @@ CURVE_GROUPS = (5, 10, 20, 50, 100, 200)
 
 @takes_groups
 def report(
-    plan: Annotated[Path, typer.Argument(help="A plan folder.")],
+    plan: Annotated[Path, typer.Argument(help="Plan folder.")],
     files: DemandFiles,
     own: OwnPrices,
-    out: Annotated[Path, option("The page to write.", OUTPUT)] = Path("report.html"),
+    out: Annotated[Path, option("HTML file to write.", OUTPUT)] = Path("report.html"),
     compare: Annotated[
-        bool, option("Plan with the other algorithms and numbers of groups too (slower).", OUTPUT)
+        bool,
+        option(
+            "Also plan with other algorithms and numbers of groups, to compare (slower).", OUTPUT
+        ),
     ] = True,
 ) -> None:
     """Write a self-contained HTML page about a plan."""
@@ -39,7 +42,7 @@ def report(
     inputs = files.read()
     stored = read_plan(plan, inputs.demand.interest)
     prices = own.choose(stored, plan)
-    tell_intake(inputs)
+    print_intake(inputs)
     algorithm = str(stored.metadata.get("algorithm", "a plan from elsewhere"))
     seed = stored.metadata.get("seed")
     page = Report(
@@ -55,7 +58,6 @@ def report(
     if compare:
         page = _add_comparison(page)
     write_report(page, out)
-    tell_intake(inputs)
     results.print(f"the report is {out}", markup=False)
 
 

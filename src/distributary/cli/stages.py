@@ -1,4 +1,4 @@
-"""Spark's progress as one bar on stderr."""
+"""Show Spark's progress as a bar on stderr."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from distributary.planning.progress import silent
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["call_on_spark", "show_stages", "tell_address"]
+__all__ = ["call_on_spark", "print_address", "show_stages"]
 
 T = TypeVar("T")
 
-_PAUSE_S = 0.2
+_REFRESH_S = 0.2
 
 
 @contextmanager
 def show_stages(session: SparkSession, console: Console = notes) -> Iterator[Steps]:
-    """Show the current stage and its tasks while the block runs, on a terminal.
+    """Show the current stage and its tasks on a terminal while the block runs.
 
     A stage is named by the job description that was set when it started. The block gets a callback
-    for the steps of work on the driver, so that one bar shows both.
+    for the progress of work on the driver, so that one bar shows both.
     """
     if not console.is_terminal:
         yield silent
@@ -68,7 +68,7 @@ def show_stages(session: SparkSession, console: Console = notes) -> Iterator[Ste
 
 
 def call_on_spark(options: SparkOptions, work: Callable[[SparkSession], T]) -> T:
-    """Start Spark and work on it, with its progress shown."""
+    """Start Spark, run the work on it, and show its progress."""
     from distributary.pipeline.interruptible import call_interruptibly
     from distributary.pipeline.spark import use_spark
 
@@ -79,23 +79,23 @@ def call_on_spark(options: SparkOptions, work: Callable[[SparkSession], T]) -> T
     return call_interruptibly(run)
 
 
-def tell_address(session: SparkSession) -> None:
-    """Say on a terminal where Spark shows its work."""
+def print_address(session: SparkSession) -> None:
+    """Print the address of Spark's web interface, on a terminal."""
     from distributary.pipeline.spark import ui_address
 
     address = ui_address(session)
     if address and notes.is_terminal:
-        notes.print(f"Spark shows its work at {address}", markup=False)
+        notes.print(f"Spark's web interface is at {address}", markup=False)
 
 
 def _watch(session: SparkSession, bar: Progress, task: TaskID, done: Event) -> None:
     from distributary.pipeline.spark import active_stages
 
-    while not done.wait(_PAUSE_S):
+    while not done.wait(_REFRESH_S):
         try:
             stages = active_stages(session)
-        except Exception:  # a session that stops cannot be asked, and a bar is not worth a failure
-            return
+        except Exception:
+            return  # a stopping session does not answer; a progress bar must not fail the job
         if stages:
             bar.update(
                 task,

@@ -1,4 +1,4 @@
-"""`distributary pipeline stream`: a plan that follows the logs as they come in."""
+"""`distributary pipeline stream`: keep a plan current while logs arrive."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from distributary.cli.options import (
     share_option,
 )
 from distributary.cli.quantities import Seconds, Share
-from distributary.cli.stages import tell_address
+from distributary.cli.stages import print_address
 
 if TYPE_CHECKING:
     from distributary.pipeline.ledger import LedgerState
@@ -38,23 +38,23 @@ class LogFolders:
     """Where logs come in, and how they are read."""
 
     subscriptions: Annotated[
-        str, option("The folder that subscription logs come into, or kafka://.", INPUT)
+        str, option("Folder where subscription logs arrive, or kafka://.", INPUT)
     ]
     publications: Annotated[
-        str, option("The folder that publication logs come into, or kafka://.", INPUT)
+        str, option("Folder where publication logs arrive, or kafka://.", INPUT)
     ]
     trigger: Annotated[Seconds, duration_option("How often to look for new files.", INPUT)] = (
         Seconds("10s")
     )
     rate_window: Annotated[
-        Seconds, duration_option("The time that rates are averaged over.", INPUT)
+        Seconds, duration_option("Time over which rates are averaged.", INPUT)
     ] = Seconds("1h")
     late: Annotated[
         Seconds,
-        duration_option("Put messages aside that are older than the latest by more.", INPUT),
+        duration_option("Quarantine messages older than the latest by more than this.", INPUT),
     ] = Seconds("10m")
     until_idle: Annotated[
-        bool, option("End when all files that are there were read.", INPUT, "--until-idle")
+        bool, option("Exit when all files that are there have been read.", INPUT, "--until-idle")
     ] = False
 
 
@@ -63,13 +63,22 @@ class FollowingOptions(PlannerOptions):
     """How the first plan is made, and when it changes."""
 
     budget: Annotated[
-        Seconds, duration_option("How long to search for the first plan.", SEARCH)
+        Seconds, duration_option("How long to search for the first plan, as in `plan`.", SEARCH)
     ] = Seconds("30s")
     drift: Annotated[
-        Share, share_option("Move flows when the excess grew by more than this share.", SEARCH)
+        Share,
+        share_option(
+            "Change the plan when its wasted work has grown by more than this share.", SEARCH
+        ),
     ] = Share("10%")
     max_moves: Annotated[
-        int | None, option("The most flows to move at once; 2 % without it.", LIMITS, min=0)
+        int | None,
+        option(
+            "Maximum number of flows that move in one change of the plan.",
+            LIMITS,
+            min=0,
+            show_default="2% of the flows",
+        ),
     ] = None
 
 
@@ -77,16 +86,18 @@ class FollowingOptions(PlannerOptions):
 def pipeline_stream(
     logs: LogFolders,
     planner: FollowingOptions,
-    out: Annotated[Path, option("The stream's own folder; go on from what is there.", OUTPUT)],
+    out: Annotated[
+        Path, option("Folder of the stream; an earlier stream in it is continued.", OUTPUT)
+    ],
     spark: SparkOptions,
     as_document: Annotated[
-        bool, option("Print one JSON object a line for each batch.", OUTPUT, "--json")
+        bool, option("Print one JSON object per line for each batch.", OUTPUT, "--json")
     ] = False,
 ) -> None:
-    """Follow folders of logs, and publish a new version of the plan when it no longer fits.
+    """Follow folders of logs, and write a new version of the plan when the old no longer fits.
 
-    End it with Ctrl-C or in any other way, and start it again with the same OUT: it goes on where
-    it was, and no row is lost or counted twice.
+    Stop it with Ctrl-C or kill it; started again with the same --out, it continues where it was,
+    and no row is lost or counted twice.
     """
     from distributary.pipeline.interruptible import call_interruptibly
     from distributary.pipeline.spark import use_spark
@@ -105,39 +116,39 @@ def pipeline_stream(
             max_moves=planner.max_moves,
             until_idle=logs.until_idle,
         )
-    teller, settings = _Teller(as_document), spark.parse_settings()
+    printer, settings = _BatchPrinter(as_document), spark.parse_settings()
 
     def work() -> LedgerState:
         with use_spark(spark.master, settings) as running:
-            tell_address(running)
-            return stream(running, job, StreamHooks(teller.tell, teller.step))
+            print_address(running)
+            return stream(running, job, StreamHooks(printer.print_batch, printer.note_step))
 
     state = call_interruptibly(work)
     if not as_document:
-        _tell_counts(state.counts)
+        _print_counts(state.counts)
         results.print(f"plan: {out / 'plan'}   history: {out / 'drift.jsonl'}", markup=False)
 
 
-class _Teller:
-    """Says what became of each batch, and how long it took."""
+class _BatchPrinter:
+    """Prints the counts of each batch, and how long it took."""
 
     def __init__(self, as_document: bool) -> None:
         self._as_document = as_document
         self._began = perf_counter()
 
-    def step(self, name: str) -> None:
+    def note_step(self, name: str) -> None:
         if name == "listing the files":
             self._began = perf_counter()
 
-    def tell(self, entry: Mapping[str, Any]) -> None:
+    def print_batch(self, entry: Mapping[str, Any]) -> None:
         seconds = perf_counter() - self._began
         if self._as_document:
             print(json.dumps({**entry, "seconds": round(seconds, 3)}), flush=True)
             return
-        results.print(_line(entry, seconds), markup=False)
+        results.print(_batch_line(entry, seconds), markup=False)
 
 
-def _line(entry: Mapping[str, Any], seconds: float) -> str:
+def _batch_line(entry: Mapping[str, Any], seconds: float) -> str:
     parts = [
         f"batch {entry['batch']}: {entry['files']} files",
         f"{entry['subscriptions']:,} subscriptions, {entry['publications']:,} publications",
@@ -155,12 +166,12 @@ def _line(entry: Mapping[str, Any], seconds: float) -> str:
     return "; ".join([*parts, f"{seconds:.1f} s"])
 
 
-def _tell_counts(counts: Mapping[str, Mapping[str, Any]]) -> None:
-    for log, told in counts.items():
-        bad = sum(told["reasons"].values())
+def _print_counts(counts: Mapping[str, Mapping[str, Any]]) -> None:
+    for log, found in counts.items():
+        used, duplicates, bad = found["used"], found["duplicates"], sum(found["reasons"].values())
         results.print(
-            f"{log}: {told['used'] + told['duplicates'] + bad:,} rows = {told['used']:,} used + "
-            f"{told['duplicates']:,} duplicates + {bad:,} quarantined"
+            f"{log}: {used + duplicates + bad:,} rows = {used:,} used + {duplicates:,} duplicates "
+            f"+ {bad:,} quarantined"
         )
-        for reason, number in told["reasons"].items():
+        for reason, number in found["reasons"].items():
             results.print(f"  {number:,} x {reason}", markup=False)

@@ -37,15 +37,17 @@ class TopicLogs:
     """The logs to propose clusters from, and the clusters there are."""
 
     subscriptions: Annotated[
-        str, option("The subscription log: a file, a folder, or a table.", INPUT)
+        str, option("Subscription log: a file, a folder, or a table in Spark's catalogue.", INPUT)
     ]
     publications: Publications
-    clusters: Annotated[Path | None, option("The clusters there are: cluster, topic.", INPUT)] = (
-        None
-    )
-    members: Annotated[Path | None, option("Who is on them: cluster, receiver.", INPUT)] = None
+    clusters: Annotated[
+        Path | None, option("Table of today's clusters, with columns cluster, topic.", INPUT)
+    ] = None
+    members: Annotated[
+        Path | None, option("Table of their members, with columns cluster, receiver.", INPUT)
+    ] = None
     max_bad: Annotated[
-        Share, share_option("Fail if a larger share of a log cannot be used.", INPUT)
+        Share, share_option("Fail if more than this share of a log cannot be used.", INPUT)
     ] = Share("1%")
 
     def name_clusters(self) -> Clusters | None:
@@ -53,7 +55,7 @@ class TopicLogs:
         from distributary.pipeline.topics import Clusters
 
         if (self.clusters is None) != (self.members is None):
-            raise typer.BadParameter("--clusters and --members belong together: give both or none")
+            raise typer.BadParameter("give both --clusters and --members, or neither")
         if self.clusters is None or self.members is None:
             return None
         return Clusters(self.clusters, self.members)
@@ -63,17 +65,22 @@ class TopicLogs:
 def pipeline_topics(
     logs: TopicLogs,
     spark: SparkOptions,
-    out: Annotated[Path, option("The folder to write, or to replace.", OUTPUT)],
+    out: Annotated[Path, option("Folder to write or replace.", OUTPUT)],
     budget: Annotated[
-        int, option("How many subscriptions may change for all proposals.", LIMITS, min=0)
+        int,
+        option(
+            "Maximum number of subscriptions that all proposals together change.", LIMITS, min=0
+        ),
     ] = 1_000,
     interval: Annotated[
         Seconds,
-        duration_option("How often a channel is maintained, such as 30m or 1h.", SEARCH),
+        duration_option(
+            "How often a channel is maintained, such as 30m; costs are per interval.", SEARCH
+        ),
     ] = Seconds("1h"),
     as_document: Json = False,
 ) -> None:
-    """Propose clusters of topics from logs: few changes that save much."""
+    """Propose clusters of topics that should share a channel, from logs."""
     from distributary.pipeline.topics import TopicJob, propose
 
     job = TopicJob(
@@ -92,7 +99,7 @@ def pipeline_topics(
     cost = document["operating_cost"]
     results.print(
         f"{len(document['proposals']):,} clusters of {document['topics']:,} topics would save "
-        f"{cost['saving']:,.0f} of {cost['now']:,.0f} messages an interval for "
+        f"{cost['saving']:,.0f} of {cost['now']:,.0f} messages per interval for "
         f"{document['moves']:,} changed subscriptions: {out}",
         markup=False,
     )

@@ -1,13 +1,12 @@
-"""Filters as text: SQL conditions read into boxes.
+"""Parse SQL conditions into filters.
 
 The language compares attributes with constants or with each other: =, <>, <, <=, >, >=, <=>,
-BETWEEN, IN, LIKE, IS [NOT] NULL, TRUE or FALSE and bare Boolean attributes, put together by AND, OR
-and NOT. Anything else is refused with the offending part shown. Text is text and a number a number:
-nothing is cast, except that a point in time may be written as text. What passes here means the same
-to Spark.
+BETWEEN, IN, LIKE, IS [NOT] NULL, TRUE or FALSE and bare Boolean attributes, combined with AND, OR
+and NOT. Anything else is refused, and the error shows the offending part. Nothing is cast, except
+that dates and timestamps may be written as text. A filter means the same as in Spark.
 
-A comparison of an attribute with a constant is a set of its values. That of two attributes, and a
-LIKE that asks for more than a prefix, is a residual of its box.
+A comparison of an attribute with a constant is a set of values. A comparison of two attributes, or
+a LIKE that asks for more than a prefix, is a residual of its box.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ __all__ = [
 MOST_CHARACTERS = 100_000
 MOST_ALTERNATIVES = 1_000
 MOST_WORK = 100_000
-# Comments, quoted names and texts: what a quote may stand in.
+# Comments, quoted names and texts: all that may contain a quote.
 _QUOTED = re.compile(
     r"--[^\n]*|/\*.*?\*/|`(?:[^`]|``)*`"
     r"|\"(?:[^\"\\]|\\.|\"\")*\"|'(?:[^'\\]|\\.|'')*'",
@@ -90,7 +89,7 @@ _COMPARISONS = (*_SIGNS, exp.NullSafeEQ)
 
 
 def parse_filter(text: str, schema: Schema) -> Filter:
-    """Read a filter; an `InputError` says which part of it cannot be used, and why."""
+    """Parse a filter; an `InputError` says which part of it cannot be used, and why."""
     box = plain_conjunction(text, schema)
     if box is not None:
         return Filter(schema, (box,))
@@ -98,7 +97,7 @@ def parse_filter(text: str, schema: Schema) -> Filter:
 
 
 def parse_any_filter(text: str, schema: Schema) -> Filter:
-    """The same by the SQL parser, whatever the filter: what conjunctions read fast are held to."""
+    """The same by the SQL parser alone, without the fast path for plain conjunctions."""
     try:
         boxes = _boxes(parse_condition(text), True, schema, _Work(MOST_WORK))
     except InputError as error:
@@ -109,16 +108,16 @@ def parse_any_filter(text: str, schema: Schema) -> Filter:
 
 
 def parse_condition(text: str) -> exp.Expr:
-    """The syntax tree of a condition."""
+    """Parse a condition into a syntax tree."""
     if len(text) > MOST_CHARACTERS:
         raise InputError(f"is longer than {MOST_CHARACTERS:,} characters", value=text)
     try:
         return parse_one(_QUOTED.sub(_escape_quotes, text), dialect="spark")
     except ParseError as error:
-        told = error.errors[0]["description"] if error.errors else str(error)
-        if "Required keyword" in told:  # told in terms of the parser's own classes
-            told = "an operand is missing"
-        raise InputError(f"does not parse: {shorten(told)}", value=text) from None
+        reason = error.errors[0]["description"] if error.errors else str(error)
+        if "Required keyword" in reason:  # it names the parser's own classes
+            reason = "an operand is missing"
+        raise InputError(f"does not parse: {shorten(reason)}", value=text) from None
     except SqlglotError as error:
         raise InputError(f"does not parse: {shorten(str(error))}", value=text) from None
     except RecursionError:
@@ -126,7 +125,7 @@ def parse_condition(text: str) -> exp.Expr:
 
 
 def _escape_quotes(found: re.Match[str]) -> str:
-    """A quote doubled inside a text is a quote to Spark; sqlglot would take it for two texts."""
+    """Escape doubled quotes: Spark reads them as one quote, sqlglot as the end of a text."""
     part = found.group()
     quote = part[0]
     if quote not in "'\"":
@@ -143,24 +142,23 @@ def _escape_quotes(found: re.Match[str]) -> str:
 
 @dataclass(slots=True)
 class _Work:
-    """How many more boxes may be made while a condition is multiplied out."""
+    """Counts the boxes that may still be made while a condition is multiplied out."""
 
     left: int
 
     def count(self, alternatives: int) -> None:
-        """Refuse, before they are made, more alternatives than a filter may have."""
+        """Refuse too many alternatives before they are made."""
         self.left -= alternatives
         if alternatives > MOST_ALTERNATIVES:
             raise InputError(
-                f"comes to more than {MOST_ALTERNATIVES:,} alternatives "
-                "when its ORs are multiplied out"
+                f"has more than {MOST_ALTERNATIVES:,} alternatives when its ORs are multiplied out"
             )
         if self.left < 0:
-            raise InputError(f"takes more than {MOST_WORK:,} alternatives to multiply its ORs out")
+            raise InputError(f"takes more than {MOST_WORK:,} alternatives to multiply out its ORs")
 
 
 def _boxes(node: exp.Expr, wanted: bool, schema: Schema, work: _Work) -> list[Box]:
-    """Boxes of the events for which a condition is true, or with `wanted` off, false."""
+    """The boxes of the events for which a condition is `wanted`: true or false."""
     match node:
         case exp.Paren():
             return _boxes(node.this, wanted, schema, work)
@@ -190,7 +188,7 @@ def _any_of(parts: list[list[Box]], schema: Schema, work: _Work) -> list[Box]:
 
 
 def _all_of(parts: list[list[Box]], schema: Schema, work: _Work) -> list[Box]:
-    """Few alternatives first, and what has none besides it all at once: fewer to multiply."""
+    """Intersect the parts: first those with a single box, then by the number of boxes."""
     if not all(parts):
         return []
     singles = [part[0] for part in parts if len(part) == 1]
@@ -260,18 +258,18 @@ def _test(node: exp.Expr, schema: Schema) -> tuple[int, Values, Values]:
 
 
 def _decide(at: int, attribute: Attribute, ranges: Iterable[Range]) -> tuple[int, Values, Values]:
-    """A test that is true within `ranges`, false outside, and neither for a missing value."""
+    """Return a test that is true within `ranges`, false outside, and neither without a value."""
     inside = Values.of(ranges, attribute.kind)
     outside = inside.complement(attribute)
     return at, inside, Values(outside.ranges)
 
 
 def _membership(node: exp.In, schema: Schema) -> tuple[int, Values, Values]:
-    """With a NULL in its list, an IN is never false: the missing value might be the one."""
+    """An IN with a NULL in its list is never false, because NULL might be the value."""
     at, attribute = find_attribute(node.this, schema)
     for each in filter(is_column, node.expressions):
         raise InputError(
-            f"{show(node)}: IN lists constants; write {show(node.this)} = {show(each)}, with OR"
+            f"{show(node)}: IN lists only constants; write OR {show(node.this)} = {show(each)}"
         )
     given = [each for each in node.expressions if not isinstance(each, exp.Null)]
     constants = common_type([constant_of(each) for each in given])
@@ -335,18 +333,18 @@ def _kind_of(constant: Constant) -> str:
 
 
 def _read_pattern(node: exp.Like, schema: Schema) -> Pattern | None:
-    """What LIKE looks for; None for a prefix or a text without wildcards, which is a range."""
+    """The pattern of a LIKE; None for a prefix or a text without wildcards, which is a range."""
     at, attribute = find_attribute(node.this, schema)
     pattern = node.expression
     if attribute.kind is not AttributeKind.TEXT:
-        raise InputError(f"{show(node)} looks for a pattern in what is not text")
+        raise InputError(f"{show(node)} applies LIKE to an attribute that is not text")
     if not is_text(pattern) or "\\" in pattern.name:
-        raise InputError(f"{show(node)}: a pattern is plain text without backslashes")
+        raise InputError(f"{show(node)}: a pattern must be a text constant without backslashes")
     return None if prefix_range(pattern.name) is not None else Pattern(at, pattern.name)
 
 
 def _pattern_boxes(found: Pattern, wanted: bool, schema: Schema) -> list[Box]:
-    """All texts that are LIKE a pattern begin as it does."""
+    """The boxes of a LIKE: a residual, and a range of texts with the same prefix."""
     if not wanted:
         return _residual_boxes(found.negate(), (), schema)
     start = re.split("[%_]", found.pattern, maxsplit=1)[0]

@@ -20,7 +20,7 @@ _LARGEST = sys.float_info.max
 
 
 def show(node: exp.Expr) -> str:
-    """A part of a condition as one short line."""
+    """Print a part of a condition as one short line."""
     return shorten(node.sql(dialect="spark"))
 
 
@@ -38,7 +38,7 @@ def find_attribute(node: exp.Expr, schema: Schema) -> tuple[int, Attribute]:
 
 
 def constant_of(node: exp.Expr) -> Constant:
-    """The value that a part stands for; an `InputError` if it is no constant."""
+    """The value of a constant; `InputError` if the part is no constant."""
     node = bare(node)
     match node:
         case exp.Literal() if node.is_string:
@@ -64,7 +64,7 @@ def _number(node: exp.Literal) -> Decimal | float:
     """A number with an exponent is a double, any other a decimal, as in Spark."""
     if "e" in node.name.lower():
         double = float(node.name)
-        # What is rounded to the largest number may still be beyond it, which Spark refuses.
+        # A number just beyond the largest double is rounded down to it, but Spark refuses it.
         if double == inf or (double == _LARGEST and Decimal(node.name) > Decimal(_LARGEST)):
             raise InputError(f"{show(node)} is beyond the largest number")
         return double

@@ -23,40 +23,40 @@ Facts = Mapping[str, Any]
 
 
 def get_part(document: Facts, key: str) -> Facts:
-    """A part of the document, empty where it is missing."""
+    """A part of the document, empty if it is missing."""
     found = document.get(key)
     return found if isinstance(found, Mapping) else {}
 
 
 def get_amount(facts: Facts, key: str) -> int:
-    """A number, 0 where it is missing."""
+    """A number, 0 if it is missing."""
     return facts.get(key) or 0
 
 
 def count_wasted(totals: Facts) -> int:
-    """The messages that receivers take in without having asked for them."""
+    """Count the messages that receivers receive but do not want."""
     return get_amount(totals, "received") - get_amount(totals, "wanted")
 
 
 def show_count(value: int | None) -> str:
-    """A number to its last digit, or a dash."""
+    """Format a number with all digits; a dash for None."""
     return "–" if value is None else f"{value:,}"
 
 
 def show_plural(value: int | None, noun: str) -> str:
-    """As `plural`, to the last digit."""
+    """As `plural`, with all digits."""
     return f"{show_count(value)} {noun}" + ("" if value == 1 else "s")
 
 
 def show_rate(value: float | None) -> str:
-    """Messages over time, as people count what is rare."""
+    """Format a rate; a low one as one message in so many seconds."""
     if value is None or value >= 0.1:
         return f"{number(value)} messages/s"
     return f"1 message in {number(1 / value)}{NARROW_SPACE}s"
 
 
 def show_bytes(value: float | None) -> str:
-    """A size in a unit that fits, or a dash."""
+    """Format a size in a suitable unit; a dash for None."""
     if value is None:
         return "–"
     size, unit = float(value), "B"
@@ -68,5 +68,5 @@ def show_bytes(value: float | None) -> str:
 
 
 def show_moment(text: Any) -> str:
-    """An ISO time as people write it."""
+    """Format an ISO time for readers."""
     return str(text).replace("T", " ").replace("+00:00", " UTC")

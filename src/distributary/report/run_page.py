@@ -1,8 +1,7 @@
-"""One run of the pipeline as one self-contained page: what the log shows about the plan.
+"""The page about a run of the pipeline: what the replayed log shows about the plan.
 
-Counts are written out to the message, so that a reader can add them up; bytes and means are
-rounded. The manifest says what a run knows, and that differs: parts that are missing are left out
-or shown as a dash.
+Counts of messages are exact, so that a reader can add them up; bytes and means are rounded. Parts
+that the manifest of a run lacks are left out or shown as a dash.
 """
 
 from __future__ import annotations
@@ -56,10 +55,10 @@ def render_run(
     title: str,
     plan_page: str | None = None,
 ) -> str:
-    """One HTML page about a run: the same input gives the same text.
+    """Render one HTML page about a run; the same input gives the same text.
 
-    `minutes` and `receivers` are the tables of the plan's replay; `plan_page` is the file name of
-    the plan's own report, where there is one beside this page.
+    `minutes` and `receivers` are the tables of the plan's replay. `plan_page` is the file name of
+    the plan's own report beside this page, if there is one.
     """
     require("report")
     replays = {key: get_part(get_part(manifest, "replay"), key) for key in PLANS}
@@ -71,7 +70,7 @@ def render_run(
         lead=_lead(manifest, replays),
         problems=_problems(manifest, replays["plan"]),
         tiles=_list_tiles(manifest),
-        # Quoted, no name can become an address elsewhere.
+        # Quoted, so that no file name can link elsewhere.
         plan_page=None if plan_page is None else quote(plan_page),
         replay=describe_replay(replays),
         minutes=describe_minutes(minutes, replays["flooding"]),
@@ -83,7 +82,7 @@ def render_run(
     )
 
 
-# --- the point -----------------------------------------------------------------------------------
+# --- the headline --------------------------------------------------------------------------------
 
 
 def _lead(manifest: Facts, replays: Mapping[str, Facts]) -> str:
@@ -95,12 +94,12 @@ def _lead(manifest: Facts, replays: Mapping[str, Facts]) -> str:
     lead = (
         f"{SAVING_EXPLAINED} "
         f"The log has {show_plural(plan.get('messages'), 'usable message')}{when}. "
-        f"With this plan receivers together take in {show_count(plan.get('received'))} to get the "
-        f"{show_count(plan.get('wanted'))} they asked for."
+        f"With this plan all receivers together receive {show_count(plan.get('received'))} to get "
+        f"the {show_count(plan.get('wanted'))} they want."
     )
     if flooding:
-        lead += f" Flooding would make it {show_count(flooding.get('received'))}" + (
-            f"; the previous plan {show_count(previous.get('received'))}." if previous else "."
+        lead += f" With flooding it would be {show_count(flooding.get('received'))}" + (
+            f", with the previous plan {show_count(previous.get('received'))}." if previous else "."
         )
     return lead
 
@@ -110,7 +109,7 @@ def _problems(manifest: Facts, plan: Facts) -> list[str] | None:
     found = get_part(manifest, "plan")
     problems = [str(problem) for problem in found.get("problems") or ()]
     if missed := get_amount(plan, "unserved"):
-        problems.insert(0, f"{missed:,} wanted messages do not reach who asked for them")
+        problems.insert(0, f"{missed:,} wanted messages do not reach the receivers that want them")
     return None if not problems and found.get("valid", True) else problems
 
 
@@ -123,8 +122,8 @@ def _list_tiles(manifest: Facts) -> list[Tile]:
             log.capitalize(),
             show_count(facts.get("read")),
             f"rows read = {show_count(facts.get('used'))} used + "
-            f"{show_count(facts.get('duplicates', 0))} repeated + "
-            f"{show_count(facts.get('quarantined', 0))} put aside",
+            f"{show_count(facts.get('duplicates', 0))} duplicates + "
+            f"{show_count(facts.get('quarantined', 0))} quarantined",
         )
         for log in _LOGS
         if (facts := get_part(manifest, log))
@@ -134,31 +133,30 @@ def _list_tiles(manifest: Facts) -> list[Tile]:
         Tile(
             "Receivers",
             show_count(plan.get("receivers", interest.get("receivers"))),
-            f"want something: {show_plural(interest.get('pairs'), 'pair')} of a receiver and a "
-            "flow that it asked for",
+            f"with {show_plural(interest.get('pairs'), 'pair')} of a receiver and a flow that it "
+            "wants",
         ),
         Tile(
             "Flows",
             show_count(plan.get("flows", interest.get("flows"))),
-            "kinds of message that somebody asked for"
-            + (f"; {alone:,} go by unicast, to each receiver alone" if alone else ""),
+            "wanted by at least one receiver" + (f"; {alone:,} go by unicast" if alone else ""),
         ),
         Tile(
             "Groups",
             show_count(plan.get("groups")),
-            "multicast addresses: who joins one gets all it carries. In them "
-            f"{show_plural(plan.get('sessions'), 'session')}, bundles of flows",
+            "multicast addresses; a receiver that joins one gets all it carries. They hold "
+            f"{show_plural(plan.get('sessions'), 'session')}, which are bundles of flows",
         ),
         Tile(
             "Cx/Cf",
             "–" if excess is None else f"{excess:.3f}",
-            "of flooding’s wasted filtering work is left, by the rates planned with: 0 is "
-            "perfect, 1 is flooding",
+            "wasted filtering work relative to flooding, at the rates of the plan: 0 is perfect, "
+            "1 is flooding",
         ),
     ]
 
 
-# --- what was put aside, what changes ------------------------------------------------------------
+# --- quarantined rows and changes ----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,57 +186,61 @@ def _most_first(reasons: Facts) -> list[tuple[str, int]]:
 
 
 def _list_uncounted(manifest: Facts) -> list[str]:
-    """What the logs have and the plan does not count as they have it."""
+    """List what the logs have but the plan does not count, or counts otherwise."""
     rates, content = get_part(manifest, "rates"), get_part(manifest, "content")
     repeated = sum(get_amount(get_part(manifest, log), "duplicates") for log in _LOGS)
     forgotten = get_amount(get_part(manifest, "interest"), "forgotten_receivers")
     cases = (
-        (repeated, "row", "with an id that came before: counted once"),
+        (repeated, "row", "with an id that was seen before, counted once"),
         (
             get_amount(rates, "silent"),
             "flow",
-            f"asked for but silent: planned at {show_rate(rates.get('floor'))}, the least "
-            "that a flow is taken to send",
+            "wanted but without messages, planned at the least rate, "
+            f"{show_rate(rates.get('floor'))}",
         ),
         (
             get_amount(rates, "unwanted"),
             "flow",
             "that nobody wants, with "
-            f"{show_plural(rates.get('unwanted_messages'), 'message')}: sent to nobody",
+            f"{show_plural(rates.get('unwanted_messages'), 'message')}, left out of the plan",
         ),
         (
             forgotten,
             "receiver",
-            "not heard of for so long that the plan leaves them out",
+            "not seen for so long that the plan leaves them out",
         ),
-        (get_amount(content, "unwanted"), "message", "that no filter matches: sent to nobody"),
+        (
+            get_amount(content, "unwanted"),
+            "message",
+            "that no filter matches, left out of the plan",
+        ),
         (
             get_amount(content, "folded"),
             "message",
-            "whose set of filters is too rare for a flow of its own: they travel with the nearest "
-            f"of the {show_plural(content.get('sets'), 'set')}",
+            "whose set of filters is too rare for a flow of its own; they travel with the most "
+            f"similar of the {show_plural(content.get('sets'), 'set')}",
         ),
     )
     return [f"{show_plural(count, noun)} {what}" for count, noun, what in cases if count]
 
 
 def _changes(diff: Any) -> list[tuple[str, str]] | None:
-    """What changes and how often; None for a first plan."""
+    """List the changes since the previous plan with their numbers; None for a first plan."""
     if not isinstance(diff, Mapping):
         return None
     cases = (
-        ("receivers", "receiver", "with something to do; all others go on as they are"),
+        ("receivers", "receiver", "with a change; all others stay as they are"),
         ("moved", "move", "of a flow to another session, or with its session to another group"),
         ("new", "place", "in a session for flows that are new"),
-        ("gone", "place", "in a session given up by flows that are gone"),
-        ("added", "further place", "in a session for flows that keep the ones they had"),
-        ("removed", "place", "in a session given up by flows that keep others"),
+        ("gone", "place", "in a session freed by flows that are gone"),
+        ("added", "further place", "in a session for flows that also keep their places"),
+        ("removed", "place", "in a session freed by flows that keep other places"),
         ("subscribe", "subscription", "to a session to be made"),
         ("unsubscribe", "subscription", "to a session to be ended"),
-        ("join", "time", "a receiver joins a group: this is what the network sees"),
+        ("join", "time", "a receiver joins a group"),
         ("leave", "time", "a receiver leaves a group"),
-        ("start", "flow", "to be sent to a receiver alone, by unicast, from now on"),
-        ("stop", "flow", "no longer to be sent to a receiver alone"),
+        ("start", "flow", "to be sent to a receiver by unicast from now on"),
+        ("stop", "flow", "no longer to be sent to a receiver by unicast"),
     )
     return [(show_plural(diff[key], noun), what) for key, noun, what in cases if diff.get(key)]
 

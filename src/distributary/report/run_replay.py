@@ -50,7 +50,7 @@ class _ReplaySection:
 
 
 def describe_replay(replays: Mapping[str, Facts]) -> _ReplaySection:
-    """What receivers would have got under each plan, in messages and in bytes."""
+    """Describe what receivers would have received with each plan, in messages and in bytes."""
     shown = {key: totals for key, totals in replays.items() if totals}
     if not shown:
         return _ReplaySection()
@@ -87,28 +87,28 @@ def _goodput(totals: Facts, unit: str = "") -> str:
 
 
 def _replay_sentence(plan: Facts, flooding: Facts) -> str:
-    """What the replay shows about the messages that receivers throw away."""
+    """Say what the replay shows about the messages that receivers discard."""
     received, wasted = get_amount(plan, "received"), count_wasted(plan)
     if not received:
         if get_amount(plan, "unserved"):
-            return "This plan brings nobody anything of what was published"
+            return "This plan delivers nothing of what was published"
         return "Nothing that anybody wants was published"
     if not wasted:
-        return "Receivers throw nothing away: every message they take in is one they asked for"
+        return "Receivers discard nothing: they want every message they receive"
     flooded = count_wasted(flooding)
     if flooded <= 0:
-        return f"Receivers throw away {percent(wasted / received)} of the messages they take in"
-    share = "as much as" if wasted == flooded else f"{percent(wasted / flooded)} of what"
-    asked = _wanted_share(received, received - wasted)
-    return f"Receivers throw away {share} flooding would make them; {asked}"
+        return f"Receivers discard {percent(wasted / received)} of the messages they receive"
+    share = "as much as" if wasted == flooded else f"{percent(wasted / flooded)} of what they would"
+    wanted = _wanted_sentence(received, received - wasted)
+    return f"Receivers discard {share} with flooding; {wanted}"
 
 
-def _wanted_share(received: float, wanted: float) -> str:
+def _wanted_sentence(received: float, wanted: float) -> str:
     if not wanted:
-        return "none of the messages they take in is one they asked for"
+        return "they want none of the messages they receive"
     if received >= 2 * wanted:
-        return f"1 message in {_ratio(received / wanted)} they take in is one they asked for"
-    return f"{percent(wanted / received)} of the messages they take in are ones they asked for"
+        return f"they want 1 in {_ratio(received / wanted)} messages they receive"
+    return f"they want {percent(wanted / received)} of the messages they receive"
 
 
 def _ratio(value: float) -> str:
@@ -126,22 +126,22 @@ class _MinutesSection:
 
 
 def describe_minutes(minutes: pa.Table, flooding: Facts) -> _MinutesSection | None:
-    """What came in over time; None where nothing was published."""
+    """Describe what was received over time; None if nothing was published."""
     if not minutes.num_rows:
         return None
     bins = bin_minutes(minutes)
     each = "Each bar is a minute"
     if bins.step > 1:
         each = (
-            f"The log spans {bins.length:,} minutes: each bar is {_step(bins.step)} of it, by the "
-            "mean minute"
+            f"The log spans {bins.length:,} minutes: each bar is {_step(bins.step)}, by its mean "
+            "minute"
         )
     sentence, line = _flooding_line(bins, flooding)
     return _MinutesSection(each, sentence, minutes_chart(bins, line))
 
 
 def _flooding_line(bins: Bins, flooding: Facts) -> tuple[str, float | None]:
-    """Flooding's mean as a line where it fits the chart; else as words."""
+    """Show flooding's mean as a line if it fits the chart, otherwise as a sentence."""
     if not (received := get_amount(flooding, "received")):
         return "", None
     mean = received / bins.length
@@ -149,7 +149,7 @@ def _flooding_line(bins: Bins, flooding: Facts) -> tuple[str, float | None]:
     if mean <= 2 * totals.max():
         return " The dashed line is what flooding would bring, on average.", mean
     return (
-        f" Flooding would bring {number(mean)} a minute on average, too many to be drawn here.",
+        f" Flooding would bring {number(mean)} a minute on average, which is beyond this chart.",
         None,
     )
 
@@ -172,7 +172,7 @@ class _WorstReceivers:
 
 @dataclass(frozen=True, slots=True)
 class _ReceiversSection:
-    """What receivers throw away; `chart` and `worst` are None where nothing was received."""
+    """What receivers discard; `chart` and `worst` are None if nothing was received."""
 
     notes: list[str]
     none: bool = False
@@ -183,7 +183,7 @@ class _ReceiversSection:
 
 
 def describe_receivers(receivers: pa.Table) -> _ReceiversSection:
-    """What receivers throw away, and which of them most."""
+    """Describe what receivers discard, and which of them discard most."""
     if not receivers.num_rows:
         return _ReceiversSection([], none=True)
     received = numbers(receivers, "received")
@@ -205,10 +205,10 @@ def describe_receivers(receivers: pa.Table) -> _ReceiversSection:
 def _receiver_notes(receivers: pa.Table, idle: int) -> list[str]:
     unserved = int((numbers(receivers, "unserved") > 0).sum())
     cases = (
-        (idle, "with no message at all: the log has none of what comes to them"),
-        (_missing(receivers, "planned"), "with wishes, but without a place in the plan"),
-        (_missing(receivers, "interested"), "with a place in the plan, but without a wish"),
-        (unserved, "without some of what they asked for"),
+        (idle, "without any message: the log has none of the flows that reach them"),
+        (_missing(receivers, "planned"), "with interest but not in the plan"),
+        (_missing(receivers, "interested"), "in the plan but without interest"),
+        (unserved, "without some of the messages they want"),
     )
     return [f"{show_plural(count, 'receiver')} {what}" for count, what in cases if count]
 
@@ -238,7 +238,7 @@ def _worst(receivers: pa.Table, wasted: FloatArray) -> _WorstReceivers | None:
         )
     ]
     share = percent(float(wasted[order].sum() / wasted.sum()))
-    what = f"the {len(rows)} that throw away most" if len(rows) > 1 else "the one that does"
-    heads = ["", *(column.replace("_", " ") for column in columns), "thrown away"]
-    lead = f"Of all that receivers throw away, {share} falls on {what}:"
+    what = f"the {len(rows)} that discard most" if len(rows) > 1 else "one receiver"
+    heads = ["", *(column.replace("_", " ") for column in columns), "discarded"]
+    lead = f"Of all that receivers discard, {share} falls on {what}:"
     return _WorstReceivers(lead, PageTable(heads, rows))

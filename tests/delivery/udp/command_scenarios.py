@@ -144,7 +144,7 @@ async def a_flow_that_no_plan_has(folder: str) -> None:
     assert listening.stdout is not None
     assert listening.stderr is not None
     said = (await listening.stderr.readline()).decode()
-    assert "nothing of 'f1'" in said, said
+    assert "does not bring 'f1' to 'r'" in said, said
     assert json.loads(await listening.stdout.readline()) == {
         "report": "unserved", "version": 0, "flows": ["f1"],
     }  # fmt: skip

@@ -114,5 +114,5 @@ def test_commands_that_name_no_address_mean_the_same() -> None:
         assert defaults["group_base"].default == DEFAULT_BASE
         assert defaults["port"].default == DEFAULT_PORT
     said = CliRunner().invoke(export_app, ["--help"], env={"COLUMNS": "200"}).output
-    assert f"{DEFAULT_BASE} without it" in said
-    assert f"{DEFAULT_PORT} without it" in said
+    assert f"[default: ({DEFAULT_BASE})]" in said
+    assert f"[default: ({DEFAULT_PORT})]" in said
