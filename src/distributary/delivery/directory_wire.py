@@ -276,7 +276,7 @@ def decode_record(kind: int, body: bytes | memoryview) -> Record:
             case RecordKind.ROUTE:
                 entry, end = _decode_entry(body, _ROUTE.size)
                 if end == len(body):
-                    return RouteRecord(*_ROUTE.unpack_from(body), entry)
+                    return RouteRecord(_ROUTE.unpack_from(body)[0], entry)
             case RecordKind.READY:
                 return ReadyRecord(*_READY.unpack(body))
             case RecordKind.MARK:
