@@ -18,6 +18,7 @@ from benchmarks import (
     speed,
     topics,
     topics_live,
+    topics_store,
 )
 from benchmarks.measure import update_page
 
@@ -37,6 +38,7 @@ SECTIONS = {
     **overlay.SECTIONS,
     **delivery.SECTIONS,
     **topics_live.SECTIONS,
+    **topics_store.SECTIONS,
 }
 
 

@@ -21,7 +21,7 @@ from distributary.files import write_plan
 from distributary.pipeline.distributed import plan_on_executors
 from distributary.pipeline.job import Job
 from distributary.pipeline.run import run
-from distributary.pipeline.spark import running_spark
+from distributary.pipeline.spark import use_spark
 
 REQUEST = Request(groups=200, sessions=2_000)
 
@@ -40,7 +40,7 @@ def main(what: str, folder: Path, master: str, driver_limit: int) -> None:
     memory = re.search(r"local-cluster\[\d+,\d+,(\d+)\]", master)
     if memory:
         conf["spark.executor.memory"] = f"{memory[1]}m"
-    with peaks() as gib, running_spark(master, conf) as spark:
+    with peaks() as gib, use_spark(master, conf) as spark:
         began = time.perf_counter()
         told: dict[str, Any] = {}
         if what == "plan":

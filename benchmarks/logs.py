@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distributary import Demand, Interest, Rates
-from distributary.workloads import Day, publication_log, spoil_rows, subscription_log
+from distributary.workloads import DayParams, publication_log, spoil_rows, subscription_log
 
 PIECE = 1_000_000
 RECEIVERS, FLOWS = 5_000, 100_003  # flows: a prime
@@ -60,7 +60,7 @@ def write_logs(
 def write_day(folder: Path, demand: Demand, messages: int, seed: int = 0) -> Logs:
     """A day of a demand: subscriptions that end in its interest, messages at its rates."""
     rng = np.random.default_rng(seed)
-    day = Day(messages=messages)
+    day = DayParams(messages=messages)
     logs = Logs(folder / "subscriptions", folder / "publications", 0)
     logs.subscriptions.mkdir(parents=True)
     subscribed = subscription_log(demand.interest, day, rng)
@@ -75,7 +75,7 @@ def write_publications(path: Path, demand: Demand, messages: int, rng: np.random
     rates = Rates(demand.interest.flows, demand.rate)
     for number, first in enumerate(range(0, messages, PIECE)):
         length = min(PIECE, messages - first)
-        table = publication_log(rates, Day(messages=length), rng)
+        table = publication_log(rates, DayParams(messages=length), rng)
         pq.write_table(table, path / f"{number:05d}.parquet")
 
 

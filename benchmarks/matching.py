@@ -29,7 +29,7 @@ from distributary.matching._tree_reference import PlainTree
 from distributary.matching.axes import Axes
 from distributary.model import Filter, Schema
 from distributary.pipeline.matching import compile_filters, count_matches
-from distributary.pipeline.spark import running_spark
+from distributary.pipeline.spark import use_spark
 from distributary.workloads.broker_trees import broker_trees, region_of
 from distributary.workloads.content import ContentParams, content_world
 from distributary.workloads.quotes import QUOTE_SCHEMA, Quotes, quote_events, quote_filters
@@ -477,7 +477,7 @@ def matching_spark(n_events: int = 200_000, sizes: Sequence[int] = (1_000, 10_00
     """The step in Spark against Spark's own evaluation of the same texts."""
     with (
         tempfile.TemporaryDirectory() as scratch,
-        running_spark("local[2]", {"spark.ui.enabled": "false"}) as spark,
+        use_spark("local[2]", {"spark.ui.enabled": "false"}) as spark,
     ):
         table = quote_events(Quotes(), n_events, np.random.default_rng(1))
         events = _on_disk(spark, table, Path(scratch) / "events")

@@ -78,7 +78,7 @@ def _row(n: int) -> list[str]:
     happened = _churned(world)
     _check(world)
     wall = time.perf_counter() - began
-    sent = world.network.message_counts()
+    sent = world.network.count_messages()
     minutes = world.network.simulation.clock.now / 60
     events = sum(world.said.values())
     trees = [len(world.network.tree(group)) / SUBSCRIBERS for group in world.subscribers]
@@ -134,7 +134,7 @@ def _check(world: World) -> None:
     for found in world.network.simulation.record.delivered:
         assert not isinstance(found[4], LostEvents), found
     for group, names in world.subscribers.items():
-        received = world.network.received_events(group)
+        received = world.network.collect_received(group)
         for name in names:
             stream = received[name]
             numbers = [each.sequence for each in stream]

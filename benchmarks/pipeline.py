@@ -31,10 +31,10 @@ from distributary import Demand, Plan, Request, evaluate, plan
 from distributary.files import read_plan
 from distributary.pipeline import distributed as executors
 from distributary.pipeline.ingest import read_publications, read_subscriptions
-from distributary.pipeline.inputs import inputs_of as whole_ingest
+from distributary.pipeline.inputs import prepare_inputs as whole_ingest
 from distributary.pipeline.interest import (
     interest_of,
-    settled,
+    resolve_last_actions,
     subscription_counts,
     subscription_digest,
     ties,
@@ -49,7 +49,7 @@ from distributary.pipeline.rates import (
     rates_from,
 )
 from distributary.pipeline.replay import activity, replay
-from distributary.pipeline.spark import running_spark
+from distributary.pipeline.spark import use_spark
 
 THREADS = 2
 QUIET = {"spark.ui.enabled": "false"}
@@ -72,7 +72,7 @@ def ingest(rows: int = 10_000_000, times: int = 3, bad: float = 0.001) -> Sectio
     spent: dict[str, Spent] = {}
     with (
         tempfile.TemporaryDirectory() as scratch,
-        running_spark(f"local[{THREADS}]", QUIET) as spark,
+        use_spark(f"local[{THREADS}]", QUIET) as spark,
     ):
         folder = Path(scratch)
         logs = write_logs(folder / "logs", rows)
@@ -153,10 +153,10 @@ def our_tables(spark: SparkSession, logs: Logs, out: Path) -> None:
     digest = _staged(subscription_digest(subscriptions), out / "subscriptions")
     assert subscription_counts(digest).read == logs.rows // 2
     tied = ties(digest).limit(1).count()
-    interest = interest_of(settled(digest, subscriptions.valid if tied else None))
+    interest = interest_of(resolve_last_actions(digest, subscriptions.valid if tied else None))
     interest = _staged(interest, out / "interest")
     publications = read_publications(spark, str(logs.publications))
-    published = _staged(publication_digest(publications), out / "publications")
+    published = _staged(publication_digest(publications.rows), out / "publications")
     assert publication_counts(published).read == logs.rows // 2
     window = published_window(published)
     assert window is not None
@@ -248,7 +248,7 @@ def replays(messages: int = 5_000_000, plain_messages: int = 200_000, times: int
     told = []
     with (
         tempfile.TemporaryDirectory() as scratch,
-        running_spark(f"local[{THREADS}]", QUIET) as spark,
+        use_spark(f"local[{THREADS}]", QUIET) as spark,
     ):
         folder = Path(scratch)
         pq.write_table(interest_table(demand.interest), folder / "interest.parquet")
@@ -467,7 +467,7 @@ def growth() -> Section:
     rows = []
     with (
         tempfile.TemporaryDirectory() as scratch,
-        running_spark(f"local[{THREADS}]", QUIET) as spark,
+        use_spark(f"local[{THREADS}]", QUIET) as spark,
     ):
         folder = Path(scratch)
         steps: list[tuple[str, str, tuple[int, ...], Callable[[int], Callable[[Path], object]]]] = [

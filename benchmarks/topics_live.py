@@ -26,10 +26,10 @@ from distributary.topics.nats import (
     NatsOptions,
     TopicClient,
     TopicSubscription,
-    embedded_server,
+    run_embedded_server,
 )
-from distributary.topics.nats.options import connected
-from distributary.topics.nats.status import ServerStatus, server_status
+from distributary.topics.nats.options import connect_to_server
+from distributary.topics.nats.status import ServerStatus, fetch_server_status
 
 GROUPS, TOPICS_EACH, READERS_EACH = 4, 10, 6
 ROUNDS = 3
@@ -102,9 +102,9 @@ async def plain(options: NatsOptions) -> AsyncIterator[Plane]:
     """One subject for each topic, and nothing else."""
     readings = Readings()
     async with AsyncExitStack() as stack:
-        publisher = await stack.enter_async_context(connected(options, name="publisher"))
+        publisher = await stack.enter_async_context(connect_to_server(options, name="publisher"))
         for wanted in interests():
-            reader = await stack.enter_async_context(connected(options, name="reader"))
+            reader = await stack.enter_async_context(connect_to_server(options, name="reader"))
             for topic in wanted:
                 await reader.subscribe(f"plain.{topic}", cb=_reading(readings, topic))
             await reader.flush()
@@ -227,7 +227,7 @@ async def measured(server: EmbeddedServer, plane: Plane, idle: ServerStatus) -> 
     """Latency at a gentle rate, then as fast as it goes; all answers are checked."""
     rng = random.Random(1)
     audience = Counter(topic for wanted in interests() for topic in wanted)
-    before = await server_status(server.monitor)
+    before = await fetch_server_status(server.monitor)
     sent: Counter[str] = Counter()
     async with asyncio.TaskGroup() as group:
         for _ in range(int(RATE * SECONDS)):
@@ -237,7 +237,7 @@ async def measured(server: EmbeddedServer, plane: Plane, idle: ServerStatus) -> 
             await asyncio.sleep(1 / RATE)
     await _all_read(plane, audience, sent)
     late = list(plane.readings.late)
-    after = await server_status(server.monitor)
+    after = await fetch_server_status(server.monitor)
     topics = rng.choices(sorted(audience), k=EVENTS)
     sent.update(topics)
     began = time.perf_counter()
@@ -264,8 +264,8 @@ async def _measure_all() -> dict[str, list[Measured]]:
     found: dict[str, list[Measured]] = {name: [] for name in WAYS}
     for _ in range(ROUNDS):
         for name, way in WAYS.items():
-            async with embedded_server(monitor=True) as server:
-                idle = await server_status(server.monitor)
+            async with run_embedded_server(monitor=True) as server:
+                idle = await fetch_server_status(server.monitor)
                 async with way(server.options) as plane:
                     found[name].append(await measured(server, plane, idle))
     return found
@@ -305,7 +305,7 @@ def topics_live() -> Section:
             "KB out",
         ],
         rows,
-        "Events are confirmed here and written to a journal first, which plain NATS does not do: "
+        "Events are confirmed here and written to disk first, which plain NATS does not do: "
         "there, an event that nobody hears is lost.",
     )
 
@@ -352,14 +352,14 @@ def nats_subscriptions() -> Section:
 
 async def _subscriptions() -> list[list[str]]:
     rows: list[list[str]] = []
-    async with embedded_server(monitor=True) as server:
+    async with run_embedded_server(monitor=True) as server:
         last: tuple[int, int] | None = None
         for n in SUBSCRIPTIONS:
-            async with connected(server.options, name="many") as nc:
+            async with connect_to_server(server.options, name="many") as nc:
                 for at in range(n):
                     await _quiet(nc, f"many.topic.{at}")
                 await nc.flush(timeout=60)
-                told = await server_status(server.monitor)
+                told = await fetch_server_status(server.monitor)
                 assert told.subscriptions >= n
             each = "" if last is None else f"{(told.mem - last[1]) / (n - last[0]):,.0f}"
             rows.append([f"{n:,}", f"{told.mem / 1e6:,.1f}", each])

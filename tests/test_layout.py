@@ -58,9 +58,9 @@ def test_a_room_knows_only_the_rooms_above_it(room: str) -> None:
 
 
 # Machines take events and the time and return actions; shells, in packages named by their
-# transport, do the rest. Journals and stores are where a machine's state is kept.
+# transport, do the rest. One module takes over files that former versions wrote.
 MACHINES = ("content", "delivery", "topics", "topics/overlay", "machines/virtual")
-STORAGE = {"topics/journal.py", "topics/store.py"}
+STORAGE = {"topics/journal.py"}
 OUTSIDE = {
     *("asyncio", "concurrent", "multiprocessing", "queue", "selectors", "signal", "socket", "ssl"),
     *(
@@ -74,6 +74,7 @@ OUTSIDE = {
         "pathlib",
         "shutil",
         "fcntl",
+        "sqlite3",
     ),
     *("nats", "prometheus_client", "watchfiles"),
 }

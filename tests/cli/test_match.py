@@ -197,7 +197,7 @@ def test_or_put_aside_and_counted(cli: CommandLine) -> None:
         ("events.jsonl", "null\n", "events.jsonl, row 1: does not parse as a JSON object"),
         ("events.jsonl", '{"a": 1}\n{"a": }\n', "events.jsonl, row 2: does not parse"),
         ("events.parquet", "no such thing", "cannot be read as a table of events"),
-        ("events.txt", "a", "has the extension '.txt', which tells no format"),
+        ("events.txt", "a", "has the extension '.txt', which is not that of a table"),
     ],
 )
 def test_events_that_cannot_be_read_are_told_in_one_line(

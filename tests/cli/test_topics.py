@@ -79,7 +79,7 @@ def test_what_is_published_is_printed_where_it_is_wanted(
     for words, said in (
         (("publish", "unknown", "x", *state), "there is no topic 'unknown'"),
         (("subscribe", "unknown", *state), "there is no topic 'unknown'"),
-        (("publish", "x" * 300, "x", "--create", *state), "no topic can be called"),
+        (("publish", "x" * 300, "x", "--create", *state), "not a valid topic name"),
         (("status", "--state", "elsewhere"), "no NATS server answers"),
     ):
         ran = cli("topics", *words)

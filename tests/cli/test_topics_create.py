@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import time
-from pathlib import Path
 
 from tests.cli.conftest import CommandLine
 from tests.cli.test_topics import PATIENCE, begin, serve, service
@@ -36,7 +36,7 @@ def test_topics_are_created_subscribed_to_and_then_published_to(
     assert ran.document == {"topics": ["news", "sport"], "created": ["sport"]}
     ran = cli("topics", "create", "x" * 257, *STATE)
     assert (ran.status, ran.out) == (1, "")
-    assert "no topic can be called" in ran.err
+    assert "not a valid topic name" in ran.err
 
 
 def test_subscribing_creates_topics_if_asked_to(
@@ -57,15 +57,15 @@ def test_a_service_says_what_of_its_state_it_could_not_bring_back(cli: CommandLi
     assert cli("topics", "publish", "t", "one", "--create", *STATE).status == 0
     first.terminate()
     first.communicate(timeout=PATIENCE)
-    journal: Path = cli.folder / "state/journal"
-    whole = bytearray(journal.read_bytes())
-    whole[-1] ^= 1
-    journal.write_bytes(whole)
+    db = sqlite3.connect(cli.folder / "state/state.db")
+    with db:
+        db.execute("UPDATE log SET checksum = 0 WHERE number = (SELECT max(number) FROM log)")
+    db.close()
     again = begin(cli.folder, "serve", *STATE)
     try:
         assert again.stderr is not None
         said = again.stderr.readline().decode()
-        assert said.startswith("warning: state/journal: the last record")
+        assert said.startswith("warning: state/state.db: the last record")
         assert "is damaged" in said
         assert again.stderr.readline().startswith(b"serving topics")
     finally:

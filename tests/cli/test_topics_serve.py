@@ -96,7 +96,7 @@ def test_a_dead_server_is_started_again_and_the_service_says_so(
     (server,) = children_of(service.pid)
     os.kill(server, signal.SIGKILL)
     assert next_note(service) == (
-        "warning: the embedded NATS server was killed by signal 9 and was started again\n"
+        "warning: the embedded NATS server was killed by signal 9 and was restarted\n"
     )
     assert cli("topics", "publish", "u", "x", "--create", "--state", state).status == 0
 
@@ -151,7 +151,7 @@ def test_a_state_that_is_a_file_or_has_an_odd_server_file_is_told(cli: CommandLi
         for words in (("publish", "t", "x"), ("subscribe", "t"), ("status",)):
             ran = cli("topics", *words, "--state", "odd")
             assert (ran.status, ran.out, ran.err.count("\n")) == (1, "", 1)
-            assert "server.json: does not say where a server is" in ran.err
+            assert "server.json: has no address of a server" in ran.err
     for words in (("serve",), ("publish", "t", "x"), ("status",)):
         ran = cli("topics", *words, "--state", "file")
         assert (ran.status, ran.out, ran.err.count("\n")) == (1, "", 1)
@@ -199,13 +199,21 @@ def run_on(folder: Path, options: str, prepare: str, then: str = "") -> tuple[in
     return ran.returncode, ran.stderr
 
 
+FILL = "head -c 128k /dev/zero > disk/full 2> /dev/null || true"
+MAKE_STATE = (
+    f"{sys.executable} -c 'from pathlib import Path; "
+    'from distributary.machines.real import Store; Store(Path("disk/state")).close()\''
+)
+
+
 @pytest.mark.parametrize(
     ("options", "prepare", "said"),
     [
         ("size=1m", "mount -o remount,ro disk", "read-only file system"),
-        ("size=64k", "head -c 64k /dev/zero > disk/full || true", "no space left on device"),
+        ("size=64k", FILL, "no space left on device"),
+        ("size=128k", f"{MAKE_STATE}; {FILL}", "no space left on device"),
     ],
-    ids=["read-only", "full"],
+    ids=["read-only", "full", "full since the last time"],
 )
 def test_a_disk_that_cannot_be_written_is_told(
     tmp_path: Path, options: str, prepare: str, said: str
@@ -222,6 +230,8 @@ def test_a_disk_that_fills_up_while_serving_is_told(tmp_path: Path) -> None:
     wait = "while ! test -e disk/state/server.json; do sleep 0.1; done"
     (tmp_path / "big").write_bytes(b"x" * 200_000)
     flood = f"({wait}; {publish} --timeout 5s < big > /dev/null 2> /dev/null || true) &"
-    status, err = run_on(tmp_path, "size=64k", "true", flood)
+    status, err = run_on(tmp_path, "size=256k", "true", flood)
     assert status == 1, err
-    assert err.splitlines()[-1].startswith("error: disk/state/journal: cannot be written: no space")
+    assert err.splitlines()[-1].startswith(
+        "error: disk/state/state.db: cannot be written: no space"
+    )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from distributary.content.connections import Timing
-from distributary.content.durable import DurableBroker, Snapshot, StartBroker
+from distributary.content.durable import DurableBroker, Recovery, Snapshot, StartBroker
 from distributary.machines.virtual import Link, Simulation, VirtualNetwork
 from distributary.model import Topology
 from tests.content.worlds import SCHEMA, Watched, World
@@ -61,15 +61,10 @@ class BadWorld(World):
     def start(self, name: str) -> None:
         """A broker begins a life with what it saved, and perhaps an old snapshot."""
         self.lives[name] = self.lives.get(name, 0) + 1
+        recovery = Recovery(self.lives[name], self.simulation.saved[name], self.snapshots.get(name))
+        neighbours = self.topology.neighbours(name)
         machine = self.machines[name] = DurableBroker(
-            name,
-            self.topology.neighbours(name),
-            SCHEMA,
-            self.policy,
-            incarnation=self.lives[name],
-            saved=self.simulation.saved[name],
-            snapshot=self.snapshots.get(name),
-            timing=TIMING,
+            name, neighbours, SCHEMA, self.policy, recovery=recovery, timing=TIMING
         )
         self.brokers[name] = machine.core
         self.down.discard(name)

@@ -21,7 +21,7 @@ from distributary.content import (
     Unadvertise,
 )
 from distributary.content.events import Subscribe, Unsubscribe
-from distributary.content.history import History, prune_distance
+from distributary.content.history import History, find_prune_distance
 from distributary.content.messages import Name, Prune, Statement, Unsubscribed
 from distributary.content.outlink import NO_FURTHER, OutLink
 from distributary.content.tables import Entry, SubscriptionTable
@@ -79,7 +79,7 @@ class EqualsCancel(NaiveBroker):
     """Leaves out each new root that another one covers, so of two equal ones both."""
 
     class Link(OutLink):
-        def _widest(self, names: list[Name]) -> list[Name]:
+        def _keep_widest(self, names: list[Name]) -> list[Name]:
             return [
                 name
                 for name in names
@@ -102,8 +102,8 @@ class OnlyLaterOnes(NaiveBroker):
     """Says, when a subscription ends, only those it hid that came after it."""
 
     class Link(OutLink):
-        def _roots(self, name: Name) -> list[Name]:
-            return [root for root in super()._roots(name) if root.number > name.number]
+        def _find_roots(self, name: Name) -> list[Name]:
+            return [root for root in super()._find_roots(name) if root.number > name.number]
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ class JudgesEachAlone(NaiveBroker):
             return prune and tuple(
                 (
                     name,
-                    prune_distance(
+                    find_prune_distance(
                         [each.distance for each in seen if each.advertisement == name],
                         self._pruning.threshold,
                     ),

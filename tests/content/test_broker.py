@@ -299,8 +299,8 @@ def test_a_link_that_was_cut_tells_only_what_changed_meanwhile() -> None:
     assert kinds == [Subscribed, Subscribed, Subscribed, Unsubscribed]
     assert unpack(tape, "a") == []
     assert (
-        world.brokers["b"].known_from("a").subscriptions
-        == world.brokers["a"].links["b"].sent_filters()
+        world.brokers["b"].collect_received("a").subscriptions
+        == world.brokers["a"].links["b"].list_sent()
     )
     assert count_sent(world) == {("a", "b"): N + 2}
 
@@ -319,15 +319,15 @@ def restart_b(*, snapshot: bool, changes: int) -> tuple[set[Name], set[Name], li
     (reply,) = [each for each in unpack(tape, "b") if isinstance(each, ToldBuckets)]
     assert not reply.told.advertisements
     assert (
-        world.brokers["b"].known_from("a").subscriptions
-        == world.brokers["a"].links["b"].sent_filters()
+        world.brokers["b"].collect_received("a").subscriptions
+        == world.brokers["a"].links["b"].list_sent()
     )
     others: list[object] = [
         each for each in unpack(tape, "b") if isinstance(each, Subscribed | StaleStatements)
     ]
     return (
         set(reply.told.subscriptions),
-        set(world.brokers["a"].links["b"].sent_filters()),
+        set(world.brokers["a"].links["b"].list_sent()),
         others,
     )
 

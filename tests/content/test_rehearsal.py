@@ -11,6 +11,7 @@ from distributary.content.rehearsal import (
     RehearsalEvent,
     RehearsalOutcome,
     RehearsalSubscription,
+    RehearsalWorkload,
     rehearse,
 )
 from distributary.model import Topology
@@ -31,15 +32,8 @@ def world(seed: int) -> tuple[list[RehearsalSubscription], list[RehearsalEvent]]
 
 def try_policy(policy: str, seed: int, ending: Ending | None = None) -> RehearsalOutcome:
     wishes, events = world(seed)
-    return rehearse(
-        TREE,
-        SCHEMA,
-        wishes,
-        events,
-        COVERING_POLICIES[policy],
-        rate=100.0,
-        ending=ending or Ending(),
-    )
+    workload = RehearsalWorkload(TREE, SCHEMA, wishes, events, 100.0, ending or Ending())
+    return rehearse(workload, COVERING_POLICIES[policy])
 
 
 @pytest.mark.parametrize("policy", COVERING_POLICIES)
@@ -72,4 +66,4 @@ def test_the_same_seed_gives_the_same_outcome() -> None:
 def test_an_overlay_with_a_cycle_is_refused() -> None:
     ring = Topology({("a", "b"): 1.0, ("b", "c"): 1.0, ("a", "c"): 1.0})
     with pytest.raises(ValueError, match="have a cycle"):
-        rehearse(ring, SCHEMA, [], [], COVERING_POLICIES["none"], rate=1.0)
+        rehearse(RehearsalWorkload(ring, SCHEMA, [], [], 1.0), COVERING_POLICIES["none"])

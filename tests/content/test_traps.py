@@ -27,7 +27,7 @@ from distributary.content import (
     Subscribe,
     Unsubscribe,
 )
-from distributary.content.history import History, Seen, prune_distance
+from distributary.content.history import History, Seen, find_prune_distance
 from distributary.content.messages import Echo, Name, Probe, Subscribed, Unsubscribed
 from distributary.machines.virtual import Link, VirtualNetwork
 from distributary.model import Filter
@@ -294,7 +294,7 @@ def test_trap_9_an_unsubscription_stops_at_the_critical_broker_not_one_beyond() 
 
 def test_trap_9_the_distance_is_the_least_that_enough_are_at_most() -> None:
     table = [6.0, 2.0, 2.0, 6.0, 7.0]  # table I
-    assert [prune_distance(table, share) for share in (0.4, 0.8, 0.85)] == [2, 6, 7]
+    assert [find_prune_distance(table, share) for share in (0.4, 0.8, 0.85)] == [2, 6, 7]
     assert [naive.strict_distance(table, share) for share in (0.4, 0.8, 0.85)] == [3, 7, 8]
 
 

@@ -13,19 +13,19 @@ from distributary.cost import OperatingPrices
 from distributary.cost.topics import CostLedger, MeasuredCost, clustering_cost, unclustered_cost
 from distributary.cost.updates import (
     Channel,
-    absorbing,
-    adding,
-    destroying,
-    enough_common,
+    estimate_absorption,
+    estimate_addition,
+    estimate_dissolution,
+    estimate_merge,
+    estimate_pairing,
+    estimate_removal,
+    has_enough_common,
     least_common,
-    merging,
-    pairing,
-    removing,
     toll,
 )
 from distributary.model import FloatArray
 from distributary.model.topics import Clustering
-from distributary.topics.policy import coin, most_winning
+from distributary.topics.policy import coin, invert_coin
 from tests.model.test_topics import steps, try_step
 
 LINEAR = OperatingPrices()
@@ -94,14 +94,16 @@ def test_adding_and_removing_are_exact(prices: OperatingPrices, seed: int) -> No
     state, frequency = world(seed)
     before = clustering_cost(state, frequency, prices).cost
     common = int((state.direct[:, 4] & state.member[:, 0]).sum())
-    says = adding(prices, cluster_of(state, frequency, 0), topic_of(state, frequency, 4), common)
+    says = estimate_addition(
+        prices, cluster_of(state, frequency, 0), topic_of(state, frequency, 4), common
+    )
     state.add(0, 4)
     shed(state, 0)
     after = clustering_cost(state, frequency, prices).cost
     assert after - before == pytest.approx(says)
     needing = np.flatnonzero(state.member[:, 0] & state.wants[:, 4] & (state.copies[:, 4] == 1))
     cluster, topic = cluster_of(state, frequency, 0), topic_of(state, frequency, 4)
-    says = removing(prices, cluster, topic, len(needing))
+    says = estimate_removal(prices, cluster, topic, len(needing))
     state.follow(needing, 4)
     state.drop(0, 4)
     assert clustering_cost(state, frequency, prices).cost - after == pytest.approx(says)
@@ -114,7 +116,7 @@ def test_pairing_absorbing_and_destroying_are_exact(prices: OperatingPrices, see
     before = clustering_cost(state, frequency, prices).cost
     four, five = state.direct[:, 4], state.direct[:, 5]
     one, other = topic_of(state, frequency, 4), topic_of(state, frequency, 5)
-    says = pairing(prices, one, other, int((four & five).sum()))
+    says = estimate_pairing(prices, one, other, int((four & five).sum()))
     new = state.form([4, 5])
     state.join(np.flatnonzero(four | five), new)
     shed(state, new)
@@ -122,7 +124,7 @@ def test_pairing_absorbing_and_destroying_are_exact(prices: OperatingPrices, see
     assert after - before == pytest.approx(says)
     common = int((state.direct[:, 1] & state.member[:, new]).sum())
     cluster, topic = cluster_of(state, frequency, new), topic_of(state, frequency, 1)
-    says = absorbing(prices, cluster, topic, common)
+    says = estimate_absorption(prices, cluster, topic, common)
     state.add(new, 1)
     state.join(np.flatnonzero(state.direct[:, 1]), new)
     shed(state, new)
@@ -131,7 +133,7 @@ def test_pairing_absorbing_and_destroying_are_exact(prices: OperatingPrices, see
     members, needed = np.flatnonzero(state.member[:, new]), state.dependencies(new)
     topics = [int(t) for t in state.topics_of(new)]
     counts = needed.sum(axis=0)
-    says = destroying(
+    says = estimate_dissolution(
         prices,
         cluster_of(state, frequency, new),
         [(topic_of(state, frequency, t), int(n)) for t, n in zip(topics, counts, strict=True)],
@@ -150,7 +152,7 @@ def test_merging_never_promises_more_than_comes(seed: int) -> None:
     common = int((state.member[:, 0] & state.member[:, 1]).sum())
     shared = Channel(0, float(frequency[2]), 1)
     one, other = (cluster_of(state, frequency, c) for c in (0, 1))
-    says = merging(LINEAR, one, other, common, shared)
+    says = estimate_merge(LINEAR, one, other, common, shared)
     for t in (0, 1):
         state.add(1, t)
     members = np.flatnonzero(state.member[:, 0])
@@ -166,7 +168,11 @@ def test_merging_never_promises_more_than_comes(seed: int) -> None:
 
 def test_the_example_of_section_3_1() -> None:
     cluster, topic = Channel(10_000, 0.5, 5), Channel(5_000, 0.1)
-    assert adding(LINEAR, cluster, topic, 910) >= 0 > adding(LINEAR, cluster, topic, 911)
+    assert (
+        estimate_addition(LINEAR, cluster, topic, 910)
+        >= 0
+        > estimate_addition(LINEAR, cluster, topic, 911)
+    )
     assert least_common(LINEAR, cluster, topic) == 911
     assert isclose((1 + 0.1 * 10_001) / 1.1, 910.09, abs_tol=0.01)
     assert coin(0.99, 911) == pytest.approx(0.005042, abs=1e-6)
@@ -176,7 +182,7 @@ def test_the_example_of_section_3_1() -> None:
 def test_the_examples_of_section_3_2_with_alpha_of_a_tenth(shared: int, threshold: float) -> None:
     def change(common: int) -> float:
         cluster = Channel(200 + common, 0.1 * (shared + 20), shared + 20)
-        return merging(LINEAR, cluster, cluster, common, Channel(0, 0.1 * shared, shared))
+        return estimate_merge(LINEAR, cluster, cluster, common, Channel(0, 0.1 * shared, shared))
 
     assert change(int(threshold)) >= 0 > change(int(threshold) + 1)
 
@@ -219,7 +225,7 @@ def test_one_estimate_tells_whether_enough_are_common(
     members: int, size: int, flow: float, common: int, prices: OperatingPrices
 ) -> None:
     cluster, topic = Channel(members, 0.5, 4), Channel(size, flow)
-    found = enough_common(prices, cluster, topic, common)
+    found = has_enough_common(prices, cluster, topic, common)
     assert found == (common >= least_common(prices, cluster, topic))
 
 
@@ -227,4 +233,4 @@ def test_one_estimate_tells_whether_enough_are_common(
 def test_a_draw_wins_the_coins_of_up_to_so_many(phi: float, draw: float, n: int) -> None:
     odds = coin(phi, n)
     if abs(odds - draw) > 1e-9:
-        assert (draw < odds) == (n <= most_winning(phi, draw))
+        assert (draw < odds) == (n <= invert_coin(phi, draw))

@@ -17,6 +17,7 @@ from distributary.delivery.routes import flow_routes, group_name
 from distributary.delivery.window import RepairWindow
 from distributary.delivery.wire import (
     Announcement,
+    Header,
     WireError,
     decode_announcement,
     decode_header,
@@ -39,7 +40,7 @@ WORD = st.integers(0, 2**32 - 1)
 def test_headers_come_back(
     kind: int, items: int, version: int, session: int, incarnation: int, sequence: int
 ) -> None:
-    packet = encode_header(kind, 32, items, version, session, incarnation, sequence)
+    packet = encode_header(Header(kind, 32, items, version, session, incarnation, sequence))
     assert decode_header(packet) == (kind, 32, items, version, session, incarnation, sequence)
 
 

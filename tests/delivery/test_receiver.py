@@ -25,6 +25,7 @@ from distributary.delivery import (
 )
 from distributary.delivery.wire import (
     HEADER_SIZE,
+    Header,
     PacketKind,
     decode_header,
     decode_ranges,
@@ -156,7 +157,9 @@ def test_confirmation_puts_asking_off() -> None:
     receiver.on_packet(packets[0], 1.0)
     first = wake(receiver.on_packet(packets[2], 1.0))
     body = b"".join(n.to_bytes(8, "little") for n in (2, 2))
-    confirm = encode_header(PacketKind.CONFIRM, HEADER_SIZE + len(body), 1, 1, 0, 5, 0) + body
+    confirm = (
+        encode_header(Header(PacketKind.CONFIRM, HEADER_SIZE + len(body), 1, 1, 0, 5, 0)) + body
+    )
     later = wake(receiver.on_packet(confirm, 1.0))
     assert first is not None
     assert later is not None
@@ -332,7 +335,9 @@ def test_bad_packets_change_nothing() -> None:
 def test_a_heartbeat_from_nowhere_is_malformed() -> None:
     _, receiver = start_pair(["f0"])
     body = encode_heartbeat(100, ended=False)
-    packet = encode_header(PacketKind.HEARTBEAT, HEADER_SIZE + len(body), 0, 1, 0, 5, 3) + body
+    packet = (
+        encode_header(Header(PacketKind.HEARTBEAT, HEADER_SIZE + len(body), 0, 1, 0, 5, 3)) + body
+    )
     assert receiver.on_packet(packet, 1.0) == []
     assert receiver.statistics.malformed == 1
 

@@ -11,6 +11,7 @@ from distributary.delivery.repair_allowances import RepairAllowances
 from distributary.delivery.wire import (
     CONTROL_SESSION,
     HEADER_SIZE,
+    Header,
     PacketKind,
     decode_announcement,
     decode_header,
@@ -38,7 +39,9 @@ def nak(
     body = encode_ranges(ranges)
     length = HEADER_SIZE + len(body)
     return (
-        encode_header(PacketKind.NAK, length, len(ranges), version, session, sender.incarnation, 0)
+        encode_header(
+            Header(PacketKind.NAK, length, len(ranges), version, session, sender.incarnation, 0)
+        )
         + body
     )
 
@@ -188,7 +191,9 @@ def test_naks_of_another_incarnation_or_session_are_ignored() -> None:
 def ask_of(name: str) -> bytes:
     body = encode_request(name)
     return (
-        encode_header(PacketKind.REQUEST, HEADER_SIZE + len(body), 0, 0, CONTROL_SESSION, 0, 0)
+        encode_header(
+            Header(PacketKind.REQUEST, HEADER_SIZE + len(body), 0, 0, CONTROL_SESSION, 0, 0)
+        )
         + body
     )
 
@@ -324,7 +329,7 @@ def test_flows_outside_the_plan_are_counted() -> None:
     "bad", [{"packet_size": 100}, {"rate": 0.0}, {"repair_share": 2.0}, {"grace": -1.0}]
 )
 def test_settings_are_checked(bad: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=r"a packet has|cannot be|a share"):
+    with pytest.raises(ValueError, match=r"a packet has|cannot be|repair_share"):
         SenderParams(**bad)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="incarnation"):
         SenderMachine(PLAN, 0)

@@ -24,6 +24,7 @@ from distributary.delivery.wire import (
     CONTROL_SESSION,
     HEADER_SIZE,
     Announcement,
+    Header,
     PacketKind,
     decode_header,
     encode_announcement,
@@ -110,7 +111,8 @@ def forged(incarnation: int, sequence: int, announced: Announcement) -> bytes:
     body = encode_announcement(announced)
     length = HEADER_SIZE + len(body)
     return (
-        encode_header(PacketKind.PLAN, length, 0, 0, CONTROL_SESSION, incarnation, sequence) + body
+        encode_header(Header(PacketKind.PLAN, length, 0, 0, CONTROL_SESSION, incarnation, sequence))
+        + body
     )
 
 
@@ -296,7 +298,7 @@ def test_answers_that_nobody_asked_for_are_counted_and_dropped() -> None:
     before = net.receiver.statistics
     for incarnation in (100, 200):
         packet = encode_header(
-            PacketKind.REPLY, HEADER_SIZE, 0, 0, CONTROL_SESSION, incarnation, 77
+            Header(PacketKind.REPLY, HEADER_SIZE, 0, 0, CONTROL_SESSION, incarnation, 77)
         )
         assert net.receiver.on_stranger(packet, "liar", net.now) == []
     assert net.receiver.on_stranger(b"", "liar", net.now) == []

@@ -66,7 +66,7 @@ JSON_INTEREST = {
     "a first bare null": (b"null\n", 1, "null", "does not parse"),
     "two on a line": (b'{"receiver":"a","flow":"x"}{}\n', 1, None, "Extra data"),
     "a null between": (b'{"receiver":"a","flow":"x"} null {}\n', 1, None, "Extra data"),
-    "an array": (b'[{"receiver":"a","flow":"x"}]\n', 1, None, "it is something else"),
+    "an array": (b'[{"receiver":"a","flow":"x"}]\n', 1, None, "not an object"),
     "over two lines": (b'{"receiver":"a",\n"flow":"x"}\n', 1, None, "does not parse"),
     "a number": (b'{"receiver":"a","flow":"x"}\n{"receiver":"b","flow":5}\n', 2, 5, "flow is 5"),
     "a list": (b'{"receiver":["a"],"flow":"x"}\n', 1, ["a"], "receiver is ['a']"),

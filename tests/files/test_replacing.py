@@ -15,7 +15,7 @@ import pytest
 
 from distributary.errors import OutputError
 from distributary.files import read_plan, write_interest, write_plan
-from distributary.files.replacing import replaced_file, replaced_folder
+from distributary.files.replacing import replace_file, replace_folder
 from distributary.model import Interest, Plan
 
 INTEREST = Interest.from_pairs([("a", "x")])
@@ -112,7 +112,7 @@ def test_an_old_folder_that_cannot_be_moved_back_is_kept(
     monkeypatch.setattr(Path, "rename", only_aside)
     with (
         pytest.raises(OutputError),
-        replaced_folder(tmp_path / "target", lambda _: True, "plan") as new,
+        replace_folder(tmp_path / "target", lambda _: True, "plan") as new,
     ):
         (new / "new").touch()
     assert [path.read_text() for path in tmp_path.rglob("old") if path.is_file()] == [
@@ -125,7 +125,7 @@ def test_a_file_that_fails_midway_keeps_its_old_content(tmp_path: Path) -> None:
     path.write_text("old")
 
     def write_half() -> None:
-        with replaced_file(path) as file:
+        with replace_file(path) as file:
             file.write(b"new")
             raise KeyboardInterrupt
 
@@ -152,17 +152,17 @@ def test_a_table_does_not_replace_a_folder(tmp_path: Path) -> None:
 
 WRITE_HALF = """
 import sys
-from distributary.files.replacing import replaced_file, replaced_folder
+from distributary.files.replacing import replace_file, replace_folder
 
 kind, target = sys.argv[1:]
 if kind == "file":
-    with replaced_file(target) as file:
+    with replace_file(target) as file:
         file.write(b"half")
         file.flush()
         print("half", flush=True)
         sys.stdin.read()
 else:
-    with replaced_folder(target, lambda _: True, "plan") as new:
+    with replace_folder(target, lambda _: True, "plan") as new:
         (new / "half").touch()
         print("half", flush=True)
         sys.stdin.read()
@@ -188,10 +188,10 @@ def writer(kind: str, target: Path) -> Iterator[subprocess.Popen[str]]:
 
 def write(kind: str, target: Path) -> None:
     if kind == "file":
-        with replaced_file(target) as file:
+        with replace_file(target) as file:
             file.write(b"whole")
     else:
-        with replaced_folder(target, lambda _: True, "plan") as new:
+        with replace_folder(target, lambda _: True, "plan") as new:
             (new / "whole").touch()
 
 
@@ -233,14 +233,14 @@ def test_a_folder_whose_writer_was_killed_between_two_renames_is_put_back(tmp_pa
     code = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
-        "from distributary.files.replacing import replaced_folder\n"
+        "from distributary.files.replacing import replace_folder\n"
         "rename = Path.rename\n"
         "def die_at_the_second(path, to):\n"
         "    if path.name == 'new':\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
         "    rename(path, to)\n"
         "Path.rename = die_at_the_second\n"
-        "with replaced_folder(sys.argv[1], lambda _: True, 'plan') as new:\n"
+        "with replace_folder(sys.argv[1], lambda _: True, 'plan') as new:\n"
         "    (new / 'new').touch()\n"
     )
     killed = subprocess.run([sys.executable, "-c", code, str(target)], check=False)
@@ -252,7 +252,7 @@ def test_a_folder_whose_writer_was_killed_between_two_renames_is_put_back(tmp_pa
         seen.extend(things(folder))
         return False
 
-    with pytest.raises(OutputError), replaced_folder(target, may_replace, "plan"):
+    with pytest.raises(OutputError), replace_folder(target, may_replace, "plan"):
         pytest.fail("there is an old folder to be asked about")
     assert seen == ["old"]
     assert things(tmp_path) == ["out"]

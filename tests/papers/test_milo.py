@@ -23,7 +23,7 @@ from distributary.papers.milo.world import MODELS, World, frequencies, growth, i
 from distributary.planning.topics import Planner
 from distributary.topics import OURS, TAMARA
 from distributary.topics.improvement import ImprovedRounds
-from distributary.topics.overlay.prices import scribe_prices
+from distributary.topics.overlay.prices import measure_scribe_prices
 from distributary.topics.rounds import TopicRounds
 
 SMALL = World(users=60, topics=24, natural=4, mean_wanted=13)
@@ -92,7 +92,7 @@ def test_rounds_keep_everybody_covered_and_the_bill_right(own: bool, seed: int) 
 @pytest.mark.parametrize("model", MODELS)
 def test_our_policy_is_no_worse_than_tamara_where_helper_peers_count(model: str) -> None:
     """Both decide by the sizes of trees; many small clusters do not pay then."""
-    prices = scribe_prices(QUICK.world.users, np.random.default_rng(0))
+    prices = measure_scribe_prices(QUICK.world.users, np.random.default_rng(0))
     for seed in (100, 101):
         runs = run_growth(model, QUICK, seed, ("Tamara", "ours"), prices=prices)
         ours, tamara = (runs[name].moments[-1] for name in ("ours", "Tamara"))
@@ -102,7 +102,10 @@ def test_our_policy_is_no_worse_than_tamara_where_helper_peers_count(model: str)
 
 
 def test_the_bill_is_right_at_the_prices_of_trees() -> None:
-    prices, rng = scribe_prices(SMALL.users, np.random.default_rng(0)), np.random.default_rng(5)
+    prices, rng = (
+        measure_scribe_prices(SMALL.users, np.random.default_rng(0)),
+        np.random.default_rng(5),
+    )
     wants, frequency = interests(SMALL, rng), frequencies("Average", SMALL.topics, rng)
     state = Clustering(SMALL.users, SMALL.topics)
     policy, planner = replace(OURS, prices=prices), Planner(prices)
@@ -148,7 +151,7 @@ def test_a_settled_start_covers_everybody() -> None:
 
 
 def test_helper_peers_weigh_more_in_small_trees() -> None:
-    prices = scribe_prices(400, np.random.default_rng(0))
+    prices = measure_scribe_prices(400, np.random.default_rng(0))
     sizes = [1, 3, 10, 40, 150, 400]
     helpers = [prices.maintain(n) / n for n in sizes]
     assert helpers == sorted(helpers, reverse=True)

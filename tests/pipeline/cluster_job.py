@@ -16,7 +16,7 @@ from pathlib import Path
 from distributary.pipeline import distributed
 from distributary.pipeline.job import Job
 from distributary.pipeline.run import run
-from distributary.pipeline.spark import running_spark
+from distributary.pipeline.spark import use_spark
 from distributary.planning import Request
 
 REQUEST = Request(groups=24, sessions=40, seed=1)
@@ -46,7 +46,7 @@ def main() -> None:
     subscriptions, publications, out = sys.argv[1:]
     small_steps()
     killer = threading.Thread(target=kill_one_executor, args=(Path(out),), daemon=True)
-    with running_spark(MASTER, CONF) as spark:
+    with use_spark(MASTER, CONF) as spark:
         killer.start()
         run(spark, job(subscriptions, publications, Path(out)))
     killer.join(1)

@@ -9,8 +9,8 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 
-from distributary.pipeline.spark import running_spark
-from distributary.pipeline.stream import StreamJob, stream
+from distributary.pipeline.spark import use_spark
+from distributary.pipeline.stream import StreamHooks, StreamJob, stream
 from distributary.planning import Request
 
 SETTINGS = {
@@ -37,5 +37,6 @@ def small_job(folder: Path, out: str = "out", **changes: object) -> StreamJob:
 
 
 if __name__ == "__main__":
-    with running_spark("local[2]", SETTINGS) as session:
-        stream(session, small_job(Path(sys.argv[1])), step=lambda name: print(name, flush=True))
+    with use_spark("local[2]", SETTINGS) as session:
+        hooks = StreamHooks(step=lambda name: print(name, flush=True))
+        stream(session, small_job(Path(sys.argv[1])), hooks)

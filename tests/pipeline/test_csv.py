@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from distributary.files.columns import Column, Kind
+from distributary.files.columns import Column, ColumnKind
 from distributary.files.csv_records import OPEN_LINE, csv_cells, csv_records
 from distributary.files.tables import read_rows
-from distributary.pipeline.ingest import Reason, read_interest, rows_at_source
+from distributary.pipeline.ingest import Reason, count_rows_at_source, read_interest
 from distributary.pipeline.run import read_interest_table
 from tests.strategies import AWKWARD, names
 
-COLUMNS = (Column("receiver", Kind.TEXT), Column("flow", Kind.TEXT))
+COLUMNS = (Column("receiver", ColumnKind.TEXT), Column("flow", ColumnKind.TEXT))
 PIECES = ['"', '""', ",", "\n", "\r", "\r\n", "a", "b", " ", "é", "\\", "\0", "x,y\n", '"u","v"\n']
 
 
@@ -38,7 +38,7 @@ def rows_of_spark(spark: SparkSession, folder: Path) -> dict[str, list[tuple[str
     log = read_interest(spark, str(folder))
     found: dict[str, list[tuple[str | None, ...]]] = {}
     rows = log.rows.orderBy("position").collect()
-    assert rows_at_source(log) == len(rows)
+    assert count_rows_at_source(log) == len(rows)
     for row in rows:
         name = Path(row["position"]["file"]).name
         said = (row["receiver"], row["flow"]) if row["reason"] is None else (row["reason"],)

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from distributary.cost import evaluate
 from distributary.model import Demand, plan_problems
 from distributary.pipeline import distributed
-from distributary.pipeline.distributed import Distributed, plan_on_executors
+from distributary.pipeline.distributed import DistributedPlan, plan_on_executors
 from distributary.planning import Request, Step
 from distributary.workloads import TwoClass, two_class
 
@@ -55,12 +55,12 @@ def frames(spark: SparkSession, demand: Demand, partitions: int) -> tuple[DataFr
 @pytest.fixture(scope="module")
 def made(
     spark: SparkSession, demand: Demand, tmp_path_factory: pytest.TempPathFactory
-) -> Distributed:
+) -> DistributedPlan:
     work = tmp_path_factory.mktemp("whole") / "work"
     return plan_on_executors(*frames(spark, demand, 3), REQUEST, work)
 
 
-def test_the_plan_is_valid_and_costs_what_it_says(made: Distributed, demand: Demand) -> None:
+def test_the_plan_is_valid_and_costs_what_it_says(made: DistributedPlan, demand: Demand) -> None:
     assert plan_problems(made.plan, demand.interest) == ()
     evaluation = evaluate(made.plan, demand, REQUEST.prices)
     assert made.totals.received == pytest.approx(evaluation.loads.received.sum())
@@ -71,7 +71,7 @@ def test_the_plan_is_valid_and_costs_what_it_says(made: Distributed, demand: Dem
     assert made.plan.n_sessions <= 48
 
 
-def test_no_round_makes_it_dearer(made: Distributed, demand: Demand) -> None:
+def test_no_round_makes_it_dearer(made: DistributedPlan, demand: Demand) -> None:
     assert len(made.rounds) == 5
     assert list(made.rounds) == sorted(made.rounds, reverse=True)
     assert made.rounds[-1] < made.rounds[0]
@@ -82,7 +82,7 @@ def test_no_round_makes_it_dearer(made: Distributed, demand: Demand) -> None:
 
 
 def test_the_number_of_partitions_does_not_change_the_plan(
-    spark: SparkSession, demand: Demand, made: Distributed, tmp_path: Path
+    spark: SparkSession, demand: Demand, made: DistributedPlan, tmp_path: Path
 ) -> None:
     again = plan_on_executors(*frames(spark, demand, 1), REQUEST, tmp_path / "work")
     assert again.plan == made.plan
@@ -94,7 +94,7 @@ class KilledError(Exception):
 
 
 def test_a_job_that_was_killed_goes_on_from_the_last_round(
-    spark: SparkSession, demand: Demand, made: Distributed, tmp_path: Path
+    spark: SparkSession, demand: Demand, made: DistributedPlan, tmp_path: Path
 ) -> None:
     work = tmp_path / "work"
     steps: list[int] = []
@@ -116,7 +116,7 @@ def test_a_job_that_was_killed_goes_on_from_the_last_round(
 
 
 def test_the_rounds_of_another_job_are_not_gone_on_from(
-    spark: SparkSession, demand: Demand, made: Distributed, tmp_path: Path
+    spark: SparkSession, demand: Demand, made: DistributedPlan, tmp_path: Path
 ) -> None:
     work = tmp_path / "work"
     (work / "round-000").mkdir(parents=True)

@@ -16,23 +16,23 @@ from distributary.errors import InputError
 from distributary.pipeline.ingest import (
     BadRowsError,
     CountError,
-    Counts,
     Log,
     Reason,
-    Window,
+    RowCounts,
+    TimeWindow,
     check_bad,
     check_sum,
+    count_rows_at_source,
     read_filters,
     read_publications,
     read_subscriptions,
-    rows_at_source,
 )
 from distributary.pipeline.interest import subscription_counts, subscription_digest
 from distributary.pipeline.rates import publication_counts, publication_digest
 from distributary.pipeline.schemas import PUBLICATIONS, QUARANTINE, SUBSCRIPTIONS
-from distributary.pipeline.sources import reading_faults, resolve_source
+from distributary.pipeline.sources import report_read_faults, resolve_source
 
-WINDOW = Window(datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC))
+WINDOW = TimeWindow(datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC))
 NOON = "2024-01-01T12:00:00Z"
 
 # Rows, and why each is bad (None: it is not).
@@ -90,19 +90,19 @@ def reasons(log: Log) -> Counter[str]:
     return Counter(row["reason"] for row in log.quarantined.collect())
 
 
-def subscribed(spark: SparkSession, source: str, window: Window | None = None) -> Log:
+def subscribed(spark: SparkSession, source: str, window: TimeWindow | None = None) -> Log:
     log = read_subscriptions(spark, source, window)
     counts = subscription_counts(subscription_digest(log))
-    check_sum("subscriptions", rows_at_source(log), counts, sum(reasons(log).values()))
+    check_sum("subscriptions", count_rows_at_source(log), counts, sum(reasons(log).values()))
     assert log.used.count() == counts.used
     assert reasons(log) == counts.reasons
     return log
 
 
-def published(spark: SparkSession, source: str, window: Window | None = None) -> Log:
+def published(spark: SparkSession, source: str, window: TimeWindow | None = None) -> Log:
     log = read_publications(spark, source, window)
-    counts = publication_counts(publication_digest(log))
-    check_sum("publications", rows_at_source(log), counts, sum(reasons(log).values()))
+    counts = publication_counts(publication_digest(log.rows))
+    check_sum("publications", count_rows_at_source(log), counts, sum(reasons(log).values()))
     assert log.used.count() == counts.used
     assert reasons(log) == counts.reasons
     return log
@@ -167,7 +167,7 @@ def test_headers_are_no_rows_and_columns_come_in_any_order(
     (tmp_path / "_SUCCESS").write_text("")
     log = published(spark, str(tmp_path))
     assert sorted(row["flow"] for row in log.used.collect()) == ["A", "B", "C", "D"]
-    assert rows_at_source(log) == 4
+    assert count_rows_at_source(log) == 4
 
 
 def test_times_of_any_type(spark: SparkSession, tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_messages_are_the_same_only_if_their_ids_are(
         (NOON, "A", "3"),
     ]
     log = published(spark, write(tmp_path / name, ["ts", "flow", "id"], rows))
-    counts = publication_counts(publication_digest(log))
+    counts = publication_counts(publication_digest(log.rows))
     assert (counts.used, counts.duplicates, counts.quarantined) == (5, 2, 1)
     assert sorted(row["flow"] for row in log.used.collect()) == ["A", "A", "A", "A", "C"]
 
@@ -352,7 +352,7 @@ def test_what_cannot_be_read_is_said_in_one_line(
             write(folder / f"{part}.parquet", names, [(NOON, "IBM")] * 100)
         whole = (folder / "b.parquet").read_bytes()
         (folder / "b.parquet").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InputError) as caught, reading_faults(str(folder)):
+    with pytest.raises(InputError) as caught, report_read_faults(str(folder)):
         read_publications(spark, str(folder)).used.count()
     words = {
         "nothing": "no such file or folder",
@@ -373,12 +373,12 @@ def test_a_file_damaged_inside_is_named(spark: SparkSession, tmp_path: Path) -> 
     data[4:2000] = bytes(1996)
     path.write_bytes(data)
     log = read_publications(spark, str(path.parent))
-    with pytest.raises(InputError, match=r"a\.parquet: is damaged"), reading_faults("log"):
+    with pytest.raises(InputError, match=r"a\.parquet: is damaged"), report_read_faults("log"):
         log.used.count()
     path = tmp_path / "zip" / "a.csv.gz"
     write(path, ["ts", "flow"], [(NOON, f"flow {i}") for i in range(1000)])
     path.write_bytes(path.read_bytes()[:200])
-    with pytest.raises(InputError, match=r"a\.csv\.gz: is damaged"), reading_faults("zip"):
+    with pytest.raises(InputError, match=r"a\.csv\.gz: is damaged"), report_read_faults("zip"):
         read_publications(spark, str(path.parent)).used.count()
 
 
@@ -394,15 +394,15 @@ def test_patterns_and_nested_folders(spark: SparkSession, tmp_path: Path) -> Non
 
 
 def test_too_many_bad_rows_fail_with_the_worst_reasons() -> None:
-    counts = Counts(used=98, duplicates=0, reasons={Reason.TS: 1, Reason.NO_FLOW: 1})
+    counts = RowCounts(used=98, duplicates=0, reasons={Reason.TS: 1, Reason.NO_FLOW: 1})
     check_bad("publications", counts, 0.02)
     with pytest.raises(BadRowsError, match=r"2 of 100 rows of the publications .* 1\.000%"):
         check_bad("publications", counts, 0.01)
-    check_bad("publications", Counts(0, 0, {}), 0.0)
+    check_bad("publications", RowCounts(0, 0, {}), 0.0)
 
 
 def test_counts_that_do_not_add_up_are_an_error() -> None:
-    counts = Counts(used=5, duplicates=1, reasons={Reason.TS: 2})
+    counts = RowCounts(used=5, duplicates=1, reasons={Reason.TS: 2})
     check_sum("publications", 8, counts, 2)
     for read, written in ((9, 2), (8, 1)):
         with pytest.raises(CountError, match="5 used"):
@@ -411,4 +411,4 @@ def test_counts_that_do_not_add_up_are_an_error() -> None:
 
 def test_a_window_must_have_a_length() -> None:
     with pytest.raises(ValueError, match="before it begins"):
-        Window(WINDOW.until, WINDOW.since)
+        TimeWindow(WINDOW.until, WINDOW.since)

@@ -13,10 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from distributary.pipeline.ingest import read_subscriptions
 from distributary.pipeline.interest import (
     absent_receivers,
-    interest_at,
     interest_of,
     last_actions,
-    settled,
+    resolve_last_actions,
     subscription_digest,
     ties,
 )
@@ -90,10 +89,10 @@ def test_ties_go_to_the_later_row_whatever_the_partitioning(
     try:
         log = read_subscriptions(spark, source)
         assert (log.valid.rdd.getNumPartitions() > 3) == (largest == "3000")
-        assert pairs(interest_at(log.used)) == wanted(rows)
+        assert pairs(interest_of(last_actions(log.used))) == wanted(rows)
         digest = subscription_digest(log)
         assert ties(digest).count() > 0
-        assert pairs(interest_of(settled(digest, log.valid))) == wanted(rows)
+        assert pairs(interest_of(resolve_last_actions(digest, log.valid))) == wanted(rows)
     finally:
         spark.conf.unset("spark.sql.files.maxPartitionBytes")
         spark.conf.unset("spark.sql.files.openCostInBytes")
@@ -107,7 +106,7 @@ def test_a_digest_without_ties_needs_no_second_look(spark: SparkSession, tmp_pat
     log = read_subscriptions(spark, write(tmp_path / "log", rows, 2, "parquet"))
     digest = subscription_digest(log)
     assert ties(digest).count() == 0
-    state = settled(digest, None)
+    state = resolve_last_actions(digest, None)
     assert pairs(interest_of(state)) == wanted(rows)
     found = {
         (row["receiver"], row["flow"]): (row["ts"], row["action"])
@@ -127,7 +126,7 @@ def test_without_an_order_subscribing_wins(spark: SparkSession) -> None:
     none = (None, None, None)
     rows = [(START, "r", "f", "subscribe", none), (START, "r", "f", "unsubscribe", none)]
     for order in (rows, rows[::-1]):
-        assert pairs(interest_at(frame(spark, order))) == {("r", "f")}
+        assert pairs(interest_of(last_actions(frame(spark, order)))) == {("r", "f")}
 
 
 def test_times_before_1970_are_times_too(spark: SparkSession, tmp_path: Path) -> None:
@@ -138,7 +137,7 @@ def test_times_before_1970_are_times_too(spark: SparkSession, tmp_path: Path) ->
     ]
     log = read_subscriptions(spark, write(tmp_path / "log", rows, 1, "parquet"))
     digest = subscription_digest(log)
-    assert pairs(interest_of(settled(digest, None))) == {("r", "f")}
+    assert pairs(interest_of(resolve_last_actions(digest, None))) == {("r", "f")}
     row = digest.selectExpr(
         "unix_micros(subscribed) AS a", "unix_micros(unsubscribed) AS b"
     ).first()
@@ -159,16 +158,6 @@ def test_last_actions_add_up(spark: SparkSession) -> None:
         assert set(last_actions(first.unionByName(rest)).collect()) == set(every.collect())
 
 
-def test_what_happens_after_the_moment_does_not_count(spark: SparkSession) -> None:
-    at = (None, None, None)
-    rows = [
-        (START, "r", "f", "subscribe", at),
-        (START + timedelta(hours=1), "r", "f", "unsubscribe", at),
-    ]
-    assert pairs(interest_at(frame(spark, rows), START)) == {("r", "f")}
-    assert pairs(interest_at(frame(spark, rows), START + timedelta(hours=1))) == set()
-
-
 def test_receivers_not_seen_for_long_are_dropped(spark: SparkSession) -> None:
     at = (None, None, None)
     day = timedelta(days=1)
@@ -181,8 +170,8 @@ def test_receivers_not_seen_for_long_are_dropped(spark: SparkSession) -> None:
     ]
     # A presence of a tenth is reached after log2(10) = 3.32 half-lives.
     log = frame(spark, rows)
-    assert pairs(interest_at(log, START, day)) == {("back", "f"), ("here", "f")}
+    assert pairs(interest_of(last_actions(log), START, day)) == {("back", "f"), ("here", "f")}
     absent = absent_receivers(last_actions(log), START, day).collect()
     assert [row["receiver"] for row in absent] == ["gone"]
     with pytest.raises(ValueError, match="moment"):
-        interest_at(log, None, day)
+        interest_of(last_actions(log), None, day)

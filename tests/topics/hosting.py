@@ -1,13 +1,13 @@
-"""A host of all channels with its journal, driven by hand: messages in, what it sends out."""
+"""A host of all channels with its store, driven by hand: messages in, what it sends out."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from distributary.machines.actions import Action, Append, Send
+from distributary.machines.real.store import Store
 from distributary.topics import Policy
 from distributary.topics.host import ChannelMessage, TopicHost
-from distributary.topics.journal import Journal
 from distributary.topics.store import TopicStore
 from tests.topics.nats.running import QUICK
 
@@ -15,8 +15,8 @@ from tests.topics.nats.running import QUICK
 class StoredHost(TopicHost):
     """Writes its records at once, and collects what it sends as (to, sender, message)."""
 
-    def __init__(self, journal: Journal, policy: Policy = QUICK) -> None:
-        self.store = TopicStore(journal, policy)
+    def __init__(self, store: Store, policy: Policy = QUICK) -> None:
+        self.store = TopicStore(store, policy)
         self.out: list[tuple[str, str, Any]] = []
         super().__init__(policy, self.store.state)
 

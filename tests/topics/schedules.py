@@ -11,8 +11,17 @@ from distributary.machines.virtual import Link
 from distributary.planning.topics import Planner
 from distributary.topics import OURS, TAMARA, Policy, is_cluster, topic_channel
 from distributary.topics.channel import Lock
-from distributary.topics.messages import Accept, Advise, Change, Event, Found, Invite, TopicFlow
+from distributary.topics.messages import (
+    Accept,
+    Advise,
+    CarriageChange,
+    Event,
+    Found,
+    Invite,
+    TopicFlow,
+)
 from distributary.topics.simulation import TopicSystem
+from tests.topics.inspection import build_clustering, reaches
 
 QUICK = {
     "interval": 2.0,
@@ -54,7 +63,9 @@ class Watch:
                 self.merge(sender, lock.number, lock.partner)
             case Accept(number) if is_cluster(sender) and not is_cluster(to):
                 self.merge(to, number, sender)
-            case Change(successor=str(successor)) if lock == Lock(successor, lock_number(lock)):
+            case CarriageChange(successor=str(successor)) if lock == Lock(
+                successor, lock_number(lock)
+            ):
                 self.merge(sender, lock_number(lock), successor, again=True)
 
     def merge(self, proposer: str, number: int, other: str, *, again: bool = False) -> None:
@@ -85,7 +96,7 @@ class Watch:
             if topic in self.system.subscribers[name].wanted
         }
         for name, topic in self.covered:
-            assert self.system.reaches(topic, name), f"{name} has lost {topic}"
+            assert reaches(self.system, topic, name), f"{name} has lost {topic}"
         self.clusters = max(self.clusters, len(self.system.clusters()))
 
 
@@ -194,4 +205,4 @@ def _check_end(system: TopicSystem, watch: Watch, published: dict[str, int]) -> 
         key = name, event.topic
         assert event.number > last.get(key, 0), f"{name} got {event} after {last[key]}"
         last[key] = event.number
-    system.clustering().check()
+    build_clustering(system).check()

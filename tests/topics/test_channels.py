@@ -23,13 +23,13 @@ from distributary.topics import (
     topic_channel,
 )
 from distributary.topics.attendance import Wanted
-from distributary.topics.choice import cheapest_cover
+from distributary.topics.choice import find_cheapest_cover
 from distributary.topics.messages import (
     Accept,
     Advise,
+    CarriageChange,
     Carried,
     Carry,
-    Change,
     Drop,
     Dropped,
     Event,
@@ -127,7 +127,7 @@ def test_a_lock_holds_until_the_cluster_that_it_is_for_recruits() -> None:
         assert (accepting.lock is not None) == held
     proposing = topic(members=9)
     for number in (1, 2):
-        proposing._hold("topic/a", proposing._number(), 0.0)
+        proposing._lock_with("topic/a", proposing._next_counter(), 0.0)
         lock = proposing.lock
         assert lock is not None
         (found,) = proposing.on_message("topic/a", Accept(lock.number, (A,), 9), 0.0)
@@ -150,7 +150,7 @@ def test_two_clusters_that_propose_to_each_other_do_not_both_merge() -> None:
     one, other = cluster(9), cluster(9)
     other.name = "cluster/2/b"
     for machine, partner in ((one, other.name), (other, one.name)):
-        machine._offer(partner, machine.census, 0.0)  # each has a proposal out
+        machine._propose_merge(partner, machine.census, 0.0)  # each has a proposal out
     propose = Propose(1, (A, B), 9, 9)
     assert sent(one.on_message(other.name, propose, 0.0)) == [Refuse(1)]
     assert sent(other.on_message(one.name, propose, 0.0)) == [Refuse(1)]
@@ -158,9 +158,9 @@ def test_two_clusters_that_propose_to_each_other_do_not_both_merge() -> None:
 
 def test_a_cluster_keeps_getting_a_topic_until_every_member_has_settled() -> None:
     machine = cluster(2)
-    actions = machine._give_up(["b"], 1.0)
+    actions = machine._stop_carrying(["b"], 1.0)
     version = machine.state.version
-    assert {type(m) for m in sent(actions)} == {Change, Carry}
+    assert {type(m) for m in sent(actions)} == {CarriageChange, Carry}
     assert sent(machine.on_message("s0", Settled(version), 1.0)) == []
     event = Event("b", 5, b"")
     assert sent(machine.on_message("topic/b", event, 1.0), "members/cluster/1/a") == [event]
@@ -169,9 +169,9 @@ def test_a_cluster_keeps_getting_a_topic_until_every_member_has_settled() -> Non
 
 def test_a_restarted_cluster_goes_on_dropping() -> None:
     machine = cluster(1)
-    machine._give_up(["b"], 1.0)
+    machine._stop_carrying(["b"], 1.0)
     again = ClusterChannel(machine.name, TAMARA, derive_generator(1, "c"), machine.state)
-    assert any(isinstance(m, Change) for m in sent(again.start(2.0), "s0"))
+    assert any(isinstance(m, CarriageChange) for m in sent(again.start(2.0), "s0"))
     version = again.state.version
     assert sent(again.on_message("s0", Settled(version), 3.0), "topic/b") == [Drop(version)]
 
@@ -191,9 +191,9 @@ def test_a_subscriber_settles_only_when_it_has_the_topic_elsewhere() -> None:
     machine = Subscriber("s", TAMARA)
     name = "cluster/1/a"
     machine.wanted["b"] = _wanted(1)
-    machine._come(_quote(name), 0.0)
+    machine._start_joining(_quote(name), 0.0)
     machine.on_message(name, Joined(1, 4, (A, B), 1.0), 0.0)
-    actions = machine.on_message(name, Change(5, (A,), 1.0), 1.0)
+    actions = machine.on_message(name, CarriageChange(5, (A,), 1.0), 1.0)
     assert [type(m) for m in sent(actions)] == [Join]  # first to the topic's own channel
     assert machine.needs("topic/b") == ("b",)
     actions = machine.on_message("topic/b", Joined(2, 0, (B,), 1.0), 2.0)
@@ -298,7 +298,7 @@ def test_a_topic_taken_up_alone_is_told_when_its_own_channel_has_confirmed() -> 
     machine = Subscriber("s", OURS)
     name = "cluster/1/a"
     machine.wanted["a"] = _wanted(1)
-    machine._come(Quote(name, (A,), 1.0), 0.0)
+    machine._start_joining(Quote(name, (A,), 1.0), 0.0)
     machine.on_message(name, Joined(1, 4, (A,), 1.0), 0.0)
     machine.on_message("app", Want("b"), 1.0)
     actions = machine.on_message("topic/b", Offer(Quote("topic/b", (B,), 1.0), (), 7), 1.0)
@@ -306,7 +306,7 @@ def test_a_topic_taken_up_alone_is_told_when_its_own_channel_has_confirmed() -> 
     actions = machine.on_message("topic/b", Joined(2, 0, (B,), 1.0), 1.0)
     assert sent(actions, name) == [Tell((News(B, True),), ("a",), (name, "topic/b"))]
     assert machine.on_message("topic/b", Joined(2, 0, (B,), 1.0), 1.0) == []  # told once
-    actions = machine.on_message(name, Change(5, (A, B), 1.0), 2.0)
+    actions = machine.on_message(name, CarriageChange(5, (A, B), 1.0), 2.0)
     assert [m for m in sent(actions, name) if isinstance(m, Settled)] == [
         Settled(5, ("a", "b"), (name, "topic/b"))
     ]
@@ -338,10 +338,10 @@ def test_a_cluster_that_is_told_to_look_at_itself_ends_if_its_own_estimate_says_
     assert machine.on_message("planner", Advise(partner=machine.name), 1.0) == []
     for at in range(9):  # what they need is known before it is thought about
         member = machine.state.members[f"s{at}"]
-        machine._see(member, replace(member.views, needs=needs))
+        machine._update_views(member, replace(member.views, needs=needs))
     actions = machine.on_message("planner", Advise(), 1.0)
     assert machine.state.ended == (needs == ("a",))
-    assert any(isinstance(m, Change) for m in sent(actions)) == machine.state.ended
+    assert any(isinstance(m, CarriageChange) for m in sent(actions)) == machine.state.ended
 
 
 def test_a_cluster_that_is_not_told_what_members_need_asks_them() -> None:
@@ -371,7 +371,7 @@ def test_nobody_comes_where_its_own_estimate_disagrees() -> None:
     dear = Quote("cluster/1/t", (A, B), 5.0)
     assert machine.on_message(dear.channel, Invite(dear), 0.0) == []
     cheap = Quote("cluster/2/t", (A, B), 0.2)
-    machine._come(Quote("topic/a", (A,), 1.0), 0.0)
+    machine._start_joining(Quote("topic/a", (A,), 1.0), 0.0)
     machine.on_message("topic/a", Joined(1, 0, (A,), 1.0), 0.0)
     assert [type(m) for m in sent(machine.on_message(cheap.channel, Invite(cheap), 0.0))] == [Join]
 
@@ -380,7 +380,7 @@ def test_invitations_that_pay_only_together_are_taken_together() -> None:
     """One old cluster brings both topics; two new ones replace it, neither does alone."""
     machine = Subscriber("s", OURS)
     machine.wanted = {"a": _wanted(1), "b": _wanted(1)}
-    machine._come(Quote("cluster/1/x", (A, B), 1.5), 0.0)
+    machine._start_joining(Quote("cluster/1/x", (A, B), 1.5), 0.0)
     machine.on_message("cluster/1/x", Joined(1, 1, (A, B), 1.5), 0.0)
     one, other = Quote("cluster/2/x", (A,), 0.6), Quote("cluster/3/x", (B,), 0.6)
     assert machine.on_message(one.channel, Invite(one), 0.0) == []
@@ -395,7 +395,7 @@ def test_invitations_that_pay_only_together_are_taken_together() -> None:
 
 def test_a_cluster_whose_members_do_not_pay_for_it_ends_after_a_while() -> None:
     machine = cluster(1, replace(OURS, horizon=1e9))
-    assert any(isinstance(m, Change) for m in sent(machine.on_timer("idle", 99.0)))
+    assert any(isinstance(m, CarriageChange) for m in sent(machine.on_timer("idle", 99.0)))
     assert machine.state.ended
 
 
@@ -408,7 +408,7 @@ def test_a_cover_brings_everything_and_is_never_dearer_than_topics_alone(seed: i
         for n in range(5)
     ]
     wanted = {f.topic for f in flows if rng.random() < 0.7}
-    taken, cost = cheapest_cover(wanted, quotes, lambda _: 1.1)
+    taken, cost = find_cheapest_cover(wanted, quotes, lambda _: 1.1)
 
     def price(chosen: tuple[Quote, ...]) -> float:
         carried = {f.topic for quote in chosen for f in quote.topics}

@@ -80,3 +80,9 @@ def test_other_bytes_are_refused(data: bytes) -> None:
 def test_a_kind_that_nobody_knows_is_refused() -> None:
     with pytest.raises(ValueError, match="no message 'Gone'"):
         codec.decode(codec.encode("who", messages.Gone("somebody")))
+
+
+def test_a_carriage_change_keeps_its_name_on_the_wire() -> None:
+    kind, *_ = msgspec.msgpack.decode(codec.encode("who", messages.CarriageChange(1, (), 0.0)))
+    assert kind == "Change"
+    assert "Change" in messages.OVERHEAD_KINDS

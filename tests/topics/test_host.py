@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from distributary.machines.actions import Action, Send
+from distributary.machines.real.store import Store
 from distributary.machines.virtual import Link
 from distributary.topics import (
     TAMARA,
@@ -37,7 +38,6 @@ from distributary.topics.codec import (
 )
 from distributary.topics.errors import EventsForgottenError, EventsLostError
 from distributary.topics.host import ChannelMessage, TopicHost
-from distributary.topics.journal import Journal
 from distributary.topics.messages import (
     Advise,
     Carry,
@@ -64,9 +64,9 @@ from tests.topics.nats.running import QUICK
 TOPICS = [f"t{n}" for n in range(5)]
 
 
-def open_host(folder: Path, policy: Policy = QUICK) -> tuple[Journal, StoredHost]:
-    journal = Journal(folder)
-    return journal, StoredHost(journal, policy)
+def open_host(folder: Path, policy: Policy = QUICK) -> tuple[Store, StoredHost]:
+    store = Store(folder)
+    return store, StoredHost(store, policy)
 
 
 class World:
@@ -141,16 +141,16 @@ class World:
         self.replayed = len(self.log)
         assert self.state == self.host.state
 
-    def check_journal(self) -> None:
-        """So do the records in a journal, and those of a journal that was shortened."""
+    def check_store(self) -> None:
+        """So do the records in a log, and those of a log that was shortened."""
         records = self.log[self.written :]
-        with Journal(self.folder) as journal:
-            store = TopicStore(journal, self.policy)
+        with Store(self.folder) as opened:
+            store = TopicStore(opened, self.policy)
             store.write(records)
             self.written = len(self.log)
         for _ in range(2):
-            with Journal(self.folder) as journal:
-                store = TopicStore(journal, self.policy)
+            with Store(self.folder) as opened:
+                store = TopicStore(opened, self.policy)
                 assert replace(store.state, identity="") == self.state
                 store.shorten()
 
@@ -180,8 +180,8 @@ def run_schedule(seed: int, folder: Path) -> World:
                 world.system.run(world.system.clock.now + rng.random() * 2)
             if step % 5 == 0:
                 world.check_log()
-            if step % 25 == 0:
-                world.check_journal()
+            if step in (25, 50):
+                world.check_store()
             if rng.random() < 0.04:
                 world.crash()
         world.check_order()
@@ -205,7 +205,7 @@ def test_it_does_for_hundreds_of_seeds(tmp_path: Path) -> None:
 
 def test_who_left_is_forgotten_in_time_and_a_restart_forgets_the_same(tmp_path: Path) -> None:
     policy = replace(QUICK, remember=10.0)
-    journal, host = open_host(tmp_path / "state", policy)
+    store, host = open_host(tmp_path / "state", policy)
     channel = topic_channel("t")
     host.take("p", channel, Create(0.0), 0.0)
     for at in range(300):
@@ -218,14 +218,14 @@ def test_who_left_is_forgotten_in_time_and_a_restart_forgets_the_same(tmp_path: 
     for shorten in (False, True):
         if shorten:
             host.store.shorten()
-        journal.close()
-        journal, host = open_host(tmp_path / "state", policy)
+        store.close()
+        store, host = open_host(tmp_path / "state", policy)
         host.perform(host.start(300.0))
         state = host.topics[channel].state
         assert list(state.departed.items()) == list(known.items())
         host.take("s299", channel, Join(1), 300.0)  # late, and said to somebody who was not there
         assert not state.members
-    journal.close()
+    store.close()
 
 
 # --- hosts of some channels ----------------------------------------------------------------------
@@ -306,8 +306,8 @@ def test_those_who_would_gain_are_invited_by_name_and_nobody_else(host: StoredHo
 
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[StoredHost]:
-    journal, host = open_host(tmp_path)
-    with journal:
+    store, host = open_host(tmp_path)
+    with store:
         host.take("p", topic_channel("t"), Create(0.0), 0.0)
         host.out.clear()
         yield host

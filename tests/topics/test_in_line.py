@@ -9,6 +9,7 @@ import pytest
 from distributary.machines.actions import Action
 from distributary.topics import OURS, Subscriber, is_cluster, topic_channel
 from distributary.topics import simulation as simulation
+from distributary.topics.attendance import AttendanceState
 from distributary.topics.messages import Joined, Offer, Quote, TopicFlow, Want
 from tests.topics.schedules import run_schedule
 
@@ -35,7 +36,7 @@ class Audited(Subscriber):
         assert missing == self._uncovered
         for topic in known:
             coming = [h for h in self.on.values() if topic in h.topics]
-            assert any(not (h.leaving or h.parting) for h in coming), f"{topic} is not provided"
+            assert any(held.stays for held in coming), f"{topic} is not provided"
         owing = {name for name, held in self.on.items() if held.owes is not None}
         assert owing == set(self._owing)
         assert missing or not owing
@@ -45,14 +46,14 @@ class Audited(Subscriber):
 
     def comes(self, topic: str, but: str = "", *, staying: bool = False) -> bool:
         return any(
-            held.joined and not held.leaving and topic in held.topics
+            held.brings and topic in held.topics
             for name, held in self.on.items()
             if name != but and not (staying and held.parting)
         )
 
     def is_needless(self, name: str) -> bool:
         held = self.on[name]
-        if not held.joined or held.leaving or held.owes is not None:
+        if not held.brings or held.owes is not None:
             return False
         wanted = [topic for topic in held.topics if topic in self.wanted]
         if wanted and is_cluster(name) and not held.parting:
@@ -78,22 +79,22 @@ def test_a_cluster_that_carries_nothing_any_more_when_it_welcomes_is_left() -> N
     offer = Offer(Quote("topic/t", flow, 5.0), (Quote("cluster/1/t", flow, 1.0),), 1)
     machine.on_message(topic_channel("t"), offer, 0.0)
     machine.on_message("cluster/1/t", Joined(1, 3, (), 1.0), 0.0)
-    assert machine.on["cluster/1/t"].leaving
-    assert not machine.on["topic/t"].leaving
+    assert machine.on["cluster/1/t"].state is AttendanceState.LEAVING
+    assert machine.on["topic/t"].state is not AttendanceState.LEAVING
 
 
 def test_the_work_for_one_more_topic_does_not_grow_with_their_number() -> None:
     """Counted in topics looked at, not in seconds."""
     machine = Subscriber("s", OURS)
     looked = 0
-    provided = machine._provide
+    provided = machine._ensure_covered
 
     def count(topic: str, now: float) -> list[Action]:
         nonlocal looked
         looked += 1
         return provided(topic, now)
 
-    machine._provide = count  # type: ignore[method-assign]
+    machine._ensure_covered = count  # type: ignore[method-assign]
     topics = [f"t{number}" for number in range(2_000)]
     for topic in topics:
         machine.on_message("app", Want(topic), 0.0)

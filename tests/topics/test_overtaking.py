@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from distributary.machines.real.store import Store
 from distributary.topics import (
     TAMARA,
     ClusterChannel,
@@ -20,7 +21,6 @@ from distributary.topics import (
 )
 from distributary.topics.channel import ChannelMachine
 from distributary.topics.codec import Create
-from distributary.topics.journal import Journal
 from distributary.topics.messages import Carried, Found, Join, Leave
 from tests.topics.hosting import StoredHost
 
@@ -55,12 +55,12 @@ def test_a_leave_that_overtakes_its_join_leaves_nobody_behind(
 
 def test_a_leave_that_overtakes_its_join_does_so_across_a_restart(tmp_path: Path) -> None:
     channel = topic_channel("t")
-    with Journal(tmp_path) as journal:
-        host = StoredHost(journal)
+    with Store(tmp_path) as store:
+        host = StoredHost(store)
         host.take("p", channel, Create(0.0), 0.0)
         host.take("s", channel, Leave(2), 0.0)
-    with Journal(tmp_path) as journal:
-        host = StoredHost(journal)
+    with Store(tmp_path) as store:
+        host = StoredHost(store)
         host.perform(host.start(1.0))
         host.take("s", channel, Join(1), 1.0)
         assert not host.topics[channel].size

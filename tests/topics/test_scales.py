@@ -15,6 +15,7 @@ from distributary.topics import OURS, TAMARA
 from distributary.topics.improvement import ImprovedRounds
 from distributary.topics.rounds import Requests, TopicRounds
 from distributary.topics.simulation import TopicSystem
+from tests.topics.inspection import build_clustering
 
 USERS, TOPICS, KINDS = 60, 24, 4
 DURATION, PERIOD = 40.0, 10.0  # intervals
@@ -65,7 +66,7 @@ def by_messages(seed: int, own: bool) -> Outcome:
         for time in np.arange(PERIOD / 2, DURATION, PERIOD):
             system.plan(float(time) * interval, 20_000, PLANNER)
     system.run(DURATION * interval)
-    state = system.clustering()
+    state = build_clustering(system)
     state.check()
     assert np.array_equal(state.wants, wants)
     return outcome(state, frequency, system.overhead)

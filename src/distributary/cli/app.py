@@ -162,13 +162,14 @@ def _flush_results() -> None:
 
 def _describe(error: OSError) -> str:
     """Describe a fault of the environment that no room knew to describe better."""
-    from distributary.files.faults import brief, told
+    from distributary.files.faults import show_path, summarize_error
 
+    reason = summarize_error(error)
     if isinstance(error.filename, str):
-        return f"{told(error.filename)}: {brief(error)}; check the path and its permissions"
+        return f"{show_path(error.filename)}: {reason}; check the path and its permissions"
     if error.errno in _UNWRITABLE:
-        return f"the output cannot be written: {brief(error)}; make room, or send it elsewhere"
-    return brief(error)
+        return f"the output cannot be written: {reason}; make room, or send it elsewhere"
+    return reason
 
 
 def _leave_interrupted() -> NoReturn:

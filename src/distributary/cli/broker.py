@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +22,7 @@ from distributary.content.rehearsal import (
     RehearsalEvent,
     RehearsalOutcome,
     RehearsalSubscription,
+    RehearsalWorkload,
     check_acyclic,
     rehearse,
 )
@@ -145,34 +145,25 @@ def simulate(
     table = read_events(events)
     schema = event_schema(table.schema)
     rng = np.random.default_rng(seed)
-    wishes = _read_subscriptions(filters, homes, schema, topology, rng)
+    subscriptions = _read_subscriptions(filters, homes, schema, topology, rng)
     published = _assign_events(
         event_table(table, schema, path=str(events)), publish_at, topology, rng
     )
-    ending = Ending(_find_widest(wishes, schema, leave), within=within)
-    try_out = partial(
-        rehearse,
-        topology,
-        schema,
-        wishes,
-        published,
-        rate=rate,
-        ending=ending,
-        prices=BrokerPrices(per_message, per_box),
-        seed=seed,
-    )
+    ending = Ending(_find_widest(subscriptions, schema, leave), within=within)
+    workload = RehearsalWorkload(topology, schema, subscriptions, published, rate, ending)
+    prices = BrokerPrices(per_message, per_box)
     outcomes: list[RehearsalOutcome] = []
     with show_progress() as progress:
         for at, name in enumerate(names):
             progress(Step(f"trying {name}", at, len(names)))
-            outcomes.append(try_out(COVERING_POLICIES[name]))
+            outcomes.append(rehearse(workload, COVERING_POLICIES[name], prices=prices, seed=seed))
     if out is not None:
         write_table(pa.Table.from_pylist([asdict(outcome) for outcome in outcomes]), out)
     if as_document:
         print_json(
             {
                 "brokers": len(topology.brokers),
-                "subscriptions": len(wishes),
+                "subscriptions": len(subscriptions),
                 "events": len(published),
                 "ended": len(ending.subscriptions),
                 "policies": [asdict(outcome) for outcome in outcomes],
@@ -240,19 +231,21 @@ def _assign_events(
     ]
 
 
-def _find_widest(wishes: Sequence[RehearsalSubscription], schema: Schema, leave: int) -> list[int]:
+def _find_widest(
+    subscriptions: Sequence[RehearsalSubscription], schema: Schema, leave: int
+) -> list[int]:
     """Find the subscriptions that cover most others: their end costs the brokers most."""
-    if leave > len(wishes):
+    if leave > len(subscriptions):
         raise InputError(
-            f"--leave {leave}: there are only {len(wishes)} subscriptions", value=leave
+            f"--leave {leave}: there are only {len(subscriptions)} subscriptions", value=leave
         )
     if not leave:
         return []
     index: CoverIndex[int] = CoverIndex(schema)
-    for number, wish in enumerate(wishes):
-        index.add(wish.filter, number)
-    covered = [len(index.covered(wish.filter)) for wish in wishes]
-    return sorted(range(len(wishes)), key=lambda number: -covered[number])[:leave]
+    for number, each in enumerate(subscriptions):
+        index.add(each.filter, number)
+    covered = [len(index.covered(each.filter)) for each in subscriptions]
+    return sorted(range(len(subscriptions)), key=lambda number: -covered[number])[:leave]
 
 
 # --- showing --------------------------------------------------------------------------------------

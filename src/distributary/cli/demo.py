@@ -14,7 +14,7 @@ from distributary.cli.console import results
 from distributary.cli.generate import Messages, Receivers, workload_option, write_day
 from distributary.cli.options import LIMITS, OUTPUT, Format, Groups, Seed, reject_bad_values
 from distributary.cli.pipeline import run_job, tell_run
-from distributary.workloads import Day, TradingFloor
+from distributary.workloads import DayParams, TradingFloor
 
 __all__ = ["demo"]
 
@@ -45,7 +45,7 @@ def demo(
     with reject_bad_values():
         floor = TradingFloor(symbols=symbols, receivers=receivers)
         request = planning.Request(groups=groups, sessions=sessions, seed=seed, budget_s=10)
-        day = Day(messages=messages)
+        day = DayParams(messages=messages)
     subscriptions, publications = write_day(
         floor, day, BAD_ROWS, seed, out / "logs", Format.PARQUET
     )

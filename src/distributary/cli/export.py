@@ -13,7 +13,7 @@ from distributary.cli.console import notes, print_json, results
 from distributary.cli.options import INPUT, NETWORK, OUTPUT, TABLE, Json, reject_bad_values
 from distributary.errors import PlanError
 from distributary.files import StoredPlan, fingerprint, read_interest, read_plan
-from distributary.files.replacing import replaced_folder
+from distributary.files.replacing import replace_folder
 from distributary.model import Interest, Plan, plan_problems
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _manifest(plan: Plan, format_name: str, network: Network, names: list[str]) 
 
 
 def _write(files: dict[str, bytes], manifest: dict[str, Any], out: Path) -> None:
-    with replaced_folder(out, lambda folder: (folder / MANIFEST).is_file(), "export") as new:
+    with replace_folder(out, lambda folder: (folder / MANIFEST).is_file(), "export") as new:
         for name, content in files.items():
             (new / name).write_bytes(content)
         (new / MANIFEST).write_bytes((json.dumps(manifest, indent=2) + "\n").encode())

@@ -14,7 +14,7 @@ from distributary.files import write_interest, write_rates
 from distributary.files.tables import write_table
 from distributary.model import Interest, Rates
 from distributary.workloads import (
-    Day,
+    DayParams,
     TradingFloor,
     TwoClass,
     publication_log,
@@ -59,7 +59,7 @@ TableFormat = Annotated[
 Symbols = Annotated[int, workload_option("The number of symbols; each is a flow.", 1)]
 Receivers = Annotated[int, workload_option("The number of receivers.", 1)]
 Messages = Annotated[int, workload_option("The number of messages in the day.", 1)]
-_FLOOR, _CLASSES, _DAY = TradingFloor(), TwoClass(), Day()
+_FLOOR, _CLASSES, _DAY = TradingFloor(), TwoClass(), DayParams()
 
 
 @app.command("trading-floor")
@@ -134,12 +134,12 @@ def generate_day(
     """Write a trading floor's day of logs: who subscribed when, what was published when."""
     with reject_bad_values():
         floor = TradingFloor(symbols=symbols, receivers=receivers)
-        day = Day(messages=messages, churn=churn)
+        day = DayParams(messages=messages, churn=churn)
     write_day(floor, day, bad, seed, out, table_format)
 
 
 def write_day(
-    floor: TradingFloor, day: Day, bad: float, seed: int, out: Path, table_format: Format
+    floor: TradingFloor, day: DayParams, bad: float, seed: int, out: Path, table_format: Format
 ) -> tuple[Path, Path]:
     """Write both logs, say what they hold, and return where they are."""
     rng = np.random.default_rng(seed)

@@ -62,7 +62,7 @@ def _format(value: float) -> str:
 async def show_live(snapshot: Callable[[], Snapshot]) -> AsyncIterator[None]:
     """Keep a table on stderr up to date, if that is a terminal."""
     from distributary.delivery.udp import snapshot_document
-    from distributary.machines.real.tasks import owned_tasks
+    from distributary.machines.real.tasks import own_tasks
 
     if not notes.is_terminal:
         yield
@@ -77,6 +77,6 @@ async def show_live(snapshot: Callable[[], Snapshot]) -> AsyncIterator[None]:
             before, then = told, now
 
     with Live(console=notes, auto_refresh=False, transient=True) as shown:
-        async with owned_tasks() as start:
+        async with own_tasks() as start:
             start(refresh(shown))
             yield

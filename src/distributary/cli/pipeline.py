@@ -155,7 +155,7 @@ def pipeline_run(
     as_document: Json = False,
 ) -> None:
     """Read the logs, plan, replay the log through the plan, and publish all of it at once."""
-    from distributary.pipeline.ingest import Window
+    from distributary.pipeline.ingest import TimeWindow
     from distributary.pipeline.job import Job
 
     with reject_bad_values():
@@ -172,7 +172,7 @@ def pipeline_run(
                 seed=seed,
                 budget_s=float(budget),
             ),
-            window=Window(since=since, until=until),
+            window=TimeWindow(since=since, until=until),
             rate_half_life=_duration(rate_half_life),
             presence_half_life=_duration(presence_half_life),
             floor=floor,
@@ -212,15 +212,15 @@ def pipeline_replay(
 ) -> None:
     """Run a publication log through a plan: what each receiver would have got, and why."""
     from distributary.cli.stages import show_stages
-    from distributary.pipeline.ingest import Window
+    from distributary.pipeline.ingest import TimeWindow
     from distributary.pipeline.interruptible import call_interruptibly
     from distributary.pipeline.run import replay_plan
-    from distributary.pipeline.spark import running_spark
+    from distributary.pipeline.spark import use_spark
 
-    window = Window(since=since, until=until)
+    window = TimeWindow(since=since, until=until)
 
     def work() -> dict[str, Any]:
-        with running_spark(master, parse_settings(conf)) as spark, show_stages(spark):
+        with use_spark(master, parse_settings(conf)) as spark, show_stages(spark):
             return replay_plan(spark, plan, publications, interest, window, out)
 
     document = call_interruptibly(work)
@@ -274,7 +274,7 @@ def pipeline_topics(
     """Propose clusters of topics from logs: few changes that save much."""
     from distributary.cli.stages import show_stages
     from distributary.pipeline.interruptible import call_interruptibly
-    from distributary.pipeline.spark import running_spark
+    from distributary.pipeline.spark import use_spark
     from distributary.pipeline.topics import Clusters, TopicJob, propose
 
     if (clusters is None) != (members is None):
@@ -290,7 +290,7 @@ def pipeline_topics(
     )
 
     def work() -> dict[str, Any]:
-        with running_spark(master, parse_settings(conf)) as spark, show_stages(spark):
+        with use_spark(master, parse_settings(conf)) as spark, show_stages(spark):
             return propose(spark, job)
 
     document = call_interruptibly(work)
@@ -314,7 +314,7 @@ def run_job(
     With `compare` the plan's page also holds it against other algorithms, which takes longer.
     """
     from distributary.cli.stages import show_stages
-    from distributary.pipeline import run, running_spark
+    from distributary.pipeline import run, use_spark
     from distributary.pipeline.interruptible import call_interruptibly
     from distributary.pipeline.spark import ui_address
 
@@ -330,7 +330,7 @@ def run_job(
         (folder / "report.html").write_text(page, encoding="utf-8")
 
     def work() -> Outcome:
-        with running_spark(master, settings) as spark:
+        with use_spark(master, settings) as spark:
             address = ui_address(spark)
             if address and notes.is_terminal:
                 notes.print(f"Spark shows its work at {address}", markup=False)

@@ -15,7 +15,7 @@ from distributary.cli.intake import read_inputs, tell_intake
 from distributary.cli.options import OUTPUT, Floor, InterestFile, MaxBad, Quarantine, RatesFile
 from distributary.cli.quantities import Share
 from distributary.extras import require
-from distributary.files import read_plan, replaced_file
+from distributary.files import read_plan, replace_file
 from distributary.planning import compare_algorithms, cost_curve
 from distributary.report import Report, render_report
 
@@ -71,7 +71,7 @@ def report(
 
 def write_report(page: Report, out: Path) -> None:
     """Render a report and write it whole or not at all."""
-    with replaced_file(out) as file:
+    with replace_file(out) as file:
         file.write(render_report(page).encode())
 
 

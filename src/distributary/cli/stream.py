@@ -34,7 +34,7 @@ from distributary.cli.options import (
 from distributary.cli.quantities import Seconds, Share
 
 if TYPE_CHECKING:
-    from distributary.pipeline.ledger import State
+    from distributary.pipeline.ledger import LedgerState
 
 __all__ = ["pipeline_stream"]
 
@@ -108,8 +108,8 @@ def pipeline_stream(
     it was, and no row is lost or counted twice.
     """
     from distributary.pipeline.interruptible import call_interruptibly
-    from distributary.pipeline.spark import running_spark, ui_address
-    from distributary.pipeline.stream import StreamJob, stream
+    from distributary.pipeline.spark import ui_address, use_spark
+    from distributary.pipeline.stream import StreamHooks, StreamJob, stream
 
     with reject_bad_values():
         job = StreamJob(
@@ -132,12 +132,12 @@ def pipeline_stream(
         )
     teller, settings = _Teller(as_document), parse_settings(conf)
 
-    def work() -> State:
-        with running_spark(master, settings) as spark:
+    def work() -> LedgerState:
+        with use_spark(master, settings) as spark:
             address = ui_address(spark)
             if address and notes.is_terminal:
                 notes.print(f"Spark shows its work at {address}", markup=False)
-            return stream(spark, job, teller.tell, teller.step)
+            return stream(spark, job, StreamHooks(teller.tell, teller.step))
 
     state = call_interruptibly(work)
     if not as_document:

@@ -37,7 +37,7 @@ from distributary.cli.options import (
 from distributary.cli.quantities import Seconds, Share
 from distributary.cost import FilteringPrices
 from distributary.extras import require
-from distributary.files import replaced_file
+from distributary.files import replace_file
 from distributary.planning.sweep import (
     ONE_PER_GROUP,
     SessionLimit,
@@ -315,8 +315,8 @@ def _write(result: SweepResult, folder: Path, given: dict[str, str]) -> None:
     facts = {name: given[name] for name in ("interest", "rates", "budget")}
     page = render_sweep(result, given["interest"], facts, command)
     with (
-        replaced_file(folder / CSV_FILE) as csv_file,
-        replaced_file(folder / PAGE_FILE) as page_file,
+        replace_file(folder / CSV_FILE) as csv_file,
+        replace_file(folder / PAGE_FILE) as page_file,
     ):
         csv_file.write(_csv(_rows(result)).encode())
         page_file.write(page.encode())

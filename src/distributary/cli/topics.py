@@ -248,8 +248,8 @@ for _command in (serve, create, publish, subscribe, status):
 
 async def _serve(server: ServerChoice, settings: ServiceSettings, monitor: bool) -> None:
     """Serve until SIGINT or SIGTERM."""
-    from distributary.topics.journal import Journal
-    from distributary.topics.nats import TopicService, embedded_server
+    from distributary.machines.real.store import Store
+    from distributary.topics.nats import TopicService, run_embedded_server
 
     work = asyncio.current_task()
     service: TopicService | None = None
@@ -263,14 +263,14 @@ async def _serve(server: ServerChoice, settings: ServiceSettings, monitor: bool)
     with _on_signals(stop), suppress(asyncio.CancelledError):
         async with AsyncExitStack() as stack:
             # Locked before anything else: who is refused here has touched nothing of another's.
-            journal = stack.enter_context(Journal(settings.folder, sync=settings.sync))
+            store = stack.enter_context(Store(settings.folder, sync=settings.sync))
             options = server.own
             if options is None:
                 embedded = await stack.enter_async_context(
-                    embedded_server(settings.folder, monitor=monitor, on_restart=_warn)
+                    run_embedded_server(settings.folder, monitor=monitor, on_restart=_warn)
                 )
                 options = embedded.options
-            service = TopicService(options, settings, journal=journal)
+            service = TopicService(options, settings, store=store)
             where = options.address if server.own else f"{options.address} (embedded)"
             await _run_service(service, f"serving topics on {where}, state in {settings.folder}")
 

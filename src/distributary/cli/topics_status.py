@@ -24,9 +24,9 @@ _SHOWN = 20  # clusters
 
 async def show_once(options: NatsOptions, prefix: str, monitor: str, as_document: bool) -> None:
     """Ask once, and print."""
-    from distributary.topics.nats.options import connected
+    from distributary.topics.nats.options import connect_to_server
 
-    async with connected(options, name="distributary topics status") as nc:
+    async with connect_to_server(options, name="distributary topics status") as nc:
         service, server = await _ask(nc, prefix, monitor)
     if as_document:
         print_json(_document(service, server))
@@ -38,9 +38,9 @@ async def watch_status(
     options: NatsOptions, prefix: str, monitor: str, every: float, as_document: bool
 ) -> None:
     """Ask again and again, and keep the table up to date, or print one JSON object a line."""
-    from distributary.topics.nats.options import connected
+    from distributary.topics.nats.options import connect_to_server
 
-    async with connected(options, name="distributary topics status") as nc:
+    async with connect_to_server(options, name="distributary topics status") as nc:
         service, server = await _ask(nc, prefix, monitor)
         if as_document:
             while True:
@@ -55,11 +55,11 @@ async def watch_status(
 
 
 async def _ask(nc: Any, prefix: str, monitor: str) -> tuple[TopicStatus, ServerStatus | None]:
-    from distributary.topics.nats.status import fetch_status, server_status
+    from distributary.topics.nats.status import fetch_server_status, fetch_status
     from distributary.topics.nats.subjects import Subjects
 
     service = await fetch_status(nc, Subjects(prefix))
-    return service, await server_status(monitor) if monitor else None
+    return service, await fetch_server_status(monitor) if monitor else None
 
 
 def _document(service: TopicStatus, server: ServerStatus | None) -> dict[str, Any]:

@@ -73,7 +73,7 @@ class SendHalf:
         if self._silent or start >= end:
             return []
         self._repeated = end
-        return self._cut(start, end)
+        return self._split_range(start, end)
 
     def take_new_packets(self) -> list[range]:
         """The packets, as ranges of numbers, that can be sent now for the first time."""
@@ -81,12 +81,12 @@ class SendHalf:
         if self._silent or start >= end:
             return []
         self.sent = end
-        return self._cut(start, end)
+        return self._split_range(start, end)
 
     def _gap_end(self) -> int:
         return min(self._doubtful, self._held - 1) if self._held else self._doubtful
 
-    def _cut(self, start: int, end: int) -> list[range]:
+    def _split_range(self, start: int, end: int) -> list[range]:
         firsts = range(start + 1, end + 1, self._batch)
         return [range(first, min(first + self._batch, end + 1)) for first in firsts]
 

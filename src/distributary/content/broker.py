@@ -100,12 +100,12 @@ class ContentBroker:
                 return [Send(sender, Echo(number))]
             case Echo(number):
                 timer = self._paces[sender].on_echo(number, now)
-                return [SetTimer(_timer(sender), timer)] if timer is not None else []
+                return [SetTimer(_timer_name(sender), timer)] if timer is not None else []
         raise TypeError(f"a content broker cannot handle {message!r}")
 
     def on_timer(self, name: str, now: float) -> list[Action]:
         """The rest of a link is over."""
-        neighbour = name.removeprefix(_timer(""))
+        neighbour = name.removeprefix(_timer_name(""))
         self._paces[neighbour].end_rest()
         return self._continue_deferred_work(neighbour, now)
 
@@ -128,7 +128,7 @@ class ContentBroker:
         if isinstance(message, Subscribe | Advertise):
             name = self._own[key] = self._new_name()
             saves.append(Save(("own", *key), (name, message.filter)))
-            statements = [_statement(kind, name, message.filter)]
+            statements = [_make_statement(kind, name, message.filter)]
         statements += [
             Unsubscribed(name) if name in self.subscriptions else Unadvertised(name)
             for name in names
@@ -158,7 +158,7 @@ class ContentBroker:
         actions: list[Action] = []
         for statement in statements:
             actions.append(Work("statement", 1))
-            actions.append(Work("compare", _boxes(statement) * self.subscriptions.boxes))
+            actions.append(Work("compare", _count_boxes(statement) * self.subscriptions.boxes))
             match statement:
                 case Subscribed(name, filter, triggered):
                     actions += [Work("triggered", 1)] if triggered else []
@@ -190,7 +190,7 @@ class ContentBroker:
             return []
         self.subscriptions.remove(name)
         if self._history is not None and hop not in self.links:
-            prune = self._history.prune(name, self._intersecting_advertisements(entry))
+            prune = self._history.prune(name, self._find_intersecting_advertisements(entry))
         actions: list[Action] = []
         for neighbour, link in self.links.items():
             if name in link.needed:
@@ -216,13 +216,13 @@ class ContentBroker:
         link.preserve(name)
         return []
 
-    def _intersecting_advertisements(self, entry: Entry) -> dict[Name, str]:
+    def _find_intersecting_advertisements(self, entry: Entry) -> dict[Name, str]:
         """The advertisements that intersect a subscription, with the neighbour each came from."""
         return {
             name: neighbour
             for neighbour, link in self.links.items()
             if entry.name in link.needed
-            for name in self.advertisements.intersecting(neighbour, entry.filter)
+            for name in self.advertisements.find_intersecting(neighbour, entry.filter)
         }
 
     def _advertise(self, entry: Entry) -> list[Action]:
@@ -242,7 +242,7 @@ class ContentBroker:
         link = self.links[neighbour]
         return [
             statement
-            for name, filter, hop in self.subscriptions.intersecting(advertised)
+            for name, filter, hop in self.subscriptions.find_intersecting(advertised)
             if hop != neighbour and name not in link.needed
             for statement in link.need(name, filter)
         ]
@@ -279,7 +279,7 @@ class ContentBroker:
             return self._continue_deferred_work(neighbour, now)
         if not self.policy.sweeps:
             return []
-        return [SetTimer(_timer(neighbour), pace.rest(self.policy.pacing.pause, now))]
+        return [SetTimer(_timer_name(neighbour), pace.rest(self.policy.pacing.pause, now))]
 
     def _continue_deferred_work(self, neighbour: str, now: float) -> list[Action]:
         """Do one step of the deferred work on a link, followed by a probe."""
@@ -298,21 +298,21 @@ class ContentBroker:
             match key, value:
                 case ("own", str(client), str(kind), int(number)), (Name() as name, Filter() as of):
                     self._own[client, kind, number] = name
-                    actions += self._apply(client, [_statement(kind, name, of)], now)
+                    actions += self._apply(client, [_make_statement(kind, name, of)], now)
         return actions
 
-    def known_from(self, neighbour: str) -> Known:
+    def collect_received(self, neighbour: str) -> Known:
         """The statements received from a neighbour and not retracted."""
         return Known(
             {entry.name: entry.filter for entry in self.advertisements.of(neighbour)},
             {entry.name: entry.filter for entry in self.subscriptions.of(neighbour)},
         )
 
-    def known_to(self, neighbour: str) -> Known:
+    def collect_sent(self, neighbour: str) -> Known:
         """The statements sent to a neighbour and not retracted."""
         advertised = self.advertisements.apart_from(neighbour)
         return Known(
-            {entry.name: entry.filter for entry in advertised}, self.links[neighbour].sent_filters()
+            {entry.name: entry.filter for entry in advertised}, self.links[neighbour].list_sent()
         )
 
     def adopt(self, neighbour: str, extra: Known, now: float) -> list[Action]:
@@ -387,14 +387,14 @@ class ContentBroker:
         return [Send(neighbour, statement) for statement in statements]
 
 
-def _statement(kind: str, name: Name, filter: Filter) -> Statement:
+def _make_statement(kind: str, name: Name, filter: Filter) -> Statement:
     return Subscribed(name, filter) if kind == "subscription" else Advertised(name, filter)
 
 
-def _boxes(statement: Statement) -> int:
+def _count_boxes(statement: Statement) -> int:
     """The boxes that a statement compares with the table; 1 if it has no filter to compare."""
     return len(statement.filter.boxes) if isinstance(statement, Subscribed) else 1
 
 
-def _timer(neighbour: str) -> str:
+def _timer_name(neighbour: str) -> str:
     return f"pace {neighbour}"

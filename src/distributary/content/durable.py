@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from distributary.content.broker import ContentBroker
 from distributary.content.connections import Connection, Packet, Timing
@@ -39,12 +39,12 @@ from distributary.content.resync import (
     SyncComplete,
     SyncPart,
     ToldBuckets,
-    digest,
+    compute_digests,
 )
 from distributary.machines.actions import Action, Deliver, Message, Save, Send
 from distributary.model import Schema
 
-__all__ = ["DurableBroker", "Snapshot", "StartBroker"]
+__all__ = ["DurableBroker", "Recovery", "Snapshot", "StartBroker"]
 
 # More names and publications than one incarnation of a broker creates.
 _NUMBERS_PER_INCARNATION = 2**40
@@ -67,6 +67,21 @@ class Snapshot:
     heard: Mapping[str, Known]
 
 
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What a broker starts from: its incarnation, counted from 1, and what earlier ones left.
+
+    `saved` holds the values of their `Save` actions; the snapshot may be from any earlier time.
+    """
+
+    incarnation: int = 1
+    saved: Mapping[Hashable, object] = field(default_factory=dict)
+    snapshot: Snapshot | None = None
+
+
+FIRST_START = Recovery()
+
+
 @dataclass(slots=True)
 class _Undone:
     """An unfinished publication: senders to acknowledge, and neighbours not finished with it."""
@@ -76,11 +91,7 @@ class _Undone:
 
 
 class DurableBroker:
-    """The state of one incarnation of a broker: a `Machine`.
-
-    `incarnation` counts from 1. `saved` holds the `Save` actions of the previous incarnations; the
-    optional `snapshot` may be from any earlier time.
-    """
+    """The state of one incarnation of a broker: a `Machine`."""
 
     def __init__(
         self,
@@ -89,12 +100,11 @@ class DurableBroker:
         schema: Schema,
         policy: Covering,
         *,
-        incarnation: int = 1,
-        saved: Mapping[Hashable, object] | None = None,
-        snapshot: Snapshot | None = None,
+        recovery: Recovery = FIRST_START,
         timing: Timing = DEFAULT_TIMING,
     ) -> None:
         self.name = name
+        incarnation = recovery.incarnation
         self.core = ContentBroker(
             name, neighbours, schema, policy, first_number=incarnation * _NUMBERS_PER_INCARNATION
         )
@@ -107,14 +117,14 @@ class DurableBroker:
         self._held: defaultdict[str, list[Publication]] = defaultdict(list)
         self._routed: dict[Name, int] = {}  # the last publication of each advertisement
         self._served: dict[Name, int] = {}  # the last one delivered to this broker's clients
-        self._saved = dict(saved or {})
-        self._snapshot = snapshot
+        self._saved = dict(recovery.saved)
+        self._snapshot = recovery.snapshot
         self.core.retraction_blocked = set(self.connections)
 
     def snapshot(self) -> Snapshot:
         """The statements heard from all neighbours so far."""
         return Snapshot(
-            {neighbour: self.core.known_from(neighbour) for neighbour in self.connections}
+            {neighbour: self.core.collect_received(neighbour) for neighbour in self.connections}
         )
 
     @property
@@ -171,19 +181,21 @@ class DurableBroker:
         for owed in self._owes.values():
             owed.add(neighbour)
         self._synchronised.discard(neighbour)
-        connection.send(HeardDigests(digest(self.core.known_from(neighbour))), keep=False)
+        connection.send(
+            HeardDigests(compute_digests(self.core.collect_received(neighbour))), keep=False
+        )
         for publication in connection.take_kept():
             connection.send(publication, keep=True)
 
     def _answer_digests(self, neighbour: str, report: HeardDigests) -> None:
-        told = self.core.known_to(neighbour)
-        pairs = zip(digest(told), report.digests, strict=True)
+        told = self.core.collect_sent(neighbour)
+        pairs = zip(compute_digests(told), report.digests, strict=True)
         buckets = tuple(at for at, (mine, theirs) in enumerate(pairs) if mine != theirs)
         self.connections[neighbour].send(ToldBuckets(buckets, told.within(buckets)), keep=False)
         self._synchronised.add(neighbour)
 
     def _apply_buckets(self, neighbour: str, reply: ToldBuckets, now: float) -> list[Action]:
-        heard = self.core.known_from(neighbour).within(reply.buckets)
+        heard = self.core.collect_received(neighbour).within(reply.buckets)
         extra = heard.without(reply.told)
         if extra:
             self.connections[neighbour].send(StaleStatements(extra), keep=False)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from distributary.content.messages import Name, Prune
 from distributary.content.policies import Pruning
 
-__all__ = ["History", "Seen", "prune_distance"]
+__all__ = ["History", "Seen", "find_prune_distance"]
 
 
 class Seen(NamedTuple):
@@ -57,12 +57,13 @@ class History:
             if each.advertisement in links:
                 by_link.setdefault(links[each.advertisement], []).append(each.distance)
         distances = {
-            link: prune_distance(found, self._pruning.threshold) for link, found in by_link.items()
+            link: find_prune_distance(found, self._pruning.threshold)
+            for link, found in by_link.items()
         }
         return tuple((name, distances.get(link, inf)) for name, link in links.items())
 
 
-def prune_distance(distances: Sequence[float], threshold: float) -> float:
+def find_prune_distance(distances: Sequence[float], threshold: float) -> float:
     """The smallest d such that at least a share `threshold` of the distances is at most d.
 
     The brokers within d hops of the subscriber's remove the subscription, those beyond keep it.

@@ -24,7 +24,7 @@ __all__ = [
     "LinkMatching",
     "LinkSearch",
     "MatchFirst",
-    "Routed",
+    "RoutingDecision",
 ]
 
 
@@ -47,7 +47,7 @@ class LinkSearch(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Routed:
+class RoutingDecision:
     """The routing decision for an event: receiving clients, and messages to neighbours."""
 
     clients: Sequence[str]
@@ -64,7 +64,7 @@ class ForwardingPolicy(Protocol):
         """The matcher's link for a client's subscriptions; None if they are not needed."""
         ...
 
-    def route(self, message: Forward, matcher: LinkSearch) -> Routed:
+    def route(self, message: Forward, matcher: LinkSearch) -> RoutingDecision:
         """Decide where an event goes from here."""
         ...
 
@@ -83,16 +83,19 @@ class LinkMatching:
         home = self._homes[client]
         return self._table.numbers.get(client if home == self._name else home)
 
-    def route(self, message: Forward, matcher: LinkSearch) -> Routed:
+    def route(self, message: Forward, matcher: LinkSearch) -> RoutingDecision:
         """One search decides all links; virtual links to the same neighbour share one message."""
         found, steps = _match(matcher, message, self._table.masks[message.root])
         n_virtual = len(self._table.virtual)
         hops = {
-            self._table.virtual[at].neighbour: None for at in _bits(found & ((1 << n_virtual) - 1))
+            self._table.virtual[at].neighbour: None
+            for at in _iterate_bits(found & ((1 << n_virtual) - 1))
         }
-        clients = [self._table.clients[at] for at in _bits(found >> n_virtual)]
+        clients = [self._table.clients[at] for at in _iterate_bits(found >> n_virtual)]
         sent = Work("send", len(hops) + len(clients))
-        return Routed(clients, [(hop, message) for hop in hops], (Work("match", steps), sent))
+        return RoutingDecision(
+            clients, [(hop, message) for hop in hops], (Work("match", steps), sent)
+        )
 
 
 class Flooding:
@@ -112,12 +115,12 @@ class Flooding:
         """The client's own link."""
         return self._clients.index(client) if client in self._clients else None
 
-    def route(self, message: Forward, matcher: LinkSearch) -> Routed:
+    def route(self, message: Forward, matcher: LinkSearch) -> RoutingDecision:
         """Forward to all children in the tree and all clients."""
         found, steps = _match(matcher, message, (1 << self.n_links) - 1)
         children = self._topology.tree(message.root).children(self._name)
-        return Routed(
-            [self._clients[at] for at in _bits(found)],
+        return RoutingDecision(
+            [self._clients[at] for at in _iterate_bits(found)],
             [(child, message) for child in children],
             (Work("filter", steps), Work("send", len(children) + self.n_links)),
         )
@@ -138,12 +141,12 @@ class MatchFirst:
         """One link for each client of the network, at brokers where events are published."""
         return self._numbers[client] if self._is_root else None
 
-    def route(self, message: Forward, matcher: LinkSearch) -> Routed:
+    def route(self, message: Forward, matcher: LinkSearch) -> RoutingDecision:
         """Each neighbour gets the part of the list that is behind it."""
         receivers, steps = message.receivers, 0
         if message.root == self._name:
             found, steps = _match(matcher, message, (1 << self.n_links) - 1)
-            receivers = tuple(self._clients[at] for at in _bits(found))
+            receivers = tuple(self._clients[at] for at in _iterate_bits(found))
         clients, behind = [], defaultdict(list)
         for receiver in receivers:
             home = self._topology.clients[receiver]
@@ -156,7 +159,9 @@ class MatchFirst:
             for hop, listed in behind.items()
         ]
         sent = Work("send", len(forwards) + len(clients))
-        return Routed(clients, forwards, (Work("match", steps), Work("list", len(receivers)), sent))
+        return RoutingDecision(
+            clients, forwards, (Work("match", steps), Work("list", len(receivers)), sent)
+        )
 
 
 POLICIES: dict[str, Callable[[str, Topology, Iterable[str] | None], ForwardingPolicy]] = {
@@ -172,7 +177,7 @@ def _match(matcher: LinkSearch, message: Forward, mask: int) -> tuple[int, int]:
     return matcher.links(message.event.keys, mask), matcher.steps - before
 
 
-def _bits(mask: int) -> Iterator[int]:
+def _iterate_bits(mask: int) -> Iterator[int]:
     """The positions of the set bits."""
     while mask:
         yield (mask & -mask).bit_length() - 1

@@ -41,7 +41,7 @@ class Name(NamedTuple):
     number: int
 
 
-# --- from clients; `Subscribe` and `Unsubscribe` are those of `protocol.messages` -----------------
+# --- from clients; see `content.events` for `Subscribe` and `Unsubscribe` -------------------------
 
 
 @dataclass(frozen=True, slots=True)

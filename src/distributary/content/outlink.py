@@ -49,7 +49,7 @@ class OutLink:
         self._at_once: Prune | None = NO_FURTHER if policy.merges else EVERYWHERE
         self._next: dict[Name, list[Name]] = {}  # hidden by a loose one, still to be sent
 
-    def sent_filters(self) -> Mapping[Name, Filter]:
+    def list_sent(self) -> Mapping[Name, Filter]:
         """All subscriptions sent and not retracted."""
         return {name: self.sent[name] for name in self.sent}
 
@@ -74,7 +74,9 @@ class OutLink:
             return []
         if self._policy.merges:
             return self._end_sent(name)
-        said = [each for root in self._roots(name) for each in self._reveal(root, instead_of=name)]
+        said = [
+            each for root in self._find_roots(name) for each in self._reveal(root, instead_of=name)
+        ]
         return [*said, self._retract(name, prune)]
 
     def preserve(self, name: Name) -> None:
@@ -132,19 +134,19 @@ class OutLink:
                 if root in self.hidden and not self.sent.is_covered(self.needed[root], but=name):
                     self._next[name] = roots
                     return self._reveal(root, instead_of=name)
-            roots = self._roots(name)  # more may have been hidden in the meantime
+            roots = self._find_roots(name)  # more may have been hidden in the meantime
             if not roots:
                 return [self._retract(name, NO_FURTHER)]
 
     def _merge(self, name: Name) -> list[Statement]:
         """Replace a subscription by the union of those it hides, unless both are equivalent."""
-        roots = self._roots(name)
+        roots = self._find_roots(name)
         filters = [self.needed[root] for root in roots]
         if not roots:
             return [self._retract(name, NO_FURTHER)]
         if len(roots) == 1:
             return [*self._reveal(roots[0], instead_of=name), self._retract(name, NO_FURTHER)]
-        parts = [Filter.of(boxes, self._schema) for boxes in _parts(filters)]
+        parts = [Filter.of(boxes, self._schema) for boxes in _split_boxes(filters)]
         if len(parts) == 1 and equivalent(parts[0], self.sent[name]):
             del self.loose[name]
             return []
@@ -179,16 +181,16 @@ class OutLink:
                 if name not in self.needed:
                     self.loose[name] = None
 
-    def _roots(self, name: Name) -> list[Name]:
+    def _find_roots(self, name: Name) -> list[Name]:
         """The widest of the subscriptions that only this one hides, in order of arrival."""
         freed = [
             hidden
             for hidden in self.hidden.covered(self.sent[name])
             if not self.sent.is_covered(self.needed[hidden], but=name)
         ]
-        return self._widest(freed) if len(freed) > 1 else freed
+        return self._keep_widest(freed) if len(freed) > 1 else freed
 
-    def _widest(self, names: list[Name]) -> list[Name]:
+    def _keep_widest(self, names: list[Name]) -> list[Name]:
         """Drop each subscription that a remaining one covers; of equal ones, one stays."""
         index: CoverIndex[Name] = CoverIndex(self._schema)
         for name in names:
@@ -228,7 +230,7 @@ class OutLink:
         return Unsubscribed(name, prune)
 
 
-def _parts(filters: Iterable[Filter]) -> Iterator[tuple[Box, ...]]:
+def _split_boxes(filters: Iterable[Filter]) -> Iterator[tuple[Box, ...]]:
     """Sorted boxes, so that similar ones are together, in parts of at most `MOST_BOXES`."""
     boxes = sorted({box for filter in filters for box in filter.boxes}, key=Box.order)
     for first in range(0, len(boxes), MOST_BOXES):

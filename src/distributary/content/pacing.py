@@ -2,48 +2,57 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 from distributary.content.policies import Pacing
 
 __all__ = ["Pace"]
 
 
+class _PaceState(Enum):
+    FREE = "free"
+    PROBING = "probing"  # an echo is outstanding
+    RESTING = "resting"
+
+
 class Pace:
-    """Cycles through three states: free, waiting for an echo, resting."""
+    """The pace of deferred work on one link: cycles through free, probing and resting."""
 
     def __init__(self, pacing: Pacing) -> None:
         self._pacing = pacing
+        self._state = _PaceState.FREE
         self._probes = 0
-        self._asked: float | None = None
-        self._resting = False
+        self._probed_at = 0.0
 
     @property
     def is_free(self) -> bool:
-        """Whether the link is neither waiting nor resting."""
-        return self._asked is None and not self._resting
+        """Whether a step of deferred work may start."""
+        return self._state is _PaceState.FREE
 
     def start_probe(self, now: float) -> int:
         """Start waiting for an echo; returns the number of the probe to send."""
+        self._state = _PaceState.PROBING
         self._probes += 1
-        self._asked = now
+        self._probed_at = now
         return self._probes
 
     def on_echo(self, number: int, now: float) -> float | None:
         """Start the rest after an echo; returns its end, or None for an unexpected echo."""
-        if self._asked is None or number != self._probes:
+        if self._state is not _PaceState.PROBING or number != self._probes:
             return None
-        took = now - self._asked
-        self._asked = None
-        return self.rest(max(self._pacing.pause, self._pacing.patience * took), now)
+        round_trip = now - self._probed_at
+        return self.rest(max(self._pacing.pause, self._pacing.patience * round_trip), now)
 
     def forget(self) -> None:
         """Stop waiting for an echo, because the neighbour has restarted."""
-        self._asked = None
+        if self._state is _PaceState.PROBING:
+            self._state = _PaceState.FREE
 
     def rest(self, seconds: float, now: float) -> float:
         """Rest for some seconds; returns the end of the rest."""
-        self._resting = True
+        self._state = _PaceState.RESTING
         return now + seconds
 
     def end_rest(self) -> None:
         """The rest is over."""
-        self._resting = False
+        self._state = _PaceState.FREE

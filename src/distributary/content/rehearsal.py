@@ -33,6 +33,7 @@ __all__ = [
     "RehearsalEvent",
     "RehearsalOutcome",
     "RehearsalSubscription",
+    "RehearsalWorkload",
     "check_acyclic",
     "rehearse",
 ]
@@ -68,6 +69,18 @@ class Ending:
 
 
 NOTHING_ENDS = Ending()
+
+
+@dataclass(frozen=True, slots=True)
+class RehearsalWorkload:
+    """A network, its subscriptions, and events published at `rate` per second."""
+
+    topology: Topology
+    schema: Schema
+    subscriptions: Sequence[RehearsalSubscription]
+    events: Sequence[RehearsalEvent]
+    rate: float
+    ending: Ending = NOTHING_ENDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,18 +125,14 @@ def check_acyclic(topology: Topology) -> None:
 
 
 def rehearse(
-    topology: Topology,
-    schema: Schema,
-    subscriptions: Sequence[RehearsalSubscription],
-    events: Sequence[RehearsalEvent],
+    workload: RehearsalWorkload,
     policy: Covering,
     *,
-    rate: float,
-    ending: Ending = NOTHING_ENDS,
     prices: BrokerPrices = DEFAULT_PRICES,
     seed: int = 0,
 ) -> RehearsalOutcome:
     """Simulate one policy from the first subscription to the last delivery."""
+    topology, schema = workload.topology, workload.schema
     check_acyclic(topology)
     simulation = Simulation(VirtualNetwork.of(topology, np.random.default_rng(seed)))
     service = price_work(prices.per_message, compare=prices.per_box, match=prices.per_box)
@@ -134,26 +143,21 @@ def rehearse(
     for name, broker in brokers.items():
         simulation.add(name, broker, service=service)
     everything = Filter.everything(schema)
-    for source in sorted({event.broker for event in events}):
+    for source in sorted({event.broker for event in workload.events}):
         client = f"publisher at {source}"
         simulation.post(0.0, source, Advertise(client, 0, everything), sender=client)
     simulation.run()
-    for number, each in enumerate(subscriptions):
+    for number, each in enumerate(workload.subscriptions):
         message = Subscribe(each.client, number, each.filter)
         simulation.post(simulation.clock.now, each.broker, message, sender=each.client)
     simulation.run()
-    return _publish_and_end(simulation, brokers, subscriptions, events, policy.name, rate, ending)
+    ends = _publish_and_end(simulation, workload)
+    return _summarise(simulation, brokers, policy.name, ends)
 
 
-def _publish_and_end(
-    simulation: Simulation,
-    brokers: dict[str, ContentBroker],
-    subscriptions: Sequence[RehearsalSubscription],
-    events: Sequence[RehearsalEvent],
-    policy: str,
-    rate: float,
-    ending: Ending,
-) -> RehearsalOutcome:
+def _publish_and_end(simulation: Simulation, workload: RehearsalWorkload) -> float:
+    """Publish all events and end subscriptions; returns the time of the first ending."""
+    events, rate, ending = workload.events, workload.rate, workload.ending
     begins = simulation.clock.now
     for number, event in enumerate(events):
         time, client = begins + number / rate, f"publisher at {event.broker}"
@@ -161,14 +165,15 @@ def _publish_and_end(
         simulation.post(time, event.broker, message, sender=client)
     ends = begins + ending.after * len(events) / rate
     for at, number in enumerate(ending.subscriptions):
-        each, time = subscriptions[number], ends + ending.within * at / len(ending.subscriptions)
+        each = workload.subscriptions[number]
+        time = ends + ending.within * at / len(ending.subscriptions)
         gone = Unsubscribe(each.client, number)
         simulation.post(time, each.broker, gone, sender=each.client)
     simulation.run(until=begins + len(events) / rate + LONGEST_DRAIN)
-    return _outcome(simulation, brokers, policy, ends)
+    return ends
 
 
-def _outcome(
+def _summarise(
     simulation: Simulation, brokers: dict[str, ContentBroker], policy: str, ends: float
 ) -> RehearsalOutcome:
     record = simulation.record

@@ -25,7 +25,7 @@ __all__ = [
     "SyncPart",
     "ToldBuckets",
     "bucket_of",
-    "digest",
+    "compute_digests",
 ]
 
 BUCKETS = 64
@@ -97,18 +97,18 @@ class SyncComplete:
 
 def bucket_of(name: Name) -> int:
     """The bucket of a name, the same on every machine."""
-    return _number(name) % BUCKETS
+    return _hash_name(name) % BUCKETS
 
 
-def digest(known: Known) -> tuple[int, ...]:
+def compute_digests(known: Known) -> tuple[int, ...]:
     """The XOR of the hashes of the names in each bucket; independent of their order."""
     digests = [0] * BUCKETS
     for name in (*known.advertisements, *known.subscriptions):
-        number = _number(name)
+        number = _hash_name(name)
         digests[number % BUCKETS] ^= number
     return tuple(digests)
 
 
-def _number(name: Name) -> int:
+def _hash_name(name: Name) -> int:
     text = f"{name.number} {name.broker}"
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())

@@ -65,7 +65,7 @@ class SubscriptionTable:
         found = (by_number[number] for number in self._matcher.match_keys(keys).tolist())
         return [entry for entry in found if entry.hop != but]
 
-    def intersecting(self, filter: Filter) -> list[Entry]:
+    def find_intersecting(self, filter: Filter) -> list[Entry]:
         """The subscriptions that some event of the filter matches."""
         return [entry for entry in self if intersects(entry.filter, filter)]
 
@@ -105,7 +105,7 @@ class AdvertisementTable:
         """Whether an event from there may match the filter."""
         return hop in self._behind and self._behind[hop].meets(filter)
 
-    def intersecting(self, hop: str, filter: Filter) -> list[Name]:
+    def find_intersecting(self, hop: str, filter: Filter) -> list[Name]:
         """The advertisements from there that intersect the filter."""
         return self._behind[hop].meeting(filter) if hop in self._behind else []
 

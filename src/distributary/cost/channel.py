@@ -76,7 +76,7 @@ def channel_cost(
         if coefficients.shape != (len(interest.receivers), len(interest.flows)):
             raise ValueError("coefficients must be receivers x flows")
         priced = coefficients * rate
-        received = _received_with_coefficients(plan, priced)
+        received = _price_received(plan, priced)
         wanted = float(priced[interest.flow_receivers, interest.pair_flows()].sum())
         flooded = float(priced.sum())
     sent_once = prices.sent * float(rate.sum())
@@ -88,7 +88,7 @@ def channel_cost(
     )
 
 
-def _received_with_coefficients(plan: Plan, priced: FloatArray) -> float:
+def _price_received(plan: Plan, priced: FloatArray) -> float:
     by_group = np.zeros((len(plan.receivers), plan.n_groups))
     placement_group = plan.session_group[plan.placement_session]
     np.add.at(by_group.T, placement_group, priced.T[plan.placement_flow])

@@ -33,9 +33,7 @@ def least_excess_of_one_copy(plan: Plan, demand: Demand, prices: FilteringPrices
     added = np.zeros(len(flows))
     for at, flow in enumerate(flows):
         rate = float(demand.rate[flow])
-        audience = interest.flow_receivers[
-            interest.flow_offsets[flow] : interest.flow_offsets[flow + 1]
-        ]
+        audience = interest.receivers_of(int(flow))
         sessions = plan.placement_session[plan.placement_flow == flow]
         groups = plan.session_group[sessions]
         prices_of = []

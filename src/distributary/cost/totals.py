@@ -1,4 +1,4 @@
-"""What a plan costs by five sums alone, where nobody holds all pairs of interest in memory."""
+"""The cost of a plan from five sums alone, when the pairs of interest do not fit in memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Totals:
     sent: float
 
     def filtering(self, prices: FilteringPrices) -> FilteringCost:
-        """The filtering cost, as `filtering_cost` has it."""
+        """The filtering cost; equal to that of `filtering_cost`."""
         price = prices.alpha + prices.beta
         return FilteringCost(
             session_cost=prices.alpha * self.received,
@@ -35,7 +35,7 @@ class Totals:
         )
 
     def channel(self) -> ChannelCost:
-        """The channel cost, as `channel_cost` has it at prices of 1 each."""
+        """The channel cost at prices of 1; equal to that of `channel_cost`."""
         return ChannelCost(
             received=self.received,
             sent=self.sent,

@@ -1,7 +1,8 @@
-"""The change in OC by each update of a cluster, from the few numbers that channels know.
+"""Estimates of the change in OC when a cluster is updated, from the few numbers that channels know.
 
-Every estimate is OC after minus OC before: a negative one pays. Given exact numbers each is exact,
-except `merging`, which is an upper bound, because members may leave other channels too.
+Every estimate is OC after the update minus OC before it: a negative estimate means that the update
+pays. With exact numbers each is exact, except `estimate_merge`, which is an upper bound because
+members may leave other channels as well.
 
 Reference: Milo et al. (2007), sections 3 and 4. When a channel's topics change, so does what it
 sends; the formulas printed in 3.1 and 4 omit that term, their examples include it.
@@ -16,15 +17,15 @@ from distributary.cost.operating import OperatingPrices
 
 __all__ = [
     "Channel",
-    "absorbing",
-    "adding",
-    "destroying",
-    "enough_common",
-    "forming",
+    "estimate_absorption",
+    "estimate_addition",
+    "estimate_dissolution",
+    "estimate_formation",
+    "estimate_merge",
+    "estimate_pairing",
+    "estimate_removal",
+    "has_enough_common",
     "least_common",
-    "merging",
-    "pairing",
-    "removing",
     "toll",
 ]
 
@@ -49,7 +50,9 @@ def toll(prices: OperatingPrices, channel: Channel, *, joining: bool = True) -> 
     )
 
 
-def adding(prices: OperatingPrices, cluster: Channel, topic: Channel, common: int) -> float:
+def estimate_addition(
+    prices: OperatingPrices, cluster: Channel, topic: Channel, common: int
+) -> float:
     """A cluster adds a topic; the `common` subscribers of both leave the topic's channel."""
     return (
         _price(prices, Channel(topic.size - common, topic.flow))
@@ -59,7 +62,9 @@ def adding(prices: OperatingPrices, cluster: Channel, topic: Channel, common: in
     )
 
 
-def removing(prices: OperatingPrices, cluster: Channel, topic: Channel, needed: int) -> float:
+def estimate_removal(
+    prices: OperatingPrices, cluster: Channel, topic: Channel, needed: int
+) -> float:
     """A cluster drops a topic; `needed` members get it from nowhere else and join its channel."""
     return (
         _price(prices, Channel(topic.size + needed, topic.flow))
@@ -69,14 +74,16 @@ def removing(prices: OperatingPrices, cluster: Channel, topic: Channel, needed: 
     )
 
 
-def pairing(prices: OperatingPrices, one: Channel, other: Channel, common: int) -> float:
+def estimate_pairing(prices: OperatingPrices, one: Channel, other: Channel, common: int) -> float:
     """Two topics form a cluster, and all their subscribers move there."""
     together = Channel(one.size + other.size - common, one.flow + other.flow, 2)
     left = sum(_price(prices, Channel(0, topic.flow)) for topic in (one, other))
     return _price(prices, together) + left - _price(prices, one) - _price(prices, other)
 
 
-def absorbing(prices: OperatingPrices, cluster: Channel, topic: Channel, common: int) -> float:
+def estimate_absorption(
+    prices: OperatingPrices, cluster: Channel, topic: Channel, common: int
+) -> float:
     """A cluster adds a topic, and all subscribers of the topic's channel move there."""
     after = Channel(
         cluster.size + topic.size - common, cluster.flow + topic.flow, cluster.topics + 1
@@ -89,7 +96,7 @@ def absorbing(prices: OperatingPrices, cluster: Channel, topic: Channel, common:
     )
 
 
-def merging(
+def estimate_merge(
     prices: OperatingPrices, one: Channel, other: Channel, common: int, shared: Channel
 ) -> float:
     """Two clusters become one with all members; of `shared` only topics and flow matter."""
@@ -101,12 +108,12 @@ def merging(
     return _price(prices, together) - _price(prices, one) - _price(prices, other)
 
 
-def forming(prices: OperatingPrices, cluster: Channel, saved: float) -> float:
+def estimate_formation(prices: OperatingPrices, cluster: Channel, saved: float) -> float:
     """A cluster is formed, and its subscribers save `saved` on channels they leave."""
     return _price(prices, cluster) - saved
 
 
-def destroying(
+def estimate_dissolution(
     prices: OperatingPrices, cluster: Channel, needed: Iterable[tuple[Channel, int]]
 ) -> float:
     """A cluster is dissolved; `needed` has each topic's channel and how many members join it."""
@@ -127,18 +134,22 @@ def least_common(prices: OperatingPrices, cluster: Channel, topic: Channel) -> i
     size = max(topic.size, high)
     while low < high:
         middle = (low + high) // 2
-        if adding(prices, cluster, Channel(size, topic.flow), middle) < 0:
+        if estimate_addition(prices, cluster, Channel(size, topic.flow), middle) < 0:
             high = middle
         else:
             low = middle + 1
     return low
 
 
-def enough_common(prices: OperatingPrices, cluster: Channel, topic: Channel, common: int) -> bool:
+def has_enough_common(
+    prices: OperatingPrices, cluster: Channel, topic: Channel, common: int
+) -> bool:
     """Whether `common` is at least `least_common`, at the price of one estimate."""
     most = cluster.size + 2
     size = max(topic.size, most)
-    return common >= most or adding(prices, cluster, Channel(size, topic.flow), common) < 0
+    return (
+        common >= most or estimate_addition(prices, cluster, Channel(size, topic.flow), common) < 0
+    )
 
 
 def _price(prices: OperatingPrices, channel: Channel) -> float:

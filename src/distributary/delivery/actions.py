@@ -28,8 +28,8 @@ __all__ = [
     "Unserved",
 ]
 
-# Why packets are given up: asked for too often in vain; the sender has them no more; it began anew;
-# the receiver has no room to wait for them; a plan change left the session behind.
+# Why packets are given up: all NAKs stayed unanswered; they left the sender's window; the sender
+# was restarted; the receiver has no room to wait; the sender stopped repairing that plan version.
 Reason = Literal["unanswered", "window", "restart", "room", "change"]
 
 
@@ -120,10 +120,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Messages:
-    """Messages of wanted flows, in each flow's order, as places in the received bytes.
+    """Messages of wanted flows, in each flow's order, located in the received bytes.
 
     `names[flow[i]]` is the flow of message `i` and `buffer[start[i]:end[i]]` its payload. For
-    whole batches the buffer is the caller's own: read it before using it again.
+    whole batches the buffer is the caller's own: read the messages before reusing it.
     """
 
     incarnation: int

@@ -103,7 +103,7 @@ class GroupAddresses:
     def __post_init__(self) -> None:
         if not 0 < self.port < 65_536:
             raise ValueError(f"a port is a number from 1 to 65535, not {self.port}")
-        _ = self._block  # refuses a base that groups cannot have
+        _ = self._block  # raises for a base that groups cannot have
 
     @property
     def lines(self) -> tuple[str, ...]:

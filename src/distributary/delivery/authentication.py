@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 
+from distributary.delivery.wire import HEADER_SIZE, Header, encode_header
+
 __all__ = ["LONGEST_KEY", "SHORTEST_KEY", "TAG_SIZE", "Authenticator"]
 
 TAG_SIZE = 16
@@ -37,6 +39,12 @@ class Authenticator:
         digest = self._keyed.copy()  # the key is hashed in already
         digest.update(packet)
         return digest.digest()
+
+    def encode_packet(self, header: Header, body: bytes) -> bytes:
+        """A whole packet: the header with the right length, the body, and the tag."""
+        length = HEADER_SIZE + len(body) + self.size
+        packet = encode_header(header._replace(length=length)) + body
+        return packet + self.tag(packet)
 
     def accepts(self, packet: bytes | memoryview) -> bool:
         """Whether the packet ends in the right tag."""

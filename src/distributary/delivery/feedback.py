@@ -1,4 +1,4 @@
-"""The questions and NAKs that a receiver sends, and their rate limit."""
+"""The packets that a receiver sends: plan requests, probes and NAKs, and their rate limit."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from distributary.delivery.pacing import TokenBucket
 from distributary.delivery.receiver_params import ReceiverParams
 from distributary.delivery.routes import SENDER
 from distributary.delivery.wire import (
-    CONTROL_SESSION,
-    HEADER_SIZE,
     MOST_RANGES,
+    Header,
     PacketKind,
-    encode_header,
     encode_ranges,
     encode_request,
 )
@@ -26,7 +24,7 @@ _NEVER = float("inf")
 
 
 class Feedback:
-    """Makes questions for the plan, and NAKs; one token bucket limits all NAKs of a receiver."""
+    """Builds requests and NAKs; one token bucket limits all NAKs of a receiver."""
 
     def __init__(self, name: str, params: ReceiverParams, authenticator: Authenticator) -> None:
         self._name = name
@@ -39,23 +37,23 @@ class Feedback:
         self.naks = 0
 
     def start_plan_requests(self, now: float) -> None:
-        """Start asking for the plan; the interval doubles each time."""
+        """Request the plan now, and then at doubling intervals."""
         self._wait = self._params.ask_every
         self._ask_at = now
 
     def stop_plan_requests(self) -> None:
-        """Stop asking: the plan is known, and all unicast streams have been heard."""
+        """Stop requesting: the plan is known, and all unicast streams have been heard."""
         self._ask_at = _NEVER
 
     def next_at(self, streams: Iterable[IncomingStream]) -> float:
-        """When the next question or NAK is due."""
+        """When the next request or NAK is due."""
         at = self._ask_at
         for stream in streams:
             at = min(at, stream.gaps.next_at(), stream.poll_at)
         return at
 
     def make_due_plan_request(self, now: float) -> list[Send]:
-        """The question for the plan, if one is due."""
+        """Make the request for the plan, if one is due."""
         if now < self._ask_at:
             return []
         self._ask_at = now + self._wait
@@ -63,12 +61,12 @@ class Feedback:
         return [self.make_request(self.sender, 0, 0)]
 
     def make_request(self, to: str, nonce: int, incarnation: int) -> Send:
-        """A question for the plan or, with a nonce, for an answer that repeats the nonce."""
-        body = encode_request(self._name)
-        return self._send(to, PacketKind.REQUEST, body, 0, 0, CONTROL_SESSION, incarnation, nonce)
+        """Make a request for the plan or, with a nonce, for a reply that returns the nonce."""
+        header = Header(PacketKind.REQUEST, incarnation=incarnation, sequence=nonce)
+        return self._send(to, header, encode_request(self._name))
 
     def make_due_naks(self, stream: IncomingStream, incarnation: int, now: float) -> list[Send]:
-        """NAKs for the missing ranges of a stream that are due, as far as the tokens go."""
+        """Make the NAKs that are due for a stream, as far as the token bucket allows."""
         sent = []
         while due := stream.gaps.find_due(now, MOST_RANGES):
             ready = self._bucket.ready_at(now)
@@ -82,7 +80,7 @@ class Feedback:
         return sent
 
     def make_poll(self, stream: IncomingStream, incarnation: int, now: float) -> list[Send]:
-        """A NAK without ranges, which the sender answers with a heartbeat."""
+        """Make a NAK without ranges, which the sender answers with a heartbeat."""
         ready = self._bucket.ready_at(now)
         if ready > now:
             stream.poll_at = ready
@@ -97,24 +95,8 @@ class Feedback:
     ) -> Send:
         self._bucket.take(1, now)
         self.naks += 1
-        body = encode_ranges(ranges)
-        version, session = stream.version, stream.session
-        return self._send(
-            self.sender, PacketKind.NAK, body, len(ranges), version, session, incarnation, 0
-        )
+        header = Header(PacketKind.NAK, 0, len(ranges), stream.version, stream.session, incarnation)
+        return self._send(self.sender, header, encode_ranges(ranges))
 
-    def _send(
-        self,
-        to: str,
-        kind: PacketKind,
-        body: bytes,
-        count: int,
-        version: int,
-        session: int,
-        incarnation: int,
-        sequence: int,
-    ) -> Send:
-        length = HEADER_SIZE + len(body) + self._authenticator.size
-        header = encode_header(kind, length, count, version, session, incarnation, sequence)
-        packet = header + body
-        return Send(to, packet + self._authenticator.tag(packet))
+    def _send(self, to: str, header: Header, body: bytes) -> Send:
+        return Send(to, self._authenticator.encode_packet(header, body))

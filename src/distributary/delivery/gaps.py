@@ -1,7 +1,7 @@
 """The missing packets of one session, and when to ask for them.
 
 A receiver does not ask at once: the packet may only be late, or another receiver may ask first, and
-the repair goes to all. It draws its wait so that few receivers ask early and many late (RFC 5401,
+the repair goes to all. It draws its wait so that few receivers ask early and most late (RFC 5401,
 section 3.2.1). After a few unanswered NAKs it doubles the wait each time.
 """
 
@@ -20,7 +20,7 @@ _PROMPT = 4  # NAKs before the wait doubles: single losses are more likely than 
 
 @dataclass(slots=True)
 class MissingRange:
-    """Missing packets from `first` to `last`; the receiver asks for them at the time `at`."""
+    """Missing packets from `first` to `last`; the next NAK for them is due at `at`."""
 
     first: int
     last: int
@@ -56,7 +56,7 @@ class Gaps:
         self.ranges.append(MissingRange(first, last, now + self._draw()))
 
     def remove(self, sequence: int) -> bool:
-        """Take a packet that arrived out of its range; returns whether it was missing."""
+        """Remove a packet that arrived from its range; returns whether it was missing."""
         at = bisect_right(self.ranges, sequence, key=lambda found: found.first) - 1
         if at < 0 or sequence > self.ranges[at].last:
             return False
@@ -86,14 +86,14 @@ class Gaps:
         return gone
 
     def give_up_unanswered(self, now: float) -> list[tuple[int, int]]:
-        """Forget ranges that nobody repaired after `tries` NAKs; returns them."""
+        """Forget ranges that were not repaired after `tries` NAKs; returns them."""
         gone = [found for found in self.ranges if found.asked >= self.tries and found.at <= now]
         if gone:
             self.ranges = [found for found in self.ranges if found not in gone]
         return [(found.first, found.last) for found in gone]
 
     def confirm(self, first: int, last: int, now: float) -> None:
-        """Put the next NAK off, since the sender announced repairs; at most `tries` times."""
+        """Put the next NAK off, since the sender confirmed the repair; at most `tries` times."""
         for found in self.ranges:
             if found.first <= last and first <= found.last and found.put_off < self.tries:
                 found.put_off += 1
@@ -110,7 +110,7 @@ class Gaps:
         return found
 
     def note_naks(self, ranges: list[MissingRange], now: float) -> None:
-        """Note that these ranges were asked for, and when to ask again."""
+        """Note that NAKs for these ranges were sent, and when to send the next."""
         for found in ranges:
             patience = max(0, found.asked - _PROMPT)
             wait = min(self.wait * 2**patience, self.longest_wait)

@@ -26,9 +26,9 @@ class IncomingStream:
     group: str | None  # None: by unicast
     slot: int
     gaps: Gaps
-    started: bool  # whether the first packet to deliver is known
+    started: bool  # whether it is known with which packet the stream starts
     end: int | None = None  # the last packet there will be
-    poll_at: float = _NEVER  # when to ask where the session ends
+    poll_at: float = _NEVER  # when to poll for the end of the stream
     polls: int = 0
     _held: dict[int, tuple[ByteArray, list[Entry]]] = field(default_factory=dict)
     _order: list[int] = field(default_factory=list)

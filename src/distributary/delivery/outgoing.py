@@ -25,12 +25,12 @@ class OutgoingStream:
     unicast: bool
     packer: Packer
     window: RepairWindow
-    last_packed: int = 0  # the last packet filled
-    last_sent: int = 0  # the last packet sent
-    ended: bool = False  # nothing comes after `sealed`
+    last_packed: int = 0  # number of the last packet closed
+    last_sent: int = 0
+    ended: bool = False  # no packet follows `last_packed`
     heartbeat_at: float = 0.0
     heartbeat_wait: float = 0.0
-    check_at: float = float("inf")  # when the sender looks whether a heartbeat is due
+    check_at: float = float("inf")  # when the sender checks whether a heartbeat is due
     heartbeat_sent_at: float = float("-inf")
 
     @property
@@ -48,8 +48,8 @@ class OutgoingVersion:
     fingerprint: int
     streams: dict[int, OutgoingStream]
     numbers: dict[str, int]
-    unicast: frozenset[str]  # receivers that get something alone
-    expires_at: float = float("inf")  # when repairs by this version end
+    unicast: frozenset[str]  # receivers that have a unicast stream
+    expires_at: float = float("inf")  # when the sender stops repairing this version
     _routes: dict[int, tuple[OutgoingStream, ...]] = field(default_factory=dict)
 
     @classmethod

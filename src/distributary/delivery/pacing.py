@@ -15,7 +15,7 @@ class TokenBucket:
 
     def __init__(self, rate: float, burst: float) -> None:
         if not (rate > 0 and burst > 0):
-            raise ValueError(f"a rate of {rate} and a burst of {burst} let nothing through")
+            raise ValueError(f"rate and burst are above 0, not {rate} and {burst}")
         self.rate = rate
         self.burst = burst
         self._tokens = burst

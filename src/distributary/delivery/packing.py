@@ -40,7 +40,7 @@ class Packer:
         self.count += 1
 
     def take(self) -> tuple[int, bytes]:
-        """Take the messages out; returns their number, and the body of their packet."""
+        """Take all messages out; returns their number, and the body of their packet."""
         count, body = self.count, b"".join(self._body)
         self._body.clear()
         self._size = self.count = 0

@@ -17,16 +17,20 @@ _MOST_PROGRESS = 4  # incarnations whose progress is kept
 
 
 class PlanVersions:
-    """Follows the announced versions, and drops those that are over."""
+    """Follows the announced versions, and drops those that the sender has dropped."""
 
     def __init__(
-        self, subs: Subscriptions, reassembly: Reassembly, asking: Feedback, params: ReceiverParams
+        self,
+        subs: Subscriptions,
+        reassembly: Reassembly,
+        feedback: Feedback,
+        params: ReceiverParams,
     ) -> None:
         self._subs = subs
         self._reassembly = reassembly
-        self._feedback = asking
+        self._feedback = feedback
         self._params = params
-        self._from_start = False  # whether the receiver was there before the plan took effect
+        self._from_start = False  # whether streams start at packet 1: it followed the sender before
         self._progress: dict[int, Progress] = {}  # of incarnations that were followed before
 
     def change_incarnation(
@@ -43,8 +47,8 @@ class PlanVersions:
             self._progress[old] = self._subs.progress()._replace(last=progress.last)
             if len(self._progress) > _MOST_PROGRESS:
                 del self._progress[next(iter(self._progress))]
-        # A receiver that followed another incarnation, or was there before this one began, starts
-        # with message 1 of each flow. Others begin with whatever message of a flow comes first.
+        # A receiver that followed another incarnation, or heard this one before its first packet,
+        # starts with message 1 of each flow. Others start with the first message that arrives.
         self._from_start = self._from_start or announced.current == 0
         known = self._progress.pop(incarnation, Progress({}, {}))
         self._subs.change_incarnation(1 if self._from_start else 0, known)
@@ -55,9 +59,9 @@ class PlanVersions:
         for version, followed in list(self._subs.versions.items()):
             if version in (announced.current, announced.upcoming):
                 continue
-            called_off = version > announced.previous
-            if called_off or version < announced.floor:
-                self._reassembly.abandon(followed, "change", end_matters=not called_off)
+            cancelled = version > announced.previous
+            if cancelled or version < announced.floor:
+                self._reassembly.abandon(followed, "change", end_matters=not cancelled)
                 self._subs.forget(version)
             else:
                 self._drain(followed, now)

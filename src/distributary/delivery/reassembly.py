@@ -1,4 +1,4 @@
-"""Orders packets that arrive late, twice or never: those that the filters cannot decide on."""
+"""Handles packets that the filters leave over: late ones, duplicates, and those behind a gap."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class Reassembly:
         """Take a packet that did not arrive in order; `entries` locate its wanted messages."""
         sequence, state, slot = header.sequence, self._subs.state, stream.slot
         if not stream.started:
-            if header.kind == PacketKind.REPAIR and not self._params.history:
-                return  # a repair for others, of packets before this receiver joined
-            self._start(stream, 0 if self._params.history else sequence - 1)
+            if header.kind == PacketKind.REPAIR:
+                return  # for other receivers; this one joined after that packet was sent
+            self._start(stream, sequence - 1)
         last = int(state.last[slot])
         if sequence > last:
             if sequence > last + 1:
@@ -69,7 +69,7 @@ class Reassembly:
     ) -> None:
         """Take a heartbeat: the last packet sent, the first that can be repaired, and the end."""
         if not stream.started:
-            self._start(stream, found.first - 1 if self._params.history else header.sequence)
+            self._start(stream, header.sequence)
         last = int(self._subs.state.last[stream.slot])
         if header.sequence > last:
             stream.gaps.add(last + 1, header.sequence, now)
@@ -83,14 +83,14 @@ class Reassembly:
         self.advance(stream)
 
     def give_up_unanswered(self, stream: IncomingStream, now: float) -> None:
-        """Give up ranges that nobody repaired after enough NAKs."""
+        """Give up ranges whose NAKs all stayed unanswered."""
         gone = stream.gaps.give_up_unanswered(now)
         if gone:
             self._give_up(stream, gone, "unanswered")
             self.advance(stream)
 
     def give_up_end(self, stream: IncomingStream) -> None:
-        """End a stream of an old plan here, since the sender does not say where it ends."""
+        """End a stream of an old plan at its last known packet, since no poll was answered."""
         last = int(self._subs.state.last[stream.slot])
         stream.poll_at = float("inf")
         if stream.started:
@@ -101,7 +101,7 @@ class Reassembly:
     # --- streams ----------------------------------------------------------------------------------
 
     def advance(self, stream: IncomingStream) -> None:
-        """Deliver held messages that no gap precedes, and end the stream if it is complete."""
+        """Deliver held messages that no gap precedes any more, and end the stream if complete."""
         if self._subs.versions[stream.version].open:
             self._commit_held(stream, self._frontier(stream))
         over = stream.end is not None and self._frontier(stream) > stream.end
@@ -238,7 +238,7 @@ class Reassembly:
     def _deliver_early(
         self, stream: IncomingStream, sequence: int, buffer: ByteArray, entries: list[Entry]
     ) -> None:
-        """Deliver messages that are next in their flow, in spite of the gap; hold the others."""
+        """Deliver messages that are next in their flow despite the gap; hold the others."""
         next_of = self._subs.state.next_of
         new: list[Entry] = []
         rest: list[Entry] = []

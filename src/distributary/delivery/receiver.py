@@ -49,28 +49,28 @@ __all__ = ["ReceiverMachine", "ReceiverMachineStatistics"]
 
 WAKE = "wake"
 _NEVER = float("inf")
-_MOST_REPEATED = 3  # announcements in a row that had come before: there may be something wrong
+_MOST_REPEATED = 3  # old announcements in a row, after which the receiver probes the sender
 
 
 @dataclass(frozen=True, slots=True)
 class ReceiverMachineStatistics:
-    """What a receiver did so far."""
+    """A snapshot of a receiver's counters."""
 
-    messages: int  # wanted, and delivered
-    packets: int  # that came, of any kind
+    messages: int  # delivered
+    packets: int  # received, of any kind
     unwanted_packets: int  # dropped by the first filter
     unwanted_messages: int  # dropped by the second
-    duplicates: int  # packets, or messages of a packet, that had come before
+    duplicates: int  # packets, or messages of a packet, that had arrived before
     malformed: int
     unauthenticated: int
     stale: int  # packets of another incarnation
-    strangers: int  # packets that came from elsewhere, or by a way that they must not
+    strangers: int  # packets from an address, or by a socket, from which they are not accepted
     naks: int
-    gaps: int  # ranges of packets given up
-    gap_packets: int  # in those whose end is known
-    missing_messages: int  # found missing
-    held_packets: int  # that wait now
-    missing_ranges: int  # that it tries to have repaired now
+    gaps: int  # ranges of packets that were given up
+    gap_packets: int  # in the gaps whose end is known
+    missing_messages: int  # reported as `Missing`
+    held_packets: int  # that wait now, behind a gap or a plan change
+    missing_ranges: int  # of packets, for which the receiver now sends NAKs
 
 
 class ReceiverMachine:
@@ -103,14 +103,14 @@ class ReceiverMachine:
         self._versions = PlanVersions(self._subs, self._reassembly, self._feedback, params)
         self._announced: Announcement | None = None
         self._announcements = 0
-        self._repeated = 0  # announcements in a row that had come before, by their number
+        self._repeated = 0  # announcements in a row whose number was not new
         self._strangers = 0
         self._packets = 0
         self._wake_at = _NEVER
         self._changes_seen = 0
         self._unserved: tuple[str, ...] = ()  # as last reported
 
-    # --- what the caller does ---------------------------------------------------------------------
+    # --- calls ---------------------------------------------------------------------------------
 
     @property
     def incarnation(self) -> int:
@@ -119,7 +119,7 @@ class ReceiverMachine:
 
     @property
     def statistics(self) -> ReceiverMachineStatistics:
-        """What it did so far."""
+        """A snapshot of the counters."""
         counts = self._counts.tolist()
         streams = list(self._subs.streams())
         return ReceiverMachineStatistics(
@@ -236,7 +236,7 @@ class ReceiverMachine:
     def on_stranger(self, packet: bytes, source: str, now: float) -> list[MulticastAction]:
         """Take a unicast packet that does not come from the sender that is followed.
 
-        Only an answer to a question of this receiver counts; it may come from a rival.
+        Only a reply to a request of this receiver is accepted; it may come from a rival.
         """
         self._packets += 1
         tag = self._authenticator.size
@@ -336,14 +336,14 @@ class ReceiverMachine:
         if header.kind == PacketKind.HEARTBEAT:
             found = decode_heartbeat(body)
             if found.first > header.sequence + 1:
-                raise WireError("a window that begins after its end")
+                raise WireError("a window that begins behind the last packet")
             self._note_heard(slot)
             self._reassembly.take_heartbeat(stream, header, found, now)
         elif header.kind == PacketKind.CONFIRM:
             for first, last in decode_ranges(body, header.items):
                 stream.gaps.confirm(first, last, now)
         else:
-            raise WireError("not for a receiver")
+            raise WireError("a packet that only senders accept")
 
     def _note_heard(self, slot: int) -> None:
         self._subs.unheard.pop(self._subs.stream(slot), None)
@@ -356,7 +356,7 @@ class ReceiverMachine:
         elif header.kind == PacketKind.REPLY:
             self._take_reply(header, now, source)
         else:
-            raise WireError("not for a receiver")
+            raise WireError("a packet that only senders accept")
 
     def _take_plan(
         self, header: Header, announced: Announcement, now: float, source: str | None
@@ -383,7 +383,7 @@ class ReceiverMachine:
         if header.sequence <= self._announcements:
             self._counts[kernels.DUPLICATE] += 1
             self._repeated += 1
-            if self._repeated >= _MOST_REPEATED:  # a forged one may have gone before
+            if self._repeated >= _MOST_REPEATED:  # a forged one may have raised the number
                 self._reassembly.actions += self._senders.probe(followed, now)
             return
         self._announcements, self._repeated = header.sequence, 0
@@ -396,7 +396,7 @@ class ReceiverMachine:
             self._reassembly.actions += self._senders.probe(followed, now)
 
     def _take_reply(self, header: Header, now: float, source: str | None) -> None:
-        """Take an answer, by which a sender proves that it is alive."""
+        """Take a reply, by which a sender proves that it is alive."""
         claim = self._senders.take_reply(header, source, now)
         if claim is None:
             self._strangers += 1
@@ -406,7 +406,7 @@ class ReceiverMachine:
             self._announcements = self._repeated = 0
 
     def _decide_on_rival(self, rival: SenderClaim, now: float) -> None:
-        """Follow a rival if it is proven; else ask it, and the followed sender, for proof."""
+        """Follow a rival if it replaces the sender; else probe it and the followed sender."""
         senders, followed = self._senders, self._senders.followed
         unknown = rival.address is None and rival.incarnation > self.incarnation
         if unknown or senders.replaces(rival, now):

@@ -1,8 +1,8 @@
 """An allowance of retransmissions for each receiver, so that none can keep a sender busy.
 
-A receiver asks for no more packets than are sent, for all that can be repaired when it joins, and
-for some twice because a repair was lost. So its allowance starts at twice what can be repaired, and
-grows by one packet with each packet sent, and at a low rate with time.
+An honest receiver requests at most the whole window when it joins, each packet sent later once, and
+some packets twice because the repair was lost. So an allowance starts at twice the window, and
+grows by one with each packet sent, and slowly with time.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 __all__ = ["RepairAllowances"]
 
-_LEAST = 1_024  # packets that may be asked for at once, however few can be repaired
-_MOST_ASKERS = 4_096  # that are told apart; the one that was silent for longest is forgotten
+_LEAST = 1_024  # packets in a full allowance, however small the window is
+_MOST_REQUESTERS = 4_096  # the one that was silent for longest is forgotten
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class _Allowance:
 
 
 class RepairAllowances:
-    """The allowances in packets, by the asking address."""
+    """The allowances in packets, by the address that sends NAKs."""
 
     def __init__(self, rate: float) -> None:
         self._rate = rate
@@ -33,23 +33,23 @@ class RepairAllowances:
     def __len__(self) -> int:
         return len(self._allowances)
 
-    def allow(self, asker: str, sent: int, kept: int, now: float) -> int:
-        """How many packets this asker may ask for now.
+    def allow(self, requester: str, sent: int, kept: int, now: float) -> int:
+        """How many packets this requester may have repaired now.
 
-        `sent` is all packets ever sent, and `kept` how many of them can be repaired at most.
+        `sent` counts all packets ever sent, and `kept` those that can be repaired at most.
         """
         most = max(_LEAST, 2 * kept)
-        found = self._allowances.get(asker)
+        found = self._allowances.get(requester)
         if found is None:
-            found = self._allowances[asker] = _Allowance(most, now, sent)
-            if len(self._allowances) > _MOST_ASKERS:
+            found = self._allowances[requester] = _Allowance(most, now, sent)
+            if len(self._allowances) > _MOST_REQUESTERS:
                 self._allowances.popitem(last=False)
-        self._allowances.move_to_end(asker)
+        self._allowances.move_to_end(requester)
         gained = (now - found.at) * self._rate + (sent - found.sent)
         found.left = min(most, found.left + gained)
         found.at, found.sent = now, sent
         return int(found.left)
 
-    def spend(self, asker: str, packets: int) -> None:
-        """Take the packets that were looked up off the allowance of an asker."""
-        self._allowances[asker].left -= packets
+    def spend(self, requester: str, packets: int) -> None:
+        """Take packets off the allowance of a requester."""
+        self._allowances[requester].left -= packets

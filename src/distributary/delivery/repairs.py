@@ -1,4 +1,4 @@
-"""The queue of retransmissions: limited for each asker, and paced."""
+"""The queue of retransmissions: limited for each requester, and paced."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["Repairs"]
 
 
 class Repairs:
-    """Packets to send again, each once; they may use only a share of the sender's rate."""
+    """Packets to retransmit, each once; they may use only a share of the sender's rate."""
 
     def __init__(self, params: SenderParams, authenticator: Authenticator) -> None:
         self._params = params
         self._authenticator = authenticator
-        self._askers = RepairAllowances(params.asker_rate)
+        self._allowances = RepairAllowances(params.asker_rate)
         self._queue: dict[tuple[OutgoingStream, int], None] = {}
         share = params.repair_share
         self._pace = TokenBucket(params.rate * share, params.burst * share)
@@ -32,7 +32,7 @@ class Repairs:
 
     def queue(
         self,
-        asker: str,
+        requester: str,
         stream: OutgoingStream,
         ranges: list[tuple[int, int]],
         *,
@@ -40,11 +40,11 @@ class Repairs:
         kept: int,
         now: float,
     ) -> list[int]:
-        """Queue the packets of these ranges, as far as the asker's allowance goes; returns them.
+        """Queue the packets of these ranges, within the requester's allowance; returns them.
 
-        `sent` and `kept` are what `Askers.allow` is to know.
+        `sent` and `kept` are as in `RepairAllowances.allow`.
         """
-        left = allowed = self._askers.allow(asker, sent, kept, now)
+        left = allowed = self._allowances.allow(requester, sent, kept, now)
         asked: list[int] = []
         curbed = False
         for first, last in ranges:
@@ -56,12 +56,12 @@ class Repairs:
                     asked.append(sequence)
             left -= len(looked_up)
             curbed |= end - begin > len(looked_up)
-        self._askers.spend(asker, allowed - left)
+        self._allowances.spend(requester, allowed - left)
         self.curbed += curbed
         return asked
 
     def find_waiting(self, stream: OutgoingStream, asked: list[int]) -> list[tuple[int, int]]:
-        """Which of these packets still wait, as ranges; no more than fit into one packet."""
+        """The ranges of these packets that still wait; no more than fit into one packet."""
         return _to_ranges(found for found in asked if (stream, found) in self._queue)[:MOST_RANGES]
 
     def ready_at(self, now: float) -> float:

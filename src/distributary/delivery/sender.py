@@ -1,10 +1,10 @@
-"""The sender: messages into packets, packets to groups, repairs to whoever asks.
+"""The sender: packs messages into packets, sends them to groups, and repairs what receivers miss.
 
 At the start, as at a plan change, the sender announces the plan, waits for the grace time so that
 receivers can join, and only then sends by it. A message waits in its session's packet until the
 packet is full or `max_age` old; the packet then waits in the queue until the pacing lets it pass.
-Repairs go before new packets, but use only a share of the rate. A receiver that asks too much harms
-nobody: each packet is repaired at most once in the hold-off time.
+Repairs go before new packets, but use only a share of the rate. A receiver that asks too often
+cannot harm others: each packet is repaired at most once in the hold-off time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from distributary.delivery.wire import (
     decode_ranges,
     decode_request,
     encode_announcement,
-    encode_header,
     encode_heartbeat,
     encode_ranges,
 )
@@ -45,7 +44,7 @@ __all__ = ["FullError", "SenderAction", "SenderMachine", "SenderMachineStatistic
 SenderAction = Send | SetTimer
 WAKE = "wake"
 _NEVER = float("inf")
-_MOST_NAMES = 10_000  # of flows outside the plan that are told apart
+_MOST_NAMES = 10_000  # flows outside the plan that are counted one by one
 
 
 class FullError(DistributaryError):
@@ -54,22 +53,22 @@ class FullError(DistributaryError):
 
 @dataclass(frozen=True, slots=True)
 class SenderMachineStatistics:
-    """What a sender did so far: packets, unless it says messages or bytes."""
+    """A snapshot of a sender's counters; they count packets unless they say messages or bytes."""
 
     messages: int = 0
-    unplanned_messages: int = 0  # of flows that the plan has nowhere
+    unplanned_messages: int = 0  # of flows outside the plan
     packets: int = 0
     packet_bytes: int = 0
     repairs: int = 0
     heartbeats: int = 0
     announcements: int = 0
     naks: int = 0
-    curbed_naks: int = 0  # of askers that had asked for more than their share: cut short
+    curbed_naks: int = 0  # cut short, since the requester had used up its allowance
     confirms: int = 0
     malformed: int = 0
     unauthenticated: int = 0
     refused: int = 0  # messages offered while full
-    outranked: int = 0  # questions of receivers that follow a later incarnation
+    outranked: int = 0  # requests of receivers that follow a later incarnation
 
 
 class SenderMachine:
@@ -87,11 +86,11 @@ class SenderMachine:
     ) -> None:
         """`addresses` has fixed unicast addresses of receivers; the sender learns others.
 
-        A receiver's question says its address. Until then its packets go to its name, which the
-        caller resolves or drops.
+        A receiver's request shows its address. Until then the sender addresses its packets to the
+        receiver's name, which the caller resolves or drops.
         """
         if not 0 < incarnation < 1 << 63:
-            raise ValueError(f"an incarnation is a number from 1 on, not {incarnation}")
+            raise ValueError(f"an incarnation is a number from 1 to 2^63 - 1, not {incarnation}")
         self.params = params = SenderParams() if params is None else params
         self.incarnation = incarnation
         self._authenticator = Authenticator(key)
@@ -119,11 +118,11 @@ class SenderMachine:
         self._announcements = 0
         self._wake_at: float | None = None
 
-    # --- what the caller does ---------------------------------------------------------------------
+    # --- calls ---------------------------------------------------------------------------------
 
     @property
     def statistics(self) -> SenderMachineStatistics:
-        """What it did so far."""
+        """A snapshot of the counters."""
         return replace(SenderMachineStatistics(), **self._counts, curbed_naks=self._repairs.curbed)
 
     @property
@@ -226,7 +225,7 @@ class SenderMachine:
             return self._take_request(header, decode_request(body), sender, now)
         if header.kind == PacketKind.NAK:
             return self._take_nak(sender, header, decode_ranges(body, header.items), now)
-        raise WireError("not for a sender")
+        raise WireError("a packet that only receivers accept")
 
     def _count_unplanned(self, flow: str) -> None:
         self._counts["unplanned_messages"] += 1
@@ -283,11 +282,8 @@ class SenderMachine:
         version, session = 0, CONTROL_SESSION
         if stream is not None:
             version, session = stream.version, stream.session
-        length = HEADER_SIZE + len(body) + self._authenticator.size
-        packet = (
-            encode_header(kind, length, count, version, session, self.incarnation, sequence) + body
-        )
-        return packet + self._authenticator.tag(packet)
+        header = Header(kind, 0, count, version, session, self.incarnation, sequence)
+        return self._authenticator.encode_packet(header, body)
 
     # --- what is due ------------------------------------------------------------------------------
 
@@ -328,7 +324,7 @@ class SenderMachine:
     def _close_aged_packets(self, now: float) -> None:
         while self._ageing and self._ageing[0][0] <= now:
             _, stream = self._ageing.popleft()
-            # A packet begun since has an entry of its own further back.
+            # A packet that was started later has its own entry further back.
             if stream.packer.count and stream.packer.started_at + self.params.max_age <= now:
                 self._close_packet(stream)
 
@@ -376,7 +372,7 @@ class SenderMachine:
         version = self._versions.get(header.version)
         stream = version.streams.get(header.session) if version else None
         if stream is None or header.incarnation != self.incarnation:
-            return []  # announcements say what is left
+            return []  # the receiver learns from announcements what can be repaired
         self._counts["naks"] += 1
         sent = self._counts["packets"]
         streams = sum(len(version.streams) for version in self._versions.values())
@@ -393,7 +389,7 @@ class SenderMachine:
     def _send_confirmation(
         self, stream: OutgoingStream, asked: list[int], actions: list[SenderAction]
     ) -> None:
-        """Announce repairs that have to wait for the pacing, so that others do not ask."""
+        """Confirm repairs that have to wait for the pacing, so that other receivers do not ask."""
         ranges = self._repairs.find_waiting(stream, asked)
         if ranges:
             packet = self._build_packet(
@@ -417,7 +413,7 @@ class SenderMachine:
     def _take_request(
         self, header: Header, name: str, address: str, now: float
     ) -> list[SenderAction]:
-        """Announce the plan, or repeat the question's nonce; and learn the receiver's address."""
+        """Announce the plan, or return the request's nonce; and learn the receiver's address."""
         self._counts["outranked"] += header.incarnation > self.incarnation
         if name not in self._fixed_addresses and self._is_unicast(name):
             self._addresses[name] = address
@@ -451,7 +447,7 @@ class SenderMachine:
 
     def _announcement(self) -> Announcement:
         floor = min(self._versions)
-        if self._starts_at < _NEVER:  # the first version is still to come; a change of it waits
+        if self._starts_at < _NEVER:  # version 1 has not taken effect; a change waits until it has
             first = self._current
             return Announcement(0, 0, first.number, floor, 0, first.fingerprint, self._where)
         current, following = self._current, self._upcoming

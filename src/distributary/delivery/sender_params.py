@@ -22,15 +22,19 @@ class SenderParams:
     rate: float = 100e6  # bytes a second, of all that is sent
     burst: float = 256e3
     repair_share: float = 0.5  # of the rate, at most, for repairs
-    hold_off: float = 0.005  # a packet is not repaired again, nor a question answered, within this
-    asker_rate: float = 1_000.0  # packets/s that an asker may ask for beside what is sent
-    queue_packets: int = 1_024  # filled packets that may wait for the pacing; then it is full
-    heartbeat_min: float = 0.01  # after the last packet of a session; then twice as long each time
+    hold_off: float = (
+        0.005  # least time between two repairs of a packet, or two answers to requests
+    )
+    asker_rate: float = 1_000.0  # packets/s by which each receiver's repair allowance grows
+    queue_packets: int = (
+        1_024  # closed packets that may wait for the pacing; then `offer` raises `FullError`
+    )
+    heartbeat_min: float = 0.01  # after the last packet of a stream; the interval doubles each time
     heartbeat_max: float = 1.0
     announce_every: float = 1.0
     announce_soon: float = 0.05  # while the plan changes
-    grace: float = 0.5  # from the announcement of a plan to the first packet by it
-    linger: float = 5.0  # from a plan's end to the end of repairs by it
+    grace: float = 0.5  # from the announcement of a plan until it takes effect
+    linger: float = 5.0  # how long an old plan version is repaired after its last packet
 
     def __post_init__(self) -> None:
         least = HEADER_SIZE + TAG_SIZE + 16 * MOST_RANGES
@@ -43,4 +47,4 @@ class SenderParams:
             if not (value > 0 or (value == 0 and field.name in ("max_age", "grace", "hold_off"))):
                 raise ValueError(f"{field.name} cannot be {value}")
         if self.repair_share > 1 or self.heartbeat_min > self.heartbeat_max:
-            raise ValueError("a share is at most 1, and the least heartbeat not above the most")
+            raise ValueError("repair_share is at most 1, and heartbeat_min at most heartbeat_max")

@@ -1,12 +1,12 @@
 """Which sender a receiver follows, of all that claim to be the sender.
 
 A sender is an incarnation at an address. A receiver follows the first one that it hears; any other
-is a rival. The receiver sends a rival a random nonce, and a rival that repeats it is proven: it is
+is a rival. The receiver sends a rival a random nonce, and a rival that returns it is proven: it is
 alive, which a forged or recorded packet cannot show. A proven rival replaces
 
 - a sender that is not proven,
 - an earlier incarnation, since the sender was restarted,
-- a sender that no longer answers: the clock may have stepped back between two starts, or the
+- a sender that no longer replies: the clock may have stepped back between two starts, or the
   receiver may have followed a forger.
 """
 
@@ -35,22 +35,24 @@ class SenderClaim:
 
     incarnation: int
     address: str | None  # where its announcements come from; None where that is not known
-    nonce: int  # what its answer has to repeat
+    nonce: int  # that its reply has to return
     sequence: int
     announced: Announcement
     heard_at: float
     asked_at: float = _NEVER
-    asked_since: float = _NEVER  # when the first unanswered question was asked
+    asked_since: float = _NEVER  # when the first unanswered probe was sent
     proven: bool = False
     reported: bool = False
-    addresses: set[str] = field(default_factory=set)  # all that it answers from
+    addresses: set[str] = field(default_factory=set)  # all that it replies from
 
 
 class Senders:
     """The sender that is followed, and its rivals."""
 
-    def __init__(self, asking: Feedback, params: ReceiverParams, rng: np.random.Generator) -> None:
-        self._feedback = asking
+    def __init__(
+        self, feedback: Feedback, params: ReceiverParams, rng: np.random.Generator
+    ) -> None:
+        self._feedback = feedback
         self._params = params
         self._rng = rng.spawn(1)[0]
         self._rivals: dict[tuple[int, str | None], SenderClaim] = {}
@@ -84,7 +86,7 @@ class Senders:
         return self.followed is not None and address in self.followed.addresses
 
     def probe(self, claim: SenderClaim, now: float) -> list[Send]:
-        """Ask a sender for proof that it is alive, at most once in `prove_every`."""
+        """Request proof that a sender is alive, at most once in `prove_every`."""
         if claim.address is None or now < claim.asked_at + self._params.prove_every:
             return []
         if claim.asked_since <= claim.heard_at:
@@ -95,7 +97,7 @@ class Senders:
         return [self._feedback.make_request(claim.address, claim.nonce, incarnation)]
 
     def take_reply(self, header: Header, address: str | None, now: float) -> SenderClaim | None:
-        """The sender that this answer proves, or None if nobody was asked for it."""
+        """The sender that this reply proves to be alive, or None if it returns no nonce of ours."""
         for claim in (self.followed, *self._rivals.values()):
             if claim is None or claim.asked_at == _NEVER:
                 continue
@@ -120,7 +122,7 @@ class Senders:
         )
 
     def undecided_rivals(self) -> Iterator[SenderClaim]:
-        """Proven rivals, while the followed sender has not answered a question."""
+        """Proven rivals, while the followed sender has not replied to a probe."""
         followed = self.followed
         if followed is not None and followed.heard_at < followed.asked_since:
             yield from [rival for rival in self._rivals.values() if rival.proven]

@@ -41,7 +41,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class MessageOffer:
-    """Have a sender send a message."""
+    """Tells a sender to send a message."""
 
     flow: str
     payload: bytes
@@ -49,14 +49,14 @@ class MessageOffer:
 
 @dataclass(frozen=True, slots=True)
 class PlanChange:
-    """Have a sender change to a plan."""
+    """Tells a sender to change to a plan."""
 
     plan: Plan
 
 
 @dataclass(frozen=True, slots=True)
 class LearnPlan:
-    """Let a receiver know of a plan."""
+    """Gives a receiver a plan."""
 
     plan: Plan
 
@@ -65,8 +65,9 @@ class LearnPlan:
 class Faults:
     """The faults between two nodes, as probabilities for each packet.
 
-    Bursts are Gilbert's: a good time turns bad with `burst`, and a bad one good with `relief`; in
-    bad times everything is lost. What is `damaged` has some of its bytes flipped.
+    Bursts follow Gilbert's model: with each packet a good link turns bad with probability `burst`,
+    and a bad one good with `relief`; a bad link loses everything. `damaged` packets have some of
+    their bytes flipped.
     """
 
     burst: float = 0.0
@@ -177,7 +178,7 @@ class SenderNode:
 class ReceiverNode:
     """A receiver as a node; `notes` has its reports with their times.
 
-    With a `batch` time it gathers packets for so long and takes them together, as from a socket
+    With a `batch` time it gathers packets for that long and takes them together, as from a socket
     that returns many at once; without one it takes each as it arrives.
     """
 

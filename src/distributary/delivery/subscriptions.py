@@ -47,12 +47,14 @@ class Subscriptions:
         """With `wanted` None the receiver wants all that each plan carries to it."""
         self._name = name
         self._wanted = wanted
-        self._served: frozenset[str] | None = None  # flows that the newest version brings
-        self._lost: tuple[str, ...] = ()  # what a plan brought before one that brings nothing
-        self._slot_of: dict[str, int] = {}  # flows that the newest version is to bring
+        self._served: frozenset[str] | None = None  # flows that the newest version carries
+        self._lost: tuple[
+            str, ...
+        ] = ()  # flows of the last plan that carried any, if this has none
+        self._slot_of: dict[str, int] = {}  # wanted flows of the newest version
         self._progress = Progress({}, {})
-        self._first_number = 0  # of flows that are wanted from now on; 0 where any will do
-        self.names: tuple[str, ...] = ()  # flows by slot; a slot of no use is given to another
+        self._first_number = 0  # of newly wanted flows; 0 accepts any number
+        self.names: tuple[str, ...] = ()  # flows by slot; a slot is reused when no version needs it
         self._params = params
         self._rng = rng
         self._plans: dict[int, Plan] = {}  # by fingerprint, the newest last
@@ -60,9 +62,11 @@ class Subscriptions:
         self._streams: dict[int, IncomingStream] = {}  # by slot
         self._free: list[int] = []
         self.versions: dict[int, FollowedVersion] = {}  # by version, ascending
-        self.pending: dict[IncomingStream, None] = {}  # streams that the timer has to see to
-        self.unheard: dict[IncomingStream, None] = {}  # unicast streams that nothing was heard of
-        self.unserved: tuple[str, ...] = wanted or ()  # wanted flows that do not come
+        self.pending: dict[IncomingStream, None] = {}  # streams with gaps or polls, for the timer
+        self.unheard: dict[
+            IncomingStream, None
+        ] = {}  # unicast streams from which nothing has arrived
+        self.unserved: tuple[str, ...] = wanted or ()  # wanted flows that the plan does not carry
         self.changes = 0  # of the tables
         self.tables = SubscriptionTables(
             np.full(MOST_VERSIONS, -1, np.int64),

@@ -1,4 +1,4 @@
-"""The last packets of a session, which the sender can send again."""
+"""The last packets of a stream, which the sender can retransmit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["RepairWindow"]
 
 
 class RepairWindow:
-    """Keeps a number of packets and bytes at most; drops the oldest, never the newest."""
+    """Keeps packets up to a number and a size; drops the oldest, never the newest."""
 
     __slots__ = ("_bytes", "_max_bytes", "_max_packets", "_packets", "_repaired", "first")
 
@@ -37,9 +37,9 @@ class RepairWindow:
         return self._packets.get(sequence)
 
     def note_repair(self, sequence: int, now: float) -> None:
-        """Note that a packet was sent again."""
+        """Note that a packet was retransmitted."""
         self._repaired[sequence] = now
 
     def is_held_off(self, sequence: int, now: float, hold_off: float) -> bool:
-        """Whether a packet was sent again less than `hold_off` ago."""
+        """Whether a packet was retransmitted less than `hold_off` ago."""
         return now < self._repaired.get(sequence, float("-inf")) + hold_off

@@ -2,7 +2,7 @@
 
 A packet is a header of 32 bytes, a body that depends on its kind, and with a key a tag of 16
 bytes. All numbers are little-endian. The header has the packet's length and the number of items in
-its body; if these do not add up exactly the packet is malformed, and `WireError` says why.
+its body. A packet that does not match them exactly is malformed, and `WireError` says why.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ WIRE_VERSION = 1
 # magic, wire version, kind, length, count, plan version, session, incarnation, sequence
 HEADER = struct.Struct("<HBBHHIIQQ")
 HEADER_SIZE = HEADER.size
-KIND_AT = 3  # where the kind is: a repair differs from the first sending in this byte alone
+KIND_AT = 3  # offset of the kind, the only byte in which a repair differs from its data packet
 MESSAGE_HEADER = struct.Struct("<IIQ")  # flow, length, sequence
 MESSAGE_HEADER_SIZE = MESSAGE_HEADER.size
 _HEARTBEAT = struct.Struct("<QQ")
 _RANGE = struct.Struct("<QQ")
 _ANNOUNCEMENT = struct.Struct("<IIIIIQQ")
 
-LARGEST_PACKET = 65_507  # what UDP can carry
-CONTROL_SESSION = 0xFFFF_FFFF  # announcements and questions: no plan has that many sessions
+LARGEST_PACKET = 65_507  # the longest payload of a UDP datagram
+CONTROL_SESSION = 0xFFFF_FFFF  # of announcements and requests: no plan has that many sessions
 MOST_RANGES = 64  # in one packet
 _SEQUENCES = 1 << 63  # sequence numbers are below this, so that signed arithmetic holds them
 _SESSION_ENDED = 1
@@ -60,13 +60,13 @@ class PacketKind(IntEnum):
     """The kinds of packets."""
 
     DATA = 1
-    REPAIR = 2  # data, sent again
+    REPAIR = 2  # a retransmission of data
     HEARTBEAT = 3
     NAK = 4  # from a receiver: these packets of a session are missing
-    CONFIRM = 5  # these repairs are on their way: no need to ask
-    PLAN = 6
-    REQUEST = 7  # from a receiver: which plan is it? or: are you alive?
-    REPLY = 8  # the sender is alive
+    CONFIRM = 5  # these repairs are queued: receivers need not ask
+    PLAN = 6  # announces the plan
+    REQUEST = 7  # from a receiver: asks for the plan or, with a nonce, for a reply
+    REPLY = 8  # returns the nonce: the sender is alive
 
 
 class WireError(ValueError):
@@ -74,15 +74,15 @@ class WireError(ValueError):
 
 
 class Header(NamedTuple):
-    """The header of every packet."""
+    """The header of every packet, without magic and wire version."""
 
     kind: int
-    length: int
-    items: int  # messages or ranges in the body
-    version: int
-    session: int
-    incarnation: int
-    sequence: int
+    length: int = 0  # of the whole packet
+    items: int = 0  # messages or ranges in the body
+    version: int = 0  # of the plan
+    session: int = CONTROL_SESSION
+    incarnation: int = 0
+    sequence: int = 0
 
 
 class Heartbeat(NamedTuple):
@@ -108,27 +108,23 @@ class Announcement(NamedTuple):
     where: str
 
 
-def encode_header(
-    kind: int, length: int, count: int, version: int, session: int, incarnation: int, sequence: int
-) -> bytes:
-    """A header; `length` is that of the whole packet, its tag included."""
-    return HEADER.pack(
-        MAGIC, WIRE_VERSION, kind, length, count, version, session, incarnation, sequence
-    )
+def encode_header(header: Header) -> bytes:
+    """The 32 bytes of a header; its `length` is that of the whole packet, tag included."""
+    return HEADER.pack(MAGIC, WIRE_VERSION, *header)
 
 
 def decode_header(packet: bytes | memoryview, tag: int = 0) -> Header:
     """Read the header of a packet that ends in a tag of `tag` bytes, and check its length."""
     if len(packet) < HEADER_SIZE + tag:
-        raise WireError(f"{len(packet)} bytes are less than a header")
+        raise WireError(f"a packet of {len(packet)} bytes is shorter than its header")
     magic, wire, kind, *rest = HEADER.unpack_from(packet)
     header = Header(kind, *rest)
     if magic != MAGIC or wire != WIRE_VERSION or not PacketKind.DATA <= kind <= PacketKind.REPLY:
-        raise WireError("not a packet, or of another version of the wire")
+        raise WireError("the magic number, wire version or kind is unknown")
     if header.length != len(packet):
-        raise WireError(f"{len(packet)} bytes that say they are {header.length}")
+        raise WireError(f"a packet of {len(packet)} bytes whose header says {header.length}")
     if header.sequence >= _SEQUENCES or header.incarnation >= _SEQUENCES:
-        raise WireError("a number is out of range")
+        raise WireError("an incarnation or sequence number is out of range")
     return header
 
 
@@ -143,7 +139,7 @@ def decode_heartbeat(body: bytes | memoryview) -> Heartbeat:
         raise WireError(f"a heartbeat of {len(body)} bytes")
     first, flags = _HEARTBEAT.unpack(body)
     if not 0 < first < _SEQUENCES or flags > _SESSION_ENDED:
-        raise WireError("a heartbeat that says nothing")
+        raise WireError("a heartbeat with a window or flags out of range")
     return Heartbeat(first, flags == _SESSION_ENDED)
 
 
@@ -160,21 +156,21 @@ def decode_ranges(body: bytes | memoryview, count: int) -> list[tuple[int, int]]
         (first, last) for first, last in _RANGE.iter_unpack(body) if 0 < first <= last < _SEQUENCES
     ]
     if len(ranges) != count:
-        raise WireError("a range that ends before it begins")
+        raise WireError("a range that ends before it begins, or is out of range")
     return ranges
 
 
-def encode_announcement(found: Announcement) -> bytes:
+def encode_announcement(announced: Announcement) -> bytes:
     """The body of a plan packet."""
-    where = found.where.encode()
+    where = announced.where.encode()
     fixed = _ANNOUNCEMENT.pack(
-        found.previous,
-        found.current,
-        found.upcoming,
-        found.floor,
+        announced.previous,
+        announced.current,
+        announced.upcoming,
+        announced.floor,
         len(where),
-        found.current_fingerprint,
-        found.upcoming_fingerprint,
+        announced.current_fingerprint,
+        announced.upcoming_fingerprint,
     )
     return fixed + where
 
@@ -187,18 +183,18 @@ def decode_announcement(body: bytes | memoryview) -> Announcement:
     if len(body) != _ANNOUNCEMENT.size + length:
         raise WireError("an announcement whose length does not add up")
     if (following and following <= current) or (current and current <= previous):
-        raise WireError("a plan cannot be followed by an older one")
+        raise WireError("plan versions that do not ascend")
     where = _text(body, _ANNOUNCEMENT.size)
     return Announcement(previous, current, following, floor, now, then, where)
 
 
 def encode_request(name: str) -> bytes:
-    """The body of a question: who asks."""
+    """The body of a request: the receiver's name."""
     return name.encode()
 
 
 def decode_request(body: bytes | memoryview) -> str:
-    """Read the body of a question."""
+    """Read the body of a request."""
     return _text(body, 0)
 
 

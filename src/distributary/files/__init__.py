@@ -1,10 +1,10 @@
-"""Readers and writers of the tables and of plan folders."""
+"""Readers and writers of tables and of plan folders."""
 
 from distributary.files.bad_rows import BadRow, BadTablesError
 from distributary.files.constraints import read_flow_sets, read_pins, read_receiver_caps
 from distributary.files.content import (
     FilterTable,
-    Refused,
+    RefusedFilter,
     read_events,
     read_filter_texts,
     read_filters,
@@ -35,7 +35,7 @@ from distributary.files.plans import (
     stored_prices,
     write_plan,
 )
-from distributary.files.replacing import replaced_file, replaced_folder
+from distributary.files.replacing import replace_file, replace_folder
 from distributary.files.tables import write_table
 
 __all__ = [
@@ -44,7 +44,7 @@ __all__ = [
     "FilterTable",
     "Intake",
     "ReadDemand",
-    "Refused",
+    "RefusedFilter",
     "StoredPlan",
     "evaluation_document",
     "fingerprint",
@@ -61,8 +61,8 @@ __all__ = [
     "read_previous",
     "read_rates",
     "read_receiver_caps",
-    "replaced_file",
-    "replaced_folder",
+    "replace_file",
+    "replace_folder",
     "save_plan",
     "solver_document",
     "stored_prices",

@@ -1,11 +1,11 @@
-"""The tables that describe a network of brokers: its links, and who is where."""
+"""The tables that describe a network of brokers: its links, and the broker of each receiver."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 
-from distributary.files.columns import Column, Kind
+from distributary.files.columns import Column, ColumnKind
 from distributary.files.tables import read_table
 from distributary.model import Topology
 from distributary.model.topology import LONGEST_DELAY_S
@@ -13,16 +13,16 @@ from distributary.model.topology import LONGEST_DELAY_S
 __all__ = ["read_homes", "read_links"]
 
 LINKS = (
-    Column("a", Kind.TEXT),
-    Column("b", Kind.TEXT),
-    Column("delay", Kind.AMOUNT, optional=True),
+    Column("a", ColumnKind.TEXT),
+    Column("b", ColumnKind.TEXT),
+    Column("delay", ColumnKind.AMOUNT, optional=True),
 )
-HOMES = (Column("receiver", Kind.TEXT), Column("broker", Kind.TEXT))
+HOMES = (Column("receiver", ColumnKind.TEXT), Column("broker", ColumnKind.TEXT))
 DEFAULT_DELAY = 0.001
 
 
 def read_links(path: str | os.PathLike[str]) -> Topology:
-    """Read (a, b) rows, each a link between two brokers, with its delay in seconds if given."""
+    """Read (a, b) rows, each a link between two brokers, and optionally its delay in seconds."""
     table = read_table(path, LINKS)
     columns = [table.names(column) for column in ("a", "b")]
     ends = [[names[code] for code in codes.tolist()] for names, codes in columns]
@@ -32,7 +32,7 @@ def read_links(path: str | os.PathLike[str]) -> Topology:
         if a == b or (a, b) in links or (b, a) in links:
             raise table.fault(
                 row,
-                "a broker is linked with itself, or with the other one already",
+                "links a broker with itself, or repeats a link",
                 value=f"{a}, {b}",
                 remedy="give each link once",
             )
@@ -52,7 +52,7 @@ def read_links(path: str | os.PathLike[str]) -> Topology:
 
 
 def read_homes(path: str | os.PathLike[str], topology: Topology) -> Mapping[str, str]:
-    """Read (receiver, broker) rows: the broker of each receiver."""
+    """Read (receiver, broker) rows: the broker that each receiver is connected to."""
     table = read_table(path, HOMES)
     receivers, who = table.names("receiver")
     brokers, where = table.names("broker")

@@ -1,4 +1,4 @@
-"""What a table must hold: its columns, their kinds and which values they admit."""
+"""The columns of a table, their kinds, and the values that each kind allows."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distributary.errors import InputError
-from distributary.files.faults import input_fault, plain, shown
+from distributary.files.faults import input_fault, show_value, to_python
 
 TEXT_TYPE = pa.dictionary(pa.int32(), pa.string())
 
 
-class Kind(Enum):
-    """What a column's values are, once read."""
+class ColumnKind(Enum):
+    """The kind of value in a column, once read."""
 
     TEXT = "text"
     """Non-empty strings, held as `TEXT_TYPE`."""
@@ -29,30 +29,34 @@ class Kind(Enum):
 
     @property
     def arrow(self) -> Any:
-        """The Arrow type its values are held in."""
-        return {Kind.TEXT: TEXT_TYPE, Kind.AMOUNT: pa.float64(), Kind.NUMBER: pa.int64()}[self]
+        """The Arrow type of the values."""
+        return {
+            ColumnKind.TEXT: TEXT_TYPE,
+            ColumnKind.AMOUNT: pa.float64(),
+            ColumnKind.NUMBER: pa.int64(),
+        }[self]
 
     @property
     def words(self) -> str:
-        """What its values must be, in words."""
+        """What a value must be, in words."""
         return {
-            Kind.TEXT: "a string",
-            Kind.AMOUNT: "a finite number above 0",
-            Kind.NUMBER: "a whole number",
+            ColumnKind.TEXT: "a string",
+            ColumnKind.AMOUNT: "a finite number above 0",
+            ColumnKind.NUMBER: "a whole number",
         }[self]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column that a table has, or may have."""
+    """A required or optional column of a table."""
 
     name: str
-    kind: Kind
+    kind: ColumnKind
     optional: bool = False
 
 
 def no_rows(columns: tuple[Column, ...]) -> Any:
-    """A table that has every required column and nothing in them."""
+    """A table with every required column and no rows."""
     return pa.table(
         {column.name: pa.array([], column.kind.arrow) for column in columns if not column.optional}
     )
@@ -69,7 +73,7 @@ def as_text(values: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with a row: the kind of fault, to be counted, and all about it."""
+    """What is wrong with a row: a reason that rows with such a fault share, and the full error."""
 
     reason: str
     error: InputError
@@ -82,42 +86,42 @@ Faults: TypeAlias = dict[int, Fault]
 def judge_values(
     path: str | os.PathLike[str], table: Any, columns: tuple[Column, ...], faults: Faults
 ) -> None:
-    """Add a fault for each row with a value that its column's kind does not admit."""
+    """Add a fault for each row with a value that its column's kind does not allow."""
     for column in columns:
         if column.name in table.column_names:
             values = table[column.name]
-            for row in _bad_rows(values, column.kind):
+            for row in _find_bad_rows(values, column.kind):
                 if row not in faults:
-                    faults[row] = bad_value(path, column, row + 1, plain(values[row]))
+                    faults[row] = bad_value(path, column, row + 1, to_python(values[row]))
 
 
 def bad_value(path: str | os.PathLike[str], column: Column, row: int, value: object) -> Fault:
-    """A value that its column does not admit."""
+    """The fault of a value that its column does not allow."""
     if value is None or value == "":
         kind = f"no {column.name}"
         reason = f"{column.name} is {'missing' if value is None else 'empty'}"
         remedy = f"give {column.kind.words} or take the row out"
-    elif column.kind is Kind.TEXT and isinstance(value, str | bytes):
+    elif column.kind is ColumnKind.TEXT and isinstance(value, str | bytes):
         kind = f"{column.name} is not Unicode text"
-        reason = f"{column.name} {shown(value)} is not Unicode text"
+        reason = f"{column.name} {show_value(value)} is not Unicode text"
         remedy = "save the file as UTF-8"
     else:
         kind = f"{column.name} is not {column.kind.words}"
-        reason = f"{column.name} is {shown(value)}"
+        reason = f"{column.name} is {show_value(value)}"
         remedy = f"it must be {column.kind.words}"
     return Fault(kind, input_fault(path, reason, row=row, value=value, remedy=remedy))
 
 
 def corrupt_row(error: InputError) -> Fault:
-    """A row that does not parse."""
+    """The fault of a row that does not parse."""
     return Fault("corrupt line", error)
 
 
-def _bad_rows(values: Any, kind: Kind) -> list[int]:
-    """The indices of values that `kind` does not admit."""
-    if kind is Kind.TEXT:
-        good = _good_texts(values)
-    elif kind is Kind.AMOUNT:
+def _find_bad_rows(values: Any, kind: ColumnKind) -> list[int]:
+    """The indices of values that `kind` does not allow."""
+    if kind is ColumnKind.TEXT:
+        good = _find_good_texts(values)
+    elif kind is ColumnKind.AMOUNT:
         good = pc.and_(pc.is_finite(values), pc.greater(values, 0.0))
     else:
         good = pc.is_valid(values)
@@ -127,24 +131,24 @@ def _bad_rows(values: Any, kind: Kind) -> list[int]:
     return bad
 
 
-def _good_texts(values: Any) -> Any:
-    """Which strings are there, not empty and really UTF-8; None when all are."""
+def _find_good_texts(values: Any) -> Any:
+    """Which strings are present, not empty and valid UTF-8; None if all are."""
     if values.null_count == 0 and all(
-        _all_good(chunk.dictionary) for chunk in values.chunks if len(chunk)
+        _are_all_good(chunk.dictionary) for chunk in values.chunks if len(chunk)
     ):
         return None
     return pa.chunked_array(
         [
-            pa.array([_good(plain(name)) for name in chunk.dictionary], pa.bool_()).take(
-                chunk.indices
-            )
+            pa.array(
+                [_is_good_text(to_python(name)) for name in chunk.dictionary], pa.bool_()
+            ).take(chunk.indices)
             for chunk in values.chunks
         ],
         pa.bool_(),
     )
 
 
-def _all_good(names: Any) -> bool:
+def _are_all_good(names: Any) -> bool:
     try:
         names.validate(full=True)
     except pa.ArrowInvalid:
@@ -152,5 +156,5 @@ def _all_good(names: Any) -> bool:
     return bool(names.null_count == 0 and pc.index(names, pa.scalar("")).as_py() < 0)
 
 
-def _good(name: object) -> bool:
+def _is_good_text(name: object) -> bool:
     return isinstance(name, str) and name != ""

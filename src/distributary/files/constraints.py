@@ -1,4 +1,4 @@
-"""Tables of constraints: caps of receivers, pins, and sets of flows."""
+"""Tables of constraints: receivers' caps, pinned flows, and sets of flows."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import TypeVar
 
 import numpy as np
 
-from distributary.files.columns import Column, Kind
-from distributary.files.faults import shown
-from distributary.files.tables import Table, read_table
+from distributary.files.columns import Column, ColumnKind
+from distributary.files.faults import show_value
+from distributary.files.tables import FileTable, read_table
 
 V = TypeVar("V")
 
-CAPS = (Column("receiver", Kind.TEXT), Column("rate", Kind.AMOUNT))
-PINS = (Column("flow", Kind.TEXT), Column("group", Kind.NUMBER))
-SETS = (Column("set", Kind.TEXT), Column("flow", Kind.TEXT))
+CAPS = (Column("receiver", ColumnKind.TEXT), Column("rate", ColumnKind.AMOUNT))
+PINS = (Column("flow", ColumnKind.TEXT), Column("group", ColumnKind.NUMBER))
+SETS = (Column("set", ColumnKind.TEXT), Column("flow", ColumnKind.TEXT))
 
 
 def read_receiver_caps(path: str | os.PathLike[str]) -> dict[str, float]:
-    """Read (receiver, rate): the most each receiver may take in, in messages per second."""
+    """Read (receiver, rate): the highest rate of each receiver, in messages per second."""
     table = read_table(path, CAPS)
-    return _by_name(table, "receiver", table.amounts("rate").tolist())
+    return _map_names(table, "receiver", table.amounts("rate").tolist())
 
 
 def read_pins(path: str | os.PathLike[str]) -> dict[str, int]:
-    """Read (flow, group): the group a flow must be in."""
+    """Read (flow, group): the group that a flow must be in."""
     table = read_table(path, PINS)
     groups = table.numbers("group")
     negative = np.flatnonzero(groups < 0)
@@ -37,11 +37,11 @@ def read_pins(path: str | os.PathLike[str]) -> dict[str, int]:
             value=int(groups[index]),
             remedy="number the groups from 0",
         )
-    return _by_name(table, "flow", groups.tolist())
+    return _map_names(table, "flow", groups.tolist())
 
 
 def read_flow_sets(path: str | os.PathLike[str]) -> tuple[frozenset[str], ...]:
-    """Read (set, flow): flows that belong together, or apart, by the name of their set."""
+    """Read (set, flow): sets of flows that must be placed together, or apart."""
     table = read_table(path, SETS)
     set_names, set_codes = table.names("set")
     flow_names, flow_codes = table.names("flow")
@@ -51,7 +51,7 @@ def read_flow_sets(path: str | os.PathLike[str]) -> tuple[frozenset[str], ...]:
     return tuple(frozenset(names) for names in members)
 
 
-def _by_name(table: Table, column: str, values: list[V]) -> dict[str, V]:
+def _map_names(table: FileTable, column: str, values: list[V]) -> dict[str, V]:
     names, codes = table.names(column)
     found: dict[str, V] = {}
     for index, (code, value) in enumerate(zip(codes, values, strict=True)):
@@ -59,7 +59,7 @@ def _by_name(table: Table, column: str, values: list[V]) -> dict[str, V]:
         if found.setdefault(name, value) != value:
             raise table.fault(
                 index,
-                f"{column} {shown(name)} has {value} here and {found[name]} before",
+                f"{column} {show_value(name)} has {value} here and {found[name]} before",
                 value=name,
                 remedy="give it once",
             )

@@ -1,4 +1,4 @@
-"""The tables that matching reads: events with any columns, and filters on them."""
+"""The tables that matching reads: events with arbitrary columns, and filters on them."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from distributary.errors import InputError
-from distributary.files.columns import Column, Kind
-from distributary.files.faults import arrow_faults, input_fault, unreadable
+from distributary.files.columns import Column, ColumnKind
+from distributary.files.faults import input_fault, read_fault, report_arrow_faults
 from distributary.files.jsonl import read_any_jsonl
-from distributary.files.tables import Table, part_formats, read_table
+from distributary.files.tables import FileTable, part_formats, read_table
 from distributary.matching import parse_filter
 from distributary.model import Filter, Schema
 
-__all__ = ["FilterTable", "Refused", "read_events", "read_filter_texts", "read_filters"]
+__all__ = ["FilterTable", "RefusedFilter", "read_events", "read_filter_texts", "read_filters"]
 
-FILTERS = (Column("receiver", Kind.TEXT), Column("filter", Kind.TEXT))
+FILTERS = (Column("receiver", ColumnKind.TEXT), Column("filter", ColumnKind.TEXT))
 _BROKEN = ("cannot be read as a table of events", "write it again")
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """A filter that cannot be used: its row, from 0, its text, and why."""
+class RefusedFilter:
+    """A filter that cannot be used: its row number from 0, its text, and the reason."""
 
     row: int
     receiver: str
@@ -37,13 +37,13 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FilterTable:
-    """Filters and their receivers; `rows` are the numbers, from 0, of the rows that can be used."""
+    """Filters and their receivers; `rows` are the row numbers, from 0, of the usable filters."""
 
-    table: Table
+    table: FileTable
     rows: tuple[int, ...]
     receivers: tuple[str, ...]
     filters: tuple[Filter, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedFilter, ...]
 
     def fault(self) -> InputError:
         """The first refusal as an error that names file and row."""
@@ -59,7 +59,7 @@ class FilterTable:
 
 
 def read_filters(path: str | os.PathLike[str], schema: Schema) -> FilterTable:
-    """Read (receiver, filter) rows; a text that many rows have is parsed once."""
+    """Read (receiver, filter) rows; each distinct text is parsed once."""
     table = read_table(path, FILTERS)
     texts, codes = table.names("filter")
     names, owners = table.names("receiver")
@@ -73,7 +73,7 @@ def read_filters(path: str | os.PathLike[str], schema: Schema) -> FilterTable:
     for row, (code, owner) in enumerate(zip(codes.tolist(), owners.tolist(), strict=True)):
         found = parsed[code]
         if isinstance(found, str):
-            refused.append(Refused(row, names[owner], texts[code], found))
+            refused.append(RefusedFilter(row, names[owner], texts[code], found))
         else:
             rows.append(row)
             receivers.append(names[owner])
@@ -89,11 +89,11 @@ def read_filter_texts(path: str | os.PathLike[str]) -> tuple[str, ...]:
 def read_events(path: str | os.PathLike[str]) -> pa.Table:
     """Read a file, or a folder of part files, with whatever columns it has.
 
-    Parquet has its own types; those of CSV and JSON lines are inferred, and an empty cell of CSV is
-    a missing value.
+    Parquet brings its types. Those of CSV and JSON lines are inferred; an empty CSV cell is a
+    missing value.
     """
     parts = [_read_part(part, format_) for part, format_ in part_formats(Path(path))]
-    with arrow_faults(path, "its parts cannot be put together", "give each column one type"):
+    with report_arrow_faults(path, "its part files cannot be joined", "give each column one type"):
         return pa.concat_tables(parts, promote_options="permissive")
 
 
@@ -101,7 +101,7 @@ def _read_part(path: Path, format_: str) -> Any:
     try:
         if path.stat().st_size == 0:
             raise input_fault(path, "holds no rows: the file is empty", remedy="write it again")
-        with arrow_faults(path, *_BROKEN):
+        with report_arrow_faults(path, *_BROKEN):
             if format_ == "parquet":
                 return pq.read_table(path, partitioning=None)
             if format_ == "csv":
@@ -111,4 +111,4 @@ def _read_part(path: Path, format_: str) -> Any:
                 return pyarrow.csv.read_csv(path, convert_options=blank)
             return read_any_jsonl(path)
     except OSError as error:
-        raise unreadable(path, error) from error
+        raise read_fault(path, error) from error

@@ -1,4 +1,4 @@
-"""CSV: UTF-8, a header line, commas, and double quotes around what needs them."""
+"""CSV in UTF-8: a header line, commas, and double quotes where a value needs them."""
 
 from __future__ import annotations
 
@@ -16,38 +16,40 @@ import pyarrow.csv
 from distributary.errors import InputError
 from distributary.files.columns import (
     Column,
+    ColumnKind,
     Faults,
-    Kind,
     as_text,
     bad_value,
     corrupt_row,
     no_rows,
 )
 from distributary.files.csv_records import csv_cells, csv_records, is_csv
-from distributary.files.faults import input_fault, missing_column, repeated_column, shown
+from distributary.files.faults import input_fault, missing_column, repeated_column, show_value
 
 BLOCK_BYTES = 1 << 24
 _BOM = "\ufeff"
-_NOT_UTF8 = re.compile("[\udc80-\udcff]")  # what a byte becomes that is none
+_NOT_UTF8 = re.compile("[\udc80-\udcff]")  # how surrogateescape decodes a byte that is not UTF-8
 
 
 def read_csv(path: Path, columns: tuple[Column, ...]) -> tuple[Any, Faults]:
-    """Read a file's columns of interest, each as its kind's Arrow type, and what rows are at fault.
+    """Read the given columns of a file in their Arrow types, and find the rows at fault.
 
-    Every cell is text first, so that ids such as NA, null or 007 stay as they are.
+    Every cell is read as text first, so that ids such as NA, null or 007 stay as they are.
     """
     data = path.read_bytes()
     header = _header(path, data)
     if not header:
         return no_rows(columns), {}
-    found = _columns_found(path, header, columns)
+    found = _select_columns(path, header, columns)
     cells, faults = _read_cells(path, data, header, found)
-    table = {column.name: _as_kind(path, cells[column.name], column, faults) for column in found}
+    table = {
+        column.name: _convert_cells(path, cells[column.name], column, faults) for column in found
+    }
     return pa.table(table), faults
 
 
 def raw_csv(path: Path, rows: Collection[int]) -> dict[int, str]:
-    """The records of some rows, counted from 0, as they stand in the file."""
+    """The text of some records, numbered from 0, as it stands in the file."""
     data = path.read_bytes()
     records = _records(data, len(_header(path, data)))
     return {row: _printable(record) for row, record in enumerate(records) if row in rows}
@@ -59,24 +61,24 @@ def write_csv(table: Any, file: BinaryIO) -> None:
 
 
 def _header(path: Path, data: bytes) -> list[str]:
-    """The names in the first record; none where there is no record."""
+    """The names in the first record; empty if the file has no record."""
     first = next(_lines_of_records(data, None), None)
     if first is None:
         return []
     if _NOT_UTF8.search(first):
-        raise _not_utf8(path, None, first)
+        raise _encoding_fault(path, None, first)
     cells = csv_cells(first)
     if cells is None:
         raise input_fault(
             path,
-            f"does not parse as CSV: {shown(first)}",
+            f"does not parse as CSV: {show_value(first)}",
             value=first,
             remedy="the first line must name the columns",
         )
     return [cell.strip() for cell in cells]
 
 
-def _columns_found(path: Path, header: list[str], columns: tuple[Column, ...]) -> list[Column]:
+def _select_columns(path: Path, header: list[str], columns: tuple[Column, ...]) -> list[Column]:
     for column in columns:
         if header.count(column.name) > 1:
             raise repeated_column(path, column.name)
@@ -88,7 +90,7 @@ def _columns_found(path: Path, header: list[str], columns: tuple[Column, ...]) -
 def _read_cells(
     path: Path, data: bytes, header: list[str], found: list[Column]
 ) -> tuple[dict[str, Any], Faults]:
-    """The text of the columns' cells; null in rows that are none."""
+    """The columns' cells as text; null in rows that do not parse."""
     numbers = {column.name: header.index(column.name) for column in found}
     try:
         if is_csv(data.decode("utf-8")):
@@ -99,8 +101,8 @@ def _read_cells(
 
 
 def _read_with_arrow(data: bytes, numbers: dict[str, int]) -> dict[str, Any]:
-    """The fast way, for a file that is CSV from end to end."""
-    # Names other than those looked for may be anything, even repeated: columns go by number.
+    """Read a file that is valid CSV throughout: the fast path."""
+    # Other columns may have any name, even a repeated one, so columns are addressed by number.
     keys = {name: f"f{number}" for name, number in numbers.items()}
     table = pyarrow.csv.read_csv(
         pa.BufferReader(data),
@@ -120,7 +122,7 @@ def _read_with_arrow(data: bytes, numbers: dict[str, int]) -> dict[str, Any]:
 def _read_record_by_record(
     path: Path, data: bytes, width: int, numbers: dict[str, int]
 ) -> tuple[dict[str, Any], Faults]:
-    """The slow way: every record is looked at, and told if it is none."""
+    """Read each record by itself and note the ones that do not parse: the slow path."""
     faults: Faults = {}
     columns: dict[str, list[str | None]] = {name: [] for name in numbers}
     for row, record in enumerate(_records(data, width)):
@@ -139,11 +141,11 @@ def _find_fault(
     path: Path, row: int, record: str, cells: list[str] | None, width: int
 ) -> InputError | None:
     if _NOT_UTF8.search(record):
-        return _not_utf8(path, row, record)
+        return _encoding_fault(path, row, record)
     if cells is None:
         return input_fault(
             path,
-            f"does not parse as CSV, a quote is not closed or not doubled: {shown(record)}",
+            f"does not parse as CSV, a quote is not closed or not doubled: {show_value(record)}",
             row=row,
             value=record,
             remedy='put quotes around the value and write each one in it as ""',
@@ -151,7 +153,7 @@ def _find_fault(
     if len(cells) != width:
         return input_fault(
             path,
-            f"has {len(cells)} of {width} fields: {shown(','.join(cells))}",
+            f"has {len(cells)} of {width} fields: {show_value(','.join(cells))}",
             row=row,
             value=cells,
             remedy="quote values that hold commas, quotes or line ends",
@@ -159,8 +161,8 @@ def _find_fault(
     return None
 
 
-def _as_kind(path: Path, cells: Any, column: Column, faults: Faults) -> Any:
-    if column.kind is Kind.TEXT:
+def _convert_cells(path: Path, cells: Any, column: Column, faults: Faults) -> Any:
+    if column.kind is ColumnKind.TEXT:
         return as_text(cells)
     cells = pc.utf8_trim_whitespace(cells)
     cells = pc.if_else(pc.equal(cells, ""), pa.scalar(None, pa.string()), cells)
@@ -171,7 +173,7 @@ def _as_kind(path: Path, cells: Any, column: Column, faults: Faults) -> Any:
 
 
 def _cast(cells: Any, arrow_type: Any, start: int = 0) -> tuple[Any, list[int]]:
-    """The cells as numbers, null where they are none, and the indices of these."""
+    """The cells as numbers, null where a cell is not a number, and the indices of those cells."""
     try:
         return cells.cast(arrow_type), []
     except pa.ArrowInvalid:
@@ -193,13 +195,13 @@ def _lines_of_records(data: bytes, width: int | None) -> Iterator[str]:
     return csv_records(io.StringIO(text, newline=""), width)
 
 
-def _not_utf8(path: Path, row: int | None, record: str) -> InputError:
+def _encoding_fault(path: Path, row: int | None, record: str) -> InputError:
     bad = _NOT_UTF8.search(record)
     assert bad is not None
     byte = bad[0].encode("utf-8", "surrogateescape")
     return input_fault(
         path,
-        f"holds the byte {shown(byte)}, which is not UTF-8: {shown(_printable(record))}",
+        f"holds the byte {show_value(byte)}, which is not UTF-8: {show_value(_printable(record))}",
         row=row,
         value=byte,
         remedy="save the file as UTF-8",

@@ -1,11 +1,11 @@
-"""Where a record of CSV ends and what its cells are: one grammar (RFC 4180) for every reader.
+"""The grammar of CSV (RFC 4180) that every reader uses: where records end and what their cells are.
 
-A field in quotes may hold commas, line ends and doubled quotes, and nothing but a comma or the end
-of the record may follow its closing quote. In a field without quotes a quote stands for itself.
-Records end with a line feed, a carriage return or both. A line of spaces alone is no record.
+A quoted field may hold commas, line ends and doubled quotes; its closing quote is followed by a
+comma or the end of the record. In an unquoted field a quote stands for itself. Records end with a
+line feed, a carriage return or both. A line of spaces alone is not a record.
 
-The patterns mean the same to Python and to Java, so that Spark judges lines by them as well. All
-repetitions are possessive: matching takes time in proportion to the text, and no stack.
+The patterns mean the same in Python and in Java, because Spark uses them as well. All repetitions
+are possessive, so matching takes linear time and constant stack.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _INSIDE = r'[^"]*+(?:""[^"]*+)*+'
 FIELD = rf'(?:"{_INSIDE}"|[^",\r\n][^,\r\n]*+)?+'
 RECORD = rf"{FIELD}(?:,{FIELD})*+"
 OPEN_LINE = rf'{RECORD}"{_INSIDE}'
-"""A line that ends inside quotes: the record goes on in the next line, if it is one."""
+"""A line that ends inside quotes: its record continues on the next line."""
 
 LONGEST_RECORD = 1 << 24
-"""How many characters a record of several lines may have before it counts as an open quote."""
+"""The most characters of a record over several lines; beyond, its quote counts as never closed."""
 
 _record = re.compile(RECORD)
 _fields = re.compile(f",({FIELD})")
@@ -33,12 +33,12 @@ _text = re.compile(rf"(?:{RECORD}(?:\r\n|\r|\n|\Z))*+\Z")
 
 
 def is_csv(text: str) -> bool:
-    """Whether all of a text is records, of however many fields, and blank lines."""
+    """Whether a text consists of records, with any number of fields, and blank lines."""
     return '"' not in text or _text.match(text) is not None
 
 
 def csv_cells(record: str) -> list[str] | None:
-    """The cells of a record without its line end; None if it is not one."""
+    """The cells of a record given without its line end; None if it is not a valid record."""
     if '"' not in record:
         return record.split(",")
     if _record.fullmatch(record) is None:
@@ -50,11 +50,11 @@ def csv_cells(record: str) -> list[str] | None:
 
 
 def csv_records(lines: Iterable[str], width: int | None = None) -> Iterator[str]:
-    """Join lines, which keep their ends, into records, which do not.
+    """Join lines, given with their line ends, into records without them.
 
-    Lines are joined only where that makes a record (of `width` fields). Else the first of them is
-    given by itself, and reading goes on with the next: a stray quote costs one row and not the
-    rest of the file.
+    Lines are joined only where the result is a valid record (of `width` fields). Otherwise the
+    first line is a record by itself and reading continues with the next one: a stray quote spoils
+    one row and not the rest of the file.
     """
     coming, again = iter(lines), deque[str]()
     while (line := again.popleft() if again else next(coming, None)) is not None:
@@ -75,7 +75,7 @@ def csv_records(lines: Iterable[str], width: int | None = None) -> Iterator[str]
 
 
 def _take_record(line: str, again: deque[str], coming: Iterator[str]) -> list[str]:
-    """The lines from an open one to where its quotes close, or can no longer."""
+    """The lines from one with an open quote to where its record is complete or cannot be."""
     taken, length = [line], len(line)
     while length < LONGEST_RECORD:
         more = again.popleft() if again else next(coming, None)

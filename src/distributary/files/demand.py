@@ -1,4 +1,4 @@
-"""The tables a demand is read from: who wants what, and how fast it flows."""
+"""The tables of a demand: who wants which flows, and the rates of the flows."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from distributary.errors import InputError, MissingRateError
 from distributary.files.bad_rows import BadRow, bad_rows_error, count_reasons
-from distributary.files.columns import Column, Fault, Faults, Kind
-from distributary.files.faults import input_fault, shown, told
+from distributary.files.columns import Column, ColumnKind, Fault, Faults
+from distributary.files.faults import input_fault, show_path, show_value
 from distributary.files.fingerprints import fingerprint
 from distributary.files.tables import (
-    Table,
-    encoded,
+    FileTable,
+    encode_names,
     read_rows,
     read_table,
     set_aside,
@@ -28,21 +28,21 @@ from distributary.model import Demand, FloatArray, Interest, Rates
 
 T = TypeVar("T")
 
-INTEREST = (Column("receiver", Kind.TEXT), Column("flow", Kind.TEXT))
+INTEREST = (Column("receiver", ColumnKind.TEXT), Column("flow", ColumnKind.TEXT))
 RATES = (
-    Column("flow", Kind.TEXT),
-    Column("rate", Kind.AMOUNT),
-    Column("size", Kind.AMOUNT, optional=True),
-    Column("peak", Kind.AMOUNT, optional=True),
+    Column("flow", ColumnKind.TEXT),
+    Column("rate", ColumnKind.AMOUNT),
+    Column("size", ColumnKind.AMOUNT, optional=True),
+    Column("peak", ColumnKind.AMOUNT, optional=True),
 )
 AMOUNTS = ("rate", "size", "peak")
 
 
 @dataclass(frozen=True, slots=True)
 class Intake(Generic[T]):
-    """What was read, from how many rows, how many of those only repeated another, and the bad ones.
+    """What was read from a table, and how many of its `rows` were duplicates or bad.
 
-    `rows` are those used, the duplicates and the bad ones together.
+    `rows` counts all rows: the used ones, the duplicates and the bad ones.
     """
 
     value: T
@@ -52,29 +52,29 @@ class Intake(Generic[T]):
 
     @property
     def used(self) -> int:
-        """Rows that say something of their own."""
+        """The number of rows that are neither duplicates nor bad."""
         return self.rows - self.duplicates - len(self.bad)
 
     @property
     def reasons(self) -> dict[str, int]:
-        """How many rows are bad, by the kind of fault."""
+        """The number of bad rows by kind of fault."""
         return count_reasons(self.bad)
 
 
 def read_interest(path: str | os.PathLike[str]) -> Intake[Interest]:
     """Read (receiver, flow) pairs from a file or a folder of part files."""
-    return _interest_of(read_table(path, INTEREST))
+    return _collect_interest(read_table(path, INTEREST))
 
 
 def read_rates(path: str | os.PathLike[str]) -> Intake[Rates]:
-    """Read each flow's rate, with size and peak if given, from a file or a folder of part files."""
+    """Read the rate of each flow, and size and peak if given, from a file or a folder of parts."""
     table = _read_rate_rows(path)
     if table.bad:
         raise bad_rows_error(table.bad)
-    return _rates_of(table)
+    return _collect_rates(table)
 
 
-def _interest_of(table: Table) -> Intake[Interest]:
+def _collect_interest(table: FileTable) -> Intake[Interest]:
     receivers, receiver_codes = table.names("receiver")
     flows, flow_codes = table.names("flow")
     interest = Interest.from_codes(receivers, flows, receiver_codes, flow_codes)
@@ -82,7 +82,7 @@ def _interest_of(table: Table) -> Intake[Interest]:
     return Intake(interest, rows, table.rows - interest.pairs, table.bad)
 
 
-def _rates_of(table: Table) -> Intake[Rates]:
+def _collect_rates(table: FileTable) -> Intake[Rates]:
     flows, codes = table.names("flow")
     _, first = np.unique(codes, return_index=True)
     rate, size, peak = (table.amounts(word)[first] if table.has(word) else None for word in AMOUNTS)
@@ -92,8 +92,8 @@ def _rates_of(table: Table) -> Intake[Rates]:
     return Intake(rates, rows, table.rows - len(flows), table.bad)
 
 
-def _read_rate_rows(path: str | os.PathLike[str]) -> Table:
-    """The rows of the rates; one that contradicts an earlier row of its flow is bad."""
+def _read_rate_rows(path: str | os.PathLike[str]) -> FileTable:
+    """Read the rows of the rates; a row that contradicts an earlier one of its flow is bad."""
     table = read_rows(path, RATES)
     if not table.rows:
         return table
@@ -105,15 +105,15 @@ def _read_rate_rows(path: str | os.PathLike[str]) -> Table:
         if table.has(word):
             values = table.amounts(word)
             for index in np.flatnonzero(values != values[earlier]).tolist():
-                faults.setdefault(index, _conflict(table, word, index, int(earlier[index])))
+                faults.setdefault(index, _rate_conflict(table, word, index, int(earlier[index])))
     return set_aside(table, faults)
 
 
 def read_labels(
     path: str | os.PathLike[str], column: str, flows: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Read what a column of the rates says of each flow, such as its market."""
-    table = read_rows(path, (Column("flow", Kind.TEXT), Column(column, Kind.TEXT)))
+    """Read each flow's label, such as its market, from a column of the rates."""
+    table = read_rows(path, (Column("flow", ColumnKind.TEXT), Column(column, ColumnKind.TEXT)))
     names, codes = table.names("flow")
     labels, label_codes = table.names(column)
     label_of = {names[code]: labels[label] for code, label in zip(codes, label_codes, strict=True)}
@@ -121,7 +121,7 @@ def read_labels(
         if flow not in label_of:
             raise input_fault(
                 path,
-                f"flow {shown(flow)} has no {column}",
+                f"flow {show_value(flow)} has no {column}",
                 value=flow,
                 remedy=f"give each wanted flow a row with its {column}",
             )
@@ -129,21 +129,21 @@ def read_labels(
 
 
 def write_interest(interest: Interest, path: str | os.PathLike[str]) -> None:
-    """Write (receiver, flow) pairs, receiver by receiver."""
+    """Write (receiver, flow) pairs, sorted by receiver."""
     receiver = np.repeat(
         np.arange(len(interest.receivers), dtype=np.int32), np.diff(interest.receiver_offsets)
     )
     columns = {
-        "receiver": encoded("receiver", interest.receivers, receiver),
-        "flow": encoded("flow", interest.flows, interest.receiver_flows),
+        "receiver": encode_names("receiver", interest.receivers, receiver),
+        "flow": encode_names("flow", interest.flows, interest.receiver_flows),
     }
     write_table(pa.table(columns), path)
 
 
 def write_rates(rates: Rates, path: str | os.PathLike[str]) -> None:
-    """Write each flow's rate, and size and peak if known."""
+    """Write the rate of each flow, and size and peak if known."""
     columns = {
-        "flow": encoded("flow", rates.flows, np.arange(len(rates.flows), dtype=np.int32)),
+        "flow": encode_names("flow", rates.flows, np.arange(len(rates.flows), dtype=np.int32)),
         "rate": pa.array(rates.rate),
     }
     for word, values in (("size", rates.size), ("peak", rates.peak)):
@@ -152,14 +152,14 @@ def write_rates(rates: Rates, path: str | os.PathLike[str]) -> None:
     write_table(pa.table(columns), path)
 
 
-def _conflict(table: Table, word: str, index: int, earlier: int) -> Fault:
+def _rate_conflict(table: FileTable, word: str, index: int, earlier: int) -> Fault:
     flow = table.columns["flow"][index].as_py()
     value, before = (table.columns[word][row].as_py() for row in (index, earlier))
     path, row = table.place(earlier)
     where = f"row {row}" if path == table.place(index)[0] else f"{path}, row {row}"
     error = table.fault(
         index,
-        f"flow {shown(flow)} has {word} {value!r} here but {before!r} in {where}",
+        f"flow {show_value(flow)} has {word} {value!r} here but {before!r} in {where}",
         value=flow,
         remedy="keep one row per flow",
     )
@@ -168,9 +168,9 @@ def _conflict(table: Table, word: str, index: int, earlier: int) -> Fault:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadDemand:
-    """A demand and where it came from: the two tables with their counts.
+    """A demand and the two tables that it was read from, with their row counts.
 
-    `floored` is how many wanted flows had no rate and were given the floor.
+    `floored` is the number of wanted flows without a rate that were given the floor.
     """
 
     demand: Demand
@@ -180,7 +180,7 @@ class ReadDemand:
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """What identifies the inputs, whatever their format and row order."""
+        """Hashes that identify the inputs, independent of format and row order."""
         return {
             "interest": fingerprint(self.interest.value),
             "rates": fingerprint(self.rates.value),
@@ -188,12 +188,12 @@ class ReadDemand:
 
     @property
     def unwanted_flows(self) -> int:
-        """How many flows have a rate but nobody who wants them: a plan leaves them out."""
+        """The number of flows with a rate that nobody wants; a plan leaves them out."""
         return len(self.rates.value.flows) - len(self.interest.value.flows)
 
     @property
     def bad(self) -> tuple[BadRow, ...]:
-        """Every row that was put aside."""
+        """All rows that were set aside."""
         return self.interest.bad + self.rates.bad
 
 
@@ -205,11 +205,11 @@ def read_demand(
     max_bad: float = 0.0,
     floor: float | None = None,
 ) -> ReadDemand:
-    """Read both tables and put each wanted flow's rate, or its peak rate, beside it.
+    """Read both tables and combine them into the rate, or the peak rate, of each wanted flow.
 
-    Up to a share of `max_bad` of each table's rows may be at fault: they are put aside, and what is
-    left is used. Flows that are wanted and have no rate get the `floor`, if one is given. Else all
-    that is wrong with both tables is raised at once, as a `BadTablesError`.
+    Up to a share of `max_bad` of each table's rows may be bad: they are set aside and the rest is
+    used. Wanted flows without a rate get the `floor`, if one is given. Otherwise a `BadTablesError`
+    reports everything that is wrong with both tables.
     """
     if not 0 <= max_bad <= 1:
         raise ValueError(f"max_bad must be a share from 0 to 1, not {max_bad}")
@@ -217,27 +217,27 @@ def read_demand(
         raise ValueError(f"the floor must be a finite rate above 0, not {floor}")
     wanted, rated = read_rows(interest_path, INTEREST), _read_rate_rows(rates_path)
     _check_bad(wanted, rated, max_bad, floor)
-    interest, rates = _interest_of(wanted), _rates_of(rated)
+    interest, rates = _collect_interest(wanted), _collect_rates(rated)
     if on_peak and rates.value.peak is None:
         raise input_fault(
             rates_path, "has no column 'peak' to plan on", remedy="add one, or plan on the mean"
         )
     floored = 0
     if floor is not None:
-        rates, floored = _with_floor(rates, interest.value.flows, floor)
+        rates, floored = _apply_floor(rates, interest.value.flows, floor)
     try:
         demand = Demand.of(interest.value, rates.value, on_peak=on_peak)
     except MissingRateError as error:
         raise MissingRateError(error.flows, path=os.fspath(rates_path)) from None
     except ValueError as error:
-        raise _unusable(rates_path, error) from None
+        raise _rates_fault(rates_path, error) from None
     return ReadDemand(demand, interest, rates, floored)
 
 
 def write_quarantine(bad: Sequence[BadRow], path: str | os.PathLike[str]) -> None:
-    """Write bad rows to a table: file, row, reason, raw."""
+    """Write bad rows as a table with the columns file, row, reason and raw."""
     columns = {
-        "file": pa.array([told(row.path) for row in bad], pa.string()),
+        "file": pa.array([show_path(row.path) for row in bad], pa.string()),
         "row": pa.array([row.row for row in bad], pa.int64()),
         "reason": pa.array([row.reason for row in bad], pa.string()),
         "raw": pa.array([row.raw for row in bad], pa.string()),
@@ -245,8 +245,8 @@ def write_quarantine(bad: Sequence[BadRow], path: str | os.PathLike[str]) -> Non
     write_table(pa.table(columns), path)
 
 
-def _check_bad(wanted: Table, rated: Table, max_bad: float, floor: float | None) -> None:
-    """Raise all that is wrong with the tables at once, if it is too much to go on."""
+def _check_bad(wanted: FileTable, rated: FileTable, max_bad: float, floor: float | None) -> None:
+    """Raise one error about everything wrong with the tables, if it is too much to continue."""
     bad = wanted.bad + rated.bad
     if not bad:
         return
@@ -254,7 +254,7 @@ def _check_bad(wanted: Table, rated: Table, max_bad: float, floor: float | None)
     missing = [] if floor is not None else _flows_without_rate(wanted, rated)
     if not (too_many or missing) and wanted.rows and rated.rows:
         return
-    if too_many:  # a flow whose row is among the bad ones was told already
+    if too_many:  # a flow whose row is among the bad ones is reported there
         named = {row.values.get("flow") for row in rated.bad}
         missing = [flow for flow in missing if flow not in named]
     if len(bad) == 1 and not missing and not max_bad:
@@ -262,7 +262,7 @@ def _check_bad(wanted: Table, rated: Table, max_bad: float, floor: float | None)
     more: list[str] = []
     if missing:
         others = f" (and {len(missing) - 1:,} more)" if len(missing) > 1 else ""
-        more = [f"flow {shown(missing[0])} has interest but no rate{others}"]
+        more = [f"flow {show_value(missing[0])} has interest but no rate{others}"]
     rows = wanted.rows + rated.rows + len(bad)
     allowed = f", more than {max_bad:.3%}" if max_bad and too_many else ""
     more.append(f"in all {len(bad):,} of {rows:,} rows cannot be used{allowed}")
@@ -272,15 +272,15 @@ def _check_bad(wanted: Table, rated: Table, max_bad: float, floor: float | None)
     raise bad_rows_error(wanted.bad, rated.bad, more=more, remedy=remedy)
 
 
-def _flows_without_rate(wanted: Table, rated: Table) -> list[str]:
+def _flows_without_rate(wanted: FileTable, rated: FileTable) -> list[str]:
     known = set(rated.names("flow")[0]) if rated.rows else set()
     return [flow for flow in wanted.names("flow")[0] if flow not in known] if wanted.rows else []
 
 
-def _with_floor(
+def _apply_floor(
     rates: Intake[Rates], flows: tuple[str, ...], floor: float
 ) -> tuple[Intake[Rates], int]:
-    """The rates with those of silent flows: the floor, a mean size, the floor for a peak."""
+    """Add the wanted flows without a rate: the floor as rate and peak, the mean as size."""
     value = rates.value
     silent = sorted(set(flows) - set(value.flows))
     if not silent:
@@ -301,5 +301,5 @@ def _with_floor(
     return replace(rates, value=whole), len(silent)
 
 
-def _unusable(path: str | os.PathLike[str], error: ValueError) -> InputError:
+def _rates_fault(path: str | os.PathLike[str], error: ValueError) -> InputError:
     return input_fault(path, str(error), remedy="give the rates in a larger unit")

@@ -1,4 +1,4 @@
-"""What is said about a plan to other programs: the keys of `--json` and of `plan.json`."""
+"""The JSON documents about a plan: the keys of `--json` and of `plan.json`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["evaluation_document", "plan_document", "solver_document", "totals_do
 
 
 def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
-    """The keys that other programs read. Keys stay; more may be added."""
+    """The evaluation as JSON. Keys never change or disappear; new ones may be added."""
     operating = evaluation.operating
     return {
         "valid": evaluation.valid,
@@ -46,7 +46,7 @@ def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def totals_document(plan: Plan, totals: Totals, prices: FilteringPrices) -> dict[str, Any]:
-    """The keys of `evaluation_document` that five sums are enough for."""
+    """Those keys of `evaluation_document` that follow from five sums."""
     return {
         "valid": True,  # the replay fails the run otherwise
         "receivers": len(plan.receivers),
@@ -58,7 +58,7 @@ def totals_document(plan: Plan, totals: Totals, prices: FilteringPrices) -> dict
 
 
 def plan_document(made: MadePlan, fingerprints: dict[str, str]) -> dict[str, Any]:
-    """What `plan.json` says: enough to make the same plan again, and nothing of the moment."""
+    """The content of `plan.json`: enough to make the same plan again, and no date or machine."""
     request, evaluation = made.request, made.evaluation
     costs = evaluation_document(evaluation)
     search, limits, max_moves = request.search, request.limits, request.change.max_moves
@@ -87,7 +87,7 @@ def plan_document(made: MadePlan, fingerprints: dict[str, str]) -> dict[str, Any
 
 
 def solver_document(made: MadePlan) -> dict[str, Any]:
-    """Which solver made the plan, whether the clock ended the search, and what it proved."""
+    """The solver, whether the time budget ended its search, and what it proved."""
     request, solution = made.request, made.solution
     facts: dict[str, Any] = {
         "algorithm": request.solver.name,

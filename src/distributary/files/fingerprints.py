@@ -1,4 +1,4 @@
-"""Fingerprints: the same content gives the same one, whatever file it came from."""
+"""Fingerprints of inputs: equal content has equal fingerprints, whatever file it came from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def fingerprint(content: Interest | Rates) -> str:
     """ "sha256:" and the hash of all names and numbers, in their sorted order."""
     digest = hashlib.sha256()
     for piece in _interest(content) if isinstance(content, Interest) else _rates(content):
-        # The length first, so that no two lists of pieces run into the same bytes.
+        # The length comes first, so that different pieces never give the same bytes.
         digest.update(len(piece).to_bytes(8, "little"))
         digest.update(piece)
     return f"sha256:{digest.hexdigest()}"

@@ -1,4 +1,4 @@
-"""JSON lines: one object on each line, as Spark and most log shippers write them."""
+"""JSON lines: one object per line, as Spark and most log shippers write them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ import pyarrow.json
 from distributary.errors import InputError
 from distributary.files.columns import (
     Column,
+    ColumnKind,
     Faults,
-    Kind,
     as_text,
     bad_value,
     corrupt_row,
     no_rows,
 )
-from distributary.files.faults import brief, input_fault, missing_column, shown
+from distributary.files.faults import input_fault, missing_column, show_value, summarize_error
 
 BLOCK_BYTES = 1 << 24
 ROWS_AT_A_TIME = 1 << 20
@@ -32,10 +32,10 @@ _REMEDY = "write one JSON object on each line"
 
 
 def read_jsonl(path: Path, columns: tuple[Column, ...]) -> tuple[Any, Faults]:
-    """Read a file's columns of interest, each as its kind's Arrow type, and what rows are at fault.
+    """Read the given columns of a file in their Arrow types, and find the rows at fault.
 
-    A key that a line does not have is a missing value. An optional column that is null on every
-    line is not there.
+    A key that a line lacks is a missing value. An optional column that is null on every line counts
+    as absent.
     """
     data = _read_bytes(path)
     if not data.strip():
@@ -60,7 +60,7 @@ def read_jsonl(path: Path, columns: tuple[Column, ...]) -> tuple[Any, Faults]:
 
 
 def raw_jsonl(path: Path, rows: Collection[int]) -> dict[int, str]:
-    """Some lines, counted from 0 without blank ones, as they stand in the file."""
+    """The text of some lines, numbered from 0 without blank lines, as it stands in the file."""
     lines = (line for line in _read_bytes(path).split(b"\n") if line.strip())
     return {
         row: line.decode("utf-8", "backslashreplace").rstrip("\r")
@@ -70,7 +70,7 @@ def raw_jsonl(path: Path, rows: Collection[int]) -> dict[int, str]:
 
 
 def write_jsonl(table: Any, file: BinaryIO) -> None:
-    """Write a table, one object a line, keys in the order of its columns."""
+    """Write a table, one object per line, with keys in the order of its columns."""
     columns = [_JsonColumn(name, table[name].combine_chunks()) for name in table.column_names]
     for start in range(0, len(table), ROWS_AT_A_TIME):
         pieces: list[Any] = []
@@ -81,7 +81,7 @@ def write_jsonl(table: Any, file: BinaryIO) -> None:
 
 
 def read_any_jsonl(path: Path) -> Any:
-    """Read a file with whatever keys its objects have, their types inferred."""
+    """Read a file with whatever keys its objects have, and infer their types."""
     data = path.read_bytes()
     try:
         if _is_plain(data):
@@ -95,12 +95,14 @@ def read_any_jsonl(path: Path) -> Any:
         if faults:
             raise faults[min(faults)].error from None
         raise input_fault(
-            path, f"cannot be read as a table: {brief(error)}", remedy="give each key one type"
+            path,
+            f"cannot be read as a table: {summarize_error(error)}",
+            remedy="give each key one type",
         ) from None
 
 
 class _JsonColumn:
-    """A column whose values can be had as JSON text; each name is escaped once."""
+    """A column whose values are available as JSON text; each distinct string is escaped once."""
 
     def __init__(self, name: str, values: Any) -> None:
         self.name = name
@@ -123,14 +125,14 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def _arrow_type(column: Column) -> Any:
-    return pa.string() if column.kind is Kind.TEXT else column.kind.arrow
+    return pa.string() if column.kind is ColumnKind.TEXT else column.kind.arrow
 
 
 def _is_plain(data: bytes) -> bool:
-    """Whether the lines are surely one flat object each, seen by counting alone.
+    """Whether each line certainly is one flat object, decided by counting braces and line ends.
 
-    Arrow's reader crashes the whole process on a line that is a bare `null`, and takes
-    several objects on one line: what does not look plain is looked at line by line first.
+    Arrow's reader crashes the process on a line that is a bare `null`, and accepts several objects
+    on one line, so data that does not look plain is parsed line by line.
     """
     objects = data.count(b"{")
     borders = data.count(b"}\n{") + data.count(b"}\r\n{")
@@ -152,14 +154,14 @@ def _parse(data: bytes, columns: tuple[Column, ...]) -> Any:
             explicit_schema=pa.schema(types), unexpected_field_behavior="ignore"
         ),
     )
-    return _with_kinds(table, columns)
+    return _convert_kinds(table, columns)
 
 
-def _with_kinds(table: Any, columns: tuple[Column, ...]) -> Any:
+def _convert_kinds(table: Any, columns: tuple[Column, ...]) -> Any:
     return pa.table(
         {
             column.name: as_text(table[column.name])
-            if column.kind is Kind.TEXT
+            if column.kind is ColumnKind.TEXT
             else table[column.name]
             for column in columns
         }
@@ -183,7 +185,7 @@ def _keys(line: bytes) -> list[str]:
 
 
 def _read_line_by_line(path: Path, data: bytes, columns: tuple[Column, ...]) -> tuple[Any, Faults]:
-    """The slow way: every line is looked at, and told if it is no object with such values."""
+    """Parse each line by itself and note the ones that are not such objects: the slow path."""
     lines = ((number, line) for number, line in enumerate(data.split(b"\n"), 1) if line.strip())
     values: dict[str, list[object]] = {column.name: [] for column in columns}
     faults: Faults = {}
@@ -192,23 +194,23 @@ def _read_line_by_line(path: Path, data: bytes, columns: tuple[Column, ...]) -> 
         try:
             record = _record(line)
         except (ValueError, RecursionError) as error:
-            faults[row] = corrupt_row(_unparsable(path, row + 1, number, line, error))
+            faults[row] = corrupt_row(_parse_fault(path, row + 1, number, line, error))
         for column in columns:
             value = record.get(column.name)
-            if value is not None and not _fits(value, column.kind):
+            if value is not None and not _is_of_kind(value, column.kind):
                 faults.setdefault(row, bad_value(path, column, row + 1, value))
                 value = None
             values[column.name].append(value)
     arrays = {column.name: pa.array(values[column.name], _arrow_type(column)) for column in columns}
-    return _with_kinds(pa.table(arrays), columns), faults
+    return _convert_kinds(pa.table(arrays), columns), faults
 
 
-def _unparsable(path: Path, row: int, number: int, line: bytes, error: Exception) -> InputError:
+def _parse_fault(path: Path, row: int, number: int, line: bytes, error: Exception) -> InputError:
     text = line.decode("utf-8", "backslashreplace").strip()
     where = "" if number == row else f"line {number:,} "
     return input_fault(
         path,
-        f"{where}does not parse as a JSON object ({_said(error)}): {shown(text)}",
+        f"{where}does not parse as a JSON object ({_describe_error(error)}): {show_value(text)}",
         row=row,
         value=text,
         remedy=_REMEDY,
@@ -216,37 +218,37 @@ def _unparsable(path: Path, row: int, number: int, line: bytes, error: Exception
 
 
 def _record(line: bytes) -> dict[str, object]:
-    record = json.loads(line.decode("utf-8"), strict=False, object_pairs_hook=_no_repeats)
+    record = json.loads(line.decode("utf-8"), strict=False, object_pairs_hook=_reject_repeated_keys)
     if not isinstance(record, dict):
-        raise ValueError("it is something else")  # noqa: TRY004 - the caller tells all faults alike
+        raise ValueError("not an object")  # noqa: TRY004 - the caller handles all faults alike
     return record
 
 
-def _no_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _reject_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     record = dict(pairs)
     if len(record) < len(pairs):
         raise ValueError("a key is there twice")
     return record
 
 
-def _said(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "not UTF-8"
-    return error.msg if isinstance(error, json.JSONDecodeError) else brief(error)
+    return error.msg if isinstance(error, json.JSONDecodeError) else summarize_error(error)
 
 
-def _fits(value: object, kind: Kind) -> bool:
-    if kind is Kind.TEXT:
-        return isinstance(value, str) and _encodes(value)
+def _is_of_kind(value: object, kind: ColumnKind) -> bool:
+    if kind is ColumnKind.TEXT:
+        return isinstance(value, str) and _is_encodable(value)
     if isinstance(value, bool):
         return False
-    if kind is Kind.NUMBER:
+    if kind is ColumnKind.NUMBER:
         return isinstance(value, int) and abs(value) <= np.iinfo(np.int64).max
     return isinstance(value, int | float) and 0 < value <= sys.float_info.max
 
 
-def _encodes(text: str) -> bool:
-    """Whether the text is free of halves of surrogate pairs."""
+def _is_encodable(text: str) -> bool:
+    """Whether the text has no unpaired surrogates."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

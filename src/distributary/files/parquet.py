@@ -1,4 +1,4 @@
-"""Parquet: a typed table, dictionaries and all."""
+"""Parquet: typed columns, with dictionaries for strings."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distributary.files.columns import Column, Faults, Kind, as_text
+from distributary.files.columns import Column, ColumnKind, Faults, as_text
 from distributary.files.faults import (
-    arrow_faults,
     input_fault,
     missing_column,
-    plain,
     repeated_column,
+    report_arrow_faults,
+    to_python,
 )
 
 _BROKEN = ("is not a whole Parquet file", "write it again")
@@ -24,41 +24,43 @@ _UNFIT = ("holds a value that is out of range", "write it again")
 
 
 def read_parquet(path: Path, columns: tuple[Column, ...]) -> tuple[Any, Faults]:
-    """Read a file's columns of interest, each as its kind's Arrow type; it holds no broken rows."""
+    """Read the given columns of a file in their Arrow types; no row can be at fault."""
     if path.stat().st_size == 0:
         raise input_fault(path, "holds no rows: the file is empty", remedy="write it again")
-    texts = [column.name for column in columns if column.kind is Kind.TEXT]
-    with arrow_faults(path, *_BROKEN):
+    texts = [column.name for column in columns if column.kind is ColumnKind.TEXT]
+    with report_arrow_faults(path, *_BROKEN):
         with pq.ParquetFile(path) as file:
-            metadata, found = file.metadata, _columns_found(path, file.schema_arrow, columns)
+            metadata, found = file.metadata, _select_columns(path, file.schema_arrow, columns)
         with pq.ParquetFile(
             path, metadata=metadata, read_dictionary=texts, page_checksum_verification=True
         ) as file:
             table = file.read(columns=[column.name for column in found])
-    with arrow_faults(path, *_UNFIT):
-        table = pa.table({column.name: _as_kind(table[column.name], column) for column in found})
+    with report_arrow_faults(path, *_UNFIT):
+        table = pa.table(
+            {column.name: _convert_values(table[column.name], column) for column in found}
+        )
     return table, {}
 
 
 def raw_parquet(path: Path, rows: Collection[int]) -> dict[int, str]:
-    """Some rows, counted from 0, as JSON."""
-    with arrow_faults(path, *_BROKEN):
+    """Some rows, numbered from 0, as JSON."""
+    with report_arrow_faults(path, *_BROKEN):
         table = pq.read_table(path, partitioning=None)
     return {row: _row_as_json(table, row) for row in rows}
 
 
 def write_parquet(table: Any, file: BinaryIO) -> None:
     """Write a table; the same table gives the same bytes."""
-    # The stored Arrow schema would make readers see dictionaries where the columns are strings.
+    # With the Arrow schema stored, readers would see dictionaries instead of strings.
     pq.write_table(table, file, compression="zstd", store_schema=False, write_page_checksum=True)
 
 
 def _row_as_json(table: Any, row: int) -> str:
-    values = {name: plain(table[name][row]) for name in table.column_names}
+    values = {name: to_python(table[name][row]) for name in table.column_names}
     return json.dumps(values, ensure_ascii=False, default=str)
 
 
-def _columns_found(path: Path, schema: Any, columns: tuple[Column, ...]) -> list[Column]:
+def _select_columns(path: Path, schema: Any, columns: tuple[Column, ...]) -> list[Column]:
     found = []
     for column in columns:
         count = schema.names.count(column.name)
@@ -77,11 +79,11 @@ def _check_type(path: Path, column: Column, arrow_type: Any) -> None:
     types = pa.types
     whole = types.is_integer(values)
     fits = {
-        Kind.TEXT: types.is_string(values)
+        ColumnKind.TEXT: types.is_string(values)
         or types.is_large_string(values)
         or types.is_string_view(values),
-        Kind.AMOUNT: whole or types.is_floating(values) or types.is_decimal(values),
-        Kind.NUMBER: whole,
+        ColumnKind.AMOUNT: whole or types.is_floating(values) or types.is_decimal(values),
+        ColumnKind.NUMBER: whole,
     }
     if not fits[column.kind]:
         raise input_fault(
@@ -92,8 +94,8 @@ def _check_type(path: Path, column: Column, arrow_type: Any) -> None:
         )
 
 
-def _as_kind(values: Any, column: Column) -> Any:
-    if column.kind is Kind.TEXT:
+def _convert_values(values: Any, column: Column) -> Any:
+    if column.kind is ColumnKind.TEXT:
         return as_text(values)
-    # A double holds no more than 53 bits: the nearest one will do for an amount.
-    return values.cast(column.kind.arrow, safe=column.kind is Kind.NUMBER)
+    # A double has 53 bits; the nearest one is precise enough for an amount.
+    return values.cast(column.kind.arrow, safe=column.kind is ColumnKind.NUMBER)

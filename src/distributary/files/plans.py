@@ -1,4 +1,4 @@
-"""Plan folders: three tables, a fourth if flows go by unicast, and `plan.json`: their origin."""
+"""Plan folders: the tables of a plan, and `plan.json` about its origin."""
 
 from __future__ import annotations
 
@@ -14,16 +14,22 @@ import pyarrow as pa
 
 from distributary.cost import FilteringPrices
 from distributary.errors import InputError
-from distributary.files.columns import Column, Kind
+from distributary.files.columns import Column, ColumnKind
 from distributary.files.demand import ReadDemand
 from distributary.files.documents import plan_document
-from distributary.files.faults import brief, input_fault, listed, shown, unreadable
-from distributary.files.replacing import replaced_folder
+from distributary.files.faults import (
+    input_fault,
+    list_names,
+    read_fault,
+    show_value,
+    summarize_error,
+)
+from distributary.files.replacing import replace_folder
 from distributary.files.tables import (
     EXTENSIONS,
     FORMATS,
-    Table,
-    encoded,
+    FileTable,
+    encode_names,
     first_row,
     read_table,
 )
@@ -35,15 +41,15 @@ MANIFEST = "plan.json"
 # IPv4 has 2^28 multicast addresses; past this a group is a typing error that would cost gigabytes.
 MOST_GROUPS = 1 << 24
 
-PLACEMENTS = (Column("flow", Kind.TEXT), Column("session", Kind.NUMBER))
-SESSIONS = (Column("session", Kind.NUMBER), Column("group", Kind.NUMBER))
-SUBSCRIPTIONS = (Column("receiver", Kind.TEXT), *SESSIONS)
-UNICAST = (Column("receiver", Kind.TEXT), Column("flow", Kind.TEXT))
+PLACEMENTS = (Column("flow", ColumnKind.TEXT), Column("session", ColumnKind.NUMBER))
+SESSIONS = (Column("session", ColumnKind.NUMBER), Column("group", ColumnKind.NUMBER))
+SUBSCRIPTIONS = (Column("receiver", ColumnKind.TEXT), *SESSIONS)
+UNICAST = (Column("receiver", ColumnKind.TEXT), Column("flow", ColumnKind.TEXT))
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPlan:
-    """A plan as it lay in its folder, and what `plan.json` says about it."""
+    """A plan read from its folder, and the content of its `plan.json`."""
 
     plan: Plan
     metadata: dict[str, Any]
@@ -56,21 +62,21 @@ def write_plan(
     *,
     table_format: str = "parquet",
 ) -> None:
-    """Write a plan folder whole or not at all, in place of the plan that may be there.
+    """Write a plan folder whole or not at all; it replaces a plan that is already there.
 
     The same plan and metadata give the same bytes. `table_format` is parquet, csv or jsonl.
     """
     if table_format not in FORMATS:
-        raise ValueError(f"table_format must be one of {listed(FORMATS)}, not {table_format!r}")
+        raise ValueError(f"table_format must be one of {list_names(FORMATS)}, not {table_format!r}")
     manifest = json.dumps(
         {**metadata, "format": FORMAT_VERSION},
         indent=2,
         sort_keys=True,
         allow_nan=False,
-        default=_plain_number,
+        default=_convert_number,
     )
-    kind, tables = FORMATS[table_format], _tables(plan)
-    with replaced_folder(folder, _is_plan, "plan") as new:
+    kind, tables = FORMATS[table_format], _build_tables(plan)
+    with replace_folder(folder, _is_plan, "plan") as new:
         for name, table in tables.items():
             with (new / f"{name}{kind.extensions[0]}").open("xb") as file:
                 kind.write(table, file)
@@ -84,15 +90,16 @@ def save_plan(
     *,
     table_format: str = "parquet",
 ) -> None:
-    """Write a plan that was just made, with all that `plan.json` says of it."""
+    """Write a plan that was just made, with its `plan.json`."""
     document = plan_document(made, inputs.fingerprints)
     write_plan(made.solution.plan, document, folder, table_format=table_format)
 
 
 def read_plan(folder: str | os.PathLike[str], interest: Interest | None = None) -> StoredPlan:
-    """Read a plan folder, its names aligned to the interest, or else those in its tables.
+    """Read a plan folder; its names are aligned to those of the interest, if given.
 
-    A plan that serves somebody badly is read all the same: `plan_problems` tells what is wrong.
+    A plan that serves its receivers badly is read without an error: `plan_problems` lists what is
+    wrong.
     """
     folder = Path(folder)
     metadata = _read_manifest(folder)
@@ -109,13 +116,13 @@ def read_plan(folder: str | os.PathLike[str], interest: Interest | None = None) 
     alone = _unicast_table(folder)
     if interest is None:
         receivers, flows = (
-            _named(subscriptions, alone, "receiver"),
-            _named(placements, alone, "flow"),
+            _collect_names(subscriptions, alone, "receiver"),
+            _collect_names(placements, alone, "flow"),
         )
     else:
         receivers, flows = interest.receivers, interest.flows
-    placement = _pairs(placements, "flow", flows, n_sessions)
-    subscription = _pairs(subscriptions, "receiver", receivers, n_sessions)
+    placement = _sort_pairs(placements, "flow", flows, n_sessions)
+    subscription = _sort_pairs(subscriptions, "receiver", receivers, n_sessions)
     unicast = _unicast_pairs(alone, receivers, flows)
     plan = Plan(
         receivers=receivers,
@@ -132,20 +139,20 @@ def read_plan(folder: str | os.PathLike[str], interest: Interest | None = None) 
 
 
 def stored_prices(stored: StoredPlan, folder: str | os.PathLike[str]) -> FilteringPrices:
-    """The prices that a plan was made with; 1 for each that its `plan.json` does not name."""
+    """The prices that a plan was made with; 1 for each that its `plan.json` does not give."""
     parameters = stored.metadata.get("parameters")
     named = parameters if isinstance(parameters, dict) else {}
     prices = {word: named.get(word, 1.0) for word in ("alpha", "beta")}
     for word, price in prices.items():
         if not isinstance(price, int | float) or isinstance(price, bool):
-            raise _bad_prices(folder, f"{word} is {shown(price)}, not a number", price)
+            raise _price_fault(folder, f"{word} is {show_value(price)}, not a number", price)
     try:
         return FilteringPrices(**prices)
     except ValueError as error:
-        raise _bad_prices(folder, str(error), prices) from None
+        raise _price_fault(folder, str(error), prices) from None
 
 
-def _bad_prices(folder: str | os.PathLike[str], reason: str, value: object) -> InputError:
+def _price_fault(folder: str | os.PathLike[str], reason: str, value: object) -> InputError:
     return input_fault(
         Path(folder) / MANIFEST,
         reason,
@@ -155,7 +162,7 @@ def _bad_prices(folder: str | os.PathLike[str], reason: str, value: object) -> I
 
 
 def read_previous(folder: str | os.PathLike[str]) -> Previous:
-    """Read where a plan folder has its flows, whoever wants them now."""
+    """Read the session of each flow in a plan folder, whether or not it is still wanted."""
     folder = Path(folder)
     _read_manifest(folder)
     placements = read_table(_find_table(folder, "placements"), PLACEMENTS, may_be_empty=True)
@@ -169,19 +176,19 @@ def read_previous(folder: str | os.PathLike[str]) -> Previous:
     if index is not None:
         raise placements.fault(
             index,
-            f"flow {shown(names[codes[index]])} is in more than one session",
+            f"flow {show_value(names[codes[index]])} is in more than one session",
             value=names[codes[index]],
             remedy="start from a plan that has each flow once",
         )
     return Previous(session_of, session_group)
 
 
-def _tables(plan: Plan) -> dict[str, Any]:
+def _build_tables(plan: Plan) -> dict[str, Any]:
     subscription_group = plan.session_group[plan.subscription_session]
     tables = {
         "placements": pa.table(
             {
-                "flow": encoded("flow", plan.flows, plan.placement_flow),
+                "flow": encode_names("flow", plan.flows, plan.placement_flow),
                 "session": pa.array(plan.placement_session, pa.int32()),
             }
         ),
@@ -193,7 +200,7 @@ def _tables(plan: Plan) -> dict[str, Any]:
         ),
         "subscriptions": pa.table(
             {
-                "receiver": encoded("receiver", plan.receivers, plan.subscription_receiver),
+                "receiver": encode_names("receiver", plan.receivers, plan.subscription_receiver),
                 "session": pa.array(plan.subscription_session, pa.int32()),
                 "group": pa.array(subscription_group, pa.int32()),
             }
@@ -202,17 +209,17 @@ def _tables(plan: Plan) -> dict[str, Any]:
     if len(plan.unicast_flow):
         tables["unicast"] = pa.table(
             {
-                "receiver": encoded("receiver", plan.receivers, plan.unicast_receiver),
-                "flow": encoded("flow", plan.flows, plan.unicast_flow),
+                "receiver": encode_names("receiver", plan.receivers, plan.unicast_receiver),
+                "flow": encode_names("flow", plan.flows, plan.unicast_flow),
             }
         )
     return tables
 
 
-def _plain_number(value: object) -> object:
+def _convert_number(value: object) -> object:
     if isinstance(value, np.generic):
         return value.item()
-    raise TypeError(f"{shown(value)} has no place in JSON")
+    raise TypeError(f"{show_value(value)} cannot be written as JSON")
 
 
 def _is_plan(folder: Path) -> bool:
@@ -226,10 +233,10 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     try:
         metadata = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise unreadable(path if os.path.isdir(folder) else folder, error) from error
+        raise read_fault(path if os.path.isdir(folder) else folder, error) from error
     except (ValueError, RecursionError) as error:
         raise input_fault(
-            path, f"does not parse as JSON: {brief(error)}", remedy="write the plan again"
+            path, f"does not parse as JSON: {summarize_error(error)}", remedy="write the plan again"
         ) from error
     if not isinstance(metadata, dict):
         raise input_fault(path, "is not a JSON object", remedy="write the plan again")
@@ -237,7 +244,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     if version != FORMAT_VERSION or isinstance(version, bool):
         raise input_fault(
             path,
-            f"has format {shown(version)}, not {FORMAT_VERSION}",
+            f"has format {show_value(version)}, not {FORMAT_VERSION}",
             value=version,
             remedy="read it with the version of distributary that wrote it",
         )
@@ -258,38 +265,38 @@ def _find_table(folder: Path, name: str) -> Path:
     if len(found) > 1:
         raise input_fault(
             folder,
-            f"has the table {name!r} more than once: {listed(path.name for path in found)}",
+            f"has the table {name!r} more than once: {list_names(path.name for path in found)}",
             value=name,
             remedy="keep one of them",
         )
     return found[0]
 
 
-def _unicast_table(folder: Path) -> Table | None:
+def _unicast_table(folder: Path) -> FileTable | None:
     if not any(os.path.lexists(folder / f"unicast{ext}") for ext in EXTENSIONS):
         return None
     return read_table(_find_table(folder, "unicast"), UNICAST, may_be_empty=True)
 
 
-def _named(table: Table, alone: Table | None, column: str) -> tuple[str, ...]:
-    """All names that a column has, in the table and in that of unicast flows."""
+def _collect_names(table: FileTable, alone: FileTable | None, column: str) -> tuple[str, ...]:
+    """All names in a column of the table and of the unicast table, if there is one."""
     more = () if alone is None else alone.names(column)[0]
     return tuple(sorted({*table.names(column)[0], *more}))
 
 
 def _unicast_pairs(
-    table: Table | None, receivers: tuple[str, ...], flows: tuple[str, ...]
+    table: FileTable | None, receivers: tuple[str, ...], flows: tuple[str, ...]
 ) -> tuple[IndexArray, IndexArray]:
-    """(receiver, flow) of each row of the table, if there is one, ascending, without repeats."""
+    """The (receiver, flow) pairs of the unicast table, ascending and without repeats."""
     if table is None:
         return np.empty(0, np.int32), np.empty(0, np.int32)
-    receiver = _aligned(table, "receiver", receivers)
-    keys = distinct(receiver * len(flows) + _aligned(table, "flow", flows))
+    receiver = _align_names(table, "receiver", receivers)
+    keys = distinct(receiver * len(flows) + _align_names(table, "flow", flows))
     return (keys // len(flows)).astype(np.int32), (keys % len(flows)).astype(np.int32)
 
 
-def _session_groups(sessions: Table) -> IndexArray:
-    """The group of each session, once they are known to be numbered 0, 1, 2, ..."""
+def _session_groups(sessions: FileTable) -> IndexArray:
+    """The group of each session, after checking that sessions are numbered from 0 without gaps."""
     session, group = sessions.numbers("session"), sessions.numbers("group")
     numbered, first = np.unique(session, return_index=True)
     n_sessions = len(numbered)
@@ -322,7 +329,7 @@ def _session_groups(sessions: Table) -> IndexArray:
     return group[first].astype(np.int32)
 
 
-def _check_sessions_known(table: Table, n_sessions: int, sessions: Table) -> None:
+def _check_sessions_known(table: FileTable, n_sessions: int, sessions: FileTable) -> None:
     session = table.numbers("session")
     index = first_row((session < 0) | (session >= n_sessions))
     if index is not None:
@@ -334,7 +341,7 @@ def _check_sessions_known(table: Table, n_sessions: int, sessions: Table) -> Non
         )
 
 
-def _check_groups_agree(subscriptions: Table, session_group: IndexArray) -> None:
+def _check_groups_agree(subscriptions: FileTable, session_group: IndexArray) -> None:
     session, group = subscriptions.numbers("session"), subscriptions.numbers("group")
     index = first_row(group != session_group[session])
     if index is not None:
@@ -347,19 +354,17 @@ def _check_groups_agree(subscriptions: Table, session_group: IndexArray) -> None
         )
 
 
-def _pairs(
-    table: Table, column: str, known: tuple[str, ...], n_sessions: int
+def _sort_pairs(
+    table: FileTable, column: str, known: tuple[str, ...], n_sessions: int
 ) -> tuple[IndexArray, IndexArray]:
-    """(index into `known`, session) of each row, ascending and without repeats."""
-    index = _aligned(table, column, known)
-    keys = np.sort(index * n_sessions + table.numbers("session"))
-    # np.unique would do, but hashes integers at a tenth of the speed of this.
-    keys = keys[np.diff(keys, prepend=-1) > 0]
+    """The (index into `known`, session) pair of each row, ascending and without repeats."""
+    index = _align_names(table, column, known)
+    keys = distinct(index * n_sessions + table.numbers("session"))
     return (keys // n_sessions).astype(np.int32), (keys % n_sessions).astype(np.int32)
 
 
-def _aligned(table: Table, column: str, known: tuple[str, ...]) -> IntArray:
-    """For each row, where `known` has the name in its column."""
+def _align_names(table: FileTable, column: str, known: tuple[str, ...]) -> IntArray:
+    """For each row, the index in `known` of the name in its column."""
     names, codes = table.names(column)
     place = {name: index for index, name in enumerate(known)}
     aligned = np.array([place.get(name, -1) for name in names], np.int64)[codes]
@@ -369,7 +374,7 @@ def _aligned(table: Table, column: str, known: tuple[str, ...]) -> IntArray:
         lack = "wants nothing" if column == "receiver" else "is wanted by nobody"
         raise table.fault(
             index,
-            f"{column} {shown(name)} {lack} in the interest",
+            f"{column} {show_value(name)} {lack} in the interest",
             value=name,
             remedy="read the plan with the interest it was made for",
         )

@@ -1,7 +1,8 @@
 """Files and folders that appear whole or not at all.
 
-They are written under a temporary name beside the output. Whoever writes holds a lock on that, so
-that the next to write the same output can tell what a killed writer left behind, and remove it.
+Output is written under a temporary name beside its place and renamed at the end. The writer holds a
+lock on the temporary file or folder. The next writer of the same output takes a temporary without a
+lock for the remains of a killed one, and removes it.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from distributary.files.faults import brief, output_fault
+from distributary.files.faults import output_fault, summarize_error
 
 
 @contextmanager
-def replaced_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file to write to that takes the place of `path` when the block ends well."""
+def replace_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a file that takes the place of `path` when the block ends without an error."""
     target = Path(os.path.realpath(path))
     try:
         if target.is_dir():
             raise output_fault(path, "is a folder", "name a file")
         _remove_abandoned(target)
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(target, _create_file) as temporary:
+        with _create_locked(target, _create_file) as temporary:
             try:
                 with temporary.open("wb") as file:
                     yield file
@@ -36,24 +37,24 @@ def replaced_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             finally:
                 temporary.unlink(missing_ok=True)
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise _write_fault(path, error) from error
 
 
 @contextmanager
-def replaced_folder(
+def replace_folder(
     path: str | os.PathLike[str], may_replace: Callable[[Path], bool], kind: str
 ) -> Iterator[Path]:
-    """A folder to fill that takes the place of `path` when the block ends well.
+    """Create a folder that takes the place of `path` when the block ends without an error.
 
-    Something at `path` is replaced only if it is an empty folder or `may_replace` says so. The old
-    folder is moved aside for the moment between two renames, and moved back if the second fails.
+    Something at `path` is replaced only if it is an empty folder or `may_replace` returns true for
+    it. The old folder is moved aside between two renames, and moved back if the second one fails.
     """
     target = Path(os.path.realpath(path))
     try:
         _remove_abandoned(target)
         _check_replaceable(path, target, may_replace, kind)
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(target, _create_folder) as temporary:
+        with _create_locked(target, _create_folder) as temporary:
             try:
                 new = temporary / "new"
                 new.mkdir()
@@ -62,7 +63,7 @@ def replaced_folder(
             finally:
                 _remove_folder(temporary, target)
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise _write_fault(path, error) from error
 
 
 def _check_replaceable(
@@ -90,13 +91,13 @@ def _swap(new: Path, target: Path, aside: Path) -> None:
 
 
 @contextmanager
-def _locked(target: Path, create: Callable[[Path], int]) -> Iterator[Path]:
-    """Something new beside the target, on the same file system, that no reader looks at."""
+def _create_locked(target: Path, create: Callable[[Path], int]) -> Iterator[Path]:
+    """Create a locked temporary beside the target, on the same file system, under a hidden name."""
     while True:
-        temporary = target.parent / f".{_mark(target)}{uuid.uuid4().hex[:16]}.tmp"
+        temporary = target.parent / f".{_temporary_prefix(target)}{uuid.uuid4().hex[:16]}.tmp"
         lock = create(temporary)
         try:
-            # Somebody who took it for abandoned before it was locked may have removed it.
+            # Another writer may have removed it as abandoned before it was locked.
             if _lock(lock) and _is_at(lock, temporary):
                 yield temporary
                 return
@@ -105,16 +106,16 @@ def _locked(target: Path, create: Callable[[Path], int]) -> Iterator[Path]:
 
 
 def _remove_abandoned(target: Path) -> None:
-    """Remove what a killed writer of the target left behind; an old folder moved aside goes back.
+    """Remove what killed writers of the target left behind, and move an old folder back.
 
-    What cannot be removed, such as another user's, stays.
+    What cannot be removed, for example another user's files, stays.
     """
-    for temporary in target.parent.glob(f".{_mark(target)}*.tmp"):
+    for temporary in target.parent.glob(f".{_temporary_prefix(target)}*.tmp"):
         with suppress(OSError):
             lock = os.open(temporary, os.O_RDONLY)
             try:
                 if not _lock(lock, sure=True):
-                    continue  # it is being written
+                    continue  # its writer is alive
                 if temporary.is_dir():
                     if not target.exists() and (temporary / "old").exists():
                         (temporary / "old").rename(target)
@@ -126,13 +127,13 @@ def _remove_abandoned(target: Path) -> None:
 
 
 def _remove_folder(temporary: Path, target: Path) -> None:
-    # An old folder is still here only if it could not be moved back: better keep it then.
+    # An old folder is still here only if it could not be moved back: it is kept then.
     if target.exists() or not (temporary / "old").exists():
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _mark(target: Path) -> str:
-    """What all temporary names of a target begin with; its own name may be too long for that."""
+def _temporary_prefix(target: Path) -> str:
+    """The prefix of a target's temporary names: a hash, since its own name may be too long."""
     return hashlib.sha256(os.fsencode(target.name)).hexdigest()[:16]
 
 
@@ -146,9 +147,9 @@ def _create_folder(path: Path) -> int:
 
 
 def _lock(file: int, *, sure: bool = False) -> bool:
-    """Take the lock unless somebody has it.
+    """Take the lock; return false if another process holds it.
 
-    Where a file system has no locks, nobody can be `sure` that nobody has it.
+    Where the file system has no locks the answer is true, unless the caller must be `sure`.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -166,7 +167,7 @@ def _is_at(file: int, path: Path) -> bool:
         return False
 
 
-def _unwritable(path: str | os.PathLike[str], error: OSError) -> Exception:
+def _write_fault(path: str | os.PathLike[str], error: OSError) -> Exception:
     return output_fault(
-        path, f"cannot be written: {brief(error)}", "check the place, or name another"
+        path, f"cannot be written: {summarize_error(error)}", "check the place, or name another"
     )

@@ -1,4 +1,4 @@
-"""Tables in files: one reader and one writer, the format told by the extension."""
+"""Tables in files: one reader and one writer for all formats; the extension names the format."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from distributary.files.bad_rows import BadRow, bad_rows_error
 from distributary.files.columns import Column, Faults, judge_values, no_rows
 from distributary.files.csv import raw_csv, read_csv, write_csv
 from distributary.files.faults import (
-    arrow_faults,
     input_fault,
     output_fault,
-    plain,
-    shown,
-    told,
-    unreadable,
+    read_fault,
+    report_arrow_faults,
+    show_path,
+    show_value,
+    to_python,
 )
 from distributary.files.jsonl import raw_jsonl, read_jsonl, write_jsonl
 from distributary.files.parquet import raw_parquet, read_parquet, write_parquet
-from distributary.files.replacing import replaced_file
+from distributary.files.replacing import replace_file
 from distributary.model import FloatArray, IndexArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
-    """How a table is read from a file and written to one."""
+class TableFormat:
+    """How a table is read from a file of one format and written to one."""
 
     extensions: tuple[str, ...]
     read: Callable[[Path, tuple[Column, ...]], tuple[Any, Faults]]
@@ -45,19 +45,20 @@ class Format:
 
 
 FORMATS = {
-    "parquet": Format((".parquet", ".pq"), read_parquet, write_parquet, raw_parquet),
-    "csv": Format((".csv",), read_csv, write_csv, raw_csv),
-    "jsonl": Format((".jsonl", ".ndjson", ".json"), read_jsonl, write_jsonl, raw_jsonl),
+    "parquet": TableFormat((".parquet", ".pq"), read_parquet, write_parquet, raw_parquet),
+    "csv": TableFormat((".csv",), read_csv, write_csv, raw_csv),
+    "jsonl": TableFormat((".jsonl", ".ndjson", ".json"), read_jsonl, write_jsonl, raw_jsonl),
 }
 EXTENSIONS = tuple(ext for kind in FORMATS.values() for ext in kind.extensions)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table:
-    """Rows read from one file or several, each value known to be of its column's kind.
+class FileTable:
+    """Rows read from one file or several; every value is of its column's kind.
 
-    `part_paths` are the files and `part_ends` how many rows there are up to each one's end, `bad`
-    rows included. `kept` are the numbers of the others, from 0; None where no row is bad.
+    `part_paths` are the files; `part_ends` are the cumulative numbers of rows at the end of each
+    file, counting the `bad` rows. `kept` are the numbers of the usable rows, from 0, or None if no
+    row is bad.
     """
 
     part_paths: tuple[Path, ...]
@@ -68,17 +69,17 @@ class Table:
 
     @property
     def rows(self) -> int:
-        """How many rows can be used."""
+        """The number of usable rows."""
         return len(self.columns)
 
     def has(self, column: str) -> bool:
-        """Whether an optional column is there."""
+        """Whether the table has an optional column."""
         return column in self.columns.column_names
 
     def names(self, column: str) -> tuple[tuple[str, ...], IndexArray]:
-        """The distinct strings of a column, sorted, and for each row which of them it holds."""
+        """The distinct strings of a column, sorted, and for each row the index of its string."""
         values = self.columns[column].combine_chunks()
-        # Dense ranks make one of strings that a writer's dictionary lists twice.
+        # Dense ranks merge strings that a writer's dictionary lists twice.
         rank = pc.rank(values.dictionary, tiebreaker="dense").to_numpy().astype(np.int32) - 1
         names = pc.unique(values.dictionary.take(pc.sort_indices(values.dictionary)))
         codes = rank[values.indices.to_numpy()]
@@ -95,7 +96,7 @@ class Table:
         return np.asarray(self.columns[column].to_numpy(), np.int64)
 
     def place(self, index: int) -> tuple[Path, int]:
-        """The file of a row of `columns`, and its own number there, from 1."""
+        """The file that a row of `columns` came from, and the row's number in it, from 1."""
         if self.kept is not None:
             index = int(self.kept[index])
         part = bisect_right(self.part_ends, index)
@@ -109,7 +110,7 @@ class Table:
 
 def read_table(
     path: str | os.PathLike[str], columns: tuple[Column, ...], *, may_be_empty: bool = False
-) -> Table:
+) -> FileTable:
     """Read a file, or a folder of part files as one table; other columns are ignored."""
     table = read_rows(path, columns, may_be_empty=may_be_empty)
     if table.bad:
@@ -119,15 +120,15 @@ def read_table(
 
 def read_rows(
     path: str | os.PathLike[str], columns: tuple[Column, ...], *, may_be_empty: bool = False
-) -> Table:
-    """Read a table whose rows may be at fault: these are `bad`, and not among its columns."""
+) -> FileTable:
+    """Read a table that may have bad rows: they are listed in `bad` and left out of its columns."""
     parts = [_read_part(part, columns) for part in _part_paths(Path(path))]
     filled = [part for part in parts if part.rows]
     if not filled and not may_be_empty:
         raise input_fault(path, "holds no rows", remedy="give a table with at least one row")
     for part in filled:
         _check_same_columns(part.path, part.table, filled[0].path, filled[0].table)
-    with arrow_faults(path, "cannot be put together", "write it again"):
+    with report_arrow_faults(path, "its part files cannot be joined", "write it again"):
         together = pa.concat_tables([part.table for part in filled] or [no_rows(columns)])
     ends = tuple(accumulate(part.rows for part in filled))
     bad = tuple(row for part in filled for row in part.bad)
@@ -137,11 +138,11 @@ def read_rows(
         kept = np.concatenate(
             [start + part.kept for start, part in zip(starts, filled, strict=True)]
         )
-    return Table(tuple(part.path for part in filled), ends, together, kept, bad)
+    return FileTable(tuple(part.path for part in filled), ends, together, kept, bad)
 
 
-def set_aside(table: Table, faults: Faults) -> Table:
-    """The table without some rows of its columns, which are `bad` as well."""
+def set_aside(table: FileTable, faults: Faults) -> FileTable:
+    """Move the rows with faults from the table's columns to its `bad` rows."""
     if not faults:
         return table
     places = {index: table.place(index) for index in faults}
@@ -176,36 +177,36 @@ def part_formats(path: Path) -> list[tuple[Path, str]]:
 
 
 def write_table(table: Any, path: str | os.PathLike[str]) -> None:
-    """Write a file whole or not at all, in the format its extension tells."""
+    """Write a file whole or not at all, in the format of its extension."""
     kind = _format_of(Path(path))
     if kind is None:
         raise output_fault(path, *_unknown_extension(Path(path)))
-    with replaced_file(path) as file:
+    with replace_file(path) as file:
         kind.write(table, file)
 
 
 def first_row(holds: npt.NDArray[np.bool_]) -> int | None:
-    """The index of the first row for which something holds."""
+    """The index of the first row for which `holds` is true."""
     index = int(holds.argmax()) if len(holds) else 0
     return index if len(holds) and holds[index] else None
 
 
-def encoded(kind: str, names: Sequence[str], codes: IndexArray) -> Any:
-    """A column of strings from names and, row by row, indices into them."""
+def encode_names(kind: str, names: Sequence[str], codes: IndexArray) -> Any:
+    """A dictionary column of strings: row k holds `names[codes[k]]`."""
     try:
         return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(names, pa.string()))
     except UnicodeEncodeError as error:
-        raise ValueError(f"{kind} {shown(error.object)} is not Unicode text") from None
+        raise ValueError(f"{kind} {show_value(error.object)} is not Unicode text") from None
 
 
-def _format_of(path: Path) -> Format | None:
+def _format_of(path: Path) -> TableFormat | None:
     extension = path.suffix.lower()
     return next((kind for kind in FORMATS.values() if extension in kind.extensions), None)
 
 
 def _unknown_extension(path: Path) -> tuple[str, str]:
-    found = f"the extension {shown(path.suffix)}" if path.suffix else "no extension"
-    return f"has {found}, which tells no format", f"use one of {', '.join(EXTENSIONS)}"
+    found = f"the extension {show_value(path.suffix)}" if path.suffix else "no extension"
+    return f"has {found}, which is not that of a table", f"use one of {', '.join(EXTENSIONS)}"
 
 
 def _part_paths(path: Path) -> list[Path]:
@@ -214,7 +215,7 @@ def _part_paths(path: Path) -> list[Path]:
     try:
         parts = sorted(part for part in path.iterdir() if part.name[0] not in "_.")
     except OSError as error:
-        raise unreadable(path, error) from error
+        raise read_fault(path, error) from error
     if not parts:
         raise input_fault(
             path, "is a folder without part files", remedy="give a file, or a folder of them"
@@ -223,8 +224,8 @@ def _part_paths(path: Path) -> list[Path]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Part:
-    """One file: the rows that can be used, their numbers from 0, and the rows that cannot."""
+class _TablePart:
+    """One file: its usable rows, their numbers from 0, and its bad rows."""
 
     path: Path
     table: Any
@@ -236,7 +237,7 @@ class _Part:
         return len(self.kept) + len(self.bad)
 
 
-def _read_part(path: Path, columns: tuple[Column, ...]) -> _Part:
+def _read_part(path: Path, columns: tuple[Column, ...]) -> _TablePart:
     _check_readable(path)
     kind = _format_of(path)
     if kind is None:
@@ -247,19 +248,19 @@ def _read_part(path: Path, columns: tuple[Column, ...]) -> _Part:
         judge_values(path, table, columns, faults)
         raw = kind.raw(path, faults.keys()) if faults else {}
     except OSError as error:
-        raise unreadable(path, error) from error
+        raise read_fault(path, error) from error
     bad = tuple(
         BadRow(
             path,
             row + 1,
             faults[row],
             raw[row],
-            {name: plain(table[name][row]) for name in table.column_names},
+            {name: to_python(table[name][row]) for name in table.column_names},
         )
         for row in sorted(faults)
     )
     kept = np.delete(np.arange(len(table)), sorted(faults))
-    return _Part(path, table.take(kept) if bad else table, kept, bad)
+    return _TablePart(path, table.take(kept) if bad else table, kept, bad)
 
 
 def _check_readable(path: Path) -> None:
@@ -267,7 +268,7 @@ def _check_readable(path: Path) -> None:
         with path.open("rb"):
             pass
     except (OSError, ValueError) as error:
-        raise unreadable(path, error) from error
+        raise read_fault(path, error) from error
 
 
 def _check_same_columns(path: Path, rows: Any, other: Path, other_rows: Any) -> None:
@@ -277,7 +278,7 @@ def _check_same_columns(path: Path, rows: Any, other: Path, other_rows: Any) -> 
         without, having = (path, other) if column in other_rows.column_names else (other, path)
         raise input_fault(
             without,
-            f"has no column {column!r}, which {told(having)} has",
+            f"has no column {column!r}, which {show_path(having)} has",
             value=column,
             remedy="write all parts with the same columns",
         )

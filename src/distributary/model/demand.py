@@ -14,7 +14,7 @@ from distributary.model.tables import Pairs, RatesByFlow
 
 __all__ = ["Demand"]
 
-MOST_RECEIVED = 1e290  # if everybody received everything: leaves room for prices and sums of costs
+MOST_RECEIVED = 1e290  # messages/s of flooding; leaves room for prices and sums of costs
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -41,7 +41,7 @@ Key = Any
 Value = str | int | float | bool | Decimal | datetime | date
 
 DAY = 86_400_000_000  # in microseconds
-# More digits than any decimal of a table has, with those of any constant added.
+# More digits than any decimal of a table and any constant have together.
 EXACT = Context(prec=400)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -108,7 +108,7 @@ class Attribute:
     def key(self, value: object) -> Key | None:
         """The key of an event's value, None for a missing one; or an `InputError`."""
         if isinstance(value, np.generic):
-            value = _plain(value)
+            value = _to_python(value)
         if value is None:
             return None
         key = key_of(value, self.kind, self.scale)
@@ -123,7 +123,7 @@ class Attribute:
         return key
 
     def _has(self, value: object, key: Key) -> bool:
-        """Whether a value is in the domain, or another that has the same key."""
+        """Whether the domain holds the value, or one with the same key."""
         if self.domain is None or (isinstance(value, Hashable) and value in self.domain):
             return True
         return any(key_of(each, self.kind, self.scale) == key for each in self.domain)
@@ -133,8 +133,8 @@ class Attribute:
 class Schema:
     """The attributes of events, in order. Names are case-insensitive, as in SQL.
 
-    `untestable` has the names, in small letters, of what events have besides: values of types that
-    no filter can test.
+    `untestable` are the lower-case names of the events' other columns, whose types no filter can
+    test.
     """
 
     attributes: tuple[Attribute, ...]
@@ -166,7 +166,7 @@ class Schema:
 
 
 def key_of(value: object, kind: AttributeKind, scale: int = 0) -> Key | None:
-    """The key of a value, or None if it is not of that kind or beyond what the kind can hold."""
+    """The key of a value, or None if the value is not of that kind or out of the kind's range."""
     match kind, value:
         case AttributeKind.TEXT, str():
             return value
@@ -175,9 +175,9 @@ def key_of(value: object, kind: AttributeKind, scale: int = 0) -> Key | None:
         case _, bool():
             return None
         case AttributeKind.INTEGER, int():
-            return _within(value, kind)
+            return _check_range(value, kind)
         case AttributeKind.DECIMAL, int() | Decimal():
-            return _within(_units(value, scale), kind)
+            return _check_range(_units(value, scale), kind)
         case AttributeKind.FLOAT, int() | float() | Decimal():
             return _nearest_float_key(value)
         case AttributeKind.TIMESTAMP, datetime():
@@ -189,16 +189,16 @@ def key_of(value: object, kind: AttributeKind, scale: int = 0) -> Key | None:
             days = value.toordinal() - _EPOCH.toordinal()
             return days if kind is AttributeKind.DATE else days * DAY
         case AttributeKind.DATE | AttributeKind.TIMESTAMP, Instant():
-            return _within(value.key(kind), kind)
+            return _check_range(value.key(kind), kind)
     return None
 
 
-def _within(key: Key | None, kind: AttributeKind) -> Key | None:
+def _check_range(key: Key | None, kind: AttributeKind) -> Key | None:
     return key if key is not None and kind.least <= key < kind.end else None
 
 
-def _plain(scalar: np.generic) -> object:
-    """The value of a scalar of numpy; None where that is no time at all."""
+def _to_python(scalar: np.generic) -> object:
+    """The Python value of a numpy scalar; None for "not a time"."""
     if not isinstance(scalar, np.datetime64):
         return scalar.item()
     unit, size = np.datetime_data(scalar.dtype)
@@ -207,13 +207,13 @@ def _plain(scalar: np.generic) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """A time as numpy and tables count it: further from 1970 than Python's own can be."""
+    """A time as numpy and Arrow store it, which may be out of the range of Python's datetime."""
 
     ticks: int
     unit: str  # as numpy names it, from D to ns
 
     def key(self, kind: AttributeKind) -> int | None:
-        """The last whole microsecond that is not after this time; of a day, its number."""
+        """The time cut down to whole microseconds; for a day, its number."""
         if self.unit not in _NANOSECONDS:
             return None
         if kind is AttributeKind.DATE:
@@ -233,7 +233,7 @@ _NANOSECONDS = {
 
 
 def _units(value: int | Decimal, scale: int) -> int | None:
-    """How many of its smallest units a decimal has; None if it has a part of one."""
+    """The number of the decimal's smallest units; None if it is not a whole number of them."""
     number = Decimal(value)
     if not number.is_finite() or abs(number.adjusted()) > EXACT.prec // 2:
         return 0 if number == 0 else None
@@ -244,7 +244,7 @@ def _units(value: int | Decimal, scale: int) -> int | None:
 def _nearest_float_key(value: float | Decimal) -> int | None:
     try:
         return _float_key(float(value))
-    except (OverflowError, ValueError):  # a whole number beyond all others; a signalling NaN
+    except (OverflowError, ValueError):  # an integer too large for a double, or a signalling NaN
         return None
 
 

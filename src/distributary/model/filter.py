@@ -6,9 +6,9 @@ of tests on single attributes has this form: under SQL's three-valued logic a te
 value is neither true nor false, and neither is its NOT, so NOT can be pushed down to the tests, and
 each test, negated or not, is a set of values of its attribute.
 
-What is no such test, a comparison of two attributes or a pattern in a text, is a *residual* of the
-box, checked for the events that pass its tests. Nothing is concluded from one but that it equals
-itself: `covers` may say no where a proof would have to look into residuals, and `intersects` yes.
+A comparison of two attributes, or a general text pattern, is not such a test. It is a *residual* of
+the box, checked for the events that pass its tests. Two residuals are known to be equal or taken to
+be unrelated: where a proof would have to look into them, `covers` says no and `intersects` yes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MOST_STEPS = 10_000
 class Box:
     """Tests by attribute index; no test is empty and none accepts every value.
 
-    `residuals` are in order, and no attribute of theirs may be missing by the tests.
+    `residuals` are sorted, and the tests require that none of their attributes is missing.
     """
 
     tests: tuple[Test, ...]
@@ -163,9 +163,9 @@ def equivalent(one: Filter, other: Filter) -> bool:
 
 
 def join_boxes(boxes: Iterable[Box], schema: Schema) -> set[Box]:
-    """The same events in fewer boxes: those that differ in one attribute only are one.
+    """Join boxes that differ in one attribute only; the events stay the same.
 
-    Each attribute is gone through once, in time that grows as the number of boxes.
+    One pass over the attributes, in time proportional to the number of boxes.
     """
     joined = set(boxes)
     for at in range(len(schema)):
@@ -227,7 +227,7 @@ def _as_bits(boxes: list[Box]) -> list[int]:
 
 
 def _join_along(at: int, boxes: set[Box], schema: Schema) -> set[Box]:
-    """One box of those that differ only in what they ask of the attribute at `at`."""
+    """Join the boxes that differ only in their test of the attribute at `at`."""
     alike: dict[Box, list[Values | None]] = {}
     for box in boxes:
         rest = Box(tuple(test for test in box.tests if test[0] != at), box.residuals)

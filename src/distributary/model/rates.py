@@ -74,15 +74,15 @@ class Rates:
         return (
             self.flows == other.flows
             and np.array_equal(self.rate, other.rate)
-            and _same(self.size, other.size)
-            and _same(self.peak, other.peak)
+            and _equal_arrays(self.size, other.size)
+            and _equal_arrays(self.peak, other.peak)
         )
 
     def __repr__(self) -> str:
         return f"Rates({len(self.flows):,} flows, {self.rate.sum():,.6g} messages/s)"
 
 
-def _same(one: FloatArray | None, other: FloatArray | None) -> bool:
+def _equal_arrays(one: FloatArray | None, other: FloatArray | None) -> bool:
     if one is None or other is None:
         return one is other
     return np.array_equal(one, other)

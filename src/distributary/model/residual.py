@@ -1,8 +1,8 @@
-"""Conditions that are no set of values of one attribute: a box checks them after its tests.
+"""Conditions on more than a set of values of one attribute; a box checks them after its tests.
 
-A *residual* compares two attributes, or looks for a pattern in a text. It holds only for values
-that are there: the box that has one also requires that none of its attributes is missing, so under
-SQL's three-valued logic the negation of a residual is again one.
+A *residual* compares two attributes, or looks for a pattern in a text. It never holds for a missing
+value: the box that has one also requires that its attributes are present, so under SQL's
+three-valued logic the negation of a residual is a residual.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _TIMES = {AttributeKind.DATE, AttributeKind.TIMESTAMP}
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One side of a comparison: an attribute, and what makes its keys comparable with the other's.
+    """One side of a comparison: an attribute, and how to make its keys comparable.
 
-    The key is multiplied by `factor`. With a `scale`, the number of which the key has the units, so
-    many digits after the point, is made a double first.
+    The key is multiplied by `factor`. With a `scale`, the key counts units of 10 ** -scale, and the
+    number is converted to a double first.
     """
 
     at: int
@@ -47,7 +47,7 @@ class Operand:
     scale: int | None = None
 
     def value(self, key: Key) -> Key:
-        """What is compared with the other side's value."""
+        """The value that is compared with the other side's."""
         if self.scale is None:
             return key if self.factor == 1 else key * self.factor
         number = Decimal(key).scaleb(-self.scale, EXACT)
@@ -56,7 +56,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two attributes compared by one of `SIGNS`; the first is the earlier one of the schema."""
+    """Two attributes compared by one of `SIGNS`; the first is earlier in the schema."""
 
     left: Operand
     sign: str
@@ -64,7 +64,7 @@ class Comparison:
 
     @property
     def attributes(self) -> tuple[int, ...]:
-        """The attributes that it needs."""
+        """The attributes that it looks at."""
         return self.left.at, self.right.at
 
     def matches(self, keys: Sequence[Key | None]) -> bool:
@@ -75,7 +75,7 @@ class Comparison:
         return bool(SIGNS[self.sign](self.left.value(left), self.right.value(right)))
 
     def negate(self) -> Comparison:
-        """What holds where this one does not, if both values are there."""
+        """The comparison that holds where this one does not, if both values are present."""
         return Comparison(self.left, _OPPOSITE[self.sign], self.right)
 
     def order(self) -> tuple[object, ...]:
@@ -85,7 +85,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """LIKE, or with `wanted` off NOT LIKE: % stands for any characters, _ for a single one."""
+    """LIKE, or NOT LIKE if not `wanted`: % stands for any characters, _ for a single one."""
 
     at: int
     pattern: str
@@ -93,7 +93,7 @@ class Pattern:
 
     @property
     def attributes(self) -> tuple[int, ...]:
-        """The attributes that it needs."""
+        """The attributes that it looks at."""
         return (self.at,)
 
     def matches(self, keys: Sequence[Key | None]) -> bool:
@@ -105,7 +105,7 @@ class Pattern:
         return text is not None and is_like(text, self.pattern) == self.wanted
 
     def negate(self) -> Pattern:
-        """What holds where this one does not, if the text is there."""
+        """The pattern that holds where this one does not, if the text is present."""
         return Pattern(self.at, self.pattern, not self.wanted)
 
     def order(self) -> tuple[object, ...]:
@@ -121,8 +121,8 @@ def compare_attributes(
 ) -> Comparison | None:
     """The comparison of two attributes, each given with its place; None if their kinds differ.
 
-    Beside a double, any number becomes one; other numbers are compared exactly; a day beside a
-    point in time is its midnight.
+    If either is a double, both are compared as doubles; other numbers are compared exactly. A day
+    is compared with a point in time as its midnight.
     """
     if right[0] < left[0]:
         left, sign, right = right, _SWAPPED[sign], left
@@ -161,10 +161,10 @@ def is_like(text: str, pattern: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _expression(pattern: str) -> re.Pattern[str]:
-    """The pattern as a regular expression that takes no more than text times pattern steps.
+    """The pattern as a regular expression that needs at most text times pattern steps.
 
-    The first place where a part between two % fits is as good as any later one, so an atomic group
-    keeps it.
+    If a part between two % fits in several places, the first is as good as any later one; an atomic
+    group keeps the first and prevents backtracking.
     """
     first, *parts = (
         "".join("." if char == "_" else re.escape(char) for char in part)

@@ -1,4 +1,4 @@
-"""Columns of a table in memory: pandas, polars, Arrow, or whatever speaks Arrow's C interface."""
+"""Columns of a table in memory: pandas, polars, Arrow, or any library with Arrow's C interface."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ArrowTable", "Pairs", "RatesByFlow", "amounts", "has_column", "names
 
 @runtime_checkable
 class ArrowTable(Protocol):
-    """A table that can be handed over as a stream of Arrow batches."""
+    """A table that exports itself as a stream of Arrow batches."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
@@ -31,7 +31,7 @@ def has_column(table: ArrowTable, name: str) -> bool:
 
 
 def names(table: ArrowTable, name: str) -> tuple[tuple[str, ...], npt.NDArray[np.int32]]:
-    """The distinct strings of a column, sorted, and for each row which of them it holds."""
+    """The distinct strings of a column, sorted, and for each row the index of its string."""
     import pyarrow as pa
 
     column = _column(table, name)

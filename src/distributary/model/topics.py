@@ -63,7 +63,7 @@ class Clustering:
 
     @property
     def n_topics(self) -> int:
-        """How many topics there are."""
+        """The number of topics."""
         return self.wants.shape[1]
 
     @property

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from distributary.files.replacing import replaced_file
+from distributary.files.replacing import replace_file
 from distributary.papers.wording import sentence_case, table
 
 __all__ = ["DEFAULT_SEED", "Cell", "Claim", "Figure", "write_figure", "write_index"]
@@ -169,5 +169,5 @@ def _csv_text(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
 
 
 def _write(path: Path, content: str) -> None:
-    with replaced_file(path) as file:
+    with replace_file(path) as file:
         file.write(content.encode())

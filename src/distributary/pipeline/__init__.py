@@ -1,6 +1,6 @@
 """Steps on Spark: from raw logs to a plan, its replay and its drift.
 
-Nothing here is loaded by `import distributary`: Spark is started only by who asks for it.
+`import distributary` does not load this package; Spark starts only when a caller asks for it.
 """
 
 from distributary.extras import require
@@ -9,6 +9,6 @@ require("spark")  # before the imports that need it
 
 from distributary.pipeline.job import Job, Outcome
 from distributary.pipeline.run import replay_plan, run
-from distributary.pipeline.spark import running_spark, spark_session
+from distributary.pipeline.spark import spark_session, use_spark
 
-__all__ = ["Job", "Outcome", "replay_plan", "run", "running_spark", "spark_session"]
+__all__ = ["Job", "Outcome", "replay_plan", "run", "spark_session", "use_spark"]

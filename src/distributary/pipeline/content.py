@@ -1,23 +1,22 @@
 """Filters and a log with attributes made into flows and interest, so that content has channels too.
 
-Events are grouped by the *set of filters* that they match: each such set is a flow, wanted by the
-owners of its filters, and an event that matches nothing is `unwanted` and left out. There may be
-as many sets as events, so only the most frequent are flows by themselves (`max_flows` of them, none
-with fewer than `rare` messages); every other set is folded into one of these: into the nearest
-larger one, a superset of its filters, and where there is none into the nearest of all, which
-then takes its filters in. *Nearest* adds least receivers x messages; receivers are counted filter
-by filter, so one that owns two filters of a set counts twice there. No event loses a receiver by
-that: a flow is wanted by the owners of every filter that any of its events match.
+Events are grouped by the *set of filters* that they match. Each set is a flow, wanted by the owners
+of its filters; an event that matches no filter is `unwanted` and left out. There may be as many
+sets as events, so only the most frequent ones become flows (at most `max_flows`, none with fewer
+than `rare` messages). Every other set is folded into one of these: into the nearest superset of its
+filters or, if there is none, into the nearest set of all, which then takes in its filters. The
+*nearest* set adds the least receivers x messages; receivers are counted per filter, so a receiver
+with two filters of a set counts twice. No event loses a receiver by folding: a flow is wanted by
+the owners of every filter that any of its events match.
 
-**Where the work is done.** The driver parses and compiles the distinct texts; executors match, in
-Arrow batches, the distinct combinations of the attributes that filters use. Attributes with few
-values make that cheap, and one that differs from event to event (a price in full, a time) makes it
-as expensive as the log is long. Spark counts the sets; the driver chooses the flows, a bounded
-number, and executors fold each remaining set into one of these. The result does not depend on the
-partitions.
+**Where the work is done.** The driver parses and compiles the distinct texts. Executors match the
+distinct combinations of the tested attributes, in Arrow batches. Attributes with few values make
+that cheap; an attribute that differs from event to event (an exact price, a time) makes it as
+expensive as the log is long. Spark counts the sets, the driver chooses the flows, a bounded number,
+and executors fold the remaining sets into them. The result does not depend on the partitions.
 
-**Names.** A flow is called after the set it grew from, `c-` and a hash of its filters' texts: it
-keeps its name from run to run, whatever else is folded into it.
+**Names.** A flow is named after the set it grew from: `c-` and a hash of its filters' texts. It
+keeps its name from run to run, whatever is folded into it.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from distributary.errors import InputError
 from distributary.matching import Matcher, event_schema, parse_filter
 from distributary.model import Filter, IntArray, Schema
 from distributary.pipeline.matching import list_matches
-from distributary.pipeline.schemas import QUARANTINE
+from distributary.pipeline.schemas import QUARANTINE, quote_name
 
 __all__ = ["Content", "UsableFilters", "check_filters", "content_flows"]
 
@@ -48,10 +47,10 @@ MOST_FILTERS = 1_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UsableFilters:
-    """What can be matched: distinct texts in order of text, and the columns that they test.
+    """The filters that can be matched: their distinct texts, sorted, and the attributes they test.
 
-    Filter i of `matcher` is that of text i. `owners` (receiver, filter) has the rows whose filter
-    is usable; `quarantine` the others.
+    Filter i of `matcher` has text i. `owners` (receiver, filter) has the rows with a usable filter;
+    `quarantine` has the others.
     """
 
     matcher: Matcher
@@ -65,11 +64,10 @@ class UsableFilters:
 class Content:
     """A content-based log as flows.
 
-    `publications` (ts, flow, size, and position where it was there) and `interest` (receiver, flow)
-    are what the other steps read. `flows` says what each flow means: flow, filter, and `own` where
-    the filter is of the set the flow is named after, not of one folded into it. `sets` lists every
-    set of filters: flow, filters (texts), messages and `own` again. `matched` and `folded` are what
-    these are made from.
+    `publications` (ts, flow, size, and position if the log has it) and `interest` (receiver, flow)
+    are the input of the other steps. `flows` describes each flow: flow, filter, and `own`, true for
+    the filters of the set that the flow is named after. `sets` lists every set of filters: flow,
+    filters (texts), messages, and `own`. They are computed from `matched` and `folded`.
     """
 
     publications: DataFrame
@@ -81,7 +79,7 @@ class Content:
     folded: DataFrame
 
     def counts(self) -> dict[str, int]:
-        """`messages` of the log, those `unwanted`, `folded` into another set's flow, and `sets`."""
+        """The numbers of `messages`, `unwanted` ones, `folded` ones, and `sets`."""
         events = self.matched.agg(
             F.coalesce(F.sum("_messages"), F.lit(0)).alias("messages"),
             F.coalesce(F.sum(F.when(F.size("_filters") == 0, F.col("_messages"))), F.lit(0)).alias(
@@ -95,7 +93,7 @@ class Content:
         return {**(events.asDict() if events else {}), **(sets.asDict() if sets else {})}
 
     def release(self) -> None:
-        """Give back the memory that the matched events and the folded sets take."""
+        """Free the memory of the matched events and the folded sets."""
         self.matched.unpersist()
         self.folded.unpersist()
 
@@ -105,7 +103,7 @@ def content_flows(
 ) -> Content:
     """Turn filters and a log with attributes into at most `max_flows` flows and their interest.
 
-    The matched events and the folded sets are kept until `release`: all tables are made from them.
+    The matched events and the folded sets stay cached until `release`.
     """
     if max_flows < 1 or rare < 1:
         raise ValueError(f"max_flows ({max_flows}) and rare ({rare}) must be at least 1")
@@ -124,7 +122,7 @@ def content_flows(
         .select("flow", "filters", "messages", "own")
         .persist()
     )
-    texts = _frame(
+    texts = _create_frame(
         sets, {"id": pa.array(range(len(usable.texts)), pa.int32()), "filter": list(usable.texts)}
     )
     flows = (
@@ -135,7 +133,7 @@ def content_flows(
         .select("flow", "filter", "own")
     )
     return Content(
-        publications=_relabel(publications, matched, folded, usable.attributes),
+        publications=_label_events(publications, matched, folded, usable.attributes),
         interest=flows.join(usable.owners, "filter").select("receiver", "flow").distinct(),
         flows=flows,
         sets=_add_texts(folded, texts),
@@ -149,7 +147,7 @@ def content_flows(
 
 
 def check_filters(filters: DataFrame, publications: DataFrame) -> UsableFilters:
-    """Tell the filters that can be matched with the log from those that cannot, and why not."""
+    """Separate the filters that can be matched with the log from the others, with the reason."""
     known = filters.where(F.col("filter").isNotNull() & F.col("receiver").isNotNull())
     rows = known.select("filter").distinct().limit(MOST_FILTERS + 1).toArrow()
     if len(rows) > MOST_FILTERS:
@@ -166,13 +164,13 @@ def check_filters(filters: DataFrame, publications: DataFrame) -> UsableFilters:
             usable[text] = parse_filter(text, schema)
         except InputError as error:
             reasons[text] = error.reason
-    refused = _frame(filters, {"filter": list(reasons), "reason": list(reasons.values())})
+    refused = _create_frame(filters, {"filter": list(reasons), "reason": list(reasons.values())})
     return UsableFilters(
         Matcher(schema, usable.values()),
         tuple(usable),
         _tested_attributes(usable.values(), schema),
         known.join(F.broadcast(refused), "filter", "left_anti").select("receiver", "filter"),
-        _quarantine(filters, refused),
+        _refused_rows(filters, refused),
     )
 
 
@@ -182,7 +180,7 @@ def _tested_attributes(filters: Iterable[Filter], schema: Schema) -> tuple[str, 
     return tuple(schema.attributes[at].name for at in sorted(tested))
 
 
-def _quarantine(filters: DataFrame, refused: DataFrame) -> DataFrame:
+def _refused_rows(filters: DataFrame, refused: DataFrame) -> DataFrame:
     reason = (
         F.when(F.col("receiver").isNull(), "receiver is null")
         .when(F.col("filter").isNull(), "filter is null")
@@ -195,7 +193,7 @@ def _quarantine(filters: DataFrame, refused: DataFrame) -> DataFrame:
         .select(
             F.lit("filters").alias("log"),
             file.alias("file"),
-            F.coalesce("reason", F.lit("")).alias("reason"),  # tells Spark that it is never null
+            F.coalesce("reason", F.lit("")).alias("reason"),  # so that Spark knows it is never null
             F.to_json(F.struct("receiver", "filter"), {"ignoreNullFields": "false"}).alias("raw"),
         )
         .to(QUARANTINE)
@@ -206,24 +204,24 @@ def _quarantine(filters: DataFrame, refused: DataFrame) -> DataFrame:
 
 
 def _match_combinations(publications: DataFrame, usable: UsableFilters) -> DataFrame:
-    """The distinct combinations of attributes, how often each came, and the filters it matches."""
-    combinations = publications.groupBy(*map(_column, usable.attributes)).agg(
+    """The distinct combinations of attributes, their events' number, and the filters they match."""
+    combinations = publications.groupBy(*map(quote_name, usable.attributes)).agg(
         F.count(F.lit(1)).alias("_messages")
     )
     return list_matches(combinations.where(F.col("_messages") > 0), usable.matcher, "_filters")
 
 
-def _relabel(
+def _label_events(
     publications: DataFrame, matched: DataFrame, folded: DataFrame, attributes: Sequence[str]
 ) -> DataFrame:
     """The log with each event's flow in place of its attributes."""
     flow_of = folded.select(F.col("filters").alias("_filters"), F.col("flow").alias("_flow"))
     labels = matched.join(flow_of, "_filters").select(
-        *(_column(name).alias(f"_{nth}") for nth, name in enumerate(attributes)), "_flow"
+        *(F.col(quote_name(name)).alias(f"_{nth}") for nth, name in enumerate(attributes)), "_flow"
     )
     same = F.lit(True)
     for nth, name in enumerate(attributes):
-        same = same & _column(name).eqNullSafe(F.col(f"_{nth}"))
+        same = same & F.col(quote_name(name)).eqNullSafe(F.col(f"_{nth}"))
     columns = publications.columns
     size = F.col("size") if "size" in columns else F.lit(None)
     return publications.join(labels, same).select(
@@ -234,19 +232,15 @@ def _relabel(
     )
 
 
-def _column(name: str) -> Column:
-    return F.col("`" + name.replace("`", "``") + "`")
-
-
 # --- folding -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Cores:
-    """The sets that become flows, the most frequent first, and what it takes to be near one.
+    """The sets that become flows, the most frequent first, and what `nearest` needs of them.
 
-    `reach` and `weight` have the receivers of each set and of each filter.
-    `holders[offsets[f]:offsets[f + 1]]` are the sets that hold filter f.
+    `reach` is the number of receivers of each set, `weight` that of each filter.
+    `holders[offsets[f]:offsets[f + 1]]` are the sets that contain filter f.
     """
 
     sets: tuple[IntArray, ...]
@@ -257,13 +251,13 @@ class _Cores:
     holders: IntArray
 
     def fold(self, sets: pa.Array, messages: pa.Array) -> pa.Array:
-        """Where each of many sets goes."""
+        """The core that each of many sets is folded into."""
         listed = zip(sets.to_pylist(), messages.to_pylist(), strict=True)
         found = [self.nearest(np.array(filters, np.int64), count) for filters, count in listed]
         return pa.array(found, pa.int32())
 
     def nearest(self, filters: IntArray, messages: int) -> int:
-        """The set into which one with these filters and so many messages is folded."""
+        """The core into which a set with these filters and this many messages is folded."""
         held = [self.holders[self.offsets[f] : self.offsets[f + 1]] for f in filters]
         weight = np.repeat(self.weight[filters], [len(sets) for sets in held])
         common = np.zeros(len(self.sets), np.int64)
@@ -278,7 +272,7 @@ class _Cores:
 
 
 def _choose_cores(sets: DataFrame, usable: UsableFilters, max_flows: int, rare: int) -> _Cores:
-    """The most frequent sets; in a tie, those whose filters come first in order of text."""
+    """The most frequent sets; ties are broken by the filters, in order of text."""
     first = sets.orderBy(F.desc("messages"), "filters").limit(max_flows).toArrow()
     messages = first["messages"].to_numpy().astype(np.int64)
     kept = max(int((messages >= rare).sum()), min(1, len(messages)))
@@ -287,7 +281,7 @@ def _choose_cores(sets: DataFrame, usable: UsableFilters, max_flows: int, rare: 
     by_filter = np.argsort(held, kind="stable")
     holders = np.repeat(np.arange(len(cores)), [len(core) for core in cores])[by_filter]
     counts = np.bincount(held, minlength=len(usable.texts))
-    weight = _receivers(usable)
+    weight = _count_receivers(usable)
     return _Cores(
         cores,
         messages[:kept],
@@ -298,37 +292,37 @@ def _choose_cores(sets: DataFrame, usable: UsableFilters, max_flows: int, rare: 
     )
 
 
-def _receivers(usable: UsableFilters) -> IntArray:
-    """How many receivers each filter has."""
+def _count_receivers(usable: UsableFilters) -> IntArray:
+    """The number of receivers of each filter."""
     owned = usable.owners.groupBy("filter").agg(F.count_distinct("receiver").alias("n")).toArrow()
     counts = dict(zip(owned["filter"].to_pylist(), owned["n"].to_pylist(), strict=True))
     return np.array([counts[text] for text in usable.texts], np.int64)
 
 
 def _find_nearest(cores: _Cores) -> Callable[..., Column]:
-    """filters, messages -> the index of the flow that a set goes to, on Arrow batches."""
-    # A function without types: to look at types, PySpark would want pandas.
+    """A function of the columns filters and messages: the core that a set is folded into."""
+    # A lambda, because PySpark needs pandas to read the types of an annotated function.
     made: Callable[..., Column] = arrow_udf(lambda sets, counts: cores.fold(sets, counts), "int")
     return made
 
 
 def _name_cores(cores: _Cores, usable: UsableFilters) -> DataFrame:
-    """core (index), core_filters, flow (name) of each set that is one."""
-    names = [_name([usable.texts[f] for f in core]) for core in cores.sets]
+    """core (index), core_filters and flow (name) of each core."""
+    names = [_name_flow([usable.texts[f] for f in core]) for core in cores.sets]
     columns = {
         "core": pa.array(range(len(names)), pa.int32()),
         "core_filters": pa.array([core.tolist() for core in cores.sets], pa.list_(pa.int32())),
         "flow": names,
     }
-    return _frame(usable.owners, columns)
+    return _create_frame(usable.owners, columns)
 
 
-def _name(texts: Sequence[str]) -> str:
+def _name_flow(texts: Sequence[str]) -> str:
     return "c-" + hashlib.sha256(json.dumps(sorted(texts)).encode()).hexdigest()[:12]
 
 
 def _add_texts(folded: DataFrame, texts: DataFrame) -> DataFrame:
-    """flow, filters (texts, in order), messages, own: what went where."""
+    """flow, filters (texts, sorted), messages, own: every set and the flow it went to."""
     return (
         folded.withColumn("id", F.explode("filters"))
         .join(F.broadcast(texts), "id")
@@ -338,8 +332,8 @@ def _add_texts(folded: DataFrame, texts: DataFrame) -> DataFrame:
     )
 
 
-def _frame(like: DataFrame, columns: Mapping[str, Sequence[str] | pa.Array]) -> DataFrame:
-    """A small table of the driver's in the session of another."""
+def _create_frame(like: DataFrame, columns: Mapping[str, Sequence[str] | pa.Array]) -> DataFrame:
+    """A small table of the driver as a frame in the session of another frame."""
     arrays = {
         name: values if isinstance(values, pa.Array) else pa.array(values, pa.string())
         for name, values in columns.items()

@@ -1,8 +1,8 @@
-"""What changes from one plan to the next: which flows move, who joins and leaves what.
+"""The changes from one plan to the next: which flows move, who joins and leaves what.
 
-Sessions and groups are compared by number, since numbers are addresses: a session that went to
-another group takes its flows along, and they have moved. A flow in several sessions is compared
-session by session; what it left and what it came to are paired in ascending order.
+Sessions and groups are compared by number, because numbers are addresses: the flows of a session
+that changed its group have moved. A flow in several sessions is compared session by session; the
+sessions it left and the ones it came to are paired in ascending order.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ KINDS = {
     "memberships": ("join", "leave"),
     "unicast": ("start", "stop"),
 }
-"""What can happen, by table; the last column of each says what did."""
+"""The kinds of change in each table, as its last column names them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanDiff:
-    """The way from one plan to another; empty tables where nothing changes.
+    """The changes from one plan to another; tables are empty where nothing changes.
 
     `moves`: flow, session_before, group_before, session_after, group_after and `change`. A flow is
-    `new` or `gone` where only one of the plans has it, in a session or by unicast; `moved` from a
-    session to another; `added` to or `removed` from one where it has more or fewer than before.
+    `new` or `gone` if only one of the plans has it, in a session or by unicast; `moved` from one
+    session to another; `added` to or `removed` from a session if it has more or fewer than before.
 
-    The others say who must do what, the `action` last: `subscriptions` (receiver, session, group;
-    subscribe or unsubscribe), `memberships` (receiver, group; join or leave: what the network sees)
-    and `unicast` (receiver, flow; start or stop).
+    The others list what each receiver must do, with the `action` last: `subscriptions` (receiver,
+    session, group; subscribe or unsubscribe), `memberships` (receiver, group; join or leave, as the
+    network sees it) and `unicast` (receiver, flow; start or stop).
     """
 
     moves: DataFrame
@@ -43,25 +43,12 @@ class PlanDiff:
     memberships: DataFrame
     unicast: DataFrame
 
-    def counts(self) -> dict[str, int]:
-        """How many rows of each kind there are; `receivers` are those that have to do something."""
-        return {
-            **_counted(self.moves, "change", KINDS["moves"]),
-            **_counted(self.subscriptions, "action", KINDS["subscriptions"]),
-            **_counted(self.memberships, "action", KINDS["memberships"]),
-            **_counted(self.unicast, "action", KINDS["unicast"]),
-            "receivers": self.subscriptions.select("receiver")
-            .unionByName(self.unicast.select("receiver"))
-            .distinct()
-            .count(),
-        }
-
 
 def plan_diff(before: PlanTables, after: PlanTables) -> PlanDiff:
     """Compare two plans."""
     return PlanDiff(
         _moves(before, after),
-        _changes(_subscribed(before), _subscribed(after), "unsubscribe", "subscribe"),
+        _changes(_subscriptions(before), _subscriptions(after), "unsubscribe", "subscribe"),
         _changes(before.memberships, after.memberships, "leave", "join"),
         _changes(before.unicast, after.unicast, "stop", "start"),
     )
@@ -107,7 +94,7 @@ def _moves(before: PlanTables, after: PlanTables) -> DataFrame:
 
 
 def _changes(before: DataFrame, after: DataFrame, gone: str, new: str) -> DataFrame:
-    """The rows that only one of two tables has, and what has to be done about each."""
+    """The rows that only one of two tables has, with the action that each requires."""
     columns = before.columns
     sides = (
         before.withColumn("in_before", F.lit(1))
@@ -122,16 +109,10 @@ def _changes(before: DataFrame, after: DataFrame, gone: str, new: str) -> DataFr
     )
 
 
-def _subscribed(plan: PlanTables) -> DataFrame:
+def _subscriptions(plan: PlanTables) -> DataFrame:
     joined = plan.subscriptions.select("receiver", "session").join(plan.sessions, "session")
     return joined.select("receiver", "session", "group")
 
 
 def _flows(plan: PlanTables) -> DataFrame:
     return plan.placements.select("flow").unionByName(plan.unicast.select("flow")).distinct()
-
-
-def _counted(frame: DataFrame, column: str, kinds: tuple[str, ...]) -> dict[str, int]:
-    rows = frame.groupBy(column).count().toArrow().to_pylist()
-    found = {row[column]: row["count"] for row in rows}
-    return {kind: found.get(kind, 0) for kind in kinds}

@@ -1,19 +1,20 @@
-"""Planning over executors, for an interest that no one machine should hold.
+"""Planning on executors, for an interest too large for one machine.
 
-What receivers take in adds up over groups, so groups dealt into classes are problems of their own
-(`planning.classes`). A round deals them anew and gives each class, with all its flows, to one task.
-The task anneals it with the planner's own kernels and keeps what it found only if its exact cost
-fell; so the cost of the whole, the sum of the classes', never rises, and no count is ever stale.
+The cost is a sum over groups, so groups dealt into classes are independent problems
+(`planning.classes`). Each round deals the groups anew and gives each class, with all its flows, to
+one task. The task anneals the class with the planner's kernels and keeps the result only if its
+exact cost fell; so the total cost, the sum over the classes, never rises, and no task works with
+stale counts.
 
-The start is a plan of a sample of the flows, made on the driver; all others then go to the session
-that is cheapest beside the sample.
+The start is a plan of a sample of the flows, made on the driver; each other flow then goes to the
+session that is cheapest beside the sample.
 
-Every round is a Parquet folder. A lost executor repeats its own task; a job that was killed goes on
-from the last whole round of the same inputs. What a task does depends on the seed, the round and
-the flows of its class, sorted by name: not on how many executors or partitions there are.
+Every round is a Parquet folder. A lost executor repeats its own task; a killed job continues from
+the last complete round of the same inputs. The result of a task depends on the seed, the round and
+the flows of its class, sorted by name, and not on the number of executors or partitions.
 
-The driver holds the plan (flows, and receivers times sessions they subscribe to), never the pairs.
-A task holds its class: its share of the pairs, and 5 bytes for each receiver and each of the
+The driver holds the plan (flows, and receivers times the sessions they subscribe to), never the
+pairs. A task holds its class: its share of the pairs, and 5 bytes for each receiver times the
 sessions and groups of the class.
 """
 
@@ -44,7 +45,7 @@ from distributary.planning.replan import settle
 from distributary.planning.things import Things
 from distributary.planning.two_level import BITS, TwoLevel
 
-__all__ = ["MOST_ROUNDS", "Distributed", "plan_on_executors"]
+__all__ = ["MOST_ROUNDS", "DistributedPlan", "plan_on_executors"]
 
 MOST_ROUNDS = 30
 ENOUGH = 2e-4  # of the cost: a round that saves less is the last
@@ -61,8 +62,8 @@ _PLACED = f"{_FLOW}, session int, work double"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Distributed:
-    """The plan, its totals, and the work after each round: the first is the start."""
+class DistributedPlan:
+    """The plan, its totals, and the work after each round, beginning with the start."""
 
     plan: Plan
     totals: Totals
@@ -71,7 +72,7 @@ class Distributed:
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """What every task must know."""
+    """What every task needs to know."""
 
     n_receivers: int
     n_sessions: int
@@ -84,7 +85,7 @@ class _Problem:
         return max(1, self.n_groups // GROUPS_PER_CLASS)
 
     def classes(self, round_: int) -> np.ndarray[Any, Any]:
-        """Each group's class in a round."""
+        """The class of each group in a round."""
         rng = np.random.default_rng([self.seed, round_])
         return deal(self.n_groups, self.n_classes, rng)
 
@@ -95,16 +96,16 @@ def plan_on_executors(
     request: Request,
     work: Path,
     progress: Progress = silent,
-) -> Distributed:
-    """Plan as `best` would, on executors; `work` is a folder for rounds that all of them see."""
+) -> DistributedPlan:
+    """Plan as `best` does, on executors; they must all see `work`, the folder for the rounds."""
     spark = interest.sparkSession
-    _resume_or_clear(work, _identity(interest, rates, request))
+    _resume_or_clear(work, _identify_job(interest, rates, request))
     receivers = interest.select("receiver").distinct()
     number = F.row_number().over(Window.orderBy("receiver")) - 1
-    numbered = _kept(receivers.withColumn("n", number), work / "receivers")
+    numbered = _write_once(receivers.withColumn("n", number), work / "receivers")
     n_receivers = numbered.count()
-    scale = _scale(rates, n_receivers)
-    flows = _kept(_flows(interest, rates, numbered, scale), work / "flows")
+    scale = _choose_scale(rates, n_receivers)
+    flows = _write_once(_flows(interest, rates, numbered, scale), work / "flows")
     n_flows, pairs, total = flows.agg(
         F.count(F.lit(1)), F.sum(F.size("members")), F.sum("weight")
     ).collect()[0]
@@ -121,16 +122,16 @@ def plan_on_executors(
     if not (start / "_SUCCESS").exists():
         sample, maps = _sample_plan(flows, pairs, problem)
         group_file.write_text(json.dumps(maps.group.tolist()))
-        _started(flows, sample, maps, problem, pairs).write.mode("overwrite").parquet(str(start))
+        _place_all(flows, sample, maps, problem, pairs).write.mode("overwrite").parquet(str(start))
     group = np.array(json.loads(group_file.read_text()), np.int32)
-    spent = _rounds(spark, work, problem, group, progress)
+    spent = _run_rounds(spark, work, problem, group, progress)
     last = spark.read.parquet(str(work / f"round-{len(spent) - 1:03d}"))
-    plan = _plan(last, numbered, group)
-    return Distributed(plan, _totals(plan, last, scale, total, n_receivers), tuple(spent))
+    plan = _collect_plan(last, numbered, group)
+    return DistributedPlan(plan, _sum_totals(plan, last, scale, total, n_receivers), tuple(spent))
 
 
-def _identity(interest: DataFrame, rates: DataFrame, request: Request) -> dict[str, Any]:
-    """What makes two jobs the same: the request, and sums of hashes that no order changes."""
+def _identify_job(interest: DataFrame, rates: DataFrame, request: Request) -> dict[str, Any]:
+    """What makes two jobs the same: the request, and sums of hashes, independent of order."""
 
     def mark(frame: DataFrame, *columns: str) -> str:
         low = F.pmod(F.xxhash64(*columns), F.lit(2**40))
@@ -147,7 +148,7 @@ def _identity(interest: DataFrame, rates: DataFrame, request: Request) -> dict[s
 
 
 def _resume_or_clear(work: Path, identity: dict[str, Any]) -> None:
-    """Keep the rounds of the same job; those of another one go."""
+    """Keep the rounds of the same job; remove those of another."""
     told = json.dumps(identity, sort_keys=True)
     file = work / "job.json"
     if not (file.exists() and file.read_text() == told):
@@ -156,22 +157,22 @@ def _resume_or_clear(work: Path, identity: dict[str, Any]) -> None:
         file.write_text(told)
 
 
-def _kept(frame: DataFrame, path: Path) -> DataFrame:
-    """The frame as a Parquet folder, written unless it is there whole."""
+def _write_once(frame: DataFrame, path: Path) -> DataFrame:
+    """The frame as a Parquet folder, written unless it is already complete."""
     if not (path / "_SUCCESS").exists():
         frame.write.mode("overwrite").parquet(str(path))
     return frame.sparkSession.read.parquet(str(path))
 
 
-def _scale(rates: DataFrame, n_receivers: int) -> int:
-    """The power of two that makes rates whole numbers whose costs stay exact in doubles."""
+def _choose_scale(rates: DataFrame, n_receivers: int) -> int:
+    """The power of two that turns rates into whole numbers whose costs stay exact in doubles."""
     total = rates.agg(F.sum("rate")).collect()[0][0]
-    total = float(f"{total:.9g}")  # whose last bits depend on the order of addition
+    total = float(f"{total:.9g}")  # the last bits depend on the order of addition
     return math.floor(BITS - 1 - math.log2(n_receivers) - math.log2(total))
 
 
 def _flows(interest: DataFrame, rates: DataFrame, numbered: DataFrame, scale: int) -> DataFrame:
-    """flow, weight (its rate as a whole number), members (its receivers' numbers, ascending)."""
+    """flow, weight (the rate as a whole number), members (the receivers' numbers, ascending)."""
     weight = F.greatest(F.rint(F.col("rate") * F.lit(2.0**scale)), F.lit(1.0)).cast("bigint")
     members = F.array_sort(F.collect_list("n")).alias("members")
     audiences = interest.join(numbered, "receiver").groupBy("flow").agg(members)
@@ -179,37 +180,37 @@ def _flows(interest: DataFrame, rates: DataFrame, numbered: DataFrame, scale: in
 
 
 def _sample_plan(flows: DataFrame, pairs: int, problem: _Problem) -> tuple[pa.Table, Maps]:
-    """A plan of some of the flows, drawn by a hash of their names; at least as many as sessions."""
+    """Plan a sample of the flows, drawn by a hash of their names; at least as many as sessions."""
     share = max(SAMPLE_PAIRS / pairs, 4 * problem.n_sessions / max(1, flows.count()))
     if share < 1:
         drawn = F.pmod(F.xxhash64("flow", F.lit(problem.seed)), F.lit(1_000_003))
         flows = flows.where(drawn < F.lit(int(share * 1_000_003)))
-    # Each flow of the sample stands for as many as there are for it in the whole.
+    # Each flow of the sample stands for 1 / share flows.
     heavier = F.col("weight") * F.lit(max(1, round(1 / share)))
     sample = flows.withColumn("weight", heavier).toArrow().sort_by("flow")
-    things = _things(sample, problem.n_receivers)
+    things = _build_things(sample, problem.n_receivers)
     rng = np.random.default_rng(problem.seed)
     sizes = problem.n_sessions, problem.n_groups
-    # Whatever the clock says: a slow driver must not change the plan.
+    # Without a time limit: a slow driver must not change the plan.
     found = best(things, *sizes, rng, problem.prices, SAMPLE_SECONDS, patience=math.inf)
     return sample, found.maps
 
 
-def _started(
+def _place_all(
     flows: DataFrame, sample: pa.Table, maps: Maps, problem: _Problem, pairs: int
 ) -> DataFrame:
-    """Every flow in a session: those of the sample as planned, the others where it is cheapest."""
+    """Place every flow: those of the sample as planned, the others in their cheapest session."""
     buckets = max(1, pairs // PAIRS_PER_BUCKET)
     context = flows.sparkSession.sparkContext
     known = context.broadcast((sample, maps))
     bucket = F.pmod(F.xxhash64("flow", F.lit(-1)), F.lit(buckets)).cast("int")
     spread = flows.repartitionById(buckets, bucket)
-    return spread.mapInArrow(_placing(known, problem), _PLACED)
+    return spread.mapInArrow(_make_placer(known, problem), _PLACED)
 
 
-def _placing(known: Broadcast[tuple[pa.Table, Maps]], problem: _Problem) -> Callable[..., Any]:
+def _make_placer(known: Broadcast[tuple[pa.Table, Maps]], problem: _Problem) -> Callable[..., Any]:
     def place(batches: Batches) -> Batches:
-        table = _sorted(batches)
+        table = _sort_rows(batches)
         if table is None:
             return
         sample, maps = known.value
@@ -218,24 +219,24 @@ def _placing(known: Broadcast[tuple[pa.Table, Maps]], problem: _Problem) -> Call
         new = np.flatnonzero(session < 0)
         if len(new):
             rest = table.take(pa.array(new)).select(sample.column_names)
-            things = _things(pa.concat_tables([sample, rest]), problem.n_receivers)
+            things = _build_things(pa.concat_tables([sample, rest]), problem.n_receivers)
             home = np.concatenate([maps.session, np.full(len(new), -1, np.int32)])
             start = Maps(np.maximum(home, 0), maps.group)
             found = settle(things, start, home, problem.prices, passes=2)
             session[new] = found.session[len(sample) :]
-        yield from _told(table, session, None)
+        yield from _emit_rows(table, session, None)
 
     return place
 
 
-def _rounds(
+def _run_rounds(
     spark: SparkSession,
     work: Path,
     problem: _Problem,
     group: IndexArray,
     progress: Progress,
 ) -> list[float]:
-    """Round after round until one saves next to nothing; the cost after each, the start first."""
+    """Run rounds until one saves next to nothing; return the cost after each, the start first."""
     spent: list[float] = []
     for round_ in range(MOST_ROUNDS + 1):
         folder = work / f"round-{round_:03d}"
@@ -248,7 +249,7 @@ def _rounds(
             }
             classes = F.broadcast(spark.createDataFrame(pa.table(sessions)))
             heat = HOTTEST * (COLDEST / HOTTEST) ** (round_ / MOST_ROUNDS)
-            improve = _improving(problem, group, round_, heat)
+            improve = _make_improver(problem, group, round_, heat)
             dealt = before.join(classes, "session").repartitionById(
                 problem.n_classes, F.col("class")
             )
@@ -256,26 +257,26 @@ def _rounds(
                 improve, _PLACED
             )
             moved.write.mode("overwrite").parquet(str(folder))
-        spent.append(_spent(spark, folder, problem, group))
+        spent.append(_measure_work(spark, folder, problem, group))
         progress(Step("rounds on executors", round_, MOST_ROUNDS, spent[-1]))
         if round_ and spent[-2] - spent[-1] < ENOUGH * spent[-2]:
             break
     return spent
 
 
-def _improving(
+def _make_improver(
     problem: _Problem, group: IndexArray, round_: int, heat: float
 ) -> Callable[..., Any]:
-    """What a task does with its class; `heat` is in units of the mean cost of a flow."""
+    """The function that improves the class of a task; `heat` is in units of a flow's mean cost."""
 
     def improve(batches: Batches) -> Batches:
-        table = _sorted(batches)
+        table = _sort_rows(batches)
         if table is None:
             return
         class_of_group = problem.classes(round_)
         where = Maps(table["session"].to_numpy().astype(np.int32), group)
         c = int(class_of_group[group[where.session[0]]])
-        part = part_of(_things(table, problem.n_receivers), where, class_of_group, c)
+        part = part_of(_build_things(table, problem.n_receivers), where, class_of_group, c)
         state = TwoLevel(part.things, part.maps, problem.prices, len(part.groups))
         before, found, n = state.work, part.maps, len(part.things)
         rng = np.random.default_rng([problem.seed, round_, c])
@@ -284,18 +285,18 @@ def _improving(
         state.descend_once(np.arange(n))
         if state.work < before:
             found, before = state.maps, state.work
-        yield from _told(table, part.sessions[found.session].astype(np.int32), before)
+        yield from _emit_rows(table, part.sessions[found.session].astype(np.int32), before)
 
     return improve
 
 
-def _sorted(batches: Batches) -> pa.Table | None:
-    """All rows of a task in the order of their flows' names; None where there are none."""
+def _sort_rows(batches: Batches) -> pa.Table | None:
+    """All rows of a task, sorted by flow name; None if it has none."""
     found = [batch for batch in batches if batch.num_rows]
     return pa.Table.from_batches(found).sort_by("flow").combine_chunks() if found else None
 
 
-def _things(table: pa.Table, n_receivers: int) -> Things:
+def _build_things(table: pa.Table, n_receivers: int) -> Things:
     members = table["members"].combine_chunks()
     sizes = members.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
     return Things(
@@ -306,16 +307,16 @@ def _things(table: pa.Table, n_receivers: int) -> Things:
     )
 
 
-def _told(table: pa.Table, session: IndexArray, work: float | None) -> Batches:
-    """The flows with their sessions; the work of the class stands in its first row."""
+def _emit_rows(table: pa.Table, session: IndexArray, work: float | None) -> Batches:
+    """The flows with their sessions; the first row carries the work of the class."""
     works = [work, *[None] * (len(table) - 1)]
     told = table.select(["flow", "weight", "members"])
     told = told.append_column("session", pa.array(session, pa.int32()))
     yield from told.append_column("work", pa.array(works, pa.float64())).to_batches(10_000)
 
 
-def _spent(spark: SparkSession, folder: Path, problem: _Problem, group: IndexArray) -> float:
-    """The exact cost after a round: what its classes told, or counted anew after the start."""
+def _measure_work(spark: SparkSession, folder: Path, problem: _Problem, group: IndexArray) -> float:
+    """The exact cost after a round: the sum over its classes, or counted anew for the start."""
     placed = spark.read.parquet(str(folder))
     told: float | None = placed.agg(F.sum("work")).collect()[0][0]
     if told is not None:
@@ -343,7 +344,7 @@ def _group_sums(
 
 
 def _sums(frame: DataFrame, by: str, n: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Receivers and weight of each session or group."""
+    """The number of receivers and the weight of each session or group."""
     weight = frame.groupBy(by).agg(F.sum("weight").alias("total"))
     members = frame.select(by, F.explode("members").alias("n")).distinct().groupBy(by).count()
     audience, total = np.zeros(n), np.zeros(n)
@@ -352,8 +353,8 @@ def _sums(frame: DataFrame, by: str, n: int) -> tuple[np.ndarray[Any, Any], np.n
     return audience, total
 
 
-def _plan(placed: DataFrame, numbered: DataFrame, group: IndexArray) -> Plan:
-    """The plan as the driver holds it: sessions and groups renumbered without the empty ones."""
+def _collect_plan(placed: DataFrame, numbered: DataFrame, group: IndexArray) -> Plan:
+    """The plan on the driver, with sessions and groups renumbered to leave out empty ones."""
     flows = placed.select("flow", "session").toArrow().sort_by("flow")
     raw = flows["session"].to_numpy().astype(np.int32)
     maps = Maps(raw, group).compact()
@@ -375,7 +376,7 @@ def _plan(placed: DataFrame, numbered: DataFrame, group: IndexArray) -> Plan:
     )
 
 
-def _totals(plan: Plan, placed: DataFrame, scale: int, total: int, n_receivers: int) -> Totals:
+def _sum_totals(plan: Plan, placed: DataFrame, scale: int, total: int, n_receivers: int) -> Totals:
     rows = placed.select("flow", "weight", F.size("members").alias("size")).toArrow()
     rows = rows.sort_by("flow")
     rate = rows["weight"].to_numpy() * 2.0**-scale

@@ -1,4 +1,4 @@
-"""Folders that Spark fills: whole or not at all, and a disk that does not take them is told so."""
+"""Folders that Spark fills, whole or not at all, and errors about disks that cannot take them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from distributary.files import replaced_folder
-from distributary.files.faults import brief, output_fault
-from distributary.pipeline.sources import whole_story
+from distributary.files import replace_folder
+from distributary.files.faults import output_fault, summarize_error
+from distributary.pipeline.sources import full_message
 from distributary.pipeline.undisturbed import stay_undisturbed
 
-__all__ = ["fill_folder", "writing_faults"]
+__all__ = ["fill_folder", "report_write_faults"]
 
 _UNWRITABLE = re.compile(
     r"No space left on device|Disk quota exceeded|Read-only file system|Permission denied"
@@ -38,8 +38,8 @@ def fill_folder(
     may_replace: Callable[[Path], bool],
     kind: str,
 ) -> Iterator[Path]:
-    """A `replaced_folder` for what Spark writes: no task writes to it when it is taken away."""
-    with replaced_folder(path, may_replace, kind) as folder, writing_faults(path):
+    """A `replace_folder` for what Spark writes: it is removed only after Spark's tasks end."""
+    with replace_folder(path, may_replace, kind) as folder, report_write_faults(path):
         try:
             yield folder
         except BaseException:
@@ -49,21 +49,21 @@ def fill_folder(
 
 
 @contextmanager
-def writing_faults(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn what Spark or the system raises about a full or forbidden disk into an `OutputError`."""
+def report_write_faults(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn errors of Spark or the system about a full or forbidden disk into an `OutputError`."""
     try:
         yield
     except OSError as error:
-        raise output_fault(path, f"cannot be written: {brief(error)}", _REMEDY) from error
+        raise output_fault(path, f"cannot be written: {summarize_error(error)}", _REMEDY) from error
     except (PySparkException, Py4JError) as error:
-        found = _UNWRITABLE.search(whole_story(error))
+        found = _UNWRITABLE.search(full_message(error))
         if found is None:
             raise
         raise output_fault(path, f"cannot be written: {found[0].lower()}", _REMEDY) from error
 
 
 def _await_tasks(spark: SparkSession) -> None:
-    """Cancel what still runs and wait for it to end: a task that is killed writes for a moment."""
+    """Cancel Spark's jobs and wait for their tasks: a killed task still writes for a moment."""
     with suppress(Py4JError, PySparkException):
         spark.sparkContext.cancelAllJobs()
         store = spark.sparkContext._jsc.sc().statusStore()

@@ -1,19 +1,19 @@
 """Raw logs in; usable rows, bad rows with their reasons, and exact counts out.
 
-Everything is first taken as it stands (text lines, or a table's own columns) and then converted
-with expressions that give null instead of failing, so that each bad row has its own exact reason
-and never stops a run. A `Log` only describes: nothing is read before somebody asks.
+Rows are read as they stand (text lines, or a table's own columns) and then converted with
+expressions that give null instead of failing, so that each bad row has its own exact reason and
+never stops a run. A `Log` only describes: nothing is read before an action on it.
 
 **One pass.** `Log.rows` holds every row, usable or not. The digests of `interest` and `rates`
-reduce it in one aggregation which also counts usable rows, duplicates and each reason. The logs
-are read again only for what should be rare: to write bad rows out, and to settle ties. All counts
-come out of the data flow itself; Spark's accumulators count a task twice that runs again after an
-executor was lost. `rows_at_source` counts without parsing (Parquet's footers, or lines of text),
-and `check_sum` compares the two.
+reduce it in one aggregation that also counts usable rows, duplicates and each reason. The logs are
+read again only in rare cases: to write bad rows, and to resolve ties. All counts come from the data
+flow itself, because Spark's accumulators count a task twice if it runs again after the loss of an
+executor. `count_rows_at_source` counts without parsing (Parquet's footers, or lines of text), and
+`check_sum` compares the two.
 
-**Position** says where a row stood, whatever the partitioning: file, then the block of the file
-that was read at once, then the line in it. Spark's ids grow within a block; rows of one block stay
-in one task. A table read by name has no order.
+**Position** is a row's place in the input, independent of the partitioning: the file, the block of
+the file that was read at once, and the line in it. Spark's ids grow within a block, and rows of one
+block stay in one task. A table read by name has no order.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ from pyspark.sql.types import IntegralType, StringType, StructType
 from pyspark.sql.window import Window as Over
 
 from distributary.errors import DistributaryError
-from distributary.pipeline.opening import Opened, opened
+from distributary.pipeline.opening import LogColumns, OpenedLog, open_log
 from distributary.pipeline.schemas import SUBSCRIBE, UNSUBSCRIBE, quote_name
-from distributary.pipeline.sources import Source, reading_faults
+from distributary.pipeline.sources import Source, report_read_faults
 
 __all__ = [
     "BadRowsError",
     "CountError",
-    "Counts",
     "Log",
     "Reason",
-    "Window",
+    "RowCounts",
+    "TimeWindow",
     "check_bad",
     "check_sum",
+    "count_rows_at_source",
     "mark_copies",
     "read_filters",
     "read_interest",
     "read_publications",
     "read_subscriptions",
-    "rows_at_source",
 ]
 
 
 class Reason(StrEnum):
-    """Why a row cannot be used; of several, the first in this order."""
+    """Why a row cannot be used; if several apply, the first in this order."""
 
     CORRUPT = "corrupt line"
     NO_RECEIVER = "no receiver"
@@ -70,23 +70,23 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    """The time a run is about: from `since` up to but not including `until`; None is open."""
+class TimeWindow:
+    """The time that a run covers: from `since` (included) to `until` (excluded); None is open."""
 
     since: datetime | None = None
     until: datetime | None = None
 
     def __post_init__(self) -> None:
-        if self.since and self.until and _aware(self.since) >= _aware(self.until):
+        if self.since and self.until and _assume_utc(self.since) >= _assume_utc(self.until):
             raise ValueError(f"the window ends at {self.until}, before it begins at {self.since}")
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A log as it was read: every row with its `reason`, null where the row can be used.
+    """A log as read: every row with its `reason`, which is null if the row can be used.
 
-    `rows` has the log's own columns, `reason`, `id` (null where the log has none), `copy` (a row
-    whose id came before), `position` and `raw`. `lines` are the rows as they stand at the source.
+    `rows` has the log's own columns, `reason`, `id` (null if the log has none), `copy` (an earlier
+    row has the same id), `position` and `raw`. `lines` are the rows as they stand at the source.
     """
 
     name: str
@@ -98,14 +98,14 @@ class Log:
 
     @property
     def valid(self) -> DataFrame:
-        """Rows without a fault, duplicates and all: what an aggregation needs that sees to them."""
+        """Usable rows, possibly repeated, for aggregations that handle duplicates themselves."""
         return self.rows.where(F.col("reason").isNull() & ~F.col("copy")).select(
             *map(quote_name, self.columns), "position"
         )
 
     @property
     def used(self) -> DataFrame:
-        """Rows without a fault, each once."""
+        """Usable rows, each once."""
         if self.name != "subscriptions":
             return self.valid
         return (
@@ -116,15 +116,15 @@ class Log:
 
     @property
     def quarantined(self) -> DataFrame:
-        """Rows that cannot be used: which log and file, why, and what they said."""
+        """Rows that cannot be used: log, file, reason, raw."""
         return self.rows.where(F.col("reason").isNotNull()).select(
             F.lit(self.name).alias("log"), F.col("position.file").alias("file"), "reason", "raw"
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
-    """How many rows of a log went where."""
+class RowCounts:
+    """The numbers of a log's rows that were used, duplicates, and bad by reason."""
 
     used: int
     duplicates: int
@@ -132,19 +132,19 @@ class Counts:
 
     @property
     def quarantined(self) -> int:
-        """Rows that could not be used."""
+        """The number of bad rows."""
         return sum(self.reasons.values())
 
     @property
     def read(self) -> int:
-        """All of them."""
+        """The number of all rows."""
         return self.used + self.duplicates + self.quarantined
 
 
 class BadRowsError(DistributaryError):
     """More rows of a log are bad than the caller allows."""
 
-    def __init__(self, log: str, counts: Counts, share: float) -> None:
+    def __init__(self, log: str, counts: RowCounts, share: float) -> None:
         self.log = log
         self.counts = counts
         self.share = share
@@ -158,9 +158,9 @@ class BadRowsError(DistributaryError):
 
 
 class CountError(DistributaryError):
-    """Rows were lost or counted twice: what was read is not what was used and put aside."""
+    """Rows were lost or counted twice: the rows read are not the rows used and put aside."""
 
-    def __init__(self, log: str, read: int, counts: Counts, written: int) -> None:
+    def __init__(self, log: str, read: int, counts: RowCounts, written: int) -> None:
         self.log = log
         self.read = read
         self.counts = counts
@@ -173,67 +173,66 @@ class CountError(DistributaryError):
 
 
 def read_subscriptions(
-    spark: SparkSession, source: str | Source, window: Window | None = None
+    spark: SparkSession, source: str | Source, window: TimeWindow | None = None
 ) -> Log:
-    """The subscription log. What was subscribed before the window still stands, so it is used."""
-    log = opened(spark, "subscriptions", source, ("ts", "receiver", "flow", "action"))
-    until = Window(until=window.until) if window else Window()
+    """Read the subscription log; subscriptions made before the window still stand."""
+    log = open_log(spark, "subscriptions", source, LogColumns(("ts", "receiver", "flow", "action")))
+    until = TimeWindow(until=window.until) if window else TimeWindow()
     faults = [
-        (_blank("receiver"), Reason.NO_RECEIVER),
-        (_blank("flow"), Reason.NO_FLOW),
+        (_is_blank("receiver"), Reason.NO_RECEIVER),
+        (_is_blank("flow"), Reason.NO_FLOW),
         (
             F.coalesce(~F.col("action").isin(SUBSCRIBE, UNSUBSCRIBE), F.lit(True)),
             Reason.ACTION,
         ),
-        *_time_faults(log, until),
+        *_find_time_faults(log, until),
     ]
-    return _judged(log, faults, {"ts": _time(log), "receiver": None, "flow": None, "action": None})
+    return _judge_rows(
+        log, faults, {"ts": _parse_time(log), "receiver": None, "flow": None, "action": None}
+    )
 
 
 def read_publications(
     spark: SparkSession,
     source: str | Source,
-    window: Window | None = None,
+    window: TimeWindow | None = None,
     attributes: StructType | Literal["all"] | None = None,
 ) -> Log:
-    """The publication log; rows outside the window are bad.
-
-    `attributes` are further columns to keep: their types, or "all" of them with the types that
-    the source has (a table, Parquet) or that Spark infers (text, which costs a pass).
-    """
-    log = opened(spark, "publications", source, ("ts", "flow"), ("size", "id"), attributes)
-    kept = _attributes(log)
+    """Read the publication log; rows outside the window are bad. `attributes`: see `LogColumns`."""
+    columns = LogColumns(("ts", "flow"), ("size", "id"), attributes)
+    log = open_log(spark, "publications", source, columns)
+    kept = _cast_attributes(log)
     wrong = [F.col(quote_name(name)).isNotNull() & value.isNull() for name, value in kept.items()]
-    size = _whole(log, "size")
+    size = _parse_whole(log, "size")
     faults = [
-        (_blank("flow"), Reason.NO_FLOW),
-        *_time_faults(log, window or Window()),
+        (_is_blank("flow"), Reason.NO_FLOW),
+        *_find_time_faults(log, window or TimeWindow()),
         (F.col("size").isNotNull() & size.isNull(), Reason.SIZE),
         *((fault, Reason.ATTRIBUTE) for fault in wrong),
     ]
-    columns = {"ts": _time(log), "flow": None, "size": size, **kept}
-    return _judged(log, faults, columns, identified="id" in log.given)
+    typed = {"ts": _parse_time(log), "flow": None, "size": size, **kept}
+    return _judge_rows(log, faults, typed, identified="id" in log.given)
 
 
 def read_filters(spark: SparkSession, source: str) -> Log:
     """The filters as text; whether each is one is for `content` to say."""
-    log = opened(spark, "filters", source, ("receiver", "filter"))
+    log = open_log(spark, "filters", source, LogColumns(("receiver", "filter")))
     faults = [
-        (_blank("receiver"), Reason.NO_RECEIVER),
-        (_blank("filter"), Reason.NO_FILTER),
+        (_is_blank("receiver"), Reason.NO_RECEIVER),
+        (_is_blank("filter"), Reason.NO_FILTER),
     ]
-    return _judged(log, faults, {"receiver": None, "filter": None})
+    return _judge_rows(log, faults, {"receiver": None, "filter": None})
 
 
 def read_interest(spark: SparkSession, source: str) -> Log:
     """Interest as a table of its own, from wherever a log could come."""
-    log = opened(spark, "interest", source, ("receiver", "flow"))
-    faults = [(_blank("receiver"), Reason.NO_RECEIVER), (_blank("flow"), Reason.NO_FLOW)]
-    return _judged(log, faults, {"receiver": None, "flow": None})
+    log = open_log(spark, "interest", source, LogColumns(("receiver", "flow")))
+    faults = [(_is_blank("receiver"), Reason.NO_RECEIVER), (_is_blank("flow"), Reason.NO_FLOW)]
+    return _judge_rows(log, faults, {"receiver": None, "flow": None})
 
 
 def mark_copies(rows: DataFrame) -> DataFrame:
-    """Mark usable rows whose id an earlier row had (by time, then position), too, as copies."""
+    """Mark usable rows as copies if an earlier row, by time and position, has the same id."""
     counts = F.col("reason").isNull() & ~F.col("copy") & F.col("id").isNotNull()
     alone = F.when(~counts, F.monotonically_increasing_id())
     first = Over.partitionBy(F.when(counts, F.col("id")), "_alone").orderBy("ts", "position")
@@ -241,20 +240,20 @@ def mark_copies(rows: DataFrame) -> DataFrame:
     return rows.withColumn("_alone", alone).withColumn("copy", F.col("copy") | again).drop("_alone")
 
 
-def rows_at_source(log: Log) -> int:
-    """How many rows the source holds, counted without looking into them."""
-    with reading_faults(log.source.path):
+def count_rows_at_source(log: Log) -> int:
+    """The number of rows at the source, counted without parsing them."""
+    with report_read_faults(log.source.path):
         return log.lines.count()
 
 
-def check_bad(log: str, counts: Counts, share: float) -> None:
-    """Refuse a log with more than a share of bad rows."""
+def check_bad(log: str, counts: RowCounts, share: float) -> None:
+    """Raise a `BadRowsError` if more than this share of a log's rows are bad."""
     if counts.quarantined > share * counts.read:
         raise BadRowsError(log, counts, share)
 
 
-def check_sum(log: str, read: int, counts: Counts, written: int) -> None:
-    """Make sure that rows read = used + duplicates + put aside, each counted on its own."""
+def check_sum(log: str, read: int, counts: RowCounts, written: int) -> None:
+    """Check that rows read = used + duplicates + put aside, each counted by itself."""
     if read != counts.used + counts.duplicates + written or written != counts.quarantined:
         raise CountError(log, read, counts, written)
 
@@ -264,19 +263,19 @@ def check_sum(log: str, read: int, counts: Counts, written: int) -> None:
 _ISO = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?( ?(Z|[+-]\d\d(:?\d\d)?))?)?$"
 
 
-def _blank(name: str) -> Column:
+def _is_blank(name: str) -> Column:
     return F.coalesce(F.col(name) == "", F.lit(True))
 
 
-def _time(log: Opened) -> Column:
+def _parse_time(log: OpenedLog) -> Column:
     kind = log.types["ts"]
     if isinstance(kind, StringType):
-        return _time_of_text(F.col("ts"))
+        return _parse_text_time(F.col("ts"))
     return F.col("ts").cast("timestamp")
 
 
-def _time_faults(log: Opened, window: Window) -> list[tuple[Column, Reason]]:
-    ts = _time(log)
+def _find_time_faults(log: OpenedLog, window: TimeWindow) -> list[tuple[Column, Reason]]:
+    ts = _parse_time(log)
     faults = [(F.col("ts").isNull(), Reason.NO_TS)]
     if isinstance(log.types["ts"], StringType):
         faults = [
@@ -284,14 +283,14 @@ def _time_faults(log: Opened, window: Window) -> list[tuple[Column, Reason]]:
             (ts.isNull(), Reason.TS),
         ]
     if window.since is not None:
-        faults.append((ts < F.lit(_aware(window.since)), Reason.OUTSIDE))
+        faults.append((ts < F.lit(_assume_utc(window.since)), Reason.OUTSIDE))
     if window.until is not None:
-        faults.append((ts >= F.lit(_aware(window.until)), Reason.OUTSIDE))
+        faults.append((ts >= F.lit(_assume_utc(window.until)), Reason.OUTSIDE))
     return faults
 
 
-def _whole(log: Opened, name: str) -> Column:
-    """A whole number >= 0 as an int, null where it is none."""
+def _parse_whole(log: OpenedLog, name: str) -> Column:
+    """A whole number >= 0 as an int, null if it is not one."""
     kind, value = log.types[name], F.col(name)
     if isinstance(kind, StringType):
         return F.when(value.rlike(r"^\s*\d{1,10}\s*$"), F.trim(value).try_cast("int"))
@@ -300,7 +299,7 @@ def _whole(log: Opened, name: str) -> Column:
     return F.when((value >= 0) & (value == F.floor(value)), value.try_cast("int"))
 
 
-def _attributes(log: Opened) -> dict[str, Column]:
+def _cast_attributes(log: OpenedLog) -> dict[str, Column]:
     return {
         one.name: F.col(quote_name(one.name)).try_cast(one.dataType)
         if log.types[one.name] != one.dataType
@@ -309,14 +308,14 @@ def _attributes(log: Opened) -> dict[str, Column]:
     }
 
 
-def _judged(
-    log: Opened,
+def _judge_rows(
+    log: OpenedLog,
     faults: Sequence[tuple[Column, Reason]],
     columns: Mapping[str, Column | None],
     *,
     identified: bool = False,
 ) -> Log:
-    """The log with each row's first fault, and its columns in their final types."""
+    """The log with the first fault of each row, and its columns in their final types."""
     if log.text:
         faults = [(F.col("corrupt"), Reason.CORRUPT), *faults]
     (fault, why), *others = faults
@@ -339,13 +338,13 @@ def _judged(
     return Log(log.name, log.source, rows, tuple(columns), log.lines, identified)
 
 
-def _time_of_text(text: Column) -> Column:
-    """ISO 8601, as UTC where it names no zone; null where it is nothing of the kind."""
+def _parse_text_time(text: Column) -> Column:
+    """An ISO 8601 time, in UTC if it names no zone; null if the text is not a time."""
     trimmed = F.trim(text)
     zoned = F.regexp_replace(trimmed, r"([+-]\d\d)(\d\d)$", "$1:$2")
     whole = F.when(trimmed.rlike(r":.*[+-]\d{4}$"), zoned).otherwise(trimmed)
     return F.when(trimmed.rlike(_ISO), whole.try_cast("timestamp"))
 
 
-def _aware(moment: datetime) -> datetime:
+def _assume_utc(moment: datetime) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

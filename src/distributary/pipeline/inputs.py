@@ -1,8 +1,8 @@
-"""Logs made into interest and rates, with every row of them accounted for."""
+"""Logs turned into interest and rates, with every row accounted for."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,19 +13,19 @@ from pyspark.sql import functions as F  # noqa: N812
 from distributary.errors import InputError
 from distributary.pipeline.content import content_flows
 from distributary.pipeline.ingest import (
-    Counts,
     Log,
+    RowCounts,
     check_bad,
     check_sum,
+    count_rows_at_source,
     read_filters,
     read_publications,
     read_subscriptions,
-    rows_at_source,
 )
 from distributary.pipeline.interest import (
     absent_receivers,
     interest_of,
-    settled,
+    resolve_last_actions,
     subscription_counts,
     subscription_digest,
     ties,
@@ -39,113 +39,112 @@ from distributary.pipeline.rates import (
     rates_for,
     rates_from,
 )
-from distributary.pipeline.sources import reading_faults
-from distributary.pipeline.writing import say, sorted_parts, staged, write_parts
+from distributary.pipeline.sources import report_read_faults
+from distributary.pipeline.writing import say, sort_parts, stage_frame, write_parts
 
-__all__ = ["Inputs", "counts_told", "inputs_of"]
+__all__ = ["Inputs", "counts_document", "prepare_inputs"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inputs:
-    """The logs made into tables, and what became of their rows."""
+    """The tables made from the logs, and the `facts` about them for the manifest."""
 
     interest: DataFrame
     rates: DataFrame
     used: DataFrame  # publications: ts, flow, size
-    told: dict[str, Any]
+    facts: dict[str, Any]
 
 
-def inputs_of(spark: SparkSession, job: Job, folder: Path, stage: Path) -> Inputs:
+def prepare_inputs(spark: SparkSession, job: Job, folder: Path, stage: Path) -> Inputs:
     """Read the logs of a job and write its interest, rates and quarantine into `folder`."""
     publications = read_publications(
         spark, job.publications, job.window, "all" if job.filters else None
     )
     if job.filters is not None:
-        return _from_filters(spark, job, publications, folder, stage)
+        return _prepare_content(spark, job, publications, folder, stage)
     subscriptions = read_subscriptions(spark, str(job.subscriptions), job.window)
 
     say(spark, "reading the subscriptions")
-    with reading_faults(subscriptions.source.path):
-        digest = staged(subscription_digest(subscriptions), stage / "subscriptions")
+    with report_read_faults(subscriptions.source.path):
+        digest = stage_frame(subscription_digest(subscriptions), stage / "subscriptions")
     counts = subscription_counts(digest)
     check_bad("subscriptions", counts, job.max_bad)
-    told = {"subscriptions": _checked(spark, subscriptions, counts, folder)}
-    with reading_faults(subscriptions.source.path):
+    facts = {"subscriptions": _account_rows(spark, subscriptions, counts, folder)}
+    with report_read_faults(subscriptions.source.path):
         tied = ties(digest).limit(1).count()
-        state = settled(digest, subscriptions.valid if tied else None)
+        state = resolve_last_actions(digest, subscriptions.valid if tied else None)
         if tied:
-            state = staged(state, stage / "state")
+            state = stage_frame(state, stage / "state")
 
     say(spark, "reading the publications")
-    with reading_faults(publications.source.path):
-        published = staged(
-            publication_digest(publications, job.rate_half_life, job.peak_window),
+    with report_read_faults(publications.source.path):
+        published = stage_frame(
+            publication_digest(publications.rows, job.rate_half_life, job.peak_window),
             stage / "publications",
         )
     counts = publication_counts(published)
     check_bad("publications", counts, job.max_bad)
-    told["publications"] = _checked(spark, publications, counts, folder)
+    facts["publications"] = _account_rows(spark, publications, counts, folder)
 
-    start, end = _window(job, published)
-    moment = max(end, _latest(state) or end)
+    start, end = _choose_window(job, published)
+    moment = max(end, _find_latest(state) or end)
     interest = interest_of(state, moment, job.presence_half_life)
     say(spark, "writing the interest")
-    interest = _written_interest(interest, folder, told)
+    interest = _write_interest(interest, folder, facts)
     if job.presence_half_life is not None:
         gone = absent_receivers(state, moment, job.presence_half_life).count()
-        told["interest"]["forgotten_receivers"] = gone
+        facts["interest"]["forgotten_receivers"] = gone
     rates = rates_from(published, start, end, job.rate_half_life, job.peak_window)
     floor = job.floor or 1 / (end - start).total_seconds()
     say(spark, "writing the rates")
-    rates = _written_rates(rates_for(interest, rates, floor), folder)
-    told["window"] = _window_told(start, end)
-    told["rates"] = {"floor": floor, **asdict(flow_counts(interest, published))}
-    return Inputs(interest, rates, publications.valid.select("ts", "flow", "size"), told)
+    rates = _write_rates(rates_for(interest, rates, floor), folder)
+    facts["window"] = _window_document(start, end)
+    facts["rates"] = {"floor": floor, **asdict(flow_counts(interest, published))}
+    return Inputs(interest, rates, publications.valid.select("ts", "flow", "size"), facts)
 
 
-def _from_filters(
+def _prepare_content(
     spark: SparkSession, job: Job, publications: Log, folder: Path, stage: Path
 ) -> Inputs:
-    """Flows are the sets of filters that events match; each filter's owner wants its sets."""
+    """Make flows of the sets of filters that events match; the filters' owners want them."""
     filters = read_filters(spark, str(job.filters))
     say(spark, "matching the filters")
-    with reading_faults(publications.source.path):
+    with report_read_faults(publications.source.path):
         content = content_flows(publications.valid, filters.valid, max_flows=job.max_flows)
-        used = staged(content.publications.select("ts", "flow", "size"), stage / "matched")
+        used = stage_frame(content.publications.select("ts", "flow", "size"), stage / "matched")
         rows = publications.rows.groupBy("reason", "copy").count().collect()
-    counts = Counts(
+    counts = RowCounts(
         used=sum(r["count"] for r in rows if r["reason"] is None and not r["copy"]),
         duplicates=sum(r["count"] for r in rows if r["reason"] is None and r["copy"]),
         reasons={r["reason"]: r["count"] for r in rows if r["reason"] is not None},
     )
     check_bad("publications", counts, job.max_bad)
-    told: dict[str, Any] = {"publications": _checked(spark, publications, counts, folder)}
-    told["filters"] = _filters_told(spark, filters, content.quarantine, folder, job.max_bad)
-    told["content"] = content.counts()
+    facts: dict[str, Any] = {"publications": _account_rows(spark, publications, counts, folder)}
+    facts["filters"] = _account_filters(spark, filters, content.quarantine, folder, job.max_bad)
+    facts["content"] = content.counts()
     say(spark, "writing the interest")
-    interest = _written_interest(content.interest, folder, told)
+    interest = _write_interest(content.interest, folder, facts)
     write_parts(content.flows, folder / "flows", "flow")
-    digest = staged(
-        publication_digest(_as_log(publications, used), job.rate_half_life, job.peak_window),
+    digest = stage_frame(
+        publication_digest(_as_rows(used), job.rate_half_life, job.peak_window),
         stage / "publications",
     )
-    start, end = _window(job, digest)
+    start, end = _choose_window(job, digest)
     floor = job.floor or 1 / (end - start).total_seconds()
     rates = rates_from(digest, start, end, job.rate_half_life, job.peak_window)
-    rates = _written_rates(rates_for(interest, rates, floor), folder)
+    rates = _write_rates(rates_for(interest, rates, floor), folder)
     content.release()
-    told["window"] = _window_told(start, end)
-    told["rates"] = {"floor": floor, **asdict(flow_counts(interest, digest))}
-    return Inputs(interest, rates, used, told)
+    facts["window"] = _window_document(start, end)
+    facts["rates"] = {"floor": floor, **asdict(flow_counts(interest, digest))}
+    return Inputs(interest, rates, used, facts)
 
 
-def _as_log(log: Log, used: DataFrame) -> Log:
-    """Rows that are all of use, in the shape of a log."""
-    rows = used.withColumns({"reason": F.lit(None).cast("string"), "copy": F.lit(False)})
-    return replace(log, rows=rows)
+def _as_rows(used: DataFrame) -> DataFrame:
+    """Usable messages in the shape of a log's rows."""
+    return used.withColumns({"reason": F.lit(None).cast("string"), "copy": F.lit(False)})
 
 
-def _filters_told(
+def _account_filters(
     spark: SparkSession, filters: Log, refused: DataFrame, folder: Path, max_bad: float
 ) -> dict[str, Any]:
     rows = filters.rows.groupBy("reason").count().collect()
@@ -153,26 +152,28 @@ def _filters_told(
     good = sum(row["count"] for row in rows if row["reason"] is None)
     bad = refused.groupBy("reason").count().collect()
     reasons |= {row["reason"]: row["count"] for row in bad}
-    counts = Counts(good - sum(row["count"] for row in bad), 0, reasons)
+    counts = RowCounts(good - sum(row["count"] for row in bad), 0, reasons)
     check_bad("filters", counts, max_bad)
-    written = _put_aside(filters.name, filters.quarantined.unionByName(refused), folder, counts)
-    read = rows_at_source(filters)
+    written = _write_quarantine(
+        filters.name, filters.quarantined.unionByName(refused), folder, counts
+    )
+    read = count_rows_at_source(filters)
     check_sum("filters", read, counts, written)
-    return counts_told(filters, counts)
+    return counts_document(filters, counts)
 
 
-def _checked(spark: SparkSession, log: Log, counts: Counts, folder: Path) -> dict[str, Any]:
-    """Put the bad rows aside; what was read must be what was used, collapsed and put aside."""
+def _account_rows(spark: SparkSession, log: Log, counts: RowCounts, folder: Path) -> dict[str, Any]:
+    """Write the bad rows of a log and check that no row is lost or counted twice."""
     say(spark, f"checking the {log.name}")
-    with reading_faults(log.source.path):
-        written = _put_aside(log.name, log.quarantined, folder, counts)
-        check_sum(log.name, rows_at_source(log), counts, written)
+    with report_read_faults(log.source.path):
+        written = _write_quarantine(log.name, log.quarantined, folder, counts)
+        check_sum(log.name, count_rows_at_source(log), counts, written)
     if counts.read == 0:
         raise InputError(f"the {log.name} have no rows", path=log.source.path)
-    return counts_told(log, counts)
+    return counts_document(log, counts)
 
 
-def counts_told(log: Log, counts: Counts) -> dict[str, Any]:
+def counts_document(log: Log, counts: RowCounts) -> dict[str, Any]:
     """What became of a log's rows, for the manifest."""
     return {
         "source": log.source.path,
@@ -184,16 +185,16 @@ def counts_told(log: Log, counts: Counts) -> dict[str, Any]:
     }
 
 
-def _put_aside(log: str, bad: DataFrame, folder: Path, counts: Counts) -> int:
-    """Write a log's bad rows to the quarantine, if there are any; how many it then has."""
+def _write_quarantine(log: str, bad: DataFrame, folder: Path, counts: RowCounts) -> int:
+    """Write a log's bad rows to the quarantine, if it has any; return their number."""
     if not counts.quarantined:
         return 0
     path = folder / "quarantine" / f"log={log}"
-    sorted_parts(bad.drop("log"), counts.quarantined, "raw", "file", "reason").parquet(str(path))
+    sort_parts(bad.drop("log"), counts.quarantined, "raw", "file", "reason").parquet(str(path))
     return bad.sparkSession.read.parquet(str(path)).count()
 
 
-def _window(job: Job, digest: DataFrame) -> tuple[datetime, datetime]:
+def _choose_window(job: Job, digest: DataFrame) -> tuple[datetime, datetime]:
     found = published_window(digest)
     since, until = job.window.since, job.window.until
     if found is None:
@@ -207,7 +208,7 @@ def _window(job: Job, digest: DataFrame) -> tuple[datetime, datetime]:
     return since or found[0], until or found[1]
 
 
-def _window_told(start: datetime, end: datetime) -> dict[str, Any]:
+def _window_document(start: datetime, end: datetime) -> dict[str, Any]:
     return {
         "since": start.astimezone(UTC).isoformat(),
         "until": end.astimezone(UTC).isoformat(),
@@ -215,27 +216,27 @@ def _window_told(start: datetime, end: datetime) -> dict[str, Any]:
     }
 
 
-def _latest(state: DataFrame) -> datetime | None:
+def _find_latest(state: DataFrame) -> datetime | None:
     micros = state.agg(F.unix_micros(F.max("ts"))).collect()[0][0]
     return None if micros is None else datetime.fromtimestamp(micros / 1e6, UTC)
 
 
-def _written_interest(interest: DataFrame, folder: Path, told: dict[str, Any]) -> DataFrame:
+def _write_interest(interest: DataFrame, folder: Path, facts: dict[str, Any]) -> DataFrame:
     interest = write_parts(interest, folder / "interest", "receiver", "flow")
     pairs, receivers, flows = interest.agg(
         F.count(F.lit(1)), F.count_distinct("receiver"), F.count_distinct("flow")
     ).collect()[0]
     if pairs == 0:
         raise InputError(
-            "nobody wants anything: there is nothing to plan",
-            remedy="look into the quarantine counts, or at the window",
+            "nobody wants anything, so there is nothing to plan",
+            remedy="check the reasons in the quarantine, and the window",
         )
-    told["interest"] = {"pairs": pairs, "receivers": receivers, "flows": flows}
+    facts["interest"] = {"pairs": pairs, "receivers": receivers, "flows": flows}
     return interest
 
 
-def _written_rates(rates: DataFrame, folder: Path) -> DataFrame:
-    """Rates as every reader takes them: unknown sizes are the mean, unknown peaks the rate."""
+def _write_rates(rates: DataFrame, folder: Path) -> DataFrame:
+    """Write the rates for all readers: unknown sizes as the mean, unknown peaks as the rate."""
     mean, sized, peaked = rates.agg(
         F.avg("size"), F.min(F.coalesce("size", F.lit(1.0))), F.count("peak")
     ).collect()[0]

@@ -1,14 +1,14 @@
-"""Who wants what as of a moment, out of who subscribed and unsubscribed when.
+"""Who wants what at a moment, from the log of subscriptions and unsubscriptions.
 
-The last action of each receiver and flow wins. Of two at the same moment the one that stands later
-in the input wins; where the input has no order, `subscribe` does: a plan must never drop what
-someone wants.
+The last action of each receiver and flow wins. Of two at the same time, the one later in the input
+wins; if the input has no order, `subscribe` wins, because a plan must never drop what a receiver
+wants.
 
-`last_actions` says this in one line, and over rows and results alike: the last actions of last
-actions and new rows are those of all rows. `subscription_digest` gives the same for a whole log and
-counts its rows as well, and is three times as fast: an action and its time fit one whole number,
-and aggregations of whole numbers need no sort. It leaves out positions; the rare pairs with both
-actions at their last moment are looked up again (`settled`).
+`last_actions` says this in one line. It can be applied to its own results and new rows together.
+`subscription_digest` gives the same for a whole log, also counts its rows, and is three times as
+fast: an action and its time fit into one whole number, and aggregations of whole numbers need no
+sort. It has no positions; the rare pairs with both actions at their last time are looked up again
+(`resolve_last_actions`).
 """
 
 from __future__ import annotations
@@ -19,40 +19,30 @@ from datetime import datetime, timedelta
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from distributary.pipeline.ingest import Counts, Log
+from distributary.pipeline.ingest import Log, RowCounts
 from distributary.pipeline.schemas import POSITION, SUBSCRIBE, SUBSCRIPTIONS, UNSUBSCRIBE
 
 __all__ = [
     "FAINTEST_PRESENCE",
     "absent_receivers",
-    "interest_at",
     "interest_of",
     "last_actions",
-    "settled",
+    "resolve_last_actions",
     "subscription_counts",
     "subscription_digest",
     "ties",
 ]
 
 FAINTEST_PRESENCE = 0.1
-"""A receiver whose presence fell below this share is no longer there."""
+"""A receiver whose presence is below this share counts as gone."""
 
 _PAIR = ("receiver", "flow")
-
-
-def interest_at(
-    subscriptions: DataFrame, moment: datetime | None = None, half_life: timedelta | None = None
-) -> DataFrame:
-    """Who wants what at a moment (included): `receiver, flow`, each pair once."""
-    if moment is not None:
-        subscriptions = subscriptions.where(F.col("ts") <= F.lit(moment))
-    return interest_of(last_actions(subscriptions), moment, half_life)
 
 
 def interest_of(
     state: DataFrame, moment: datetime | None = None, half_life: timedelta | None = None
 ) -> DataFrame:
-    """The same out of last actions, none of which is later than the moment.
+    """`receiver, flow`: who wants what at a moment, from last actions up to it.
 
     With a half-life, a receiver's presence halves with each one that passed between its last row
     in the log and the moment; below a tenth it is dropped with all it wanted.
@@ -78,7 +68,7 @@ def absent_receivers(state: DataFrame, moment: datetime, half_life: timedelta) -
 def last_actions(subscriptions: DataFrame) -> DataFrame:
     """The last row of each receiver and flow: `receiver, flow, ts, position, action`.
 
-    Takes used rows of the log, results of its own, or both in one.
+    Takes used rows of the log, its own results, or both together.
     """
     last = F.max(F.struct("ts", "position", (F.col("action") == SUBSCRIBE).alias("on")))
     return (
@@ -89,7 +79,7 @@ def last_actions(subscriptions: DataFrame) -> DataFrame:
 
 
 def subscription_digest(log: Log) -> DataFrame:
-    """A whole log per receiver and flow, or per reason where rows cannot be used.
+    """A log aggregated per receiver and flow, or per reason where rows cannot be used.
 
     `receiver, flow, reason, subscribed, unsubscribed` (the last time of each action, or null),
     `rows` and `different` (rows that differ in time or action: the others are duplicates).
@@ -101,15 +91,15 @@ def subscription_digest(log: Log) -> DataFrame:
         "reason",
         F.when(good, F.unix_micros("ts") * 2 + on).alias("stamp"),
     )
-    # Raw rows are shuffled once, by pair: both aggregations then find theirs side by side.
+    # One shuffle, by pair, serves both aggregations.
     return (
         rows.repartition(*_PAIR)
         .groupBy(*_PAIR, "reason", "stamp")
         .agg(F.count("*").alias("rows"))
         .groupBy(*_PAIR, "reason")
         .agg(
-            F.max(F.when(_odd("stamp"), F.col("stamp"))).alias("on"),
-            F.max(F.when(~_odd("stamp"), F.col("stamp"))).alias("off"),
+            F.max(F.when(_is_odd("stamp"), F.col("stamp"))).alias("on"),
+            F.max(F.when(~_is_odd("stamp"), F.col("stamp"))).alias("off"),
             F.sum("rows").alias("rows"),
             F.count("*").alias("different"),
         )
@@ -124,15 +114,15 @@ def subscription_digest(log: Log) -> DataFrame:
     )
 
 
-def subscription_counts(digest: DataFrame) -> Counts:
-    """How many rows went where. Runs; cache the digest before."""
+def subscription_counts(digest: DataFrame) -> RowCounts:
+    """Count the rows by what became of them. Runs a job; cache the digest first."""
     by_reason = digest.groupBy("reason").agg(
         F.sum("rows").alias("rows"), F.sum("different").alias("different")
     )
     found = {row["reason"]: row for row in by_reason.collect()}
     good = found.pop(None, None)
     used = good["different"] if good else 0
-    return Counts(
+    return RowCounts(
         used=used,
         duplicates=good["rows"] - used if good else 0,
         reasons={reason: row["rows"] for reason, row in sorted(found.items())},
@@ -140,16 +130,16 @@ def subscription_counts(digest: DataFrame) -> Counts:
 
 
 def ties(digest: DataFrame) -> DataFrame:
-    """Pairs whose last subscription and unsubscription are of the same moment."""
+    """Pairs whose last subscription and last unsubscription have the same time."""
     tied = digest.where(F.col("reason").isNull() & (F.col("subscribed") == F.col("unsubscribed")))
     return tied.select(*_PAIR, F.col("subscribed").alias("ts"))
 
 
-def settled(digest: DataFrame, valid: DataFrame | None) -> DataFrame:
-    """Last actions out of a digest; `valid` rows of the log are looked into for ties.
+def resolve_last_actions(digest: DataFrame, valid: DataFrame | None) -> DataFrame:
+    """The last actions of a digest; ties are resolved with the log's `valid` rows.
 
-    Pass None where there are no ties (`ties(digest)` is empty), and the log is not read again.
-    Positions are null except for ties, so a row that comes later at the same moment wins.
+    Pass None if there are no ties (`ties(digest)` is empty), so that the log is not read again.
+    Positions are null except for ties, so a later row with the same time wins.
     """
     subscribed, unsubscribed = F.col("subscribed"), F.col("unsubscribed")
     none = F.lit(None).cast(POSITION)
@@ -174,5 +164,5 @@ def _action(on: Column) -> Column:
     return F.when(on, SUBSCRIBE).otherwise(UNSUBSCRIBE)
 
 
-def _odd(column: str) -> Column:
+def _is_odd(column: str) -> Column:
     return F.col(column).bitwiseAND(1) == 1

@@ -1,10 +1,9 @@
 """Answer Ctrl-C while Spark works.
 
-An interrupt that meets a call into Java tears the connection, is printed with a traceback, and is
-lost where it meets one that Python makes to collect garbage. So the work, Spark's start and end
-included, is done on another thread, and the main one only waits, which can be interrupted. Spark's
-jobs are then cancelled; the work fails with the next of them, puts everything back as it was, and
-Spark is stopped.
+An interrupt that meets a call into Java breaks the connection and prints a traceback, and it is
+lost if it meets a call that Python makes to collect garbage. So all work with Spark, including its
+start and stop, runs on another thread. On an interrupt Spark's jobs are cancelled; the work fails
+with its next job, removes what it began, and stops Spark.
 """
 
 from __future__ import annotations
@@ -13,10 +12,9 @@ import ctypes
 import logging
 import signal
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
-from threading import RLock, Thread, current_thread, main_thread
+from threading import RLock, Thread
 from typing import Any, TypeVar
 
 from py4j.protocol import Py4JError
@@ -24,6 +22,7 @@ from pyspark.core.context import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from distributary.interruptible import call_on_thread
 from distributary.pipeline.undisturbed import lock_of_work
 
 __all__ = ["call_interruptibly"]
@@ -36,33 +35,19 @@ _LONGEST_S = 30.0
 
 
 def call_interruptibly(work: Callable[[], T]) -> T:
-    """Do work that starts and uses Spark; an interrupt cancels its jobs and waits for its end.
+    """Run work that starts and uses Spark; an interrupt cancels its jobs and waits for its end."""
+    lock, context = RLock(), copy_context()
+    context.run(lock_of_work.set, lock)
 
-    On another thread than the main one, which no signal reaches, the work is just done.
-    """
-    if current_thread() is not main_thread():
-        return work()
-    outcome, lock = Future[T](), RLock()
+    def end(thread: Thread) -> None:
+        with _ignore_interrupts():
+            _end(thread, lock)
 
-    def run() -> None:
-        lock_of_work.set(lock)
-        try:
-            outcome.set_result(work())
-        except BaseException as error:
-            outcome.set_exception(error)
-
-    worker = Thread(target=copy_context().run, args=(run,), name="distributary-spark", daemon=True)
-    try:
-        worker.start()
-        return outcome.result()
-    except KeyboardInterrupt:
-        with _undisturbed():
-            _end(worker, lock)
-        raise
+    return call_on_thread(work, "distributary-spark", context=context, on_interrupt=end)
 
 
 def _end(worker: Thread, lock: Any) -> None:
-    """Have the work fail with its next job, or where it computes for itself, and wait for it."""
+    """Wait until the work has failed: with its next job, or interrupted in its own computation."""
     _cancel_jobs()
     worker.join(_GRACE_S)
     patience, interrupted = int(_LONGEST_S / _PAUSE_S), False
@@ -85,7 +70,7 @@ def _interrupt(thread: int) -> None:
 
 
 def _cancel_jobs() -> None:
-    """Cancel what Spark does at the moment, if it runs: jobs, and streams that wait for files."""
+    """Cancel Spark's current jobs and streaming queries, if Spark runs."""
     context = SparkContext._active_spark_context
     with suppress(Py4JError, PySparkException, OSError, AttributeError):
         if context is not None:
@@ -95,8 +80,8 @@ def _cancel_jobs() -> None:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """No second interrupt, and nothing from py4j about the calls that the first one ends."""
+def _ignore_interrupts() -> Iterator[None]:
+    """Ignore further interrupts, and silence py4j about the calls that the first one breaks."""
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""What a run of the pipeline is asked for, and what it made."""
+"""What to run: the jobs of the pipeline, and the outcome of a run."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from typing import Any
 
 from distributary.cost import Evaluation
 from distributary.model import Demand, Plan
-from distributary.pipeline.ingest import Window
+from distributary.pipeline.ingest import TimeWindow
+from distributary.pipeline.times import to_micros
 from distributary.planning import Request
 
-__all__ = ["DRIVER_LIMIT", "Job", "Outcome", "driver_need"]
+__all__ = ["DRIVER_LIMIT", "LOGS", "Job", "Outcome", "StreamJob", "driver_need"]
+
+LOGS = ("subscriptions", "publications")
+SLOTS = 60
 
 DRIVER_LIMIT = 4 * 2**30
 _BYTES_PER_PAIR, _BYTES_PER_SEAT = 140, 5
@@ -20,10 +24,10 @@ _BYTES_PER_PAIR, _BYTES_PER_SEAT = 140, 5
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to run: where the logs are, what to make of them, where to put it.
+    """A run: the logs, how to make interest, rates and a plan of them, and the output folder.
 
-    Either `subscriptions` or `filters` says who wants what. `previous` is a plan to compare with,
-    and to start from if the moves are limited; the one in `out`, if any, without it.
+    Interest comes from either `subscriptions` or `filters`. `previous` is the plan to compare with,
+    and to start from if the moves are limited; by default the plan in `out`, if there is one.
     """
 
     out: Path
@@ -31,7 +35,7 @@ class Job:
     request: Request
     subscriptions: str | None = None
     filters: str | None = None
-    window: Window = field(default_factory=Window)
+    window: TimeWindow = field(default_factory=TimeWindow)
     rate_half_life: timedelta | None = None
     presence_half_life: timedelta | None = None
     floor: float | None = None
@@ -45,14 +49,59 @@ class Job:
 
     def __post_init__(self) -> None:
         if (self.subscriptions is None) == (self.filters is None):
-            raise ValueError("name either a subscription log or a table of filters")
+            raise ValueError("give either a subscription log or a table of filters")
         if self.restarts < 1:
             raise ValueError(f"restarts must be at least 1, not {self.restarts}")
 
 
+@dataclass(frozen=True, slots=True)
+class StreamJob:
+    """A stream: the logs to watch, the plan to keep current, and the output folder.
+
+    `subscriptions` and `publications` are folders, or `kafka://host:port/topic` with JSON values.
+    `max_moves` is the most flows that may change their session in one batch, by default 2 %. A
+    batch takes at most `files_per_batch` files of each log.
+    """
+
+    out: Path
+    subscriptions: str
+    publications: str
+    request: Request
+    trigger: timedelta = timedelta(seconds=10)
+    rate_window: timedelta = timedelta(hours=1)
+    late: timedelta = timedelta(minutes=10)
+    drift: float = 0.1
+    max_moves: int | None = None
+    until_idle: bool = False
+    files_per_batch: int = 100
+    driver_limit: int = DRIVER_LIMIT
+
+    def __post_init__(self) -> None:
+        if self.request.solver.name != "best" or self.request.change.previous is not None:
+            raise ValueError("a stream plans with `best`, starting from its own running plan")
+        if not self.drift >= 0:
+            raise ValueError(f"drift must be at least 0, not {self.drift}")
+        if self.max_moves is not None and self.max_moves < 0:
+            raise ValueError(f"max_moves must be at least 0, not {self.max_moves}")
+        if self.files_per_batch < 1:
+            raise ValueError(f"files_per_batch must be at least 1, not {self.files_per_batch}")
+        if self.rate_window < timedelta(seconds=1) or self.late < timedelta(0):
+            raise ValueError("rate_window must be at least a second and late at least 0")
+
+    @property
+    def logs(self) -> dict[str, str]:
+        """The folder or topic of each log, by its name."""
+        return {"subscriptions": self.subscriptions, "publications": self.publications}
+
+    @property
+    def slot_us(self) -> int:
+        """The length of the slots in which messages are counted, in microseconds."""
+        return max(to_micros(self.rate_window) // SLOTS, 1_000_000)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """What a run made. `demand` and `evaluation` are there if the driver planned."""
+    """The outcome of a run; `demand` and `evaluation` are None if executors made the plan."""
 
     manifest: dict[str, Any]
     plan: Plan
@@ -63,5 +112,5 @@ class Outcome:
 
 
 def driver_need(pairs: int, receivers: int, sessions: int, groups: int) -> int:
-    """Bytes that planning on the driver takes, roughly."""
+    """An estimate of the bytes that planning on the driver takes."""
     return _BYTES_PER_PAIR * pairs + _BYTES_PER_SEAT * receivers * (sessions + groups)

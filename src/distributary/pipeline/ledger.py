@@ -1,15 +1,15 @@
-"""What a stream has done so far: one small file that is replaced whole, and what it names.
+"""The state of a stream on disk: one small file, replaced atomically, and the tables it names.
 
-**Commit.** A batch makes all its tables in a folder of its own below `state/`, under a name that
-nobody used before. Then `state.json` is replaced, in one rename. What it does not name does not
-exist: a batch that was ended before the commit left nothing but a folder to sweep away, and Spark
-runs it again; a batch that is run again after the commit finds itself in the file and does nothing.
+**Commit.** A batch writes all its tables into a new folder below `state/`. Then one rename replaces
+`state.json`. What it does not name does not exist: a batch that ends before its commit leaves only
+a folder to remove, and Spark runs it again; a batch that runs again after its commit finds itself
+in the file and does nothing.
 
-**Settle.** What others read is put in its place only after the commit, out of the batch's folder:
-bad rows below `quarantine/`, the plan below `plans/` and as `plan`, the line in `drift.jsonl`. Each
-step can be repeated, and all are, at every start: a kill in between is made good.
+**Settle.** What other programs read is moved out of the batch's folder only after the commit: bad
+rows to `quarantine/`, the plan to `plans/` and `plan`, and the line to `drift.jsonl`. Each of these
+steps is idempotent, and all are repeated at every start, so a kill between them does no harm.
 
-One process at a time: a lock on the folder, which the system takes back from a killed one.
+A lock on the folder admits one process at a time; the system releases it if the process is killed.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any
 
 from distributary.errors import DistributaryError, OutputError
-from distributary.files import replaced_file, replaced_folder
+from distributary.files import replace_file, replace_folder
 
-__all__ = ["Ledger", "LedgerError", "State"]
+__all__ = ["Ledger", "LedgerError", "LedgerState"]
 
 FORMAT_VERSION = 1
 STATE = "state.json"
@@ -37,13 +37,14 @@ HISTORY = "drift.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """All that a restart needs to know, after a batch.
+class LedgerState:
+    """The state after a batch: all that a restart needs to know.
 
-    `tables` are the state's tables, by name, as paths below `state/`. Times are in microseconds
-    since 1970: the `first` and `latest` message used. `slot_us` is how finely messages are counted.
-    `version` is the running plan (0: none yet), `reference` the excess that drift counts from.
-    `history` is how long `drift.jsonl` was before this batch's line, `entry`.
+    `tables` maps the names of the state's tables to their paths below `state/`. Times are in
+    microseconds since 1970: the `first` and `latest` message used. `slot_us` is the length of the
+    slots in which messages are counted. `version` is that of the running plan (0 if there is none),
+    `reference` the excess that drift is measured against. `history` is the length of `drift.jsonl`
+    before this batch's line, `entry`.
     """
 
     query: str = ""
@@ -67,12 +68,12 @@ class State:
 
     @property
     def folders(self) -> set[str]:
-        """The folders below `state/` that this batch's tables are in."""
+        """The folders below `state/` that hold this batch's tables."""
         return {self.folder, *(path.split("/")[0] for path in self.tables.values())} - {""}
 
 
 class LedgerError(DistributaryError):
-    """What lies in the folder of a stream does not fit together, or is in use."""
+    """The files in a stream's folder do not belong together, or another stream uses it."""
 
     def __init__(self, out: Path, reason: str, remedy: str) -> None:
         self.out = out
@@ -80,16 +81,16 @@ class LedgerError(DistributaryError):
 
 
 class Ledger:
-    """The folder of one stream. Use `opened`, which locks it and settles the last commit."""
+    """The folder of one stream. Use `open`, which locks it and settles the last commit."""
 
     def __init__(self, out: Path, step: Callable[[str], None] = lambda name: None) -> None:
         self.out = out
         self._step = step
-        self.state = State()
+        self.state = LedgerState()
 
     @contextmanager
-    def opened(self) -> Iterator[Ledger]:
-        """Hold the folder; what the last commit names is in its place."""
+    def open(self) -> Iterator[Ledger]:
+        """Lock the folder, read its state and settle the last commit."""
         _check_ours(self.out)
         self.out.mkdir(parents=True, exist_ok=True)
         with (self.out / ".lock").open("ab") as lock:
@@ -101,68 +102,68 @@ class Ledger:
                     "another stream writes here",
                     "end it, or name another folder",
                 ) from None
-            self.state = self._stored()
+            self.state = self._read_state()
             self._check_checkpoint()
             self.settle()
             yield self
 
     @property
     def checkpoint(self) -> Path:
-        """Where Spark notes which files belong to which batch."""
+        """The folder where Spark records which files belong to which batch."""
         return self.out / "checkpoint"
 
     @property
     def running_plan(self) -> Path | None:
-        """The folder of the plan that is in force."""
+        """The folder of the plan in force; None if there is none."""
         if not self.state.version:
             return None
-        return self._version(self.state.version)
+        return self._version_folder(self.state.version)
 
     def table(self, name: str) -> Path | None:
-        """Where a table of the state is, if there is one yet."""
+        """The path of a table of the state; None if there is none yet."""
         path = self.state.tables.get(name)
         return None if path is None else self.out / "state" / path
 
     def new_folder(self, batch: int) -> Path:
-        """An empty folder for a batch's tables."""
+        """Create an empty folder for a batch's tables."""
         folder = self.out / "state" / f"{batch:06d}-{uuid.uuid4().hex[:8]}"
         folder.mkdir(parents=True)
         return folder
 
     def is_running(self, plan: Path) -> bool:
-        """Whether a plan is, table by table, the one that is in force."""
+        """Whether a plan has the same tables as the plan in force."""
         running = self.running_plan
-        return running is not None and _same_files(plan, running, but="plan.json")
+        return running is not None and _have_same_files(plan, running, but="plan.json")
 
-    def commit(self, state: State) -> None:
-        """Make a batch count, then put in place what it made."""
+    def commit(self, state: LedgerState) -> None:
+        """Commit a batch, then settle it."""
         before = self.state
         state = replace(
             state,
-            query=self._query() or "",
+            query=self._read_query_id() or "",
             kept=tuple(sorted(before.folders)),
             history=before.history + (len(before.line) if before.entry else 0),
         )
         self._step("committing")
         document = json.dumps({"format": FORMAT_VERSION, **asdict(state)}, indent=2)
-        with replaced_file(self.out / STATE) as file:
+        with replace_file(self.out / STATE) as file:
             file.write(document.encode() + b"\n")
         self.state = state
         self._step("committed")
         self.settle()
 
     def settle(self) -> None:
-        """Put in place what the last commit names. May be done any number of times."""
+        """Put what the last commit names in its place; idempotent."""
         state, out = self.state, self.out
         folder = out / "state" / state.folder
         if state.folder:
-            _moved(folder / "quarantine", out / "quarantine" / f"batch={state.batch}")
+            _move_into_place(folder / "quarantine", out / "quarantine" / f"batch={state.batch}")
             self._step("quarantine in place")
-            _moved(folder / "plan", self._version(state.version))
+            _move_into_place(folder / "plan", self._version_folder(state.version))
             self._step("version in place")
         running = self.running_plan
-        if running is not None and not _same_files(running, out / "plan"):
-            with replaced_folder(out / "plan", _is_plan, "plan") as new:
+        if running is not None and not _have_same_files(running, out / "plan"):
+            with replace_folder(out / "plan", _is_plan, "plan") as new:
                 shutil.copytree(running, new, dirs_exist_ok=True)
         self._step("plan in place")
         if state.entry:
@@ -173,11 +174,11 @@ class Ledger:
         self._sweep()
         self._step("settled")
 
-    def _version(self, number: int) -> Path:
+    def _version_folder(self, number: int) -> Path:
         return self.out / "plans" / f"{number:06d}"
 
     def _sweep(self) -> None:
-        """Remove what no state needs: all but the tables of this one and the one before."""
+        """Remove all folders but those of this state and the one before it."""
         needed = {*self.state.folders, *self.state.kept}
         for folder in (self.out / "state").glob("*"):
             if folder.name not in needed:
@@ -185,33 +186,33 @@ class Ledger:
         for left in self.out.glob(".*.tmp"):
             shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink()
 
-    def _stored(self) -> State:
+    def _read_state(self) -> LedgerState:
         path = self.out / STATE
         if not path.exists():
-            return State()
+            return LedgerState()
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
             known = document.pop("format") == FORMAT_VERSION
-            state = State(**{**document, "kept": tuple(document["kept"])})
+            state = LedgerState(**{**document, "kept": tuple(document["kept"])})
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             known = False
         if not known:
             raise LedgerError(
                 self.out,
-                f"{STATE} is not one of this version",
+                f"{STATE} was not written by this version",
                 "name another folder for --out",
             )
         return state
 
-    def _query(self) -> str | None:
+    def _read_query_id(self) -> str | None:
         path = self.checkpoint / "metadata"
         return json.loads(path.read_text())["id"] if path.exists() else None
 
     def _check_checkpoint(self) -> None:
-        """Spark's notes and ours must be of one stream, or files would be lost or read twice."""
+        """Check that Spark's records and ours are of one stream: no file is lost or read twice."""
         commits = self.checkpoint / "commits"
         done = [int(path.name) for path in commits.glob("*") if path.name.isdigit()]
-        ours = self.state.batch < 0 or self._query() == self.state.query
+        ours = self.state.batch < 0 or self._read_query_id() == self.state.query
         if not ours or max(done, default=-1) > self.state.batch:
             raise LedgerError(
                 self.out,
@@ -233,15 +234,15 @@ def _check_ours(out: Path) -> None:
         )
 
 
-def _moved(made: Path, place: Path) -> None:
+def _move_into_place(made: Path, place: Path) -> None:
     if made.exists():
         shutil.rmtree(place, ignore_errors=True)
         place.parent.mkdir(parents=True, exist_ok=True)
         made.rename(place)
 
 
-def _same_files(one: Path, other: Path, but: str = "") -> bool:
-    """Whether two folders hold the same files, byte by byte, leaving one name out."""
+def _have_same_files(one: Path, other: Path, but: str = "") -> bool:
+    """Whether two folders hold the same files, byte by byte, except for the name `but`."""
     if not (one.is_dir() and other.is_dir()):
         return False
     names = {name for name in os.listdir(one) if name != but}

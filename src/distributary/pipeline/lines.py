@@ -1,8 +1,8 @@
-"""Lines of text files, and records of CSV made of them by the grammar that every reader here has.
+"""Lines of text files, and CSV records made of them by the grammar of all readers.
 
-Nearly always a line of CSV is a record, and files are read in pieces. Where a line ends inside
-quotes, the files are read once more, each by one task from its beginning on, and lines are joined
-by the very function that reads CSV without Spark.
+A line of CSV is nearly always a record, so files are read in parallel pieces. If a line ends inside
+quotes, the files are read again, each by one task from its beginning, and lines are joined by the
+function that reads CSV without Spark.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _JOINED = "value BINARY, position STRUCT<file: STRING, block: BIGINT, line: BIGI
 
 
 def text_lines(spark: SparkSession, files: Sequence[str], line_end: str | None = None) -> DataFrame:
-    """value, position: the lines of text files; by default whatever ends them is left out."""
+    """value, position: the lines of text files, by default without their ends."""
     reader = spark.read if line_end is None else spark.read.option("lineSep", line_end)
     return reader.text(list(files)).select(
         "value",
@@ -39,7 +39,7 @@ def text_lines(spark: SparkSession, files: Sequence[str], line_end: str | None =
 
 
 def has_open_lines(spark: SparkSession, files: Sequence[str]) -> bool:
-    """Whether a line of CSV files ends inside quotes: a pass over them, if none does."""
+    """Whether a line of the CSV files ends inside quotes; a pass over the files if none does."""
     open_line = F.col("value").contains('"') & F.col("value").rlike(rf"\A{OPEN_LINE}\z")
     return text_lines(spark, files).where(open_line).limit(1).count() > 0
 
@@ -49,15 +49,15 @@ def csv_lines(
 ) -> DataFrame:
     """value, position: the records of CSV files with one header, without it and blank lines.
 
-    Lines are `joined` into records, or each is taken for one.
+    With `joined`, lines are joined into records; otherwise each line is a record.
     """
-    lines = _joined_lines(spark, files, width) if joined else text_lines(spark, files)
+    lines = _join_lines(spark, files, width) if joined else text_lines(spark, files)
     named = F.ltrim(F.rtrim(F.col("value"), F.lit("\r")), F.lit(_BOM)) == header
     return lines.where((F.trim("value") != "") & ~named)
 
 
 def csv_cells_of(value: Column, width: int) -> Column:
-    """The cells of a record as an array, empty ones as null; null if it is not a good record."""
+    """The cells of a record as an array, empty ones as null; null if the record is not valid."""
     found = F.regexp_extract_all(F.concat(F.lit(","), value), F.lit(f",({FIELD})"), F.lit(1))
     quoted = F.when(value.rlike(rf"\A{RECORD}\z"), F.transform(found, _unquote))
     cells = F.when(value.contains('"'), quoted).otherwise(F.split(value, ",", -1))
@@ -71,9 +71,9 @@ def _unquote(cell: Column) -> Column:
     return F.when(cell.startswith('"'), plain).otherwise(cell)
 
 
-def _joined_lines(spark: SparkSession, files: Sequence[str], width: int) -> DataFrame:
-    """The lines of each file, in order, joined into records where quotes go over several."""
-    # Bytes, since a line need not be UTF-8; the carriage returns inside quotes are kept.
+def _join_lines(spark: SparkSession, files: Sequence[str], width: int) -> DataFrame:
+    """The lines of each file, in order, joined into records where quotes span several lines."""
+    # As bytes, because a line need not be UTF-8; carriage returns inside quotes are kept.
     lines = text_lines(spark, files, "\n").withColumn("value", F.col("value").cast("binary"))
     in_order = lines.repartition("position.file").sortWithinPartitions("position")
 
@@ -85,23 +85,23 @@ def _joined_lines(spark: SparkSession, files: Sequence[str], width: int) -> Data
 
 
 def _join_batches(batches: Iterator[Any], width: int) -> Iterator[Any]:
-    """Batches of records out of batches of lines, which are sorted by file and position."""
+    """Batches of records from batches of lines that are sorted by file and position."""
     lines = (line for batch in batches for line in batch.to_pylist())
     for file, own in groupby(lines, key=lambda line: line["position"]["file"]):
-        records = enumerate(csv_records(_with_ends(line["value"] for line in own), width))
+        records = enumerate(csv_records(_restore_line_ends(line["value"] for line in own), width))
         next(records, None)  # the header
         while some := list(islice(records, _RECORDS_AT_ONCE)):
-            yield _as_batch(file, some)
+            yield _to_batch(file, some)
 
 
-def _with_ends(lines: Iterator[bytes]) -> Iterator[str]:
-    """Lines as text with their ends; a carriage return ends one, too."""
+def _restore_line_ends(lines: Iterator[bytes]) -> Iterator[str]:
+    """Lines as text with their ends; a carriage return ends a line as well."""
     for number, line in enumerate(lines):
         text = line.decode("utf-8", "surrogateescape") + "\n"
         yield from io.StringIO(text if number else text.removeprefix(_BOM), newline="")
 
 
-def _as_batch(file: str, records: Sequence[tuple[int, str]]) -> Any:
+def _to_batch(file: str, records: Sequence[tuple[int, str]]) -> Any:
     values = [record.encode("utf-8", "surrogateescape") for _, record in records]
     positions = [{"file": file, "block": 0, "line": number} for number, _ in records]
     kinds = pa.struct({"file": pa.string(), "block": pa.int64(), "line": pa.int64()})

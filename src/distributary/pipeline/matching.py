@@ -1,7 +1,7 @@
-"""Events against filters on Spark: the compiled matcher, sent to every executor once.
+"""Matching events with filters on Spark: each executor gets the compiled matcher once.
 
-The filters are parsed and compiled on the driver, which holds them all; events are matched in Arrow
-batches where they are. What comes out does not depend on the partitioning.
+The driver parses and compiles the filters, and holds them all; executors match events in Arrow
+batches. The result does not depend on the partitioning.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _Shared = TypeVar("_Shared")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledFilters:
-    """Filters ready to match events of one schema, and the rows that are none.
+    """Filters ready to match events of one schema, and the rows that cannot be used.
 
-    Filter i of `matcher` is row i of those that can be used, in order of receiver and text;
-    `receivers` and `texts` say whose it is and what it says.
+    Filter i of `matcher` is the i-th usable row, in order of receiver and text; `receivers` and
+    `texts` give its owner and its text.
     """
 
     schema: Schema
@@ -43,7 +43,7 @@ class CompiledFilters:
 
 
 def compile_filters(filters: DataFrame, events: DataFrame) -> CompiledFilters:
-    """Compile a table of (receiver, filter) for a table of events, a repeated row counting once."""
+    """Compile a table of (receiver, filter) for a table of events; repeated rows count once."""
     schema = event_schema(to_arrow_schema(events.schema, timezone="UTC"))
     # All filters go to the driver: it compiles them, and every executor gets the result.
     rows = filters.select("receiver", "filter").distinct().orderBy("receiver", "filter").toArrow()
@@ -59,8 +59,8 @@ def compile_filters(filters: DataFrame, events: DataFrame) -> CompiledFilters:
             receivers.append(receiver)
             texts.append(text)
             usable.append(found)
-    told = [("filters", None, reason, text) for reason, text in refused]
-    quarantine = filters.sparkSession.createDataFrame(told, QUARANTINE)
+    rows_aside = [("filters", None, reason, text) for reason, text in refused]
+    quarantine = filters.sparkSession.createDataFrame(rows_aside, QUARANTINE)
     matcher = Matcher(schema, usable)
     return CompiledFilters(schema, matcher, tuple(receivers), tuple(texts), quarantine)
 
@@ -68,8 +68,8 @@ def compile_filters(filters: DataFrame, events: DataFrame) -> CompiledFilters:
 def match_pairs(events: DataFrame, compiled: CompiledFilters, keep: Sequence[str]) -> DataFrame:
     """A row for each event and each filter that it matches.
 
-    `keep` are the events' columns to carry along; `filter` is the filter's number, `receiver` whose
-    it is.
+    `keep` are the events' columns to keep; `filter` is the filter's number and `receiver` its
+    owner.
     """
     schema = StructType(
         [
@@ -121,7 +121,7 @@ def list_matches(events: DataFrame, matcher: Matcher, name: str) -> DataFrame:
 def _parse_row(
     receiver: str | None, text: str | None, schema: Schema, known: dict[str, Filter | str]
 ) -> Filter | str:
-    """The filter, or why it cannot be used; each text is parsed once."""
+    """The filter, or the reason why it cannot be used; each text is parsed once."""
     if receiver is None or text is None:
         return "no receiver" if receiver is None else "no filter"
     if text not in known:
@@ -138,7 +138,7 @@ def _map_batches(
     shared: _Shared,
     schema: StructType,
 ) -> DataFrame:
-    """Do a step on every batch of the events with what all executors get once."""
+    """Apply a step to every batch of the events; `shared` is broadcast to the executors."""
     sent = events.sparkSession.sparkContext.broadcast(shared)
 
     def over_batches(batches: Batches) -> Batches:

@@ -1,6 +1,7 @@
-"""A log's rows as they stand at the source: text, or a table's own columns, and where each stood.
+"""Open a log: its rows as they stand at the source, and the position of each.
 
-Nothing is judged here: a line that cannot be parsed is a row with `corrupt` set.
+Columns are text, or have the types of a table. Rows are not checked here; a line that does not
+parse is a row with `corrupt` set.
 """
 
 from __future__ import annotations
@@ -33,17 +34,46 @@ from distributary.pipeline.schemas import POSITION, quote_name
 from distributary.pipeline.sources import (
     Source,
     first_record,
-    reading_faults,
+    plain_path,
+    report_read_faults,
     resolve_source,
-    shown_path,
 )
 
-__all__ = ["Opened", "opened"]
+__all__ = ["LogColumns", "OpenedLog", "open_log"]
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """A source as a frame: the wanted columns as they stand, `raw`, `corrupt`, and `position`."""
+class LogColumns:
+    """The columns of a log: `required` and `optional` ones, and the `attributes` to keep.
+
+    Attributes are given by their types, or as "all" other columns with the types that the source
+    has (a table, Parquet) or that Spark infers (text, which costs a pass).
+    """
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+    attributes: StructType | Literal["all"] | None = None
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """The columns that have a meaning of their own."""
+        return (*self.required, *self.optional)
+
+    def select_attributes(self, schema: StructType) -> tuple[StructField, ...]:
+        """The attributes to keep of a source with this schema."""
+        if self.attributes is None:
+            return ()
+        fields = schema.fields if self.attributes == "all" else self.attributes.fields
+        return tuple(one for one in fields if one.name not in self.known)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedLog:
+    """A log's `frame`: the wanted columns as they stand, `raw`, `corrupt` (text) and `position`.
+
+    `given` are the columns that the source has, `extra` the attributes, and `lines` the rows as
+    they are counted at the source.
+    """
 
     name: str
     source: Source
@@ -55,53 +85,37 @@ class Opened:
 
     @property
     def text(self) -> bool:
-        """Whether every column is text, and a row may be corrupt."""
+        """Whether every column is text, so that rows may be corrupt."""
         return self.source.format in ("csv", "json")
 
 
-def opened(
-    spark: SparkSession,
-    name: str,
-    where: str | Source,
-    required: tuple[str, ...],
-    optional: tuple[str, ...] = (),
-    attributes: StructType | Literal["all"] | None = None,
-) -> Opened:
-    """Open a log that has the `required` columns and may have the `optional` ones."""
+def open_log(spark: SparkSession, name: str, where: str | Source, columns: LogColumns) -> OpenedLog:
+    """Open a log with these columns, in whichever format it is."""
     source = where if isinstance(where, Source) else resolve_source(spark, where)
-    with reading_faults(source.path):
+    with report_read_faults(source.path):
         if source.format == "csv":
-            return _open_csv(spark, name, source, required, optional, attributes)
+            return _open_csv(spark, name, source, columns)
         if source.format == "json":
-            return _open_json(spark, name, source, required, optional, attributes)
-        return _open_typed(spark, name, source, required, optional, attributes)
+            return _open_json(spark, name, source, columns)
+        return _open_typed(spark, name, source, columns)
 
 
-def _open_typed(
-    spark: SparkSession,
-    name: str,
-    source: Source,
-    required: tuple[str, ...],
-    optional: tuple[str, ...],
-    attributes: StructType | Literal["all"] | None,
-) -> Opened:
-    known = (*required, *optional)
+def _open_typed(spark: SparkSession, name: str, source: Source, columns: LogColumns) -> OpenedLog:
     if source.format == "table":
         table = spark.table(source.path)
         position = F.struct(*(F.lit(None).cast(f.dataType).alias(f.name) for f in POSITION.fields))
     else:
-        table = read_parquet(spark, source, None if attributes else ("ts",))
+        table = read_parquet(spark, source, None if columns.attributes else ("ts",))
         position = F.col(PLACE)
     schema = StructType([one for one in table.schema if one.name != PLACE])
-    columns = schema.names
-    _check_columns(source.path, columns, required, known)
-    for column in known:
-        if column in columns:
+    _check_columns(source.path, schema.names, columns)
+    for column in columns.known:
+        if column in schema.names:
             _check_type(source.path, column, schema[column].dataType)
-    extra = _attribute_fields(schema, known, attributes)
-    given = frozenset(columns) & {*known, *(one.name for one in extra)}
-    raw = F.to_json(F.struct(*(F.col(quote_name(column)) for column in columns)))
-    wanted = [*known, *(one.name for one in extra)]
+    extra = columns.select_attributes(schema)
+    wanted = [*columns.known, *(one.name for one in extra)]
+    given = frozenset(schema.names) & set(wanted)
+    raw = F.to_json(F.struct(*(F.col(quote_name(column)) for column in schema.names)))
     frame = table.select(
         *(
             F.col(quote_name(column))
@@ -113,17 +127,10 @@ def _open_typed(
         position.alias("position"),
     )
     types = {one.name: one.dataType for one in frame.schema.fields}
-    return Opened(name, source, frame, given, types, extra, table)
+    return OpenedLog(name, source, frame, given, types, extra, table)
 
 
-def _open_csv(
-    spark: SparkSession,
-    name: str,
-    source: Source,
-    required: tuple[str, ...],
-    optional: tuple[str, ...],
-    attributes: StructType | Literal["all"] | None,
-) -> Opened:
+def _open_csv(spark: SparkSession, name: str, source: Source, columns: LogColumns) -> OpenedLog:
     headers: dict[str, list[str]] = {}
     for file in source.files:
         record = first_record(spark, file)
@@ -131,17 +138,18 @@ def _open_csv(
             headers.setdefault(record, []).append(file)
     if not headers:
         raise InputError("holds no header line", path=source.path, remedy="write it again")
-    names = {header: _names(header, shown_path(files[0])) for header, files in headers.items()}
-    known = (*required, *optional)
+    names = {
+        header: _parse_header(header, plain_path(files[0])) for header, files in headers.items()
+    }
     for header, files in headers.items():
-        _check_columns(shown_path(files[0]), names[header], required, known)
+        _check_columns(plain_path(files[0]), names[header], columns)
     joined = has_open_lines(spark, source.files)
     schema = StructType()
-    if attributes == "all":
+    if columns.attributes == "all":
         inferred = spark.read.options(header=True, inferSchema=True, escape='"', multiLine=joined)
         schema = inferred.csv(list(source.files)).schema
-    extra = _attribute_fields(schema, known, attributes)
-    wanted = [*known, *(one.name for one in extra)]
+    extra = columns.select_attributes(schema)
+    wanted = [*columns.known, *(one.name for one in extra)]
     lines = {
         header: csv_lines(spark, files, header, len(names[header]), joined=joined)
         for header, files in headers.items()
@@ -150,7 +158,9 @@ def _open_csv(
     given = frozenset(column for found in names.values() for column in found) & set(wanted)
     frame = reduce(DataFrame.unionByName, parts)
     types: dict[str, DataType] = {column: StringType() for column in wanted}
-    return Opened(name, source, frame, given, types, extra, reduce(DataFrame.union, lines.values()))
+    return OpenedLog(
+        name, source, frame, given, types, extra, reduce(DataFrame.union, lines.values())
+    )
 
 
 def _csv_part(lines: DataFrame, found: Sequence[str], wanted: Sequence[str]) -> DataFrame:
@@ -168,7 +178,7 @@ def _csv_part(lines: DataFrame, found: Sequence[str], wanted: Sequence[str]) -> 
     )
 
 
-def _names(header: str, path: str) -> list[str]:
+def _parse_header(header: str, path: str) -> list[str]:
     cells = csv_cells(header)
     if cells is None:
         raise InputError(
@@ -179,20 +189,12 @@ def _names(header: str, path: str) -> list[str]:
     return [cell.strip() for cell in cells]
 
 
-def _open_json(
-    spark: SparkSession,
-    name: str,
-    source: Source,
-    required: tuple[str, ...],
-    optional: tuple[str, ...],
-    attributes: StructType | Literal["all"] | None,
-) -> Opened:
-    known = (*required, *optional)
+def _open_json(spark: SparkSession, name: str, source: Source, columns: LogColumns) -> OpenedLog:
     schema = StructType()
-    if attributes == "all":
+    if columns.attributes == "all":
         schema = spark.read.json(list(source.files)).schema
-    extra = _attribute_fields(schema, known, attributes)
-    wanted = [*known, *(one.name for one in extra)]
+    extra = columns.select_attributes(schema)
+    wanted = [*columns.known, *(one.name for one in extra)]
     fields = [StructField(column, StringType()) for column in [*wanted, "_corrupt"]]
     row = F.from_json(
         F.when(F.is_valid_utf8("value"), F.col("value")),
@@ -212,9 +214,9 @@ def _open_json(
         "position",
     )
     types: dict[str, DataType] = {column: StringType() for column in wanted}
-    # A key that no line has is found out row by row, except `id`, which would cost a shuffle.
-    given = frozenset(wanted) - (set() if _has_id(lines, optional) else {"id"})
-    return Opened(name, source, frame, given, types, extra, lines)
+    # Missing keys show up row by row. Only ids are looked for first, because they cost a shuffle.
+    given = frozenset(wanted) - (set() if _has_id(lines, columns) else {"id"})
+    return OpenedLog(name, source, frame, given, types, extra, lines)
 
 
 def _json_lines(spark: SparkSession, source: Source) -> DataFrame:
@@ -223,18 +225,16 @@ def _json_lines(spark: SparkSession, source: Source) -> DataFrame:
     return text_lines(spark, source.files).where(F.trim("value") != "")
 
 
-def _has_id(lines: DataFrame, optional: tuple[str, ...]) -> bool:
-    """Whether JSON lines carry ids: looked up in the first lines, as a header would say it."""
-    if "id" not in optional:
+def _has_id(lines: DataFrame, columns: LogColumns) -> bool:
+    """Whether one of the first JSON lines has an id; the others are taken to be alike."""
+    if "id" not in columns.optional:
         return False
     first = lines.limit(100).select(F.get_json_object("value", "$.id").alias("id"))
     return first.where(F.col("id").isNotNull()).limit(1).count() > 0
 
 
-def _check_columns(
-    path: str, found: Sequence[str], required: Sequence[str], known: Sequence[str]
-) -> None:
-    for column in known:
+def _check_columns(path: str, found: Sequence[str], columns: LogColumns) -> None:
+    for column in columns.known:
         if list(found).count(column) > 1:
             raise InputError(
                 f"has the column {column!r} twice",
@@ -242,7 +242,7 @@ def _check_columns(
                 value=column,
                 remedy="keep one of them",
             )
-    for column in required:
+    for column in columns.required:
         if column not in found:
             raise InputError(
                 f"has no column {column!r}, only {', '.join(map(repr, found[:10])) or 'none'}",
@@ -266,12 +266,3 @@ def _check_type(path: str, column: str, kind: DataType) -> None:
             value=kind.simpleString(),
             remedy=f"they must be {wanted}",
         )
-
-
-def _attribute_fields(
-    schema: StructType, known: Sequence[str], attributes: StructType | Literal["all"] | None
-) -> tuple[StructField, ...]:
-    if attributes is None:
-        return ()
-    fields = schema.fields if attributes == "all" else attributes.fields
-    return tuple(one for one in fields if one.name not in known)

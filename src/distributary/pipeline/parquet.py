@@ -1,8 +1,8 @@
-"""Parquet files of a log as one table, also where they write times in different units.
+"""Parquet files of a log as one table, even if they store times in different units.
 
-Spark has no type for nanoseconds and gives them as whole numbers (`nanosAsLong`, which the session
-sets). Which columns those are is said in the files' footers; they become times, cut to
-microseconds. Files that disagree on a type are named.
+Spark has no type for nanoseconds and reads them as whole numbers (`nanosAsLong`, which the session
+sets). The files' footers tell which columns those are; they become times, cut to microseconds.
+Files that disagree on a type are named in the error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyspark.sql.types import LongType, StructType, TimestampNTZType, TimestampT
 
 from distributary.errors import InputError
 from distributary.pipeline.schemas import quote_name
-from distributary.pipeline.sources import Source, hadoop_path, shown_path, whole_story
+from distributary.pipeline.sources import Source, full_message, hadoop_path, plain_path
 
 __all__ = ["PLACE", "read_parquet"]
 
@@ -30,19 +30,19 @@ _TIMES = (TimestampType(), TimestampNTZType())
 def read_parquet(
     spark: SparkSession, source: Source, times: Sequence[str] | None = None
 ) -> DataFrame:
-    """The rows of the files, and where each stood as `PLACE`.
+    """The rows of the files, with the position of each in the column `PLACE`.
 
-    `times` are the columns that matter if they are times, all of them without it: one that seems to
-    hold whole numbers is looked up in the footers.
+    `times` are the columns that may hold times, by default all: if one seems to hold whole numbers,
+    the footers are read.
     """
     try:
         table = _read(spark, source.files)
     except (PySparkException, Py4JError) as error:
-        if "CANNOT_MERGE" not in whole_story(error):
+        if "CANNOT_MERGE" not in full_message(error):
             raise
         found = _read_by_unit(spark, source)
         if found is None:
-            raise _conflict(spark, source) from error
+            raise _type_conflict(spark, source) from error
         return found
     whole = {one.name for one in table.schema if isinstance(one.dataType, LongType)}
     if whole and (times is None or not whole.isdisjoint(times)):
@@ -67,26 +67,26 @@ def _read(spark: SparkSession, files: Sequence[str]) -> DataFrame:
 
 
 def _read_by_unit(spark: SparkSession, source: Source) -> DataFrame | None:
-    """The files by which of their columns are in nanoseconds; None if none is in any."""
+    """Read the files grouped by their nanosecond columns; None if no file has any."""
     groups: dict[frozenset[str], list[str]] = {}
     for file in source.files:
         groups.setdefault(_nanosecond_columns(spark, file), []).append(file)
     if not frozenset().union(*groups):
         return None
     try:
-        parts = [_as_times(_read(spark, files), names) for names, files in groups.items()]
+        parts = [_convert_times(_read(spark, files), names) for names, files in groups.items()]
     except (PySparkException, Py4JError) as error:
-        if "CANNOT_MERGE" not in whole_story(error):
+        if "CANNOT_MERGE" not in full_message(error):
             raise
-        raise _conflict(spark, source) from error
+        raise _type_conflict(spark, source) from error
     for part in parts[1:]:
-        if _differing(parts[0].schema, part.schema) is not None:
-            raise _conflict(spark, source)
+        if _find_differing(parts[0].schema, part.schema) is not None:
+            raise _type_conflict(spark, source)
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
 
 
 def _nanosecond_columns(spark: SparkSession, file: str) -> frozenset[str]:
-    """The columns whose values are times in nanoseconds, by the file's footer."""
+    """The columns that hold times in nanoseconds, by the file's footer."""
     jvm: Any = spark.sparkContext._jvm
     path, _ = hadoop_path(spark, file)
     configuration = spark.sparkContext._jsc.hadoopConfiguration()
@@ -105,8 +105,8 @@ def _nanosecond_columns(spark: SparkSession, file: str) -> frozenset[str]:
         reader.close()
 
 
-def _as_times(table: DataFrame, names: frozenset[str]) -> DataFrame:
-    """The table with whole nanoseconds made into times, cut downwards also before 1970."""
+def _convert_times(table: DataFrame, names: frozenset[str]) -> DataFrame:
+    """The table with nanoseconds converted to times, rounded down also before 1970."""
     columns = {}
     for name in names:
         value = quote_name(name)
@@ -114,19 +114,19 @@ def _as_times(table: DataFrame, names: frozenset[str]) -> DataFrame:
     return table.withColumns(columns) if columns else table
 
 
-def _conflict(spark: SparkSession, source: Source) -> InputError:
-    """What to say of files that disagree: a column, and the first two files of two types."""
+def _type_conflict(spark: SparkSession, source: Source) -> InputError:
+    """The error about files that disagree: a column, and two files with different types of it."""
     seen: list[tuple[str, StructType]] = []
     for file in source.files:
-        schema = _as_times(_read(spark, [file]), _nanosecond_columns(spark, file)).schema
+        schema = _convert_times(_read(spark, [file]), _nanosecond_columns(spark, file)).schema
         for other, known in seen:
-            name = _differing(known, schema)
+            name = _find_differing(known, schema)
             if name is not None:
                 kinds = [one[name].dataType.simpleString() for one in (schema, known)]
                 return InputError(
                     f"column {name!r} holds {kinds[0]} values, and {kinds[1]} in "
-                    f"{shown_path(other)}",
-                    path=shown_path(file),
+                    f"{plain_path(other)}",
+                    path=plain_path(file),
                     value=name,
                     remedy="give the column one type in all files",
                 )
@@ -139,8 +139,8 @@ def _conflict(spark: SparkSession, source: Source) -> InputError:
     )
 
 
-def _differing(one: StructType, other: StructType) -> str | None:
-    """The first column that both have, with different types."""
+def _find_differing(one: StructType, other: StructType) -> str | None:
+    """The first column that both schemas have with different types."""
     for name in one.names:
         if name in other.names:
             kinds = one[name].dataType, other[name].dataType

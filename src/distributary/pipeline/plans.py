@@ -1,7 +1,7 @@
-"""A plan as Spark reads it: the tables of its folder, each one a DataFrame.
+"""A plan as Spark reads it: the tables of its folder as frames.
 
-Flooding and unicast, which a plan is measured against, are plans too: whatever looks at a plan
-looks at them in the same way.
+Flooding and unicast, which a plan is measured against, are plans as well, so they can be replayed
+in the same way.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from distributary.errors import InputError
 from distributary.model import Plan
 from distributary.pipeline.schemas import PLACEMENTS, PLAN_SUBSCRIPTIONS, SESSIONS, UNICAST
 
-__all__ = ["PlanTables", "flooding", "plan_tables", "stored_plan_tables", "unicast"]
+__all__ = ["PlanTables", "flooding", "plan_tables", "read_plan_tables", "unicast"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanTables:
-    """The tables of one plan, none of them with a repeated row.
+    """The tables of one plan, without repeated rows.
 
-    The group of a subscription is its session's, and every session is in `sessions`: that is for
-    whoever makes or reads a plan to check. Where flows go by unicast `unicast` says which, to whom.
+    Whoever makes or reads a plan checks that the group of a subscription is its session's and that
+    `sessions` lists every session. `unicast` has the pairs of receiver and flow sent by unicast.
     """
 
     placements: DataFrame
@@ -36,7 +36,7 @@ class PlanTables:
 
     @property
     def placed(self) -> DataFrame:
-        """Where each flow travels: flow, session, group."""
+        """Where each flow is carried: flow, session, group."""
         return self.placements.join(self.sessions, "session").select("flow", "session", "group")
 
     @property
@@ -47,7 +47,7 @@ class PlanTables:
 
 
 def plan_tables(spark: SparkSession, plan: Plan) -> PlanTables:
-    """The tables of a plan that lies in memory."""
+    """The tables of a plan in memory."""
     receivers, flows = pa.array(plan.receivers, pa.string()), pa.array(plan.flows, pa.string())
     session = pa.array(range(plan.n_sessions), pa.int32())
     group = pa.array(plan.session_group, pa.int32())
@@ -74,7 +74,7 @@ def plan_tables(spark: SparkSession, plan: Plan) -> PlanTables:
 
 
 def flooding(interest: DataFrame) -> PlanTables:
-    """The plan that brings every wanted flow to everybody: one session, one group."""
+    """The plan that sends every wanted flow to every receiver: one session, one group."""
     spark = interest.sparkSession
     only = F.lit(0)
     return PlanTables(
@@ -86,7 +86,7 @@ def flooding(interest: DataFrame) -> PlanTables:
 
 
 def unicast(interest: DataFrame) -> PlanTables:
-    """The plan that sends each receiver just what it wants, by itself."""
+    """The plan that sends each receiver exactly what it wants, by unicast."""
     spark = interest.sparkSession
     return PlanTables(
         spark.createDataFrame([], PLACEMENTS),
@@ -96,17 +96,17 @@ def unicast(interest: DataFrame) -> PlanTables:
     )
 
 
-def stored_plan_tables(spark: SparkSession, folder: Path) -> PlanTables:
-    """The tables of a plan folder, in whichever format they are; flows by unicast if it has any."""
+def read_plan_tables(spark: SparkSession, folder: Path) -> PlanTables:
+    """The tables of a plan folder, in any format; the table of unicast pairs may be missing."""
     return PlanTables(
-        _stored(spark, folder, "placements", PLACEMENTS),
-        _stored(spark, folder, "sessions", SESSIONS),
-        _stored(spark, folder, "subscriptions", PLAN_SUBSCRIPTIONS),
-        _stored(spark, folder, "unicast", UNICAST, may_lack=True),
+        _read_plan_table(spark, folder, "placements", PLACEMENTS),
+        _read_plan_table(spark, folder, "sessions", SESSIONS),
+        _read_plan_table(spark, folder, "subscriptions", PLAN_SUBSCRIPTIONS),
+        _read_plan_table(spark, folder, "unicast", UNICAST, may_lack=True),
     )
 
 
-def _stored(
+def _read_plan_table(
     spark: SparkSession, folder: Path, name: str, schema: StructType, *, may_lack: bool = False
 ) -> DataFrame:
     columns = [F.col(field.name).cast(field.dataType) for field in schema.fields]

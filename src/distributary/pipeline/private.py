@@ -1,8 +1,8 @@
-"""A folder for what Spark is started with, that only this user can read and this process keeps.
+"""A private temporary folder for the files that Spark is started with.
 
-It is gone when the process ends. One that was killed cannot see to that, so folders of dead
-processes are removed by the next: each is locked by its owner, and the system takes the lock back
-from a process that ends in whatever way.
+Only this user can read it, and it is removed when the process ends. A killed process leaves its
+folder behind, so each folder is locked by its owner, and the next process removes folders without a
+lock.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import BinaryIO
 
-from distributary.files.faults import brief, output_fault
+from distributary.files.faults import output_fault, summarize_error
 
 __all__ = ["private_folder"]
 
@@ -26,23 +26,23 @@ _held: list[tuple[Path, BinaryIO]] = []
 
 
 def private_folder() -> Path:
-    """This process's folder, made when first asked for."""
+    """The folder of this process, created on the first call."""
     if not _held:
         try:
             _remove_abandoned(Path(tempfile.gettempdir()))
-            _held.append(_make())
+            _held.append(_create_locked())
         except OSError as error:
             raise output_fault(
                 error.filename or "the folder for temporary files",
-                f"cannot be written: {brief(error)}",
+                f"cannot be written: {summarize_error(error)}",
                 "make room, or name another folder with TMPDIR",
             ) from error
         atexit.register(shutil.rmtree, _held[0][0], ignore_errors=True)
     return _held[0][0]
 
 
-def _make() -> tuple[Path, BinaryIO]:
-    """A folder that is locked before it has the name by which others look for it."""
+def _create_locked() -> tuple[Path, BinaryIO]:
+    """Create a folder that is locked before it gets the name that other processes look for."""
     unnamed = Path(tempfile.mkdtemp(prefix=".distributary-"))
     try:
         lock = (unnamed / _LOCK).open("xb")
@@ -54,7 +54,7 @@ def _make() -> tuple[Path, BinaryIO]:
 
 
 def _remove_abandoned(parent: Path) -> None:
-    """Remove this user's folders whose owner is dead; one without a lock is left alone."""
+    """Remove this user's folders of dead processes; a folder without a lock file is left alone."""
     for folder in parent.glob(f"{_PREFIX}*"):
         try:
             if folder.stat().st_uid != os.getuid():
@@ -62,5 +62,5 @@ def _remove_abandoned(parent: Path) -> None:
             with (folder / _LOCK).open("rb") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder, ignore_errors=True)
-        except OSError:  # its owner lives, or somebody else removes it
+        except OSError:  # its owner is alive, or another process removes it
             continue

@@ -1,48 +1,47 @@
-"""How fast each flow runs over a window, out of when it was published.
+"""The rate of each flow over a window, from the publication log.
 
-`publication_digest` counts a whole log in one aggregation. Its rows can be added up in any order
-and any number of times (`merged`), which is how a stream keeps them; `rates_from` turns them into
-rates. Sums are of whole numbers only, so that the answer does not depend on the partitioning.
+`publication_digest` counts a log in one aggregation. Digests can be merged in any order
+(`merge_digests`), which is how a stream keeps them; `rates_from` turns them into rates. Only whole
+numbers are summed, so that the result does not depend on the partitioning.
 
 **Weighted rates.** A message counts 2^-(age / half-life), and the sum is divided by the integral of
-the same weight over the window: a constant rate comes out as it is. The end of the window is not
-known while messages are counted, so weights are taken at the end of a span of four half-lives, as
-multiples of 2^-31 (each is then right to 1 part in 10^8), and aged by whole spans later.
+the same weight over the window, so that a constant rate stays as it is. The end of the window is
+not known while messages are counted, so weights are taken at the end of a span of four half-lives,
+as multiples of 2^-31 (each is then precise to 1 part in 10^8), and aged by whole spans later.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from distributary.pipeline.ingest import Counts, Log
+from distributary.pipeline.ingest import RowCounts
 from distributary.pipeline.schemas import RATES
+from distributary.pipeline.times import to_micros, to_time
 
 __all__ = [
     "FlowCounts",
     "flow_counts",
-    "merged",
+    "merge_digests",
     "publication_counts",
     "publication_digest",
     "published_window",
     "rates_for",
     "rates_from",
-    "rates_over",
 ]
 
 _UNIT = 2**31
 _SPAN = 4
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SHORTEST = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class FlowCounts:
-    """Flows somebody wants, those of them that were silent, and what nobody wanted."""
+    """The numbers of wanted flows, silent ones among them, and unwanted flows and messages."""
 
     wanted: int
     silent: int
@@ -50,50 +49,27 @@ class FlowCounts:
     unwanted_messages: int
 
 
-def rates_over(
-    publications: DataFrame,
-    start: datetime,
-    end: datetime,
-    half_life: timedelta | None = None,
-    peak_window: timedelta | None = None,
-) -> DataFrame:
-    """Rates of used publications: `flow, rate, size, peak`."""
-    rows = publications.select(
-        "ts",
-        "flow",
-        "size",
-        F.lit(None).cast("string").alias("reason"),
-        F.lit(False).alias("copy"),
-    )
-    return rates_from(_digest(rows, half_life, peak_window), start, end, half_life, peak_window)
-
-
 def publication_digest(
-    log: Log, half_life: timedelta | None = None, peak_window: timedelta | None = None
+    rows: DataFrame, half_life: timedelta | None = None, peak_window: timedelta | None = None
 ) -> DataFrame:
-    """A whole log per flow, or per reason where rows cannot be used.
+    """Count a log's `rows` per flow, and per reason where they cannot be used.
 
     `flow, reason, span, slot, messages, bytes, sized, weight, first, last, copies`: `span` (the end
     of four half-lives) and `slot` (the start of a peak window) are in microseconds, null if not
-    asked for; `sized` messages had a size; `copies` of a message seen already count nowhere else.
+    asked for; `sized` is the number of messages with a size; `copies` of a message seen before
+    count nowhere else.
     """
-    return _digest(log.rows, half_life, peak_window)
-
-
-def _digest(
-    rows: DataFrame, half_life: timedelta | None, peak_window: timedelta | None
-) -> DataFrame:
     counted = F.col("reason").isNull() & ~F.col("copy")
     micros = F.unix_micros("ts")
     never = F.lit(None).cast("long")
     span, slot, weight = never, never, F.lit(0).cast("long")
     if half_life is not None:
-        length = _micros(_SPAN * half_life)
+        length = to_micros(_SPAN * half_life)
         span = F.when(counted, micros - F.pmod(micros, F.lit(length)) + length)
-        age = (micros - span) / F.lit(float(_micros(half_life)))
+        age = (micros - span) / F.lit(float(to_micros(half_life)))
         weight = F.round(F.pow(F.lit(2.0), age) * _UNIT).cast("long")
     if peak_window is not None:
-        slot = F.when(counted, micros - F.pmod(micros, F.lit(_micros(peak_window))))
+        slot = F.when(counted, micros - F.pmod(micros, F.lit(to_micros(peak_window))))
     keyed = rows.select(
         F.when(F.col("reason").isNull(), F.col("flow")).alias("flow"),
         "reason",
@@ -131,8 +107,8 @@ def _digest(
     )
 
 
-def merged(state: DataFrame) -> DataFrame:
-    """Digests laid together, added up: the digest of all their rows."""
+def merge_digests(state: DataFrame) -> DataFrame:
+    """Merge digests, given in one frame, into the digest of all their rows."""
     sums = [F.sum(name).alias(name) for name in ("messages", "bytes", "sized", "weight")]
     return (
         state.groupBy("flow", "reason", "span", "slot")
@@ -146,14 +122,14 @@ def merged(state: DataFrame) -> DataFrame:
     )
 
 
-def publication_counts(digest: DataFrame) -> Counts:
-    """How many rows went where. Runs; cache the digest before."""
+def publication_counts(digest: DataFrame) -> RowCounts:
+    """Count the rows by what became of them. Runs a job; cache the digest first."""
     by_reason = digest.groupBy("reason").agg(
         F.sum("messages").alias("messages"), F.sum("copies").alias("copies")
     )
     found = {row["reason"]: row for row in by_reason.collect()}
     good = found.pop(None, None)
-    return Counts(
+    return RowCounts(
         used=good["messages"] if good else 0,
         duplicates=good["copies"] if good else 0,
         reasons={reason: row["messages"] for reason, row in sorted(found.items())},
@@ -161,14 +137,14 @@ def publication_counts(digest: DataFrame) -> Counts:
 
 
 def published_window(digest: DataFrame) -> tuple[datetime, datetime] | None:
-    """From the first to the last used message, at least a second; None without messages. Runs."""
+    """From the first to the last used message, at least a second; None without any. Runs a job."""
     micros = digest.where(F.col("reason").isNull()).agg(
         F.unix_micros(F.min("first")), F.unix_micros(F.max("last"))
     )
     first, last = micros.collect()[0]
     if first is None:
         return None
-    start, end = (_EPOCH + timedelta(microseconds=moment) for moment in (first, last))
+    start, end = to_time(first), to_time(last)
     return start, max(end, start + _SHORTEST)
 
 
@@ -179,9 +155,9 @@ def rates_from(
     half_life: timedelta | None = None,
     peak_window: timedelta | None = None,
 ) -> DataFrame:
-    """Rates out of a digest (or merged ones) that was made with the same two options.
+    """Rates from a digest that was made with the same half-life and peak window.
 
-    Sizes are means, null where no message had one; `peak` is the busiest peak window's rate.
+    Sizes are means, null if no message had one; `peak` is the rate of the busiest peak window.
     """
     if end <= start:
         raise ValueError(f"the window from {start} to {end} is empty")
@@ -196,7 +172,7 @@ def rates_from(
         # Doubles are added in the order of time, or the last bit would depend on the partitioning.
         ordered = F.array_sort(F.collect_list(F.struct("span", "weight"))).alias("weights")
         flows = spans.groupBy("flow").agg(*sums, ordered)
-        rate = _weighted(F.col("weights"), end, half_life) / F.lit(_integral(seconds, half_life))
+        rate = _sum_weights(F.col("weights"), end, half_life) / F.lit(_integral(seconds, half_life))
     rates = flows.select("flow", rate.alias("rate"), F.try_divide("bytes", "sized").alias("size"))
     if peak_window is None:
         return rates.withColumn("peak", F.lit(None).cast("double")).select(*RATES.fieldNames())
@@ -210,17 +186,17 @@ def rates_from(
 
 
 def rates_for(interest: DataFrame, rates: DataFrame, floor: float) -> DataFrame:
-    """Rates of the flows that somebody wants; silent ones get the floor."""
+    """Rates of the wanted flows; silent flows get the floor."""
     if not floor > 0:
         raise ValueError(f"the floor must be above 0 messages/s, not {floor}")
     wanted = interest.select("flow").distinct()
-    # A weighted rate so old that it is 0 is silence too.
+    # A weighted rate may be so old that it is 0: the flow counts as silent.
     rate = F.when(F.col("rate") > 0, F.col("rate")).otherwise(F.lit(floor))
     return wanted.join(rates, "flow", "left").withColumn("rate", rate).select(*RATES.fieldNames())
 
 
 def flow_counts(interest: DataFrame, digest: DataFrame) -> FlowCounts:
-    """How many flows are wanted, silent and unwanted. Runs."""
+    """Count wanted, silent and unwanted flows. Runs a job."""
     published = (
         digest.where(F.col("reason").isNull() & (F.col("messages") > 0))
         .groupBy("flow")
@@ -241,8 +217,8 @@ def flow_counts(interest: DataFrame, digest: DataFrame) -> FlowCounts:
     return FlowCounts(row["wanted"], row["silent"], row["unwanted"], row["unwanted_messages"] or 0)
 
 
-def _weighted(weights: Column, end: datetime, half_life: timedelta) -> Column:
-    last, length = float(_micros(end - _EPOCH)), float(_micros(half_life))
+def _sum_weights(weights: Column, end: datetime, half_life: timedelta) -> Column:
+    last, length = float(to_micros(end)), float(to_micros(half_life))
 
     def aged(total: Column, one: Column) -> Column:
         age = (one["span"].cast("double") - F.lit(last)) / F.lit(length)
@@ -252,10 +228,6 @@ def _weighted(weights: Column, end: datetime, half_life: timedelta) -> Column:
 
 
 def _integral(seconds: float, half_life: timedelta) -> float:
-    """Of 2^-(age / half-life), from age 0 to the length of the window."""
+    """The integral of 2^-(age / half-life) from age 0 to the length of the window."""
     length = half_life.total_seconds()
     return length / math.log(2) * -math.expm1(-math.log(2) * seconds / length)
-
-
-def _micros(duration: timedelta) -> int:
-    return duration // timedelta(microseconds=1)

@@ -1,28 +1,25 @@
-"""The publication log run through a plan: what each receiver would have received, and why.
+"""The publication log replayed under a plan: what each receiver would have received, and why.
 
-A receiver *receives* all messages of the groups that it joins and what is sent to it by unicast.
-What is in a session it does not subscribe to is *dropped by session*, the first filter. Of the rest
-the *wanted* messages stay, each counted once, and the others are *dropped by flow*, the second
-filter: flows it did not ask for, and further copies of one it did. So
+A receiver *receives* all messages of the groups that it joins and its unicast messages. Messages of
+sessions that it does not subscribe to are *dropped by session*, the first filter. Of the rest, the
+*wanted* messages remain, each counted once, and the others are *dropped by flow*, the second
+filter: flows it did not ask for, and further copies of flows it did. So
 
     received = wanted + dropped_by_session + dropped_by_flow
 
-for every receiver and every minute. These are the quantities of `cost.loads`: at rates of
-messages over seconds, the totals are `evaluate`'s, to the message.
+for every receiver and every minute. These are the quantities of `cost.loads`: at rates of messages
+over seconds, the totals equal those of `evaluate`, to the message.
 
-Nothing is lost without a word. What a receiver asked for and the plan does not bring to it is
-`unserved`, beside the sum above; messages of flows in no session that go to nobody by unicast are
-`unplaced`. The receivers' table holds those of the plan and those of the interest and says of
-each in which of them it is, and the flows' table does the same for the flows of the log.
+Every message is accounted for. What a receiver wants and the plan does not bring is `unserved`,
+beside the sum above; messages of flows in no session and not sent by unicast are `unplaced`. The
+table of receivers covers those of the plan and those of the interest, with a column for each; the
+table of flows does the same for the flows of the log.
 
-Receivers never meet messages. In a minute, a message of a flow reaches as many receivers as join
-the groups of its sessions, whatever the minute: five numbers per flow (`reach`) turn the counts per
-minute and flow into the sums over all receivers. A receiver's totals are sums over its groups, its
-sessions and its flows of what each carried. Only `receiver_minutes` has a row per receiver and
-minute, and costs a row of work per wanted pair and minute in which the flow spoke: it is computed
-where somebody asks for it.
+Receivers are never joined with messages. A message of a flow always reaches the receivers that join
+the groups of its sessions, so five numbers per flow (`_reach`) turn the counts per minute and flow
+into sums over all receivers. A receiver's totals are sums over its groups, sessions and flows.
 
-Bytes are summed over the messages whose size is known, and are null where none is.
+Bytes are summed over the messages with a known size, and are null if there is none.
 """
 
 from __future__ import annotations
@@ -36,7 +33,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.pipeline.plans import PlanTables
 
-__all__ = ["Replay", "activity", "busiest_receivers", "receiver_minutes", "references", "replay"]
+__all__ = ["Replay", "activity", "references", "replay"]
 
 _SHARES = ("received", "wanted", "dropped_by_session", "dropped_by_flow", "unserved")
 _SUMS = ("messages", "sent", "unplaced", *_SHARES)
@@ -44,7 +41,7 @@ _SUMS = ("messages", "sent", "unplaced", *_SHARES)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replay:
-    """What a log would have done under a plan; each table's columns twice, `_bytes` for the second.
+    """The replay of a log under a plan; each count also exists in bytes, with the suffix `_bytes`.
 
     `receivers`: receiver, planned, interested, received, wanted, dropped_by_session,
     dropped_by_flow, unserved. `minutes`: minute, messages, sent, unplaced and the same five, over
@@ -57,23 +54,18 @@ class Replay:
     flows: DataFrame
 
     def totals(self) -> dict[str, int | None]:
-        """Everything summed over the minutes; 0 where nothing was published."""
-        return _summed(self.minutes, _SUMS)
-
-    def receiver_totals(self) -> dict[str, int | None]:
-        """Summed over the receivers, another way to the same numbers; and how many there are."""
-        counts = {
-            "receivers": F.count(F.lit(1)),
-            "receivers_without_plan": F.count_if(~F.col("planned")),
-            "receivers_without_interest": F.count_if(~F.col("interested")),
-        }
-        return _summed(self.receivers, _SHARES, counts)
+        """The sums over all minutes; 0 if nothing was published."""
+        row = self.minutes.agg(
+            *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in _SUMS),
+            *(F.sum(f"{name}_bytes").alias(f"{name}_bytes") for name in _SUMS),
+        ).first()
+        return {} if row is None else row.asDict()
 
 
 def activity(publications: DataFrame) -> DataFrame:
     """minute (UTC), flow, messages, bytes: all that a replay needs of the log.
 
-    Worth keeping by whoever replays more than one plan.
+    Cache it to replay more than one plan.
     """
     return publications.groupBy(F.date_trunc("minute", "ts").alias("minute"), "flow").agg(
         F.count(F.lit(1)).alias("messages"), F.sum("size").cast("bigint").alias("bytes")
@@ -86,7 +78,7 @@ def replay(
     interest: DataFrame,
     keep: Callable[[DataFrame], DataFrame] = lambda frame: frame,
 ) -> Replay:
-    """Run a log's `activity` through a plan, for receivers with this interest.
+    """Replay a log's `activity` under a plan, for receivers with this interest.
 
     All three tables are made from the wanted pairs, marked with whether the plan serves them:
     `keep`, say `DataFrame.persist`, is asked to keep these.
@@ -100,7 +92,7 @@ def replay(
 
 
 def references(replayed: Replay, receivers: int) -> dict[str, dict[str, int | None]]:
-    """The totals of flooding and of unicast, which follow from any plan's replay in one sum.
+    """The totals of flooding and of unicast, computed from the replay of any plan.
 
     They are those of `replay` with the plans `flooding` and `unicast`, for so many receivers.
     """
@@ -132,26 +124,8 @@ def references(replayed: Replay, receivers: int) -> dict[str, dict[str, int | No
     return {"flooding": flooding, "unicast": unicast}
 
 
-def receiver_minutes(log: DataFrame, plan: PlanTables, interest: DataFrame) -> DataFrame:
-    """receiver, minute and what it received, wanted, dropped and missed; no row where nothing."""
-    served = _served_pairs(plan, interest)
-    return _shares(_intake(log, plan, served, "minute"), "receiver", "minute")
-
-
-def busiest_receivers(log: DataFrame, plan: PlanTables) -> DataFrame:
-    """minute, receiver, received: who takes in most in each minute, the first by name in a tie."""
-    taken = reduce(DataFrame.unionByName, _received(log, plan, "minute"))
-    sums = taken.groupBy("minute", "receiver").agg(F.sum("messages").alias("received"))
-    first = F.struct((-F.col("received")).alias("less"), "receiver")
-    return (
-        sums.groupBy("minute")
-        .agg(F.min(first).alias("first"))
-        .select("minute", "first.receiver", (-F.col("first.less")).alias("received"))
-    )
-
-
 def _served_pairs(plan: PlanTables, interest: DataFrame) -> DataFrame:
-    """receiver, flow, served: every wanted pair, and whether the plan brings it."""
+    """receiver, flow, served: every wanted pair, and whether the plan serves it."""
     heard = plan.subscriptions.select("receiver", "session")
     in_sessions = interest.join(plan.placements, "flow").join(heard, ["receiver", "session"])
     brought = in_sessions.select("receiver", "flow").unionByName(
@@ -166,7 +140,7 @@ def _served_pairs(plan: PlanTables, interest: DataFrame) -> DataFrame:
 
 
 def _reach(plan: PlanTables, served: DataFrame) -> DataFrame:
-    """For each flow, what one message of it amounts to over all receivers.
+    """For each flow, the effect of one message of it over all receivers.
 
     `copies` are sent, `received` and `accepted` of them come to receivers and pass their first
     filter; `wanted` receivers asked for it and get it, `unserved` ones asked and do not.
@@ -251,7 +225,7 @@ def _receivers(by_flow: DataFrame, plan: PlanTables, served: DataFrame) -> DataF
     heard = plan.subscriptions.select("receiver").unionByName(plan.unicast.select("receiver"))
     planned = heard.distinct().withColumn("planned", F.lit(True))
     interested = served.select("receiver").distinct().withColumn("interested", F.lit(True))
-    shares = _shares(_intake(by_flow, plan, served), "receiver")
+    shares = _shares(_intake(by_flow, plan, served))
     everybody = planned.join(interested, "receiver", "full").join(shares, "receiver", "left")
     return everybody.select(
         "receiver",
@@ -262,59 +236,48 @@ def _receivers(by_flow: DataFrame, plan: PlanTables, served: DataFrame) -> DataF
     )
 
 
-def _intake(counts: DataFrame, plan: PlanTables, served: DataFrame, *by: str) -> DataFrame:
-    """receiver, `by`, part, messages, bytes: what came through which filter, not yet summed."""
-    accepted = (
-        counts.join(plan.placements, "flow")
-        .groupBy("session", *by)
-        .agg(*_sums())
-        .join(plan.subscriptions.select("receiver", "session"), "session")
-    )
+def _intake(counts: DataFrame, plan: PlanTables, served: DataFrame) -> DataFrame:
+    """receiver, part, messages, bytes: what reached each receiver and passed which filter."""
+    groups = counts.join(plan.placed, "flow").groupBy("group").agg(*_sums())
+    sessions = counts.join(plan.placements, "flow").groupBy("session").agg(*_sums())
     alone = counts.join(plan.unicast, "flow")
     asked = counts.join(served, "flow")
-    columns = ("receiver", *by, "messages", "bytes")
     parts = (
-        *((part, "received") for part in _received(counts, plan, *by)),
-        (accepted, "accepted"),
+        (groups.join(plan.memberships, "group"), "received"),
+        (alone, "received"),
+        (sessions.join(plan.subscriptions.select("receiver", "session"), "session"), "accepted"),
         (alone, "accepted"),
         (asked.where("served"), "wanted"),
         (asked.where("NOT served"), "unserved"),
     )
+    columns = ("receiver", "messages", "bytes")
     return reduce(
         DataFrame.unionByName,
         (frame.select(*columns, F.lit(part).alias("part")) for frame, part in parts),
     )
 
 
-def _received(counts: DataFrame, plan: PlanTables, *by: str) -> tuple[DataFrame, DataFrame]:
-    """receiver, `by`, messages, bytes: what came from each group, and by unicast."""
-    groups = counts.join(plan.placed, "flow").groupBy("group", *by).agg(*_sums())
-    columns = ("receiver", *by, "messages", "bytes")
-    return (
-        groups.join(plan.memberships, "group").select(*columns),
-        counts.join(plan.unicast, "flow").select(*columns),
-    )
+def _shares(intake: DataFrame) -> DataFrame:
+    """What each filter dropped, from what passed it, per receiver."""
 
-
-def _shares(intake: DataFrame, *by: str) -> DataFrame:
-    """What passed each filter, made into what each filter dropped."""
-
-    def passed(part: str, unit: str) -> Column:
+    def sum_passed(part: str, unit: str) -> Column:
         return F.sum(F.when(F.col("part") == part, F.col(unit)))
 
     parts = ("received", "accepted", "wanted", "unserved")
-    sums = intake.groupBy(*by).agg(
-        *(F.coalesce(passed(part, "messages"), F.lit(0)).alias(part) for part in parts),
-        *(passed(part, "bytes").alias(f"{part}_bytes") for part in parts),
+    sums = intake.groupBy("receiver").agg(
+        *(F.coalesce(sum_passed(part, "messages"), F.lit(0)).alias(part) for part in parts),
+        *(sum_passed(part, "bytes").alias(f"{part}_bytes") for part in parts),
     )
     # Bytes are null where no size is known; where one is, the parts without any are 0.
     sized = F.coalesce(*(f"{part}_bytes" for part in parts)).isNotNull()
     messages = {part: F.col(part) for part in parts}
     in_bytes = {part: F.when(sized, F.coalesce(f"{part}_bytes", F.lit(0))) for part in parts}
-    return sums.select(*by, *_told(messages, ""), *_told(in_bytes, "_bytes"))
+    return sums.select(
+        "receiver", *_share_columns(messages, ""), *_share_columns(in_bytes, "_bytes")
+    )
 
 
-def _told(parts: Mapping[str, Column], unit: str) -> tuple[Column, ...]:
+def _share_columns(parts: Mapping[str, Column], unit: str) -> tuple[Column, ...]:
     return (
         parts["received"].alias(f"received{unit}"),
         parts["wanted"].alias(f"wanted{unit}"),
@@ -326,15 +289,3 @@ def _told(parts: Mapping[str, Column], unit: str) -> tuple[Column, ...]:
 
 def _sums() -> tuple[Column, Column]:
     return F.sum("messages").alias("messages"), F.sum("bytes").alias("bytes")
-
-
-def _summed(
-    frame: DataFrame, names: tuple[str, ...], more: dict[str, Column] | None = None
-) -> dict[str, int | None]:
-    """One row of sums: bytes are None where no size is known."""
-    row = frame.agg(
-        *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in names),
-        *(F.sum(f"{name}_bytes").alias(f"{name}_bytes") for name in names),
-        *(count.alias(name) for name, count in (more or {}).items()),
-    ).first()
-    return {} if row is None else row.asDict()

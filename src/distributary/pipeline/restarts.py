@@ -1,4 +1,4 @@
-"""The planner run several times side by side over executors, each with a seed of its own."""
+"""The planner run several times in parallel on executors, each time with another seed."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ __all__ = ["cheapest_seed"]
 
 
 def cheapest_seed(spark: SparkSession, demand: Demand, request: Request, restarts: int) -> int:
-    """The seed with the cheapest plan, of `restarts` seeds from the request's own on.
+    """The seed with the cheapest plan, of `restarts` seeds from the request's own upwards.
 
-    Executors send back the cost of each plan and not the plan, which is large: the same seed gives
-    the same plan again.
+    Executors return the cost of each plan and not the plan, which is large: the same seed gives the
+    same plan again.
     """
     known = spark.sparkContext.broadcast((demand, request))
     seeds = spark.range(request.search.seed, request.search.seed + restarts).repartitionById(
         restarts, (F.col("id") - request.search.seed).cast("int")
     )
-    priced = seeds.mapInArrow(_planning(known), "seed bigint, cost double").toArrow().to_pylist()
+    priced = seeds.mapInArrow(_make_solver(known), "seed bigint, cost double").toArrow().to_pylist()
     best: int = min(priced, key=lambda row: (row["cost"], row["seed"]))["seed"]
     return best
 
 
-def _planning(known: Broadcast[tuple[Demand, Request]]) -> Callable[..., Any]:
+def _make_solver(known: Broadcast[tuple[Demand, Request]]) -> Callable[..., Any]:
     def solve(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         demand, request = known.value
         for batch in batches:
             seeds = batch.column(0).to_pylist()
-            costs = [_cost(demand, request.replace(seed=seed)) for seed in seeds]
+            costs = [_price_plan(demand, request.replace(seed=seed)) for seed in seeds]
             yield pa.RecordBatch.from_arrays(
                 [pa.array(seeds, pa.int64()), pa.array(costs, pa.float64())], ["seed", "cost"]
             )
@@ -45,6 +45,6 @@ def _planning(known: Broadcast[tuple[Demand, Request]]) -> Callable[..., Any]:
     return solve
 
 
-def _cost(demand: Demand, request: Request) -> float:
+def _price_plan(demand: Demand, request: Request) -> float:
     found = plan(demand, request).plan
     return objective_cost(found, demand, request.search.objective, request.prices)

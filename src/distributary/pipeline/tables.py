@@ -1,31 +1,24 @@
-"""A plan's tables for readers: what one receiver has to listen to, what one group carries.
+"""A plan's tables for readers: what each receiver must listen to, and what each group carries.
 
-Both are Parquet folders in which one receiver's or one group's rows are found by reading little.
-Groups are folders of their own. Receivers are spread over buckets by a hash of their name that
-anybody can compute (CRC-32), and sorted within, so that the statistics of row groups skip the rest.
-A bucket's folder says how many there are: `bucket=003-of-016`. The same plan gives the same rows in
-the same order in each folder.
+Both are Parquet folders in which the rows of one receiver or group are found by reading little.
+Each group has a folder of its own. Receivers are spread over buckets by the CRC-32 of their name,
+which any program can compute, and sorted within, so that a reader can skip row groups by their
+statistics. A bucket's folder names their number: `bucket=003-of-016`. The same plan gives the same
+rows in the same order in each folder.
 """
 
 from __future__ import annotations
 
 import os
-import zlib
-from pathlib import Path
-from typing import Any
 
-import pyarrow.dataset as ds
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from distributary.errors import InputError
 from distributary.pipeline.plans import PlanTables
 
 __all__ = [
     "bucket_count",
-    "group_rows",
     "group_table",
-    "receiver_rows",
     "receiver_table",
     "write_group_table",
     "write_receiver_table",
@@ -37,10 +30,10 @@ _MOST_BUCKETS = 999
 
 
 def receiver_table(plan: PlanTables, interest: DataFrame, rates: DataFrame) -> DataFrame:
-    """One row per receiver and session that it subscribes to, and one for what comes by unicast.
+    """One row per receiver and session that it subscribes to, and one for its unicast flows.
 
-    receiver, session, group (null for unicast), flows and rate that it wants of what is there, and
-    the whole session's and group's rate.
+    receiver, session, group (both null for unicast), the number of flows and the rate that it wants
+    there, and the total rates of the session and the group.
     """
     placed = plan.placed.join(rates.select("flow", "rate"), "flow")
     sessions = placed.groupBy("session").agg(F.sum("rate").alias("session_rate"))
@@ -84,7 +77,7 @@ def receiver_table(plan: PlanTables, interest: DataFrame, rates: DataFrame) -> D
 
 
 def group_table(plan: PlanTables, interest: DataFrame, rates: DataFrame) -> DataFrame:
-    """group, session, flow, rate, receivers (who want the flow): what each group carries."""
+    """group, session, flow, rate, receivers (those who want the flow): what each group carries."""
     wanted = interest.groupBy("flow").agg(F.count(F.lit(1)).alias("receivers"))
     return (
         plan.placed.join(rates.select("flow", "rate"), "flow", "left")
@@ -100,12 +93,12 @@ def group_table(plan: PlanTables, interest: DataFrame, rates: DataFrame) -> Data
 
 
 def bucket_count(rows: int) -> int:
-    """Into how many buckets a receivers' table of so many rows goes."""
+    """The number of buckets for a receivers' table of this many rows."""
     return min(max(-(-rows // _ROWS_PER_BUCKET), 1), _MOST_BUCKETS)
 
 
 def write_receiver_table(table: DataFrame, path: str | os.PathLike[str], buckets: int = 1) -> None:
-    """Write a receivers' table, in a new folder, in so many buckets."""
+    """Write a receivers' table into a new folder, in this many buckets."""
     if not 1 <= buckets <= _MOST_BUCKETS:
         raise ValueError(f"buckets must be 1 to {_MOST_BUCKETS}, not {buckets}")
     number = F.crc32(F.col("receiver").cast("binary")) % buckets
@@ -116,26 +109,6 @@ def write_receiver_table(table: DataFrame, path: str | os.PathLike[str], buckets
 
 
 def write_group_table(table: DataFrame, path: str | os.PathLike[str]) -> None:
-    """Write a groups' table, in a new folder, one folder for each group."""
+    """Write a groups' table into a new folder, with one folder per group."""
     ordered = table.repartition("group").sortWithinPartitions("group", "session", "flow")
     ordered.write.partitionBy("group").parquet(str(path))
-
-
-def receiver_rows(path: str | os.PathLike[str], receiver: str) -> Any:
-    """One receiver's rows of a written table, as an Arrow table, in order of session."""
-    folders = sorted(Path(path).glob("bucket=*-of-*"))
-    if not folders:
-        raise InputError("holds no buckets of a receivers' table", path=str(path))
-    buckets = int(folders[0].name.rpartition("-")[2])
-    number = zlib.crc32(receiver.encode()) % buckets
-    folder = Path(path) / f"bucket={number:03d}-of-{buckets:03d}"
-    found = folder if folder.is_dir() else folders[0]  # an empty bucket has no folder
-    return ds.dataset(found, format="parquet").to_table(filter=ds.field("receiver") == receiver)
-
-
-def group_rows(path: str | os.PathLike[str], group: int) -> Any:
-    """One group's rows of a written table, as an Arrow table, in order of session and flow."""
-    folder = Path(path) / f"group={group}"
-    if not folder.is_dir():
-        raise InputError(f"there is no group {group}", path=str(path), value=group)
-    return ds.dataset(folder, format="parquet").to_table()

@@ -1,8 +1,8 @@
-"""Which topics should share a channel, from the logs that the plan comes from.
+"""Proposals of topics that should share a channel, from the logs that plans are made from.
 
-Spark makes interest and rates of the logs, as for a plan. Clusters are then proposed on the driver,
-with full knowledge of who wants what, and no more of them than a bounded number of subscriptions
-would have to change for. Channels adopt a proposal only where their own estimate agrees.
+Spark makes interest and rates from the logs, as for a plan. The driver then proposes clusters, with
+full knowledge of the interest, within a budget of subscriptions that would have to change. Channels
+adopt a proposal only if their own estimate agrees.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pyspark.sql import SparkSession
 from distributary.cost.topics import clustering_cost, unclustered_cost
 from distributary.errors import InputError
 from distributary.files import read_interest, read_rates
-from distributary.files.columns import Column, Kind
-from distributary.files.tables import Table, read_table
+from distributary.files.columns import Column, ColumnKind
+from distributary.files.tables import FileTable, read_table
 from distributary.model import FloatArray, Interest, Rates
 from distributary.model.topics import Clustering
 from distributary.pipeline.folders import fill_folder
-from distributary.pipeline.ingest import Window
-from distributary.pipeline.inputs import inputs_of
+from distributary.pipeline.ingest import TimeWindow
+from distributary.pipeline.inputs import prepare_inputs
 from distributary.pipeline.job import Job
 from distributary.pipeline.writing import say, write_arrow, write_json
 from distributary.planning import Request
@@ -35,16 +35,16 @@ from distributary.planning.topics import Planner, Proposal, proposals
 __all__ = ["Clusters", "TopicJob", "propose"]
 
 MANIFEST = "proposals.json"
-# Who wants what is held as dense arrays on the driver, some bytes for each receiver and topic.
+# The driver holds the interest in dense arrays: a few bytes per receiver and topic.
 MOST_CELLS = 100_000_000
 
-CLUSTERS = (Column("cluster", Kind.NUMBER), Column("topic", Kind.TEXT))
-MEMBERS = (Column("cluster", Kind.NUMBER), Column("receiver", Kind.TEXT))
+CLUSTERS = (Column("cluster", ColumnKind.NUMBER), Column("topic", ColumnKind.TEXT))
+MEMBERS = (Column("cluster", ColumnKind.NUMBER), Column("receiver", ColumnKind.TEXT))
 
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """Where the present clusters are told: (cluster, topic) and (cluster, receiver)."""
+    """The files of the present clusters: (cluster, topic) and (cluster, receiver)."""
 
     topics: Path
     members: Path
@@ -52,7 +52,7 @@ class Clusters:
 
 @dataclass(frozen=True, slots=True)
 class TopicJob:
-    """What to propose clusters from. `interval` is how often a channel is maintained."""
+    """What to propose clusters from; `interval` is how often a channel is maintained."""
 
     out: Path
     subscriptions: str
@@ -60,13 +60,13 @@ class TopicJob:
     budget: int
     interval: timedelta = timedelta(hours=1)
     clusters: Clusters | None = None
-    window: Window = field(default_factory=Window)
+    window: TimeWindow = field(default_factory=TimeWindow)
     max_bad: float = 1.0
     planner: Planner = field(default_factory=Planner)
 
 
 def propose(spark: SparkSession, job: TopicJob) -> dict[str, Any]:
-    """Write interest, rates and the proposals into a folder; what they would save."""
+    """Write interest, rates and proposals into a folder; return what they would save."""
     logs = Job(
         out=job.out,
         publications=job.publications,
@@ -77,15 +77,15 @@ def propose(spark: SparkSession, job: TopicJob) -> dict[str, Any]:
     )
     with fill_folder(spark, job.out, _is_ours, "proposals") as folder:
         stage = folder / ".work"
-        told = inputs_of(spark, logs, folder, stage).told
+        told = prepare_inputs(spark, logs, folder, stage).facts
         say(spark, "proposing clusters")
         interest = read_interest(folder / "interest").value
-        rates = _per_interval(read_rates(folder / "rates").value, job.interval)
+        rates = _scale_rates(read_rates(folder / "rates").value, job.interval)
         _check_size(interest)
-        clustering = _clustering(interest, job.clusters)
+        clustering = _build_clustering(interest, job.clusters)
         found = proposals(interest, rates, clustering, job.budget, job.planner)
-        _write(found, interest, folder)
-        document = {**told, **_told(found, interest, rates, clustering, job)}
+        _write_proposals(found, interest, folder)
+        document = {**told, **_describe_proposals(found, interest, rates, clustering, job)}
         shutil.rmtree(stage, ignore_errors=True)
         write_json(folder / MANIFEST, document)
     return document
@@ -104,18 +104,18 @@ def _check_size(interest: Interest) -> None:
         )
 
 
-def _per_interval(rates: Rates, interval: timedelta) -> Rates:
+def _scale_rates(rates: Rates, interval: timedelta) -> Rates:
     return Rates(rates.flows, rates.rate * interval.total_seconds())
 
 
 # --- the present clusters -------------------------------------------------------------------------
 
 
-def _clustering(interest: Interest, clusters: Clusters | None) -> Clustering:
-    """Who is on which channel: members on their clusters, for all else on the topics' own."""
+def _build_clustering(interest: Interest, clusters: Clusters | None) -> Clustering:
+    """The present channels: members on their clusters, and on topics' own channels for the rest."""
     state = Clustering(len(interest.receivers), len(interest.flows))
     if clusters is not None:
-        _form(state, interest, clusters)
+        _form_clusters(state, interest, clusters)
     wants = np.zeros(state.wants.shape, bool)
     wants[interest.flow_receivers, interest.pair_flows()] = True
     for topic in range(state.n_topics):
@@ -125,10 +125,12 @@ def _clustering(interest: Interest, clusters: Clusters | None) -> Clustering:
     return state
 
 
-def _form(state: Clustering, interest: Interest, clusters: Clusters) -> None:
-    """Topics that nobody wants any more and receivers that are gone are left out."""
-    topics = _rows(read_table(clusters.topics, CLUSTERS), "topic", interest.flows)
-    members = _rows(read_table(clusters.members, MEMBERS), "receiver", interest.receivers)
+def _form_clusters(state: Clustering, interest: Interest, clusters: Clusters) -> None:
+    """Form the clusters, without topics that nobody wants any more and receivers that are gone."""
+    topics = _group_by_cluster(read_table(clusters.topics, CLUSTERS), "topic", interest.flows)
+    members = _group_by_cluster(
+        read_table(clusters.members, MEMBERS), "receiver", interest.receivers
+    )
     for cluster in sorted(topics):
         number = state.form(sorted(topics[cluster]))
         state.join(sorted(members.get(cluster, ())), number)
@@ -141,8 +143,8 @@ def _form(state: Clustering, interest: Interest, clusters: Clusters) -> None:
         )
 
 
-def _rows(table: Table, column: str, known: tuple[str, ...]) -> dict[int, set[int]]:
-    """For each cluster the places of its names, of those that are known."""
+def _group_by_cluster(table: FileTable, column: str, known: tuple[str, ...]) -> dict[int, set[int]]:
+    """For each cluster, the indices of those of its names that are known."""
     places = {name: at for at, name in enumerate(known)}
     names, codes = table.names(column)
     found: dict[int, set[int]] = {}
@@ -156,7 +158,7 @@ def _rows(table: Table, column: str, known: tuple[str, ...]) -> dict[int, set[in
 # --- what came of it ------------------------------------------------------------------------------
 
 
-def _write(found: list[Proposal], interest: Interest, folder: Path) -> None:
+def _write_proposals(found: list[Proposal], interest: Interest, folder: Path) -> None:
     def table(column: str, rows: list[tuple[int, str]]) -> pa.Table:
         return pa.table(
             {
@@ -171,7 +173,7 @@ def _write(found: list[Proposal], interest: Interest, folder: Path) -> None:
     write_arrow(table("receiver", invited), folder / "invitations.parquet")
 
 
-def _told(
+def _describe_proposals(
     found: list[Proposal], interest: Interest, rates: Rates, clustering: Clustering, job: TopicJob
 ) -> dict[str, Any]:
     place = {name: at for at, name in enumerate(rates.flows)}

@@ -1,8 +1,8 @@
-"""Stretches of work that no interrupt may meet: Java's start, and putting things back.
+"""Sections of work that must not be interrupted: the start of Java, and cleaning up.
 
-An interrupt that meets Java's start leaves a Java behind which nobody can end; one that meets the
-removal of a half-written folder leaves half of that. `call_interruptibly` gives its work a lock,
-and interrupts it only while nobody holds that.
+An interrupt during the start leaves a Java process that nobody can stop; one during the removal of
+a half-written folder leaves part of the folder. `call_interruptibly` gives its work a lock and
+interrupts the work only while it can take that lock.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from typing import Any
 __all__ = ["hold_off_interrupts", "lock_of_work", "stay_undisturbed"]
 
 lock_of_work: ContextVar[Any] = ContextVar("lock_of_work", default=None)
-"""The `RLock` of the work that runs in this context, if that may be interrupted at all."""
+"""The `RLock` of the work in this context; None if nothing interrupts it."""
 
 
 @contextmanager
 def hold_off_interrupts() -> Iterator[None]:
-    """Let no interrupt meet the block; one that comes meanwhile meets what follows it."""
+    """Delay interrupts until the end of the block."""
     with lock_of_work.get() or RLock():
         yield
 
 
 def stay_undisturbed() -> None:
-    """Let no interrupt meet the work from here to its end: it puts things back.
+    """Allow no interrupt from here to the end of the work, which cleans up.
 
-    Whoever interrupts does so once, and holds the lock meanwhile. So an interrupt that is on its
-    way arrives while we wait, and there is none left when we ask for the lock a second time.
+    The interrupting thread interrupts once, while it holds the lock. An interrupt on its way
+    arrives while the first acquire waits, and none is left for the second.
     """
     lock = lock_of_work.get()
     for _ in range(2 if lock else 0):

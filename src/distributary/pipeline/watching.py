@@ -1,9 +1,9 @@
-"""What comes in while a stream runs: new files of a folder, or messages of a Kafka topic.
+"""What arrives while a stream runs: new files of a folder, or messages of a Kafka topic.
 
-A folder is streamed as the names of its files, each once: Spark notes which it has seen. They are
-read when the batch is worked on. So a file must come in whole: written under another name (such as
-`a.csv.tmp`) or elsewhere, and renamed; what is added to it later is not seen. Lines out of Kafka
-travel in the stream themselves.
+Of a folder only the names of its files are streamed, each once: Spark records which it has seen.
+The files are read when their batch is processed. So a file must arrive complete: write it elsewhere
+or under another name (such as `a.csv.tmp`) and rename it; later additions are not seen. Lines from
+Kafka are in the stream themselves.
 """
 
 from __future__ import annotations
@@ -19,55 +19,55 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.errors import InputError
 from distributary.pipeline.sources import Source, sources_of
-from distributary.pipeline.spark import spark_words
+from distributary.pipeline.spark import spark_message
 
-__all__ = ["Arrived", "arrived", "watched"]
+__all__ = ["Arrivals", "list_arrivals", "watch_log"]
 
 _FILES = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 _NAMES = "*.{parquet,csv,csv.gz,jsonl,jsonl.gz,json,json.gz}"
-_FOREVER = "36500d"  # or Spark would pass over files a week older than the newest
+_FOREVER = "36500d"  # by default Spark ignores files a week older than the newest
 _KAFKA = "kafka://"
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class Arrivals:
     """What a batch has of one log."""
 
     sources: tuple[Source, ...]
     files: int = 0
 
 
-def watched(spark: SparkSession, log: str, where: str, files_per_batch: int) -> DataFrame:
+def watch_log(spark: SparkSession, log: str, where: str, files_per_batch: int) -> DataFrame:
     """A log as a stream: `log, path, length`, and from Kafka `value, block, line`."""
     if where.startswith(_KAFKA):
-        rows = _from_kafka(spark, where)
+        rows = _watch_topic(spark, where)
     else:
-        rows = _from_folder(spark, where, files_per_batch)
+        rows = _watch_folder(spark, where, files_per_batch)
     return rows.withColumn("log", F.lit(log))
 
 
-def arrived(batch: DataFrame, logs: Mapping[str, str]) -> dict[str, Arrived]:
-    """What a batch has of each log. Only names of files are collected; empty ones are left out."""
+def list_arrivals(batch: DataFrame, logs: Mapping[str, str]) -> dict[str, Arrivals]:
+    """What a batch has of each log. Only file names are collected; empty files are left out."""
     found = batch.where(F.col("value").isNull()).select("log", "path", "length").collect()
     parts = {}
     for log, where in logs.items():
         if where.startswith(_KAFKA):
-            parts[log] = _lines_arrived(batch.where(F.col("log") == log), where)
+            parts[log] = _list_lines(batch.where(F.col("log") == log), where)
             continue
         own = [row for row in found if row["log"] == log]
         paths = sorted(row["path"] for row in own if row["length"])
-        parts[log] = Arrived(tuple(sources_of(where, paths)), len(own))
+        parts[log] = Arrivals(tuple(sources_of(where, paths)), len(own))
     return parts
 
 
-def _lines_arrived(rows: DataFrame, address: str) -> Arrived:
+def _list_lines(rows: DataFrame, address: str) -> Arrivals:
     """What a batch has of a topic."""
     position = F.struct(F.col("path").alias("file"), "block", "line")
     lines = rows.select("value", position.alias("position"))
-    return Arrived(() if lines.isEmpty() else (Source(address, "json", lines=lines),))
+    return Arrivals(() if lines.isEmpty() else (Source(address, "json", lines=lines),))
 
 
-def _from_folder(spark: SparkSession, folder: str, files_per_batch: int) -> DataFrame:
+def _watch_folder(spark: SparkSession, folder: str, files_per_batch: int) -> DataFrame:
     if "://" not in folder and not folder.startswith("file:"):
         path = Path(folder).resolve()
         if not path.is_dir():
@@ -82,7 +82,7 @@ def _from_folder(spark: SparkSession, folder: str, files_per_batch: int) -> Data
         .option("pathGlobFilter", _NAMES)
     )
     try:
-        # The content is not asked for, so it is not read.
+        # The content is not selected, so it is not read.
         return names.load(folder).select(
             "path",
             "length",
@@ -91,14 +91,14 @@ def _from_folder(spark: SparkSession, folder: str, files_per_batch: int) -> Data
             F.lit(None).cast("bigint").alias("line"),
         )
     except AnalysisException as error:
-        raise InputError(f"cannot be watched: {spark_words(error)}", path=folder) from error
+        raise InputError(f"cannot be watched: {spark_message(error)}", path=folder) from error
 
 
-def _from_kafka(spark: SparkSession, address: str) -> DataFrame:
-    """Messages of a topic; a partition is a block, an offset a line. Needs Spark's own package."""
+def _watch_topic(spark: SparkSession, address: str) -> DataFrame:
+    """Messages of a topic; a partition is a block, an offset a line. Needs the Kafka package."""
     match = re.fullmatch(r"kafka://([^/]+)/([^/]+)", address)
     if match is None:
-        raise InputError("is not kafka://host:port/topic", path=address, remedy="name it like that")
+        raise InputError("is not kafka://host:port/topic", path=address, remedy="use that form")
     messages = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", match[1])

@@ -1,4 +1,4 @@
-"""Dynamic topic clusters: a machine for each topic, each cluster and each subscriber.
+"""Dynamic topic clusters: one state machine per topic, per cluster and per subscriber.
 
 Reference: T. Milo, T. Zur, E. Verbin, "Boosting Topic-Based Publish-Subscribe Systems with Dynamic
 Clustering" (2007).

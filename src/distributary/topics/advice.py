@@ -1,4 +1,4 @@
-"""Proposals of new clusters, from what channels know, and advice to the channels."""
+"""Proposes new clusters from what the channels know, and advises the channels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from distributary.planning.topics import Planner, Proposal, planned
 from distributary.topics import topic_channel, topic_of
 from distributary.topics.host import TopicHost
 from distributary.topics.messages import Advise, Carried, TopicFlow
-from distributary.topics.survey import Survey
+from distributary.topics.survey import ChannelSurvey
 
 __all__ = ["Adviser", "propose_clusters"]
 
@@ -20,13 +20,13 @@ _LONGEST_HORIZON = 1e6  # intervals
 
 @dataclass(slots=True)
 class Adviser:
-    """Plans clusters for a host with all channels; the channels decide for themselves."""
+    """Plans clusters for a host that runs all channels; the channels decide for themselves."""
 
     host: TopicHost
     budget: int
 
     def remind(self, now: float) -> list[Action]:
-        """Let clusters reconsider: their topics may have become busy, or quiet."""
+        """Tell clusters the current rates of their topics and let them reconsider themselves."""
         actions: list[Action] = []
         for name, machine in [*self.host.clusters.items()]:
             for topic, held in [*machine.state.topics.items()]:
@@ -39,14 +39,14 @@ class Adviser:
                 actions += self.host.tell(name, Advise(), now)
         return actions
 
-    def propose(self, found: Survey) -> list[tuple[str, Advise]]:
-        """Advice by channel. It reads the survey alone, so it may run beside the host."""
+    def propose(self, found: ChannelSurvey) -> list[tuple[str, Advise]]:
+        """Plan from a survey; it reads nothing else, so it may run in another thread."""
         policy = self.host.policy
         planner = Planner(policy.prices, min(policy.horizon, _LONGEST_HORIZON))
         return propose_clusters(found, planner, self.budget, policy.most_topics)
 
     def give(self, advice: list[tuple[str, Advise]], now: float) -> list[Action]:
-        """Tell the channels that are still there."""
+        """Send the advice to those of the channels that still exist."""
         actions: list[Action] = []
         for channel, message in advice:
             if self.host.machine(channel) is not None:
@@ -55,7 +55,7 @@ class Adviser:
 
 
 def propose_clusters(
-    found: Survey, planner: Planner, budget: int, most_topics: int
+    found: ChannelSurvey, planner: Planner, budget: int, most_topics: int
 ) -> list[tuple[str, Advise]]:
     """Advice by channel: clusters of `most_topics` that move up to `budget` subscriptions."""
     clustering = found.clustering
@@ -63,8 +63,8 @@ def propose_clusters(
     return [_advise(found, part) for each in proposals for part in _split(each, most_topics)]
 
 
-def _advise(found: Survey, proposal: Proposal) -> tuple[str, Advise]:
-    """The topic with most subscribers of its own founds the cluster, for those invited."""
+def _advise(found: ChannelSurvey, proposal: Proposal) -> tuple[str, Advise]:
+    """Advise the topic with most direct subscribers to found the cluster."""
     size = found.clustering.topic_size
     leader = max(proposal.topics, key=lambda topic: int(size[topic]))
     topics = tuple(
@@ -75,7 +75,7 @@ def _advise(found: Survey, proposal: Proposal) -> tuple[str, Advise]:
 
 
 def _split(proposal: Proposal, most: int) -> Iterator[Proposal]:
-    """The same in clusters of so many topics at most."""
+    """Split a proposal into clusters of at most `most` topics."""
     parts = ceil(len(proposal.topics) / most)
     for at in range(parts):
         topics = proposal.topics[at::parts]

@@ -1,28 +1,29 @@
-"""What a subscriber wants, and the channels that it is on, found by name and by topic."""
+"""The topics a subscriber wants and the channels it is on, indexed by name and by topic."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from distributary.topics.messages import Event, TopicFlow
 from distributary.topics.names import is_cluster
 
-__all__ = ["Attendance", "Attendances", "Wanted"]
+__all__ = ["Attendance", "AttendanceState", "Attendances", "Wanted"]
 
 
-_MOST_PAUSES = 4  # a word that is not heard is said again after 1, 2 and then always 4 pauses
+_MOST_PAUSES = 4  # a request is repeated after 1, 2, and then every 4 pauses
 
 
 @dataclass(slots=True, kw_only=True)
-class Unheard:
-    """Something that is said again until it is heard."""
+class Unconfirmed:
+    """A request that is repeated, with back-off, until it is confirmed."""
 
     tries: int = 0
     again_at: float = 0.0
 
     def is_due(self, now: float, pause: float) -> bool:
-        """Whether to say it once more now; if so, the next time is later."""
+        """Whether to repeat the request now; if so, schedules the next repetition."""
         if now < self.again_at:
             return False
         self.tries += 1
@@ -31,11 +32,11 @@ class Unheard:
 
 
 @dataclass(slots=True)
-class Wanted(Unheard):
-    """A wanted topic: the number of the next event, and later ones that came early.
+class Wanted(Unconfirmed):
+    """A wanted topic: the number of the next event, and later ones that arrived early.
 
-    We have all before it as of `epoch`. Events of the epoch `past` or before it are no more, from
-    the number `since` on: others have their numbers.
+    All events before it have arrived, as of `epoch`. The service has lost the events from number
+    `since` on of epoch `past` and earlier ones, and has assigned their numbers again.
     """
 
     expected: int | None = None
@@ -43,58 +44,69 @@ class Wanted(Unheard):
     epoch: int = 0
     past: int = -1
     since: int = 0
-    heard_of: int = 0  # the latest epoch that we have asked about
+    heard_of: int = 0  # the latest epoch that an event has shown
     flow: float = 0.0
 
     @property
     def is_behind(self) -> bool:
-        """Whether there are events that we cannot hand over yet."""
+        """Whether events are missing before some that have arrived."""
         return bool(self.early) or self.heard_of > self.epoch
 
     def pop_early(self) -> Iterator[Event]:
-        """The events that came early and are next now, one after the other."""
+        """Remove and yield the early events that are next in order now."""
         while self.expected is not None and self.expected in self.early:
             self.expected += 1
             yield self.early.pop(self.expected - 1)
 
     def is_past(self, event: Event) -> bool:
-        """Whether an event is one that the service has lost."""
+        """Whether the service has lost this event."""
         lost = event.epoch <= self.past and event.number >= self.since
         return lost and event.epoch != self.epoch
 
 
-@dataclass(slots=True)
-class Attendance(Unheard):
-    """A channel that the subscriber is on, or on its way to or from.
+class AttendanceState(Enum):
+    """How far a subscriber has come in joining or leaving a channel."""
 
-    `topics` is for `Attendances` to change.
+    JOINING = "joining"  # requested, not confirmed
+    JOINED = "joined"
+    LEAVING = "leaving"  # requested, not confirmed
+
+
+@dataclass(slots=True)
+class Attendance(Unconfirmed):
+    """A channel that the subscriber is on, joins or leaves.
+
+    Only `Attendances` changes `topics`.
     """
 
     version: int
-    topics: dict[str, float]  # carried, with events per interval
+    topics: dict[str, float]  # events per interval of each carried topic
     toll: float
-    joined: bool = False  # confirmed
-    leaving: bool = False  # said so, not confirmed
-    parting: bool = False  # to be left as soon as it is safe
+    state: AttendanceState = AttendanceState.JOINING
+    parting: bool = False  # to be left as soon as every wanted topic comes from elsewhere
     carry_version: int = -1
-    owes: int | None = None  # the cluster waits for our word on this version
+    owes: int | None = None  # the version for which the cluster awaits a `Settled`
 
     @property
     def brings(self) -> bool:
-        """Whether its events come, as far as we know."""
-        return self.joined and not self.leaving
+        """Whether the channel sends the subscriber its events."""
+        return self.state is AttendanceState.JOINED
+
+    @property
+    def stays(self) -> bool:
+        """Whether the subscriber is on the channel or joins it, and does not mean to leave."""
+        return self.state is not AttendanceState.LEAVING and not self.parting
 
 
 @dataclass(slots=True)
 class Attendances(Mapping[str, Attendance]):
-    """All of them; what concerns one topic costs as much as there are channels with that topic.
+    """All channels of a subscriber; looking up a topic costs one step per channel with that topic.
 
-    `touched` and `changed` have the topics and the channels for which something has changed since
-    they were last looked at.
+    `touched` and `changed` hold the topics and channels that have changed since the last check.
     """
 
     clusters: dict[str, Attendance] = field(default_factory=dict)
-    touched: dict[str, None] = field(default_factory=dict)  # a set in order
+    touched: dict[str, None] = field(default_factory=dict)  # an ordered set
     changed: dict[str, None] = field(default_factory=dict)
     _all: dict[str, Attendance] = field(default_factory=dict)
     _sources: dict[str, dict[str, Attendance]] = field(default_factory=dict)  # by topic
@@ -113,7 +125,7 @@ class Attendances(Mapping[str, Attendance]):
         return self._sources.get(topic, {})
 
     def add(self, name: str, held: Attendance) -> None:
-        """Be on one more channel, or anew on one."""
+        """Add a channel, or replace its entry."""
         self.remove(name)
         self._all[name] = held
         if is_cluster(name):
@@ -123,7 +135,7 @@ class Attendances(Mapping[str, Attendance]):
         self.touch(name)
 
     def remove(self, name: str) -> None:
-        """Be on a channel no more."""
+        """Remove a channel."""
         held = self._all.pop(name, None)
         if held is None:
             return
@@ -134,7 +146,7 @@ class Attendances(Mapping[str, Attendance]):
         self.touched |= dict.fromkeys(held.topics)
 
     def carry(self, name: str, topics: tuple[TopicFlow, ...]) -> None:
-        """A channel carries other topics than before."""
+        """Update the topics that a channel carries."""
         held = self._all[name]
         self.touch(name)
         new = {found.topic: found.flow for found in topics}
@@ -146,7 +158,7 @@ class Attendances(Mapping[str, Attendance]):
         self.touch(name)
 
     def touch(self, name: str) -> None:
-        """Something about a channel has changed, and so for its topics."""
+        """Mark a channel and its topics as changed."""
         self.changed[name] = None
         self.touched |= dict.fromkeys(self._all[name].topics)
 

@@ -1,9 +1,9 @@
-"""How a cluster takes topics up and gives them up without anybody missing an event.
+"""How a cluster starts and stops carrying topics without any subscriber missing an event.
 
-It takes a topic up by asking the topic's channel first and telling its members after. It gives one
-up the other way round: every member must have said that it has the topic elsewhere, or wants it no
-more, before the topic's channel is told to send it here no longer. What is not confirmed is said
-again, so lost messages and restarts only cost time.
+To start, the cluster asks the topic's channel first and tells its members afterwards. To stop, it
+works the other way round: the cluster asks the topic's channel to stop only after every member has
+confirmed that it gets the topic elsewhere or no longer wants it. Unconfirmed messages are repeated,
+so lost messages and restarts only cost time.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from distributary.machines.actions import Action, Send, SetTimer
 from distributary.topics.census import Views
 from distributary.topics.channel import ChannelMachine, ChannelState
 from distributary.topics.messages import (
+    CarriageChange,
     Carried,
     Carry,
-    Change,
     Drop,
     Dropped,
     Joined,
@@ -40,40 +40,40 @@ class Carriage:
 
     flow: float
     size: int  # subscribers of the topic's own channel
-    told: int = -1  # the version that the topic's channel has confirmed
-    recruit: bool = False  # its channel is to suggest this cluster to its subscribers
+    told: int = -1  # the last version that the topic's channel has confirmed
+    recruit: bool = False  # ask its channel to suggest this cluster to its subscribers
 
 
 @dataclass(slots=True)
 class ClusterState(ChannelState):
-    """What the channel of a cluster must find again after a restart."""
+    """The durable state of a cluster's channel."""
 
     topics: dict[str, Carriage] = field(default_factory=dict)
-    adding: dict[str, bool] = field(default_factory=dict)  # asked for; whether to recruit
-    dropping: dict[str, int] = field(default_factory=dict)  # since which version
+    adding: dict[str, bool] = field(default_factory=dict)  # requested topics; whether to recruit
+    dropping: dict[str, int] = field(default_factory=dict)  # topics, and since which version
     successor: str | None = None
-    ended: bool = False  # it takes nothing up any more
-    invited: tuple[str, ...] = ()  # to be told as soon as its first topics are carried
+    ended: bool = False  # it adds no topics any more
+    invited: tuple[str, ...] = ()  # to be invited once its first topics are carried
 
 
 class Carrier(ChannelMachine):
-    """The half of a cluster's machine that carries; the other half decides."""
+    """The part of a cluster's machine that carries topics; `ClusterChannel` decides which."""
 
     def __init__(
         self, name: str, policy: Policy, rng: np.random.Generator, state: ClusterState
     ) -> None:
         super().__init__(name, policy, rng, state)
         self.state = state
-        self._waiting = self._find_unsettled()  # members who have not settled for the last change
+        self._waiting = self._find_unsettled()  # members that have not confirmed the last change
 
     @property
     def finished(self) -> bool:
-        """Whether the cluster has ended: no topics, no members, nothing under way."""
+        """Whether the cluster has ended: no topics, no members, no change in progress."""
         state = self.state
         return not (state.topics or state.adding or state.dropping or state.members)
 
     def measure(self) -> Channel:
-        """Members, and the events and number of its topics."""
+        """The members, and the rate and number of the topics."""
         topics = self.state.topics
         return Channel(self.size, sum(held.flow for held in topics.values()), len(topics))
 
@@ -82,22 +82,24 @@ class Carrier(ChannelMachine):
         return tuple(TopicFlow(topic, held.flow) for topic, held in self.state.topics.items())
 
     def welcome(self, subscriber: str, version: int) -> Action:
-        """Confirm a subscriber, with the topics at this version; it relies on nothing older."""
+        """Confirm a join, with the topics of this version."""
         return Send(subscriber, Joined(version, self.state.version, self.flows(), self.toll()))
 
     def start(self, now: float) -> list[Action]:
-        """Begin, or continue the changes that were under way before a restart."""
+        """Start the machine, or continue the changes that a restart interrupted."""
         return super().start(now) + self._advance(now)
 
-    def _free(self) -> bool:
-        """Whether a change can begin now."""
+    def _is_free(self) -> bool:
+        """Whether a new change can start now."""
         state = self.state
         return self.lock is None and not (state.ended or state.adding or state.dropping)
 
-    # --- up ------------------------------------------------------------------------------------
+    # --- starting to carry ---------------------------------------------------------------------
 
-    def _take_up(self, topics: Iterable[str], now: float, *, recruit: bool = False) -> list[Action]:
-        """Begin to carry topics."""
+    def _start_carrying(
+        self, topics: Iterable[str], now: float, *, recruit: bool = False
+    ) -> list[Action]:
+        """Start to carry topics."""
         state = self.state
         if state.ended:
             return []
@@ -106,7 +108,7 @@ class Carrier(ChannelMachine):
         state.version += bool(new)
         return self._advance(now) if state.adding else self.complete_carriage(now)
 
-    def _take_carried(self, sender: str, message: Carried, now: float) -> list[Action]:
+    def _on_carried(self, sender: str, message: Carried, now: float) -> list[Action]:
         topic, state = topic_of(sender), self.state
         if topic in state.adding and message.version == state.version:
             recruit = state.adding.pop(topic)
@@ -121,18 +123,18 @@ class Carrier(ChannelMachine):
             held.told = max(held.told, message.version)
             held.recruit = held.recruit and held.told < state.version
             return []
-        # Asked for by a word of ours from long ago, which brought us back there.
+        # An old request of this cluster has arrived late; undo it.
         unknown = topic not in state.adding and topic not in state.dropping
         return [Send(sender, Drop(message.version))] if unknown else []
 
     def complete_carriage(self, now: float) -> list[Action]:
-        """Act once all topics that were asked for are carried."""
+        """Called when all requested topics are carried."""
         raise NotImplementedError
 
-    # --- down ----------------------------------------------------------------------------------
+    # --- stopping to carry ---------------------------------------------------------------------
 
-    def _give_up(self, topics: Iterable[str], now: float) -> list[Action]:
-        """Begin to give up topics."""
+    def _stop_carrying(self, topics: Iterable[str], now: float) -> list[Action]:
+        """Start to drop topics."""
         state = self.state
         gone = [topic for topic in topics if topic in state.topics]
         if not gone:
@@ -145,28 +147,28 @@ class Carrier(ChannelMachine):
             state.dropping[topic] = state.version
         return self._advance(now)
 
-    def _end(self, successor: str | None, now: float) -> list[Action]:
-        """Begin to give up all topics and end the cluster."""
+    def _end_cluster(self, successor: str | None, now: float) -> list[Action]:
+        """Start to drop all topics and end the cluster."""
         self.state.ended = True
         self.state.successor = successor
-        return self._give_up(list(self.state.topics), now)
+        return self._stop_carrying(list(self.state.topics), now)
 
-    def _take_settled(self, sender: str, message: Settled, now: float) -> list[Action]:
+    def _on_settled(self, sender: str, message: Settled, now: float) -> list[Action]:
         member = self.state.members.get(sender)
         if member is None or message.carry_version < member.settled:
             return []
         member.settled = message.carry_version
-        self._see(member, Views(message.needs, message.channels))
+        self._update_views(member, Views(message.needs, message.channels))
         if member.settled < self.state.version:
             return []
-        return self._unwait(sender, now)
+        return self._stop_waiting_for(sender, now)
 
-    def _take_dropped(self, sender: str, message: Dropped, now: float) -> list[Action]:
+    def _on_dropped(self, sender: str, message: Dropped, now: float) -> list[Action]:
         topic, state = topic_of(sender), self.state
         if message.version >= state.dropping.get(topic, message.version + 1):
             del state.dropping[topic]
         if topic in state.adding and message.version >= state.version:
-            del state.adding[topic]  # it knows a later word of ours than we do: start over
+            del state.adding[topic]  # it knows a later version than we do: start over
             state.ended = not (state.adding or state.topics)
         if not self.finished or self.lock is None:
             return []
@@ -177,41 +179,45 @@ class Carrier(ChannelMachine):
         """End the cluster after its last member, unless it is still being formed."""
         if not self.state.members and not self.state.adding:
             self.state.ended = True
-            return self._give_up(list(self.state.topics), now)
-        return self._unwait(subscriber, now)
+            return self._stop_carrying(list(self.state.topics), now)
+        return self._stop_waiting_for(subscriber, now)
 
-    def _unwait(self, subscriber: str, now: float) -> list[Action]:
-        """Tell topics that they are dropped once the last member has settled."""
+    def _stop_waiting_for(self, subscriber: str, now: float) -> list[Action]:
+        """Ask topics' channels to stop once the last member has confirmed the change."""
         if subscriber not in self._waiting:
             return []
         self._waiting.discard(subscriber)
         if self._waiting or not self.state.dropping:
             return []
-        return [*self._drops(), SetTimer("retry", now + self.policy.retry)]
+        return [*self._request_drops(), SetTimer("retry", now + self.policy.retry)]
 
     def _find_unsettled(self) -> set[str]:
         state = self.state
         return {name for name, held in state.members.items() if held.settled < state.version}
 
-    # --- saying it until it is heard -----------------------------------------------------------
+    # --- repeating until confirmed -------------------------------------------------------------
 
     def _advance(self, now: float) -> list[Action]:
-        """Repeat all unconfirmed messages, and set the timer for the next time."""
+        """Repeat all unconfirmed messages, and set the timer of the next repetition."""
         self._waiting = self._find_unsettled()
-        actions = [*self._asks(), *self._tells_members(), *self._tells_topics()]
+        actions = [
+            *self._request_topics(),
+            *self._announce_to_members(),
+            *self._announce_to_topics(),
+        ]
         return [*actions, SetTimer("retry", now + self.policy.retry)] if actions else []
 
-    def _asks(self) -> list[Action]:
+    def _request_topics(self) -> list[Action]:
         message = Carry(self.state.version, self.flows(), self.toll())
         return [Send(topic_channel(topic), message) for topic in self.state.adding]
 
-    def _tells_members(self) -> list[Action]:
+    def _announce_to_members(self) -> list[Action]:
         if self.state.adding:
-            return []  # one more change is coming
-        change = Change(self.state.version, self.flows(), self.toll(), self.state.successor)
+            return []  # the version changes again as soon as all are carried
+        change = CarriageChange(self.state.version, self.flows(), self.toll(), self.state.successor)
         return [Send(name, change) for name in self.state.members if name in self._waiting]
 
-    def _tells_topics(self) -> list[Action]:
+    def _announce_to_topics(self) -> list[Action]:
         state = self.state
         if state.adding:
             return []
@@ -222,8 +228,8 @@ class Carrier(ChannelMachine):
             for topic, held in state.topics.items()
             if held.told < state.version
         ]
-        return [*told, *(() if self._waiting else self._drops())]
+        return [*told, *(() if self._waiting else self._request_drops())]
 
-    def _drops(self) -> list[Action]:
+    def _request_drops(self) -> list[Action]:
         message = Drop(self.state.version)
         return [Send(topic_channel(topic), message) for topic in self.state.dropping]

@@ -1,4 +1,4 @@
-"""What a channel knows of its subscribers: where else they are, and what they need it for."""
+"""What a channel knows of its subscribers: what they need it for, and their other channels."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["Census", "Views"]
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """One subscriber's: the topics it has from this channel only, and the channels it is on."""
+    """A subscriber's view: the topics it gets from this channel only, and the channels it is on."""
 
     needs: tuple[str, ...] = ()
     channels: tuple[str, ...] = ()
 
     def with_more(self, needs: Iterable[str], channels: Iterable[str]) -> Views:
-        """These and others, each once."""
+        """This view with further topics and channels, without duplicates."""
         return Views(
             tuple(dict.fromkeys([*self.needs, *needs])),
             tuple(dict.fromkeys([*self.channels, *channels])),
@@ -26,7 +26,7 @@ class Views:
 
 @dataclass(slots=True)
 class Census:
-    """Counts over some subscribers, or over all; estimates scale up to the channel's size."""
+    """Counts over a sample of the subscribers, or all; estimates scale to the channel's size."""
 
     counted: int = 0
     channels: Counter[str] = field(default_factory=Counter)
@@ -34,7 +34,7 @@ class Census:
 
     @classmethod
     def of(cls, answers: Iterable[Views]) -> Census:
-        """Count answers."""
+        """Count the views of subscribers."""
         census = cls()
         for views in answers:
             census.add(views)
@@ -47,21 +47,21 @@ class Census:
         self.needs.update(views.needs)
 
     def remove(self, views: Views) -> None:
-        """Count one subscriber less."""
+        """Remove a subscriber from the counts."""
         self.counted -= 1
         self.channels.subtract(views.channels)
         self.needs.subtract(views.needs)
 
     def on(self, channel: str, size: int) -> int:
-        """How many of the channel's `size` subscribers are on another one too."""
+        """The estimate of how many of the `size` subscribers are also on another channel."""
         return self._scale(self.channels[channel], size)
 
     def need(self, topic: str, size: int) -> int:
-        """How many of them have a topic from here only."""
+        """The estimated number of them that get a topic from this channel only."""
         return self._scale(self.needs[topic], size)
 
-    def nearest(self, others: Iterable[str]) -> str | None:
-        """The one of the other channels with most common subscribers, if there are any."""
+    def find_nearest(self, others: Iterable[str]) -> str | None:
+        """The other channel with most common subscribers; None if there are none."""
         best = max(sorted(others), key=lambda name: self.channels[name], default=None)
         return best if best is not None and self.channels[best] > 0 else None
 

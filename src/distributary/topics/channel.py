@@ -1,4 +1,4 @@
-"""What the channels of topics and of clusters have in common: subscribers, surveys and locks."""
+"""What channels of topics and of clusters share: members, surveys and locks."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ __all__ = ["ChannelMachine", "ChannelState", "Lock", "Member", "Poll"]
 
 @dataclass(slots=True)
 class Member:
-    """One subscriber as its channel knows it."""
+    """A subscriber as its channel knows it."""
 
-    version: int  # of its last word
-    settled: int = 0  # what it relies on is still carried at this version
+    version: int  # of its last join or leave
+    settled: int = 0  # it relies only on topics carried at this version of the channel
     views: Views = field(default_factory=Views)
 
 
 @dataclass(slots=True)
 class ChannelState:
-    """What a channel must find again after a restart."""
+    """The durable state of a channel."""
 
     members: dict[str, Member] = field(default_factory=dict)
-    departed: dict[str, Departure] = field(default_factory=dict)  # the first that left first
-    counter: int = 0  # numbers surveys, proposals and clusters
+    departed: dict[str, Departure] = field(default_factory=dict)  # in the order of leaving
+    counter: int = 0  # the last number given to a survey, a proposal or a cluster
     version: int = 0  # of what it carries
 
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """While it holds, the channel takes part in this merge and in no other."""
+    """Reserves a channel for one merge: while it is held, the channel joins no other."""
 
     partner: str
     number: int
@@ -58,10 +58,10 @@ class Lock:
 
 @dataclass(slots=True)
 class Poll:
-    """A survey under way: about a topic, about a cluster of topics, or about all there is.
+    """A survey in progress: about one topic, about a cluster of topics, or about the whole channel.
 
-    It asks about what the channel carries at `version`. What was answered before a member knew that
-    version, or before the channel changed again, says nothing about what it carries now.
+    It concerns what the channel carries at `version`. Answers of members that do not know this
+    version, and all answers once the channel has changed again, are discarded.
     """
 
     number: int
@@ -72,10 +72,10 @@ class Poll:
 
 
 class ChannelMachine:
-    """The half of a channel's `Machine` that does not depend on its kind.
+    """The part of a channel's `Machine` that topics and clusters share.
 
-    `state` is all that lasts: whoever runs the machine keeps a copy of it before it performs the
-    actions, and makes the machine anew from the last copy. Surveys and locks may be lost.
+    `state` is durable: the host records its changes before it performs the actions, and recreates
+    the machine from it. Surveys and locks are volatile.
     """
 
     def __init__(
@@ -89,10 +89,10 @@ class ChannelMachine:
         self._members = state
         self._poll: Poll | None = None
 
-    # --- for the kinds of channels -----------------------------------------------------------
+    # --- implemented by topics and clusters ----------------------------------------------------
 
     def measure(self) -> Channel:
-        """The channel's subscribers and events, as prices are computed from them."""
+        """The size and the rate of the channel, from which costs are estimated."""
         raise NotImplementedError
 
     def flows(self) -> tuple[TopicFlow, ...]:
@@ -100,7 +100,7 @@ class ChannelMachine:
         raise NotImplementedError
 
     def conclude(self, poll: Poll, now: float) -> list[Action]:
-        """Act on the answers to a survey that has ended."""
+        """Act on the answers to a finished survey."""
         raise NotImplementedError
 
     def welcome(self, subscriber: str, version: int) -> Action:
@@ -154,25 +154,25 @@ class ChannelMachine:
         return len(self._members.members)
 
     def toll(self) -> float:
-        """What one more subscriber would cost."""
+        """The marginal cost of one more subscriber."""
         return toll(self.policy.prices, self.measure())
 
     def quote(self) -> Quote:
-        """The channel as it offers itself."""
+        """The channel with its topics and its marginal cost."""
         return Quote(self.name, self.flows(), self.toll())
 
     def _join(self, subscriber: str, message: Join) -> list[Action]:
         held = self._members.members.get(subscriber)
         last = self._last_version(subscriber)
         if message.version < last or (held is None and message.version == last):
-            return []  # a later word was heard before
+            return []  # outdated: a later join or leave has arrived before
         if held is None:
             held = self._members.members[subscriber] = Member(message.version)
             held.settled = self._members.version
             self.census.add(held.views)
             self._members.departed.pop(subscriber, None)
         held.version = message.version
-        self._see(held, Views(message.needs, message.channels))
+        self._update_views(held, Views(message.needs, message.channels))
         return [self.welcome(subscriber, message.version)]
 
     def _leave(self, subscriber: str, message: Leave, now: float) -> list[Action]:
@@ -198,7 +198,7 @@ class ChannelMachine:
         held = self._members.members.get(subscriber)
         return held.version if held else last_version(self._members.departed, subscriber)
 
-    def _see(self, member: Member, views: Views) -> None:
+    def _update_views(self, member: Member, views: Views) -> None:
         self.census.remove(member.views)
         member.views = views
         self.census.add(views)
@@ -206,33 +206,33 @@ class ChannelMachine:
     # --- surveys -------------------------------------------------------------------------------
 
     def start(self, now: float) -> list[Action]:
-        """Begin, new or from a state that was brought back."""
+        """Start the machine, new or restored."""
         return self._next_survey(now, 0.0, 1.0)
 
     def _next_survey(self, now: float, least: float = 0.75, most: float = 1.25) -> list[Action]:
         """Set the timer of the next survey, after a random share of the period.
 
-        The periods vary: two channels that survey in step would propose to each other, and refuse
-        each other, for ever.
+        The period is randomised because two channels that survey in step would propose to each
+        other and refuse each other for ever.
         """
         every = self.policy.survey_every
         if every == float("inf"):
             return []
         return [SetTimer("survey", now + every * float(self._rng.uniform(least, most)))]
 
-    def _ask(
+    def _start_poll(
         self,
         now: float,
         about: TopicFlow | None = None,
         topics: tuple[TopicFlow, ...] | None = None,
     ) -> list[Action]:
-        """Survey as many subscribers as a sample needs; a survey under way goes first."""
+        """Survey a random sample of the members, unless another survey is in progress."""
         if self._poll is not None or not self.size:
             return []
         names = sorted(self._members.members)
         n = sample_size(len(names), self.policy.sample)
         chosen = self._rng.choice(len(names), size=n, replace=False)
-        self._poll = Poll(self._number(), self._members.version, about, topics)
+        self._poll = Poll(self._next_counter(), self._members.version, about, topics)
         return [
             *(Send(names[at], Survey(self._poll.number)) for at in sorted(chosen.tolist())),
             SetTimer("answers", now + self.policy.answer_within),
@@ -246,7 +246,7 @@ class ChannelMachine:
         poll.answers[subscriber] = before.with_more(message.needs, message.channels)
         return []
 
-    def _count(self, now: float) -> list[Action]:
+    def _conclude_poll(self, now: float) -> list[Action]:
         poll, self._poll = self._poll, None
         if poll is None or not poll.answers or poll.version != self._members.version:
             return []
@@ -254,7 +254,7 @@ class ChannelMachine:
 
     # --- locks ---------------------------------------------------------------------------------
 
-    def _hold(self, partner: str, number: int, now: float) -> list[Action]:
+    def _lock_with(self, partner: str, number: int, now: float) -> list[Action]:
         self.lock = Lock(partner, number)
         return [SetTimer("lock", now + self.policy.lock_for)]
 
@@ -264,6 +264,6 @@ class ChannelMachine:
         self.lock = None
         return [SetTimer("lock", None)]
 
-    def _number(self) -> int:
+    def _next_counter(self) -> int:
         self._members.counter += 1
         return self._members.counter

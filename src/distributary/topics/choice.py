@@ -1,7 +1,7 @@
-"""How a subscriber chooses between a topic's own channel and the clusters that carry it.
+"""How a subscriber chooses between a topic's own channel and the clusters that carry the topic.
 
-Reference: Milo et al. (2007), section 4. With equal frequencies alpha and the linear prices a
-cluster c is the better choice once more than (1 + alpha |c|)/(1 + alpha) of its topics are wanted.
+Reference: Milo et al. (2007), section 4. With equal frequencies alpha and linear prices, a cluster
+c is the better choice once more than (1 + alpha |c|)/(1 + alpha) of its topics are wanted.
 """
 
 from __future__ import annotations
@@ -11,52 +11,48 @@ from dataclasses import dataclass
 
 from distributary.topics.messages import Quote
 
-__all__ = ["Choice", "best_cluster", "cheapest_cover", "widest_cluster"]
+__all__ = ["Choice", "choose_best_cluster", "choose_widest_cluster", "find_cheapest_cover"]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Whether one is on a topic's own channel, and what each topic's own channel costs."""
+    """A subscriber's direct subscriptions, and the toll of each topic's own channel."""
 
     is_direct: Callable[[str], bool]
     toll: Callable[[str], float]
 
     def find_replaced(self, quote: Quote, also: str | None = None) -> list[str]:
-        """The topics' own channels that a cluster would make needless (and `also`, if carried)."""
+        """The topics whose own channels a cluster would replace; `also` if it is carried."""
         return [
             found.topic
             for found in quote.topics
             if found.topic == also or self.is_direct(found.topic)
         ]
 
-    def saving(self, quote: Quote, also: str | None = None) -> float:
-        """What one saves by the cluster; below 0 it costs more than it replaces."""
+    def estimate_saving(self, quote: Quote, also: str | None = None) -> float:
+        """The saving by joining the cluster; negative if it costs more than it replaces."""
         return sum(self.toll(topic) for topic in self.find_replaced(quote, also)) - quote.toll
 
 
-def widest_cluster(topic: str, clusters: Sequence[Quote], choice: Choice) -> Quote | None:
-    """The paper's: look only at the cluster that would replace most, and take it if it pays."""
+def choose_widest_cluster(topic: str, clusters: Sequence[Quote], choice: Choice) -> Quote | None:
+    """The paper's rule: consider only the cluster that replaces most, and take it if it pays."""
     widest = max(clusters, key=lambda quote: len(choice.find_replaced(quote, topic)), default=None)
-    if widest is None or choice.saving(widest, topic) <= 0:
-        return None
-    return widest
+    return widest if widest and choice.estimate_saving(widest, topic) > 0 else None
 
 
-def best_cluster(topic: str, clusters: Sequence[Quote], choice: Choice) -> Quote | None:
+def choose_best_cluster(topic: str, clusters: Sequence[Quote], choice: Choice) -> Quote | None:
     """The cluster that saves most, if any does."""
-    best = max(clusters, key=lambda quote: choice.saving(quote, topic), default=None)
-    if best is None or choice.saving(best, topic) <= 0:
-        return None
-    return best
+    best = max(clusters, key=lambda quote: choice.estimate_saving(quote, topic), default=None)
+    return best if best and choice.estimate_saving(best, topic) > 0 else None
 
 
-def cheapest_cover(
+def find_cheapest_cover(
     wanted: Set[str], clusters: Sequence[Quote], toll: Callable[[str], float]
 ) -> tuple[list[Quote], float]:
-    """Clusters that together bring what is wanted cheaply, and what that costs with the rest alone.
+    """A cheap set of clusters that covers the wanted topics, and its cost with the rest direct.
 
-    They come in the order of what each saves on top of those before; one that the others make
-    needless goes again.
+    Greedy: each step adds the cluster that saves most on top of those before; at the end, clusters
+    that the others have made unnecessary are removed.
     """
     alone, taken = set(wanted), list[Quote]()
     carried = {quote.channel: {found.topic for found in quote.topics} for quote in clusters}

@@ -1,4 +1,4 @@
-"""Messages as bytes: MessagePack, an array of the kind, the sender and the message itself."""
+"""Encodes messages as MessagePack: an array of the kind, the sender and the message itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zlib import crc32
 import msgspec
 
 from distributary.topics import messages
-from distributary.topics.messages import Event
+from distributary.topics.messages import Event, kind_of
 from distributary.topics.numbers import Count, Flow
 
 __all__ = [
@@ -32,19 +32,19 @@ __all__ = [
     "encode",
 ]
 
-AROUND = 1_024  # bytes of a message that are not payload, at most: names are short
-SERVICE = "service"  # who is spoken to with what is for no channel
+AROUND = 1_024  # bytes of a message that are reserved for all but the payload
+SERVICE = "service"  # the receiver of messages that are for no channel
 
 
-# --- between a client and the service, beside what subscribers and channels say -------------------
+# --- between a client and the service ------------------------------------------------------------
 
 
 class _Word(msgspec.Struct, frozen=True, array_like=True):
-    """Fields without their names: events are small, and what is around them should be."""
+    """A message without field names, to keep the overhead of small events low."""
 
 
 class Put(_Word, frozen=True):
-    """A publisher's event: the `number`-th of a stream of its own to one topic, from 1."""
+    """A publisher's event: number `number`, from 1, of one of its streams to one topic."""
 
     stream: Count
     number: Count
@@ -52,39 +52,39 @@ class Put(_Word, frozen=True):
 
 
 class Taken(_Word, frozen=True):
-    """The events of a stream up to a number are accepted, and will be delivered."""
+    """The service has accepted the events of a stream up to a number and will deliver them."""
 
     stream: Count
     upto: Count
 
 
 class Expect(_Word, frozen=True):
-    """An event of a stream came too early: this one is next."""
+    """An event of a stream arrived out of order: the service expects this number."""
 
     stream: Count
     number: Count
 
 
 class NoTopic(_Word, frozen=True):
-    """Nobody has made this topic."""
+    """The topic does not exist."""
 
     topic: str
 
 
 class Create(_Word, frozen=True):
-    """Make a topic, with a first guess of its events per interval."""
+    """Create a topic, with a first guess of its events per interval."""
 
     flow: Flow
 
 
 class Created(_Word, frozen=True):
-    """The topic is there; `new` if it was not before."""
+    """The topic exists; `new` if this request created it."""
 
     new: bool
 
 
 class Expired(_Word, frozen=True):
-    """Asked for events from `first` on: the oldest that is kept is a later one."""
+    """Events from `first` on were requested; the oldest that is still kept is `oldest`."""
 
     topic: str
     first: Count
@@ -92,9 +92,9 @@ class Expired(_Word, frozen=True):
 
 
 class Resume(_Word, frozen=True):
-    """Asked for events as of another epoch: since then, `number` was the first that is new.
+    """Events of an earlier epoch were requested; `number` is the first accepted after it.
 
-    Whoever has that one or a later one has events that the service has lost.
+    A subscriber that has this number or a later one has events that the service has lost.
     """
 
     topic: str
@@ -103,9 +103,10 @@ class Resume(_Word, frozen=True):
 
 
 class Beat(_Word, frozen=True):
-    """A client is alive; `generation` counts how often it was found dead before.
+    """A client's heartbeat; `generation` counts how often it was declared dead.
 
-    `joined` if it takes it that it is on some channel; `digest` tells on which.
+    `joined` tells whether the client believes to be on any channel; `digest` is the digest of
+    these.
     """
 
     generation: Count
@@ -114,9 +115,9 @@ class Beat(_Word, frozen=True):
 
 
 class Pulse(_Word, frozen=True):
-    """The service is alive and answers a beat; this is how it wants subscribers to be.
+    """The service's answer to a heartbeat, with the policy that subscribers must follow.
 
-    `identity` stays as long as the service knows what it knew, `epoch` until it starts again.
+    `identity` stays the same while the service keeps its state; `epoch` changes with each start.
     """
 
     identity: str
@@ -127,22 +128,22 @@ class Pulse(_Word, frozen=True):
 
 
 class Forgotten(_Word, frozen=True):
-    """The client was found dead in that generation: it must come to its channels anew."""
+    """The client was declared dead in that generation and must join its channels again."""
 
     generation: Count
 
 
 class Bye(_Word, frozen=True):
-    """A client goes for good."""
+    """A client disconnects for good."""
 
 
 _OURS = (
     *(Put, Taken, Expect, NoTopic, Create, Created, Expired, Resume, Beat, Pulse, Forgotten, Bye),
 )
 _KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (*_OURS, *messages.OVERHEAD, messages.Repair)
+    kind_of(kind): kind for kind in (*_OURS, *messages.OVERHEAD, messages.Repair)
 }
-_EVENT = Event.__name__
+_EVENT = kind_of(Event)
 
 
 class _Envelope(msgspec.Struct, array_like=True, frozen=True):
@@ -152,7 +153,7 @@ class _Envelope(msgspec.Struct, array_like=True, frozen=True):
 
 
 class _Event(_Word, frozen=True):
-    """An `Event` on its way."""
+    """An `Event` as it is encoded."""
 
     topic: str
     number: Count
@@ -167,24 +168,24 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def digest(channels: Iterable[str]) -> int:
-    """A number that tells some channels from others, in any order; 0 if there are none."""
+    """A digest of a set of channels, independent of their order; 0 for the empty set."""
     return sum(crc32(name.encode()) + 1 for name in channels)
 
 
 def encode(sender: str, message: Any) -> bytes:
-    """A message and who says it."""
+    """Encode a message and its sender."""
     if isinstance(message, Event):
         event = _Event(message.topic, message.number, message.payload, message.epoch)
         return _encoder.encode((_EVENT, sender, event))
-    return _encoder.encode((type(message).__name__, sender, message))
+    return _encoder.encode((kind_of(type(message)), sender, message))
 
 
 def decode(data: bytes) -> tuple[str, Any]:
-    """The sender and the message; a ValueError if that is not what the bytes are."""
+    """Decode the sender and the message; raises `ValueError` for anything else."""
     try:
         return _decode(data)
     except RecursionError:
-        raise ValueError("arrays within arrays, deeper than any message of ours") from None
+        raise ValueError("the arrays are nested deeper than in any message") from None
 
 
 def _decode(data: bytes) -> tuple[str, Any]:

@@ -1,7 +1,8 @@
-"""Who left a channel, so that what they said before they left does not bring them back.
+"""Remembers who left a channel, so that a late message does not bring them back.
 
-A message that was on its way for longer than departures are remembered does bring them back, but
-not for long: whoever is told that it is on a channel, or gets a topic, against its will says so.
+A message that arrives after its sender's departure was forgotten does bring the sender back, but
+not for long: a subscriber that is told that it is on a channel it did not want, and a cluster that
+gets a topic it did not ask for, object.
 """
 
 from __future__ import annotations
@@ -13,28 +14,28 @@ __all__ = ["Departure", "depart", "last_version"]
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """The version of somebody's last word, and when it was heard."""
+    """The version of the last leave or drop, and when it arrived."""
 
     version: int
     at: float
 
 
 def last_version(departures: dict[str, Departure], name: str) -> int:
-    """The version of the last word of somebody who left; -1 if nobody remembers."""
+    """The version with which a name departed; -1 if no departure is remembered."""
     found = departures.get(name)
     return found.version if found else -1
 
 
 def depart(departures: dict[str, Departure], name: str, last: Departure, remember: float) -> None:
-    """Note that somebody left, and forget those who left more than `remember` seconds before.
+    """Record a departure, and forget those more than `remember` seconds before it.
 
-    By time and not by number: however many leave at once, each is remembered for as long as a
-    message of theirs can be late. What is forgotten depends on the departures alone, so whoever
-    plays them again in order has the same table.
+    Departures are limited by age and not by number: however many leave at once, each is remembered
+    for as long as a message can be late. What is forgotten depends on the departures alone, so
+    replaying them in order gives the same table.
     """
     if departures.get(name) == last:
         return
     departures.pop(name, None)
-    departures[name] = last  # in the order of leaving
+    departures[name] = last  # keeps the order of leaving
     while last.at - departures[first := next(iter(departures))].at > remember:
         del departures[first]

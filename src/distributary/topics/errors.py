@@ -1,20 +1,20 @@
-"""What can go wrong on a live plane.
+"""Errors of topics on NATS.
 
     DistributaryError
     └── LiveError
-        ├── ServerAwayError       there is no message server at an address, or it is gone
-        ├── ServerRefusedError    the server does not let us in
+        ├── ServerAwayError       no NATS server answers at an address
+        ├── ServerRefusedError    the server rejects the credentials
         ├── ServerStartError      the embedded server does not start
-        ├── ServiceAwayError      nobody answers for the channels of topics
-        ├── ServiceRunningError   somebody else answers for them already
-        ├── ServiceReplacedError  somebody else answers for them since we were away
-        ├── TopicNameError        no topic can be called so
-        ├── UnknownTopicError     nobody has made that topic
-        ├── PayloadTooLargeError  the server would not carry an event
-        ├── NotConfirmedError     an event may have been accepted, or not
-        ├── EventsLostError       events of a topic can be had no more
-        │   └── EventsForgottenError  the service has lost them, and uses their numbers again
-        └── ClientClosedError     the client was closed before
+        ├── ServiceAwayError      no channel service answers
+        ├── ServiceRunningError   a channel service is already running
+        ├── ServiceReplacedError  another channel service has taken over
+        ├── TopicNameError        an invalid name of a topic
+        ├── UnknownTopicError     the topic does not exist
+        ├── PayloadTooLargeError  an event exceeds the server's limit
+        ├── NotConfirmedError     it is unknown whether an event was accepted
+        ├── EventsLostError       events of a topic are no longer available
+        │   └── EventsForgottenError  the service has lost them and reuses their numbers
+        └── ClientClosedError     the client is closed
 
 Each message says what happened, with which value, and what to do next.
 """
@@ -42,17 +42,17 @@ __all__ = [
     "hide_secrets",
 ]
 
-# Up to the last @, whatever is before it: a password may have any signs.
+# Up to the last @, because a password may contain any character.
 _SECRET = re.compile(r"^((?:nats|tls|wss?|https?)://)?.*@", re.DOTALL)
 
 
 def hide_secrets(url: str) -> str:
-    """An address, or several, without users, passwords and tokens: for people to read."""
+    """Remove users, passwords and tokens from one or several addresses, for display."""
     return _SECRET.sub(r"\1***@", url)
 
 
 class ServerAwayError(LiveError):
-    """No server answers at `url`."""
+    """No NATS server answers at `url`."""
 
     def __init__(self, url: str, reason: str) -> None:
         self.url = hide_secrets(url)
@@ -63,13 +63,13 @@ class ServerAwayError(LiveError):
 
 
 class ServerRefusedError(LiveError):
-    """The server at `url` does not let us in."""
+    """The server at `url` rejects the credentials."""
 
     def __init__(self, url: str, reason: str) -> None:
         self.url = hide_secrets(url)
         self.reason = reason
         super().__init__(
-            f"{self.url}: the NATS server refuses us ({reason}); check the credentials"
+            f"{self.url}: the NATS server refused the connection ({reason}); check the credentials"
         )
 
 
@@ -78,11 +78,14 @@ class ServerStartError(LiveError):
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
-        super().__init__(f"the embedded NATS server does not start: {reason}; or name your own")
+        super().__init__(
+            f"the embedded NATS server does not start: {reason}; "
+            "or use --nats with a server of your own"
+        )
 
 
 class ServiceAwayError(LiveError):
-    """Nobody answers for the channels under `prefix`."""
+    """No channel service answers under `prefix`."""
 
     def __init__(self, prefix: str, waited: float) -> None:
         self.prefix = prefix
@@ -94,38 +97,37 @@ class ServiceAwayError(LiveError):
 
 
 class ServiceRunningError(LiveError):
-    """Somebody answers for the channels under `prefix` already."""
+    """A channel service is already running under `prefix`."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
         super().__init__(
-            f"a channel service is running under {prefix!r} already; stop it, or name another "
-            "prefix"
+            f"a channel service is already running under {prefix!r}; stop it, or use another prefix"
         )
 
 
 class ServiceReplacedError(LiveError):
-    """While we were away another service has begun to answer under `prefix`."""
+    """Another service has taken over `prefix` while this one was disconnected."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
         super().__init__(
-            f"another channel service answers under {prefix!r} since this one was away; this one "
-            "ends, stop the other before you start it again"
+            f"another channel service took over {prefix!r} while this one was disconnected; "
+            "this one ends; stop the other before you start it again"
         )
 
 
 class TopicNameError(LiveError):
-    """No topic can be called `name`."""
+    """`name` is not a valid name of a topic."""
 
     def __init__(self, name: str, reason: str) -> None:
         self.name = name
         shown = name if len(name) <= 40 else name[:40] + "…"
-        super().__init__(f"no topic can be called {shown!r}: {reason}; name it otherwise")
+        super().__init__(f"{shown!r} is not a valid topic name: {reason}; choose another")
 
 
 class UnknownTopicError(LiveError):
-    """Nobody has made `topic`."""
+    """The topic does not exist."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -136,59 +138,59 @@ class UnknownTopicError(LiveError):
 
 
 class PayloadTooLargeError(LiveError):
-    """An event of `size` bytes, where the server leaves room for `most`."""
+    """An event has `size` bytes, and the server accepts at most `most`."""
 
     def __init__(self, topic: str, size: int, most: int) -> None:
         self.topic = topic
         self.size = size
         self.most = most
         super().__init__(
-            f"an event of {size:,} bytes on {topic!r} is too large, the server takes {most:,}; "
+            f"an event of {size:,} bytes on {topic!r} is too large, the server accepts {most:,}; "
             "split it, or raise the server's max_payload"
         )
 
 
 class NotConfirmedError(LiveError):
-    """An event on `topic` was not confirmed in time: it may have been accepted, or not."""
+    """An event on `topic` was not confirmed in time; it may or may not have been accepted."""
 
     def __init__(self, topic: str, waited: float) -> None:
         self.topic = topic
         self.waited = waited
         super().__init__(
             f"an event on {topic!r} was not confirmed within {waited:g} s and may or may not have "
-            "been accepted; see whether the server and the channel service are there"
+            "been accepted; check that the server and the channel service are running"
         )
 
 
 class EventsLostError(LiveError):
-    """The events `first` to `last` of `topic` are kept no more; those after follow."""
+    """The events `first` to `last` of `topic` are no longer kept; later ones follow."""
 
     def __init__(self, topic: str, first: int, last: int) -> None:
         self.topic = topic
         self.first = first
         self.last = last
         super().__init__(
-            f"events {first:,} to {last:,} of {topic!r} are lost: we were away for longer than "
-            "they are kept; read on for those after, or keep more"
+            f"events {first:,} to {last:,} of {topic!r} are lost: this client was away for longer "
+            "than they are kept; read on for later events, or raise --history"
         )
 
 
 class EventsForgottenError(EventsLostError):
-    """The events `first` to `last` of `topic` came, and the service knows nothing of them any more.
+    """The service has lost the events `first` to `last`, which this client had received.
 
-    Those that follow have their numbers.
+    Later events reuse their numbers.
     """
 
     def __init__(self, topic: str, first: int, last: int) -> None:
         super().__init__(topic, first, last)
         self.args = (
-            f"the service has lost events {first:,} to {last:,} of {topic!r}, which came here: it "
-            "went back to an older state; those that follow have these numbers again",
+            f"the service was restored from an older state and has lost events {first:,} to "
+            f"{last:,} of {topic!r}, which this client had received; their numbers are reused",
         )
 
 
 class ClientClosedError(LiveError):
-    """The client was closed."""
+    """The client is closed."""
 
     def __init__(self) -> None:
         super().__init__("the client is closed; open a new one")

@@ -1,7 +1,7 @@
-"""A host of channels: the machines of topics and clusters behind one `Machine`.
+"""Hosts the channels of topics and clusters behind one `Machine`.
 
-A host may have all channels of a system, as the NATS service has, or some of them. Channels of one
-host speak to each other directly; messages for other channels go over the network.
+A host may run all channels of a system, as the NATS service does, or some of them. Channels on the
+same host exchange messages in memory; messages to other channels go over the network.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ from distributary.topics.messages import (
     Repair,
     Settled,
     Tell,
+    kind_of,
 )
 from distributary.topics.names import (
     LONGEST_TOPIC,
@@ -70,9 +71,9 @@ _FROM_CLIENTS = (Inquire, Join, Leave, Settled, Tell, More, Answer, Repair)
 
 
 class ChannelMessage(msgspec.Struct, frozen=True):
-    """A message to a channel of a host, or from one; `channel` is also `SERVICE`, the host itself.
+    """A message to or from a channel of a host; the channel `SERVICE` is the host itself.
 
-    A host gets these, and sends these: it is one node of the network, with many channels.
+    A host is one node of the network with many channels, so it receives and sends only these.
     """
 
     channel: str
@@ -81,21 +82,21 @@ class ChannelMessage(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Counts:
-    """What a host has done so far."""
+    """What a host has counted since its start."""
 
     accepted: int = 0  # events
-    repeated: int = 0  # events that a publisher sent again though they were accepted
-    refused: int = 0  # messages that could not be understood
-    found_dead: int = 0
+    repeated: int = 0  # retransmitted events that had been accepted before
+    refused: int = 0  # malformed or unexpected messages
+    found_dead: int = 0  # clients declared dead
 
 
 class TopicHost:
-    """The `Machine` that runs channels; clusters come into being when they are first spoken to.
+    """The `Machine` that runs channels; the first message to a cluster creates it.
 
-    `hosts` tells which channels belong here, all of them by default. `state` is all that lasts: the
-    records of its changes are appended to the log, and a restarted host gets the replayed state.
-    Besides messages and timers, there are inputs for whoever runs the host: `start` once, before
-    anything else, then `repeat_last`, `tell`, `bury`, `excuse` and `sweep` as needed.
+    `hosts` tells which channels belong to this host, by default all of them. `state` is the durable
+    state: the host appends a record of each change to the log, and a restarted host gets the
+    replayed state. Besides messages and timers, the process that runs the host calls `start` once,
+    before anything else, then `repeat_last`, `tell`, `bury`, `excuse` and `sweep` as needed.
     """
 
     def __init__(
@@ -112,40 +113,40 @@ class TopicHost:
         self.hosts = hosts
         self.seed = seed
         self.counts = Counts()
-        self.most_payload = 1 << 62  # bytes of an event that the network would still carry
-        self.said: Counter[str] = Counter()  # messages by kind, those between channels too
+        self.most_payload = 1 << 62  # the largest event, in bytes, that the network carries
+        self.message_counts: Counter[str] = Counter()  # by kind, also between channels
         self.topics: dict[str, TopicChannel] = {}
         self.clusters: dict[str, ClusterChannel] = {}
-        self.heard: dict[str, float] = {}  # clients, and when last
+        self.heard: dict[str, float] = {}  # when each client was last heard
         self._log = HostLog(state, policy)
-        self._actions: list[Action] = []  # of the input that is being handled
-        self._familiar: set[str] = set()  # clients whose channels we know
-        self._unchecked: set[str] = set()  # those of whom we know them from before the last start
+        self._actions: list[Action] = []  # caused by the current input
+        self._familiar: set[str] = set()  # clients whose channels are known
+        self._unchecked: set[str] = set()  # of these, known only from before the last start
         self._flow_memory = flow_memory
-        self._inside: deque[tuple[str, str, Message]] = deque()
+        self._inside: deque[tuple[str, str, Message]] = deque()  # sender, receiver, message
 
-    # --- the life of a host --------------------------------------------------------------------
+    # --- life cycle -----------------------------------------------------------------------------
 
     def fit(self, most_payload: int) -> None:
-        """Send nothing longer than the network carries; call it before `start`."""
+        """Adapt to the network's largest payload in bytes; call it before `start`."""
         self.most_payload = most_payload
         most = max(2, most_payload // _ROOM_FOR_TOPIC)
         self.policy = replace(self.policy, most_topics=min(self.policy.most_topics, most))
 
     def start(self, now: float) -> list[Action]:
-        """Bring all channels back; their subscribers have to be heard of again in time."""
+        """Restart all channels of the state; subscribers that stay silent will be declared dead."""
         self._log.begin_epoch(now)
         for channel, state in [*self.state.states.items()]:
             if isinstance(state, TopicState):
-                state.meter.at = now  # nobody counted while we were away
+                state.meter.at = now  # the time while the host was down does not count
             self.heard |= dict.fromkeys(state.members, now)
-            self._begin(channel, state, now)
+            self._start_channel(channel, state, now)
         self._familiar |= self.heard.keys()
         self._unchecked |= self.heard.keys()
         return self.repeat_last(now)
 
     def repeat_last(self, now: float) -> list[Action]:
-        """Send the last event of each topic again: subscribers that missed events find the gap."""
+        """Resend the last event of each topic, so that subscribers notice what they missed."""
         for channel, machine in self.topics.items():
             last = machine.state.history.last
             if last is not None:
@@ -156,22 +157,22 @@ class TopicHost:
         return self._finish(now)
 
     def bury(self, now: float, silent_for: float) -> list[Action]:
-        """Take clients that were silent for so long off their channels."""
+        """Declare clients dead that were silent for more than `silent_for` seconds."""
         for client in [name for name, at in self.heard.items() if now - at > silent_for]:
             del self.heard[client]
             self._familiar.discard(client)
-            if self._take_off(client, now):
+            if self._remove_from_channels(client, now):
                 self.counts.found_dead += 1
                 self._log.record_death(client, now)
         return self._finish(now)
 
     def excuse(self, now: float) -> list[Action]:
-        """Count silence from now on: it was the host that could not hear."""
+        """Restart the silence time of all clients, because the host itself could not receive."""
         self.heard = dict.fromkeys(self.heard, now)
         return []
 
     def sweep(self, now: float, forget_after: float) -> list[Action]:
-        """Remove clusters that are finished, and what is kept of clients long gone."""
+        """Remove ended clusters, and what is kept of clients gone for `forget_after` seconds."""
         for name in [name for name, machine in self.clusters.items() if machine.finished]:
             del self.clusters[name]
             self._log.remove_channel(name)
@@ -187,18 +188,18 @@ class TopicHost:
         return self._finish(now)
 
     def tell(self, to: str, message: Message, now: float, *, sender: str = SERVICE) -> list[Action]:
-        """Say something to a channel, as the host itself or in a channel's name."""
+        """Send a message to a channel, as the host itself or in the name of another channel."""
         self._send(sender, to, message)
         return self._finish(now)
 
-    # --- looking -------------------------------------------------------------------------------
+    # --- inspection ----------------------------------------------------------------------------
 
     def flow(self, channel: str, now: float) -> float:
-        """How many events a topic has in an interval, by now."""
+        """The current estimate of a topic's events per interval."""
         return replace(self.topics[channel].state.meter).rate(now, self.policy.interval)
 
     def machine(self, channel: str) -> TopicChannel | ClusterChannel | None:
-        """A channel that is there."""
+        """The machine of a channel; None if the channel does not exist."""
         return self.topics.get(channel) or self.clusters.get(channel)
 
     # --- inputs --------------------------------------------------------------------------------
@@ -209,13 +210,13 @@ class TopicHost:
             raise TypeError(f"a host takes messages for its channels, not {message!r}")
         to, said = message.channel, message.message
         if _is_client(sender):
-            self.said[type(said).__name__] += 1
+            self.message_counts[kind_of(type(said))] += 1
             self.heard[sender] = now
-            self._take(sender, to, said, now)
+            self._on_client_message(sender, to, said, now)
         elif is_channel(sender) and not self.hosts(sender) and self.hosts(to):
-            self._try_input(sender, to, said, now)
+            self._feed_if_understood(sender, to, said, now)
         else:
-            self.counts.refused += 1  # a stranger that poses as one of us
+            self.counts.refused += 1  # a sender that claims to be a channel of this host
         return self._finish(now)
 
     def on_timer(self, name: str, now: float) -> list[Action]:
@@ -228,30 +229,30 @@ class TopicHost:
             self._perform(channel, actions)
         return self._finish(now)
 
-    def _take(self, sender: str, to: str, message: Message, now: float) -> None:
+    def _on_client_message(self, sender: str, to: str, message: Message, now: float) -> None:
         match message:
             case Put():
-                self._put(sender, to, message, now)
+                self._on_put(sender, to, message, now)
             case Create(flow) if is_topic(to) and self.hosts(to):
                 self._answer(sender, self._create(topic_of(to), flow, now))
             case Beat():
-                self._beat(sender, message, now)
+                self._on_beat(sender, message, now)
             case Bye():
-                self._part(sender, now)
+                self._on_bye(sender, now)
             case _ if isinstance(message, _FROM_CLIENTS):
-                self._from_client(sender, to, message, now)
+                self._forward_to_channel(sender, to, message, now)
             case _:
                 self.counts.refused += 1
 
     # --- events --------------------------------------------------------------------------------
 
-    def _put(self, sender: str, to: str, put: Put, now: float) -> None:
+    def _on_put(self, sender: str, to: str, put: Put, now: float) -> None:
         machine = self.topics.get(to)
         if machine is None:
-            self._no_topic(sender, to)
+            self._refuse_unknown_topic(sender, to)
             return
         if len(put.payload) > self.most_payload:
-            self.counts.refused += 1  # clients of ours know better
+            self.counts.refused += 1  # a correct client never sends it
             return
         stream = f"{sender}#{put.stream}"
         held = self.state.streams.get(to, {}).get(stream)
@@ -280,59 +281,59 @@ class TopicHost:
         channel = topic_channel(topic)
         if channel in self.topics:
             return Created(False)
-        # The guess counts for one interval: what really comes outweighs it soon.
+        # The guess weighs as much as one interval, so measurements soon outweigh it.
         guess = max(0.0, flow) if isfinite(flow) else 0.0
         meter = FlowMeter(guess, 1.0, now, self._flow_memory)
         state = TopicState(topic=topic, meter=meter)
-        self._begin(channel, state, now)
+        self._start_channel(channel, state, now)
         return Created(True)
 
-    def _from_client(self, sender: str, to: str, message: Message, now: float) -> None:
+    def _forward_to_channel(self, sender: str, to: str, message: Message, now: float) -> None:
         if to not in self.topics and not (is_cluster(to) and self.hosts(to)):
-            self._no_topic(sender, to)
+            self._refuse_unknown_topic(sender, to)
             return
         if isinstance(message, Tell | More) and any(
-            self._lacks(topic_channel(news.topic.topic)) for news in message.news
+            self._is_missing(topic_channel(news.topic.topic)) for news in message.news
         ):
-            self.counts.refused += 1  # a cluster would wait for it for ever
+            self.counts.refused += 1  # a cluster would wait for this topic for ever
             return
         if isinstance(message, Repair) and to in self.topics:
-            message = self._tell_past(sender, self.topics[to], message)
-        self._try_input(sender, to, message, now)
+            message = self._clamp_repair(sender, self.topics[to], message)
+        self._feed_if_understood(sender, to, message, now)
 
-    def _lacks(self, channel: str) -> bool:
-        """Whether a topic's channel belongs here and nobody has made it."""
+    def _is_missing(self, channel: str) -> bool:
+        """Whether a topic's channel belongs to this host and does not exist."""
         return self.hosts(channel) and channel not in self.topics
 
-    def _no_topic(self, sender: str, to: str) -> None:
+    def _refuse_unknown_topic(self, sender: str, to: str) -> None:
         if is_topic(to) and self.hosts(to):
             self._answer(sender, NoTopic(topic_of(to)))
         else:
             self.counts.refused += 1
 
-    def _tell_past(self, sender: str, machine: TopicChannel, repair: Repair) -> Repair:
-        """Tell a subscriber which events are gone; the request as it can be met."""
+    def _clamp_repair(self, sender: str, machine: TopicChannel, repair: Repair) -> Repair:
+        """Report events that are gone; returns the part of the request that can be met."""
         state, first = machine.state, repair.first
         if repair.epoch != self.state.epoch:
-            number = state.changed_since(repair.epoch)
+            number = state.first_number_after(repair.epoch)
             self._answer(sender, Resume(state.topic, self.state.epoch, number))
             first = min(first, number)
-        oldest = state.history.oldest(state.next_number)
+        oldest = state.history.find_oldest(state.next_number)
         if first < oldest:
             self._answer(sender, Expired(state.topic, first, oldest))
         return Repair(first, self.state.epoch)
 
-    def _beat(self, client: str, beat: Beat, now: float) -> None:
+    def _on_beat(self, client: str, beat: Beat, now: float) -> None:
         dead = self.state.dead
         if client not in self._familiar:
             self._familiar.add(client)
             if beat.joined and client not in dead and not self._channels_of(client):
-                # It was away for so long that even its death is forgotten.
+                # It was away for so long that the record of its death has expired.
                 self._log.record_death(client, now, beat.generation)
         elif beat.joined and client in self._unchecked:
             self._unchecked.discard(client)
             if beat.digest and beat.digest != digest(self._channels_of(client)):
-                # We have come back from a state in which it was elsewhere.
+                # The host was restored from a state in which it was on other channels.
                 self._log.record_death(client, now, beat.generation)
         policy, identity = self.policy, self.state.identity
         pulse = Pulse(identity, policy.tells, policy.obeys, policy.refresh, self.state.epoch)
@@ -342,23 +343,23 @@ class TopicHost:
             self._answer(client, Forgotten(found.generation))
 
     def _answer(self, client: str, message: Message) -> None:
-        self.said[type(message).__name__] += 1
+        self.message_counts[kind_of(type(message))] += 1
         self._actions.append(Send(client, ChannelMessage(SERVICE, message)))
 
-    def _part(self, client: str, now: float) -> None:
-        """Take a client that says goodbye off all channels, and forget it as a publisher."""
-        self._take_off(client, now)
+    def _on_bye(self, client: str, now: float) -> None:
+        """Remove a client from all channels and forget its publishing streams."""
+        self._remove_from_channels(client, now)
         self.heard.pop(client, None)
         self._familiar.discard(client)
         for channel, streams in self.state.streams.items():
             for stream in [name for name in streams if name.startswith(f"{client}#")]:
                 self._log.forget_stream(channel, stream)
 
-    def _take_off(self, client: str, now: float) -> bool:
-        """Take a client off all channels; whether it was on any."""
+    def _remove_from_channels(self, client: str, now: float) -> bool:
+        """Remove a client from all channels; returns whether it was on any."""
         on = self._channels_of(client)
         for channel in on:
-            self._input(SERVICE, channel, Gone(client), now)
+            self._feed(SERVICE, channel, Gone(client), now)
         return bool(on)
 
     def _channels_of(self, client: str) -> list[str]:
@@ -368,7 +369,9 @@ class TopicHost:
 
     # --- channels ------------------------------------------------------------------------------
 
-    def _begin(self, channel: str, state: State, now: float) -> TopicChannel | ClusterChannel:
+    def _start_channel(
+        self, channel: str, state: State, now: float
+    ) -> TopicChannel | ClusterChannel:
         rng = derive_generator(self.seed, channel)
         machine: TopicChannel | ClusterChannel
         if isinstance(state, TopicState):
@@ -382,28 +385,28 @@ class TopicHost:
         return machine
 
     def _finish(self, now: float) -> list[Action]:
-        """All actions of an input, once the channels have nothing more to say to each other."""
+        """Process messages between own channels until none is left; returns all actions."""
         while self._inside:
             sender, to, message = self._inside.popleft()
-            self._input(sender, to, message, now)
+            self._feed(sender, to, message, now)
         actions, self._actions = self._actions, []
         return [*map(Append, self._log.take()), *actions]
 
-    def _try_input(self, sender: str, to: str, message: Message, now: float) -> None:
-        """Hand a message from outside to a channel, if that understands it."""
+    def _feed_if_understood(self, sender: str, to: str, message: Message, now: float) -> None:
+        """Hand a message from outside to a channel, or count it as refused."""
         try:
-            self._input(sender, to, message, now)
+            self._feed(sender, to, message, now)
         except (TypeError, ValueError):
             self.counts.refused += 1
 
-    def _input(self, sender: str, to: str, message: Message, now: float) -> None:
+    def _feed(self, sender: str, to: str, message: Message, now: float) -> None:
         machine = self.machine(to)
         if machine is None:
             if not is_cluster(to):
                 return
-            machine = self._begin(to, ClusterState(), now)
+            machine = self._start_channel(to, ClusterState(), now)
         actions = machine.on_message(sender, message, now)
-        if not isinstance(message, Event | Inquire | Repair | Answer):  # these change nothing
+        if not isinstance(message, Event | Inquire | Repair | Answer):  # no durable change
             who = message.subscriber if isinstance(message, Gone) else sender
             self._log.record_channel(to, machine.state, who)
         self._perform(to, actions)
@@ -416,10 +419,10 @@ class TopicHost:
                 case SetTimer(name, at):
                     self._actions.append(SetTimer(f"{name} {channel}", at))
                 case _:
-                    raise TypeError(f"a channel cannot {action!r}")
+                    raise TypeError(f"a channel cannot perform {action!r}")
 
     def _send(self, channel: str, to: str, message: Message) -> None:
-        self.said[type(message).__name__] += 1
+        self.message_counts[kind_of(type(message))] += 1
         if isinstance(message, Offer):
             message = self._shorten(message)
         if not self.hosts(to):
@@ -428,7 +431,7 @@ class TopicHost:
             self._inside.append((channel, to, message))
 
     def _shorten(self, offer: Offer) -> Offer:
-        """Offer as many clusters as one message can carry."""
+        """Keep only as many clusters of an offer as fit into one message."""
         room = self.most_payload // _ROOM_FOR_TOPIC * 2
         sizes = accumulate(len(quote.topics) for quote in offer.clusters)
         fitting = sum(size <= room for size in sizes)
@@ -436,7 +439,7 @@ class TopicHost:
 
 
 def _is_client(name: str) -> bool:
-    """Whether a client may have this name: an answer to it must not reach a channel instead."""
+    """Whether a client may use this name; it must not be mistaken for a channel."""
     if not name or name == SERVICE or is_channel(name) or name.startswith(_MEMBERS):
         return False
     return len(name.encode()) <= LONGEST_TOPIC

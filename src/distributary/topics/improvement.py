@@ -2,8 +2,8 @@
 
 Members report every change to their clusters, so clusters know exact counts and need no surveys. A
 cluster changes if the savings within a horizon exceed the messages for the change. Subscribers move
-only if they save by it. Now and then new clusters are proposed from all interests; a cluster is
-formed if those who are invited save more by it than it costs.
+only if they save by it. Periodically a planner proposes new clusters from all interests; a cluster
+is formed if the invited subscribers save more by it than it costs.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ PLAN = 2
 _NEWS_SHARE = 25  # a cluster reconsiders itself after reports from one in 25 members
 _LEAST_NEWS = 10
 _MESSAGES_PER_MOVE = 3.0
-_FIRST_ASKED = 100  # members, before all are asked
-_MOST_STEPS = 8  # in which one subscriber looks for better channels
+_FIRST_ASKED = 100  # members in the first estimate, before all are considered
+_MOST_STEPS = 8  # of one subscriber's search for better channels
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class ImprovedRounds(TopicRounds):
         self._schedule_in(self.plan_every / 2, PLAN, 0)
 
     def on_due(self, kind: int, number: int) -> None:
-        """Make proposals."""
+        """Plan, if the planner is due."""
         if kind == PLAN:
             self.plan()
             self._schedule_in(self.plan_every, PLAN, 0)
@@ -75,10 +75,7 @@ class ImprovedRounds(TopicRounds):
     def unwant(self, subscriber: int, topic: int) -> None:
         """Drop the topic, leave what no longer pays, and report it to the remaining clusters."""
         state = self.clustering
-        state.unwant(subscriber, topic)
-        if state.direct[subscriber, topic]:
-            state.unfollow(subscriber, topic)
-            self.messages["subscribe"] += 2
+        self._end_interest(subscriber, topic)
         self.improve(subscriber)
         for cluster in np.flatnonzero(state.member[subscriber]):
             self.messages["tell"] += 1
@@ -92,7 +89,7 @@ class ImprovedRounds(TopicRounds):
             changed = False
             for cluster in np.flatnonzero(state.member[subscriber]):
                 changed |= self.leave_if_cheaper(subscriber, int(cluster))
-            joined = self._best_to_join(subscriber)
+            joined = self._find_best_to_join(subscriber)
             if joined is not None:
                 state.join(subscriber, joined)
                 self.messages["move"] += 2
@@ -100,7 +97,7 @@ class ImprovedRounds(TopicRounds):
             elif not changed:
                 return
 
-    def _best_to_join(self, subscriber: int) -> int | None:
+    def _find_best_to_join(self, subscriber: int) -> int | None:
         state = self.clustering
         direct = state.direct[subscriber]
         if not direct.any():
@@ -185,8 +182,7 @@ class ImprovedRounds(TopicRounds):
     def retire(self) -> None:
         """Dissolve clusters without which their members do about as well, smallest first.
 
-        The planner sees this from all interests and tells the cluster, which asks its members what
-        they would do without it.
+        The planner sees this from all interests and advises the cluster, which surveys its members.
         """
         state = self.clustering
         sizes = state.cluster_size[state.clusters]
@@ -195,10 +191,10 @@ class ImprovedRounds(TopicRounds):
                 continue
             who = np.flatnonzero(state.member[:, cluster])
             some = who[:: max(1, len(who) // _FIRST_ASKED)]
-            _, likely = self._change_without(int(cluster), some, len(who) / max(len(some), 1))
+            _, likely = self._estimate_without(int(cluster), some, len(who) / max(len(some), 1))
             if likely > 0.0:
                 continue
-            target, change = self._change_without(int(cluster), who, 1.0)
+            target, change = self._estimate_without(int(cluster), who, 1.0)
             if self.policy.pays(change, 9.0 * len(who)):
                 before = self.ledger.cost
                 self.messages["advice"] += 1
@@ -207,7 +203,9 @@ class ImprovedRounds(TopicRounds):
                 self._change_over(who, state.clusters, target)
                 self._record_update("retire", before)
 
-    def _change_without(self, cluster: int, who: IntArray, share: float) -> tuple[BoolArray, float]:
+    def _estimate_without(
+        self, cluster: int, who: IntArray, share: float
+    ) -> tuple[BoolArray, float]:
         """The memberships of some members without a cluster, and the change in OC.
 
         Each of them stands for `share` members.
@@ -220,24 +218,24 @@ class ImprovedRounds(TopicRounds):
         target = answers.responded(present, mine & ~gone, closed=closed, rest=rest)
         if share == 1.0:
             change = answers.cost(present, target, rest) - answers.cost(present, mine, rest)
-            return target, change - self._empty_cost(cluster)
+            return target, change - self._price_empty(cluster)
         loss = float(
             (answers.paid(present, target, rest) - answers.paid(present, mine, rest)).sum()
         )
         return target, share * loss - float(answers.fixed(present, mine, rest)[gone][0])
 
-    def _empty_cost(self, cluster: int) -> float:
+    def _price_empty(self, cluster: int) -> float:
         """The cost of a cluster without members."""
         known, prices = self.cluster(cluster), self.policy.prices
         sent = known.flow * (prices.notify + prices.disseminate(0))
         return prices.maintain(0) + prices.associate(known.topics) + sent
 
     def offer(self, proposals: Sequence[Proposal]) -> None:
-        """Invite everybody at once: new clusters may pay together where none pays alone.
+        """Invite all subscribers of all proposals at once, since clusters may pay only together.
 
         Each invited subscriber compares what it has with the cheapest cover of its interests by the
         old clusters and those it is invited to. A cluster is formed if those who would join save
-        more by it than it costs; the others are dropped and everybody compares again.
+        more by it than it costs; the others are withdrawn and everybody compares again.
         """
         if not proposals:
             return

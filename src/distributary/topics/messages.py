@@ -1,7 +1,7 @@
-"""What subscribers, topic channels and cluster channels say to each other.
+"""Messages between subscribers, topic channels and cluster channels.
 
-All but `Publish` and `Event` is overhead: messages that a broker without clusters would not send.
-Everything is made to be sent again: a receiver that has acted on a message already only answers.
+All but `Publish` and `Event` are overhead: a broker without clusters would not send them. Every
+request is idempotent: a receiver that has already acted on it only answers again.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from distributary.topics.numbers import Cost, Count, Flow
 
 __all__ = [
     "OVERHEAD",
+    "OVERHEAD_KINDS",
     "Accept",
     "Advise",
     "Answer",
+    "CarriageChange",
     "Carried",
     "Carry",
-    "Change",
     "Drop",
     "Dropped",
     "Event",
@@ -44,12 +45,13 @@ __all__ = [
     "TopicFlow",
     "Unwant",
     "Want",
+    "kind_of",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class TopicFlow:
-    """A topic and how many events it has in an interval."""
+    """A topic and its events per interval."""
 
     topic: str
     flow: Flow
@@ -57,7 +59,7 @@ class TopicFlow:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """A channel as it offers itself: what it carries, and what one more subscriber costs."""
+    """A channel, the topics it carries, and its toll: the marginal cost of one more subscriber."""
 
     channel: str
     topics: tuple[TopicFlow, ...]
@@ -69,14 +71,14 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """The application wants a topic from now on."""
+    """The application subscribes to a topic."""
 
     topic: str
 
 
 @dataclass(frozen=True, slots=True)
 class Unwant:
-    """The application wants a topic no more."""
+    """The application unsubscribes from a topic."""
 
     topic: str
 
@@ -93,10 +95,10 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """The event of that number of a topic; numbers start at 1 and leave none out.
+    """An event with its number within its topic; numbers start at 1 and have no gaps.
 
-    A service that has lost its latest events gives their numbers again, in another epoch: each of
-    its starts is one.
+    Each start of the service is a new epoch. A service that has lost its latest events assigns
+    their numbers again, in a later epoch.
     """
 
     topic: str
@@ -107,9 +109,9 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A subscriber asks a topic's channel for every event from a number on that there is.
+    """A subscriber requests all available events of a topic from number `first` on.
 
-    It has all before, as of that epoch.
+    It has all earlier events, as of that epoch.
     """
 
     first: Count
@@ -121,7 +123,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class Inquire:
-    """A subscriber asks a topic's channel how the topic can be had."""
+    """A subscriber asks a topic's channel which channels carry the topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A subscriber comes, for these of the channel's topics; it is on those other channels."""
+    """A subscriber joins a channel for the topics `needs`; it is also on `channels`."""
 
     version: Count
     needs: tuple[str, ...] = ()
@@ -145,7 +147,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The subscriber is on the channel, which carries this as of that version of its own."""
+    """Confirms a join; the channel carries `topics` as of its own version `carry_version`."""
 
     version: Count
     carry_version: Count
@@ -155,21 +157,21 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """A subscriber goes."""
+    """A subscriber leaves a channel."""
 
     version: Count
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The subscriber is not on the channel, as of that version of the subscriber's."""
+    """Confirms that the subscriber is not on the channel, as of the subscriber's version."""
 
     version: Count
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """A cluster tells a member what it carries now, and who took over if that is nothing."""
+class CarriageChange:
+    """A cluster tells a member what it carries now; one that ends may name its successor."""
 
     carry_version: Count
     topics: tuple[TopicFlow, ...]
@@ -179,9 +181,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A member relies on nothing that the cluster did not carry at that version any more.
+    """A member no longer relies on topics that the cluster does not carry at that version.
 
-    It says too what it needs of the cluster now, and which channels it is on.
+    It also reports what it needs of the cluster now, and which channels it is on.
     """
 
     carry_version: Count
@@ -191,21 +193,21 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Suggest:
-    """A channel tells a subscriber that a cluster would be the better place."""
+    """A topic's channel suggests a cluster to a subscriber."""
 
     quote: Quote
 
 
 @dataclass(frozen=True, slots=True)
 class Invite:
-    """A new cluster tells a subscriber that was named to it how it offers itself."""
+    """A new cluster invites a subscriber."""
 
     quote: Quote
 
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """A topic that a subscriber took up, or gave up."""
+    """A topic that a subscriber has started or stopped wanting."""
 
     topic: TopicFlow
     wanted: bool
@@ -213,7 +215,7 @@ class News:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """A subscriber's news for a cluster, what it needs of it now, and which channels it is on."""
+    """A subscriber reports changed interests to a cluster, with its needs and its channels."""
 
     news: tuple[News, ...]
     needs: tuple[str, ...]
@@ -222,7 +224,7 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class More:
-    """Adds to what a subscriber has just said, where that is too long for one message."""
+    """Continues the previous message of a subscriber, which was too long for one message."""
 
     needs: tuple[str, ...] = ()
     channels: tuple[str, ...] = ()
@@ -231,18 +233,17 @@ class More:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """A channel asks a subscriber where else it is and what it needs the channel for."""
+    """A channel asks a subscriber which channels it is on and what it needs this one for."""
 
     number: Count
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A subscriber's answer: the topics it has from the asking channel only, and its channels.
+    """Answers a survey: the topics that come from the asking channel only, and all channels.
 
-    Several with the same number together are one.
-
-    It knows what the asking channel carried at `carry_version`, and answers for that.
+    The answer refers to what the asking channel carried at `carry_version`. A long answer comes in
+    several messages with the same number.
     """
 
     number: Count
@@ -253,7 +254,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Whoever runs the channels has found a subscriber dead."""
+    """The host has declared a subscriber dead."""
 
     subscriber: str
 
@@ -263,7 +264,7 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Propose:
-    """A channel with so many subscribers, so many of them common, offers to merge."""
+    """A channel with `size` subscribers, `common` of them shared, proposes a merge."""
 
     number: Count
     topics: tuple[TopicFlow, ...]
@@ -273,7 +274,7 @@ class Propose:
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """The other channel agrees and has locked itself for this merge."""
+    """The other channel accepts and is locked for this merge."""
 
     number: Count
     topics: tuple[TopicFlow, ...]
@@ -282,16 +283,17 @@ class Accept:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """One of the two takes no part in this merge, or no more: no gain, or another lock."""
+    """One of the two channels refuses or abandons this merge."""
 
     number: Count
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A topic's channel starts a cluster: the first message to that cluster's name.
+    """A topic's channel founds a cluster: the first message to that cluster's name.
 
-    Subscribers named here are invited; if there are none, those on the topics' own channels are.
+    The cluster invites the subscribers named here; if there are none, the topics' own channels
+    suggest it to theirs.
     """
 
     topics: tuple[str, ...]
@@ -300,7 +302,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Carry:
-    """A cluster asks a topic's channel to send it the topic, or tells it what else it carries."""
+    """A cluster asks a topic's channel for its events, or announces what else it carries."""
 
     version: Count
     topics: tuple[TopicFlow, ...]
@@ -310,7 +312,7 @@ class Carry:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """A topic's channel sends its events to the cluster."""
+    """A topic's channel confirms that it sends its events to the cluster."""
 
     version: Count
     flow: Flow
@@ -321,25 +323,25 @@ class Carried:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """A cluster needs a topic no more."""
+    """A cluster no longer needs a topic."""
 
     version: Count
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A topic's channel sends its events to the cluster no more."""
+    """A topic's channel confirms that it no longer sends its events to the cluster."""
 
     version: Count
 
 
 @dataclass(frozen=True, slots=True)
 class Advise:
-    """A planner's advice: to a topic, found a cluster of these; to a cluster, merge with that.
+    """A planner's advice: a topic should found a cluster, or a cluster should merge.
 
-    A topic's channel that is told whom to invite founds the cluster at once: those invited decide.
-    Otherwise it asks its own subscribers first. A cluster that is advised no partner looks whether
-    it still pays: it gives topics up, or ends, by its own estimate.
+    A topic's channel founds the cluster at once if subscribers are invited, since these decide for
+    themselves; otherwise it surveys its own subscribers first. A cluster without an advised partner
+    checks whether it still pays, and drops topics or ends by its own estimate.
     """
 
     topics: tuple[TopicFlow, ...] = ()
@@ -348,7 +350,16 @@ class Advise:
 
 
 OVERHEAD = (
-    *(Inquire, Offer, Join, Joined, Leave, Left, Change, Settled, Suggest, Tell, More),
+    *(Inquire, Offer, Join, Joined, Leave, Left, CarriageChange, Settled, Suggest, Tell, More),
     *(Survey, Answer),
     *(Propose, Accept, Refuse, Found, Carry, Carried, Drop, Dropped, Advise, Invite),
 )
+_WIRE_NAMES: dict[type, str] = {CarriageChange: "Change"}
+
+
+def kind_of(message_type: type) -> str:
+    """The name of a message type on the wire and in counts; most are called so here, too."""
+    return _WIRE_NAMES.get(message_type, message_type.__name__)
+
+
+OVERHEAD_KINDS = frozenset(map(kind_of, OVERHEAD))

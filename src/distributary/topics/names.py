@@ -1,4 +1,4 @@
-"""How channels are called: a topic's own channel, and clusters, whatever the topic's name is."""
+"""Names of channels: a topic's own channel, and clusters, for any topic name."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ __all__ = [
     "LONGEST_TOPIC",
     "check_topic",
     "cluster_channel",
-    "founding_of",
     "is_channel",
     "is_cluster",
     "is_topic",
     "members_of",
+    "parse_cluster_channel",
     "topic_channel",
     "topic_of",
 ]
 
-LONGEST_TOPIC = 256  # bytes of UTF-8: three times that still fits into a line of the protocol
+LONGEST_TOPIC = 256  # bytes of UTF-8; escaped, they still fit into a line of the NATS protocol
 
 _TOPIC, _CLUSTER, _MEMBERS = "topic/", "cluster/", "members/"
 
 
 def check_topic(topic: str) -> None:
-    """Raise a `TopicNameError` unless a topic can be called so."""
+    """Raise `TopicNameError` unless this is a valid name of a topic."""
     if not topic:
         raise TopicNameError(topic, "it is empty")
     try:
@@ -31,7 +31,7 @@ def check_topic(topic: str) -> None:
     except UnicodeEncodeError:
         raise TopicNameError(topic, "it is not valid Unicode") from None
     if size > LONGEST_TOPIC:
-        raise TopicNameError(topic, f"it has {size:,} bytes and {LONGEST_TOPIC} are the most")
+        raise TopicNameError(topic, f"it has {size:,} bytes, more than {LONGEST_TOPIC}")
 
 
 def topic_channel(topic: str) -> str:
@@ -40,19 +40,19 @@ def topic_channel(topic: str) -> str:
 
 
 def topic_of(channel: str) -> str:
-    """The topic whose own channel this is."""
+    """The topic of a topic's own channel."""
     if not channel.startswith(_TOPIC):
         raise ValueError(f"{channel!r} is not a topic's own channel")
     return channel.removeprefix(_TOPIC)
 
 
 def cluster_channel(number: int, founder: str) -> str:
-    """The name of a cluster, which nobody else gives: the founding topic's so many-th."""
+    """The unique name of a cluster: the founding topic, and a number that this topic assigned."""
     return f"{_CLUSTER}{number}/{founder}"
 
 
-def founding_of(cluster: str) -> tuple[int, str]:
-    """The number and the founding topic in the name of a cluster; 0 if there is no number."""
+def parse_cluster_channel(cluster: str) -> tuple[int, str]:
+    """The number and the founding topic in a cluster's name; the number is 0 if there is none."""
     number, _, founder = cluster.removeprefix(_CLUSTER).partition("/")
     return int(number) if number.isdecimal() else 0, founder
 
@@ -68,10 +68,10 @@ def is_topic(channel: str) -> bool:
 
 
 def is_channel(name: str) -> bool:
-    """Whether a name is that of a channel, and not of a subscriber."""
+    """Whether a name is that of a channel and not of a client."""
     return name.startswith((_TOPIC, _CLUSTER))
 
 
 def members_of(channel: str) -> str:
-    """Where to send what everybody on a channel should get."""
+    """The address of all members of a channel."""
     return _MEMBERS + channel

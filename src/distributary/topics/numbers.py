@@ -1,6 +1,6 @@
-"""Numbers in messages: whoever decodes one refuses those that no machine of ours would send.
+"""Ranges of the numbers in messages; decoding refuses numbers outside of them.
 
-Counts go up by one here and there: with room above them they never leave what 64 bits hold.
+The range of counts leaves room for increments within 64 bits.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ __all__ = ["MOST", "Cost", "Count", "Flow"]
 
 MOST = 1 << 62
 
-Count = Annotated[int, Meta(ge=0, le=MOST)]  # of anything, and versions
-Flow = Annotated[
-    float, Meta(ge=0.0, le=float_info.max)
-]  # events per interval; not infinite, a number
+Count = Annotated[int, Meta(ge=0, le=MOST)]  # counts and versions
+Flow = Annotated[float, Meta(ge=0.0, le=float_info.max)]  # events per interval; finite
 Cost = Annotated[float, Meta(ge=-float_info.max, le=float_info.max)]

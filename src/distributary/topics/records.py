@@ -1,7 +1,7 @@
-"""The state of a host of channels, and the records that bring it back after a restart.
+"""The durable state of a host, and the log records from which it is restored.
 
-An event is one record. For any other change of a channel, the record has the fields that changed
-and the one subscriber that the change was about, not the whole state.
+An event is one record. For any other change of a channel, the record holds the fields that changed
+and the one subscriber concerned, not the whole state.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ __all__ = ["UNUSABLE", "Death", "HostLog", "HostState", "State", "Stream", "is_r
 State = TopicState | ClusterState
 T = TypeVar("T")
 
-# What `HostState.replay` raises for a record that cannot be replayed.
+# The exceptions of `HostState.replay` for a record that cannot be replayed.
 UNUSABLE = (msgspec.MsgspecError, ValueError, TypeError, ArithmeticError, RecursionError)
 
-_APART = frozenset({"members", "departed", "history"})  # written one by one
-_PART, _PART_BYTES = 1_000, 1 << 20  # of a state in one record
+_APART = frozenset({"members", "departed", "history"})  # recorded item by item
+_PART, _PART_BYTES = 1_000, 1 << 20  # items and bytes per record of a snapshot
 
 
 class _Patch(msgspec.Struct, array_like=True, tag="patch"):
-    """The fields of a channel that changed, if any, and some of its subscribers (None: gone)."""
+    """The changed fields of a channel and some of its subscribers; None marks one as removed."""
 
     channel: str
     fields: msgspec.Raw
@@ -56,21 +56,21 @@ class _History(msgspec.Struct, array_like=True, tag="history"):
 
 
 class _Streams(msgspec.Struct, array_like=True, tag="streams"):
-    """The last accepted number of each stream, and when; None: forget the stream."""
+    """The last accepted number of each stream and its time; None forgets the stream."""
 
     channel: str
     streams: dict[str, tuple[Count, float] | None]
 
 
 class _Dead(msgspec.Struct, array_like=True, tag="dead"):
-    """A client was found dead in a generation; None: forget that."""
+    """A client was declared dead in a generation; None forgets that."""
 
     client: str
     generation: Count | None
     at: float
 
 
-class _Thrown(msgspec.Struct, array_like=True, tag="thrown"):
+class _Removed(msgspec.Struct, array_like=True, tag="thrown"):
     channel: str
 
 
@@ -84,7 +84,7 @@ class _Epoch(msgspec.Struct, array_like=True, tag="epoch"):
     epoch: Count
 
 
-_Record = _Patch | _Accepted | _History | _Streams | _Dead | _Thrown | _Identity | _Epoch
+_Record = _Patch | _Accepted | _History | _Streams | _Dead | _Removed | _Identity | _Epoch
 _decoder = msgspec.msgpack.Decoder(_Record)
 _encoder = msgspec.msgpack.Encoder()
 _NOTHING = _encoder.encode({})
@@ -94,7 +94,7 @@ _HINTS = {kind: get_type_hints(kind) for kind in (TopicState, ClusterState)}
 
 @dataclass(slots=True)
 class Stream:
-    """A publisher's stream to one topic: the number accepted last, and when."""
+    """A publisher's stream to one topic: the last accepted number and its time."""
 
     upto: int
     at: float
@@ -102,7 +102,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """The last generation in which a client was found dead, and when."""
+    """The last generation in which a client was declared dead, and when."""
 
     generation: int
     at: float
@@ -110,24 +110,24 @@ class Death:
 
 @dataclass(slots=True)
 class HostState:
-    """All that a host must find again after a restart."""
+    """The durable state of a host."""
 
     states: dict[str, State] = field(default_factory=dict)  # by channel
     streams: dict[str, dict[str, Stream]] = field(default_factory=dict)  # by channel
-    dead: dict[str, Death] = field(default_factory=dict)  # by client, whether it is back or not
-    epoch: int = 0  # the last start of the host
-    identity: str = ""  # a host with another identity does not know this state
+    dead: dict[str, Death] = field(default_factory=dict)  # by client, also after its return
+    epoch: int = 0  # of the last start of the host
+    identity: str = ""  # differs for a host that started from another state
 
     def replay(self, record: bytes, policy: Policy) -> None:
-        """Apply a record of a `HostLog`, or of a snapshot; raises `UNUSABLE` if that fails."""
+        """Apply a record of a `HostLog` or of a snapshot; raises `UNUSABLE` if that fails."""
         self.apply(_decoder.decode(record), policy)
 
     def snapshot(self) -> Iterator[bytes]:
-        """Records that make this state from an empty one, none of them long."""
+        """Encode the state as records of bounded size that recreate it from an empty one."""
         yield _encoder.encode(_Identity(self.identity))
         yield _encoder.encode(_Epoch(self.epoch))
         for channel, state in self.states.items():
-            yield from _describe_state(channel, state)
+            yield from _encode_state(channel, state)
         for channel, streams in self.streams.items():
             found = [(name, (stream.upto, stream.at)) for name, stream in streams.items()]
             for part in [*_split(found)] or [[]]:
@@ -136,7 +136,7 @@ class HostState:
             yield _encoder.encode(_Dead(client, death.generation, death.at))
 
     def apply(self, record: _Record, policy: Policy) -> None:
-        """Apply a record that is decoded."""
+        """Apply a decoded record."""
         match record:
             case _Patch():
                 self._patch(record, policy)
@@ -158,7 +158,7 @@ class HostState:
                 self.dead.pop(client, None)
             case _Dead(client, generation, at) if generation is not None:
                 self.dead[client] = Death(generation, at)
-            case _Thrown(channel):
+            case _Removed(channel):
                 self.states.pop(channel, None)
             case _Identity(identity):
                 self.identity = identity
@@ -172,7 +172,7 @@ class HostState:
     def _patch(self, patch: _Patch, policy: Policy) -> None:
         kind = ClusterState if is_cluster(patch.channel) else TopicState
         found: dict[str, Any] = msgspec.msgpack.decode(patch.fields)
-        changes = {  # all of them or none
+        changes = {  # convert all before applying any
             name: msgspec.convert(value, _HINTS[kind][name])
             for name, value in found.items()
             if name in _HINTS[kind]
@@ -190,45 +190,44 @@ class HostState:
         for name, last in patch.departed.items():
             if last is None:
                 state.departed.pop(name, None)
-            else:  # who is forgotten follows from who leaves
+            else:  # also forgets old departures, as the channel did
                 depart(state.departed, name, last, policy.remember)
 
     def _topic(self, channel: str) -> TopicState:
         state = self.states.get(channel)
         if not isinstance(state, TopicState):
-            raise TypeError(f"there is no topic of the channel {channel!r}")
+            raise TypeError(f"{channel!r} is not the channel of a known topic")
         return state
 
 
 class HostLog:
-    """Writes the records of the changes of a host's state.
+    """Records the changes of a host's state.
 
-    Channels change their own states, and the host reports that here. All else is changed here, by
-    applying the record.
+    Channels change their own state and the host reports these changes here. Everything else changes
+    by applying its record.
     """
 
     def __init__(self, state: HostState, policy: Policy) -> None:
         self.state = state
         self._policy = policy
-        self._fields: dict[str, bytes] = {}  # of each channel, as they were recorded last
+        self._fields: dict[str, bytes] = {}  # of each channel, as last recorded
         self._records: list[bytes] = []
 
     def take(self) -> list[bytes]:
-        """The records since this was last called."""
+        """Return the records since the last call."""
         records, self._records = self._records, []
         return records
 
-    def begin_epoch(self, now: float) -> int:
-        """A number for this start of the host that no start before had.
+    def begin_epoch(self, now: float) -> None:
+        """Start a new epoch, with a number that no earlier start used.
 
-        A state that was restored from an older copy does not know of the starts since then, so the
-        number is taken from the clock if that is larger.
+        A state restored from an old copy does not know of later starts, so the number is taken from
+        the clock if that is larger.
         """
         self._change(_Epoch(max(self.state.epoch + 1, int(now * 1_000))))
-        return self.state.epoch
 
     def record_channel(self, channel: str, state: State, who: str | None = None) -> None:
-        """Record the change of a channel, which concerned the subscriber `who`, or none."""
+        """Record a change of a channel that concerned the subscriber `who`, or none."""
         body = _encoder.encode(_plain_fields(state))
         same = self._fields.get(channel) == body
         self._fields[channel] = body
@@ -250,7 +249,7 @@ class HostLog:
     def remove_channel(self, channel: str) -> None:
         """Forget a cluster that has ended."""
         self._fields.pop(channel, None)
-        self._change(_Thrown(channel))
+        self._change(_Removed(channel))
 
     def forget_stream(self, channel: str, stream: str) -> None:
         """Forget a publisher that will not come back."""
@@ -258,7 +257,7 @@ class HostLog:
             self._change(_Streams(channel, {stream: None}))
 
     def record_death(self, client: str, at: float, least: int = 0) -> None:
-        """Record that a client was found dead once more, at least in generation `least`."""
+        """Record that a client was declared dead, in generation `least` or a later one."""
         before = self.state.dead.get(client)
         generation = max(before.generation + 1 if before else 0, least)
         self._change(_Dead(client, generation, at))
@@ -277,7 +276,7 @@ class HostLog:
 
 
 def is_record(data: bytes) -> bool:
-    """Whether data names a kind of record of this version, usable or not."""
+    """Whether the data names a kind of record that this version knows, replayable or not."""
     try:
         match msgspec.msgpack.decode(data):
             case [tag, *_]:
@@ -287,7 +286,7 @@ def is_record(data: bytes) -> bool:
     return False
 
 
-def _describe_state(channel: str, state: State) -> Iterator[bytes]:
+def _encode_state(channel: str, state: State) -> Iterator[bytes]:
     body = msgspec.Raw(_encoder.encode(_plain_fields(state)))
     yield _encoder.encode(_Patch(channel, body, {}, {}))
     nothing = msgspec.Raw(_NOTHING)
@@ -302,7 +301,7 @@ def _describe_state(channel: str, state: State) -> Iterator[bytes]:
 
 
 def _split(items: Iterable[T], size: Callable[[T], int] = lambda item: 0) -> Iterator[list[T]]:
-    """Lists of a thousand or so items, shorter where these are large."""
+    """Split items into lists of at most about `_PART` items or `_PART_BYTES` bytes."""
     part, total = list[T](), 0
     for item in items:
         part.append(item)

@@ -1,6 +1,6 @@
 """Tamara at the paper's scale: thousands of subscribers over months, decision by decision.
 
-The decisions and their estimates are those of the machines in `protocol.topics`. What happens
+The decisions and their estimates are those of the machines in `distributary.topics`. What happens
 between decisions is not simulated: a survey is a random draw, a move is instantaneous, and the
 messages that the machines would send are only counted.
 
@@ -18,21 +18,21 @@ import numpy as np
 from distributary.cost.topics import CostLedger, unclustered_cost
 from distributary.cost.updates import (
     Channel,
-    absorbing,
-    adding,
-    destroying,
-    enough_common,
-    merging,
-    pairing,
-    removing,
+    estimate_absorption,
+    estimate_addition,
+    estimate_dissolution,
+    estimate_merge,
+    estimate_pairing,
+    estimate_removal,
+    has_enough_common,
     toll,
 )
 from distributary.model import FloatArray, IntArray
 from distributary.model.topics import BoolArray, Clustering
 from distributary.topics import Policy
-from distributary.topics.policy import most_winning, sample_size
+from distributary.topics.policy import invert_coin, sample_size
 
-__all__ = ["Moment", "Requests", "TopicRounds"]
+__all__ = ["CostSample", "Requests", "TopicRounds"]
 
 TOPIC, CLUSTER = 0, 1
 
@@ -48,8 +48,8 @@ class Requests:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """Costs at a time in messages per interval; overhead is the mean since the last moment."""
+class CostSample:
+    """Costs at a time in messages per interval; overhead is the mean since the last sample."""
 
     time: float
     scribe: float
@@ -101,9 +101,9 @@ class TopicRounds:
 
     # --- running -------------------------------------------------------------------------------
 
-    def run(self, requests: Requests, duration: float, moments: int) -> list[Moment]:
+    def run(self, requests: Requests, duration: float, moments: int) -> list[CostSample]:
         """Run all requests and surveys, and sample the costs `moments` times."""
-        found = [self._moment(0.0, 0)]
+        found = [self._sample_costs(0.0, 0)]
         at, n = 0, len(requests.time)
         for time in np.linspace(0.0, duration, moments + 1)[1:]:
             before, spent = self.now, self.messages.total()
@@ -114,16 +114,16 @@ class TopicRounds:
                     break
                 self.now = float(min(request, survey))
                 if request <= survey:
-                    self._request(requests, at)
+                    self._apply_request(requests, at)
                     at += 1
                 else:
                     self._run_next()
             self.now = float(time)
             spent = self.messages.total() - spent
-            found.append(self._moment(spent, float(time) - before))
+            found.append(self._sample_costs(spent, float(time) - before))
         return found
 
-    def _request(self, requests: Requests, at: int) -> None:
+    def _apply_request(self, requests: Requests, at: int) -> None:
         subscriber, topic = int(requests.subscriber[at]), int(requests.topic[at])
         if requests.wanted[at]:
             self.want(subscriber, topic)
@@ -153,10 +153,10 @@ class TopicRounds:
         self._scheduled += 1
         heappush(self._due, (self.now + wait, self._scheduled, kind, number))
 
-    def _moment(self, spent: float, passed: float) -> Moment:
+    def _sample_costs(self, spent: float, passed: float) -> CostSample:
         audience = self.clustering.wants.sum(axis=0)
         scribe = sum(unclustered_cost(audience, self.frequency, self.policy.prices))
-        return Moment(
+        return CostSample(
             self.now,
             scribe,
             self.ledger.maintenance,
@@ -194,7 +194,7 @@ class TopicRounds:
     # --- subscribers (section 4) ---------------------------------------------------------------
 
     def want(self, subscriber: int, topic: int) -> None:
-        """SUBSCRIBE of the paper."""
+        """Subscribe: SUBSCRIBE of the paper."""
         state = self.clustering
         self.messages["subscribe"] += 2  # a request and its answer
         if state.copies[subscriber, topic]:
@@ -227,18 +227,23 @@ class TopicRounds:
         return cluster if saved > toll(self.policy.prices, self.cluster(cluster)) else None
 
     def unwant(self, subscriber: int, topic: int) -> None:
-        """UNSUBSCRIBE of the paper."""
+        """Unsubscribe: UNSUBSCRIBE of the paper."""
         state = self.clustering
-        state.unwant(subscriber, topic)
-        if state.direct[subscriber, topic]:
-            state.unfollow(subscriber, topic)
-            self.messages["subscribe"] += 2
+        self._end_interest(subscriber, topic)
         sources = np.flatnonzero(state.member[subscriber] & state.carries[:, topic])
         for cluster in sources:
             self.leave_if_cheaper(subscriber, int(cluster))
         kept = sources[state.member[subscriber, sources]]
         if len(kept):
             self._report_to(self._find_most_filtered(subscriber, kept), topic)
+
+    def _end_interest(self, subscriber: int, topic: int) -> None:
+        """Stop wanting a topic, and leave its own channel."""
+        state = self.clustering
+        state.unwant(subscriber, topic)
+        if state.direct[subscriber, topic]:
+            state.unfollow(subscriber, topic)
+            self.messages["subscribe"] += 2
 
     def leave_if_cheaper(self, subscriber: int, cluster: int) -> bool:
         """Leave a cluster if the topics still needed from it cost less on their own channels."""
@@ -277,8 +282,8 @@ class TopicRounds:
         """Report a changed subscription to a cluster, which tosses the coin of section 3.1."""
         self.messages["tell"] += 1
         known, own = self.cluster(cluster), self.topic(topic)
-        most = most_winning(self.policy.phi, self.rng.random())
-        if not enough_common(self.policy.prices, known, own, most):
+        most = invert_coin(self.policy.phi, self.rng.random())
+        if not has_enough_common(self.policy.prices, known, own, most):
             return
         sample = self._sample(np.flatnonzero(self.clustering.member[:, cluster]))
         if self.clustering.carries[cluster, topic]:
@@ -297,7 +302,7 @@ class TopicRounds:
         known, own = self.cluster(cluster), self.topic(topic)
         share = known.size / max(len(sample), 1)
         common = min(round(share * int(self.clustering.direct[sample, topic].sum())), own.size)
-        change = adding(self.policy.prices, known, own, common)
+        change = estimate_addition(self.policy.prices, known, own, common)
         if self.policy.pays(change, 2.0 * known.size + 2.0 * common):
             self.add(cluster, topic)
 
@@ -306,7 +311,7 @@ class TopicRounds:
         for topic, needed in zip(
             topics, self._count_dependent(cluster, topics, sample), strict=True
         ):
-            change = removing(self.policy.prices, known, self.topic(topic), needed)
+            change = estimate_removal(self.policy.prices, known, self.topic(topic), needed)
             if self.policy.pays(change, 2.0 * known.size + 2.0 * needed):
                 self.drop(cluster, topic)
                 known = self.cluster(cluster)
@@ -315,7 +320,7 @@ class TopicRounds:
         """Estimate from a sample how many members get each topic from this cluster alone."""
         state = self.clustering
         share = int(state.cluster_size[cluster]) / max(len(sample), 1)
-        if len(topics) == 1:  # the usual case, which needs no gathering of rows
+        if len(topics) == 1:  # the usual case, which is faster without copying rows
             alone = state.wants[sample, topics[0]] & (state.copies[sample, topics[0]] == 1)
             return [round(share * int(np.count_nonzero(alone)))]
         counts = (state.wants[sample] & (state.copies[sample] == 1)).sum(axis=0)[topics]
@@ -327,7 +332,7 @@ class TopicRounds:
         sample = self._sample(np.flatnonzero(state.direct[:, topic]))
         if not len(sample):
             return
-        kind, other, common = self._nearest(
+        kind, other, common = self._find_nearest(
             sample, int(state.topic_size[topic]), np.array([topic]), state.clusters_with(topic)
         )
         if not common:
@@ -335,7 +340,9 @@ class TopicRounds:
         self.messages["merge"] += 2
         if kind == TOPIC:
             common = min(common, int(state.topic_size[other]))
-            change = pairing(self.policy.prices, self.topic(topic), self.topic(other), common)
+            change = estimate_pairing(
+                self.policy.prices, self.topic(topic), self.topic(other), common
+            )
             if self.policy.pays(change, 4.0 * float(state.topic_size[[topic, other]].sum())):
                 self.pair(topic, other)
         else:
@@ -355,7 +362,7 @@ class TopicRounds:
                 return
         size = int(state.cluster_size[cluster])
         carried, own = state.topics_of(cluster), np.array([cluster])
-        kind, other, common = self._nearest(sample, size, carried, own)
+        kind, other, common = self._find_nearest(sample, size, carried, own)
         if not common:
             return
         self.messages["merge"] += 2
@@ -364,7 +371,7 @@ class TopicRounds:
         else:
             self._try_merging(cluster, other, common)
 
-    def _nearest(
+    def _find_nearest(
         self, sample: IntArray, size: int, not_topics: IntArray, not_clusters: IntArray
     ) -> tuple[int, int, int]:
         """The channel with most of the sampled subscribers, and the estimate for all of them."""
@@ -379,7 +386,7 @@ class TopicRounds:
     def _try_absorbing(self, cluster: int, topic: int, common: int) -> None:
         known, own = self.cluster(cluster), self.topic(topic)
         common = min(common, known.size, own.size)
-        change = absorbing(self.policy.prices, known, own, common)
+        change = estimate_absorption(self.policy.prices, known, own, common)
         if self.policy.pays(change, 2.0 * known.size + 5.0 * own.size):
             self.absorb(cluster, topic)
 
@@ -389,7 +396,7 @@ class TopicRounds:
         shared = Channel(0, float(self.frequency[both].sum()), int(both.sum()))
         first, second = self.cluster(one), self.cluster(other)
         common = min(common, first.size, second.size)
-        change = merging(self.policy.prices, first, second, common, shared)
+        change = estimate_merge(self.policy.prices, first, second, common, shared)
         if self.policy.pays(change, 2.0 * second.size + 6.0 * first.size):
             self.merge(one, other)
 
@@ -398,7 +405,7 @@ class TopicRounds:
         topics = state.topics_of(cluster).tolist()
         needed = self._count_dependent(cluster, topics, sample)
         needs = [(self.topic(t), n) for t, n in zip(topics, needed, strict=True)]
-        change = destroying(self.policy.prices, known, needs)
+        change = estimate_dissolution(self.policy.prices, known, needs)
         if not self.policy.pays(change, 2.0 * known.size + 2.0 * sum(needed)):
             return False
         self.destroy(cluster)
@@ -415,7 +422,7 @@ class TopicRounds:
         self._record_update("add", before)
 
     def drop(self, cluster: int, topic: int) -> None:
-        """Drop a topic from a cluster; members who need it first join the topic's own channel."""
+        """Drop a topic from a cluster; members that need it first join the topic's own channel."""
         state, before = self.clustering, self.ledger.cost
         needing = state.member[:, cluster] & state.wants[:, topic] & (state.copies[:, topic] == 1)
         state.follow(np.flatnonzero(needing), topic)
@@ -466,7 +473,7 @@ class TopicRounds:
         self._record_update("merge", before)
 
     def destroy(self, cluster: int) -> None:
-        """Dissolve a cluster; its members join the own channels of what they need."""
+        """Dissolve a cluster; its members join the own channels of the topics they need."""
         state, before = self.clustering, self.ledger.cost
         self._announce(cluster)
         members = np.flatnonzero(state.member[:, cluster])

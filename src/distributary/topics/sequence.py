@@ -1,4 +1,4 @@
-"""The events of wanted topics in order: each one once, and none left out without a report."""
+"""Puts the events of wanted topics in order: each event once, and no gap without a report."""
 
 from __future__ import annotations
 
@@ -18,27 +18,28 @@ _ONE_ANSWER = 200  # events at most that a topic's channel sends for one request
 
 
 class EventSequencer:
-    """The half of a subscriber's `Machine` that puts events in order.
+    """The part of a subscriber's `Machine` that puts events in order.
 
-    It drops duplicates, and asks a topic's own channel for missing events until the gap is closed.
-    Events that the channel no longer has are delivered as one `EventsLostError` in their place.
+    It drops duplicates and requests missing events from a topic's own channel until the gap is
+    closed. Events that the channel no longer has are delivered as one `EventsLostError` in their
+    place.
     """
 
     def __init__(self, name: str, policy: Policy) -> None:
         self.name = name
         self.policy = policy
         self.wanted: dict[str, Wanted] = {}
-        self._asked: dict[str, tuple[int, float]] = {}  # topics with gaps: first missing, and when
+        self._asked: dict[str, tuple[int, float]] = {}  # per gap: first missing number, time asked
 
     def take_next(self, event: Event) -> bool | None:
-        """The short way for most events: whether to deliver it, or None if it needs the long way.
+        """The fast path: whether to deliver the event; None if it needs `on_message`.
 
-        An event goes the short way if it is the next of its topic and none waits behind it, or if
-        it is a duplicate or not wanted.
+        It handles an event that is the next of its topic with none waiting behind it, a duplicate,
+        and an event of a topic that is not wanted.
         """
         wanted = self.wanted.get(event.topic)
         if wanted is None or wanted.expected is None:
-            return False  # the local filter
+            return False  # not wanted
         if event.epoch != wanted.epoch:
             return None
         if event.number < wanted.expected:
@@ -48,11 +49,11 @@ class EventSequencer:
         wanted.expected += 1
         return True
 
-    def _take_event(self, event: Event, now: float) -> list[Action]:
+    def _on_event(self, event: Event, now: float) -> list[Action]:
         wanted = self.wanted.get(event.topic)
         if wanted is None or wanted.expected is None:
-            return []  # the local filter
-        if event.epoch > wanted.epoch:  # which number it began with must be known first
+            return []  # not wanted
+        if event.epoch > wanted.epoch:  # first learn the first number of the new epoch
             newer = event.epoch > wanted.heard_of
             wanted.heard_of = max(wanted.heard_of, event.epoch)
             return self._chase(event.topic, now, at_once=newer)
@@ -67,17 +68,17 @@ class EventSequencer:
         actions += [Deliver(self.name, early, now) for early in wanted.pop_early()]
         return [*actions, *self._chase(event.topic, now)]
 
-    def _ask_again(self, topic: str, wanted: Wanted) -> Action:
+    def _request_repair(self, topic: str, wanted: Wanted) -> Action:
         assert wanted.expected is not None
         return Send(topic_channel(topic), Repair(wanted.expected, wanted.epoch))
 
-    def _ask_for_all(self) -> list[Action]:
-        """Ask for events of all topics: the latest ones may have been missed."""
+    def _request_all_repairs(self) -> list[Action]:
+        """Request the latest events of all topics, in case they were missed."""
         known = [(t, wanted) for t, wanted in self.wanted.items() if wanted.expected is not None]
-        return [self._ask_again(topic, wanted) for topic, wanted in known]
+        return [self._request_repair(topic, wanted) for topic, wanted in known]
 
     def _chase(self, topic: str, now: float, *, at_once: bool = False) -> list[Action]:
-        """Ask for missing events at once, or once a whole answer came, or none did for a while."""
+        """Request missing events: at once, after a complete answer, or after a time-out."""
         wanted = self.wanted.get(topic)
         if wanted is None or wanted.expected is None or not wanted.is_behind:
             self._asked.pop(topic, None)
@@ -89,7 +90,7 @@ class EventSequencer:
         idle = not self._asked
         self._asked[topic] = (wanted.expected, now)
         timer = [SetTimer("chase", now + self.policy.retry)] if idle else []
-        return [self._ask_again(topic, wanted), *timer]
+        return [self._request_repair(topic, wanted), *timer]
 
     def _chase_all(self, now: float) -> list[Action]:
         actions = [action for topic in [*self._asked] for action in self._chase(topic, now)]
@@ -97,7 +98,7 @@ class EventSequencer:
         return [*actions, *timer]
 
     def _resume(self, message: Resume, now: float) -> list[Action]:
-        """Go on in another epoch of the service; report the events we have and it has lost."""
+        """Continue in another epoch; report the events we have and the service has lost."""
         topic, epoch, number = message.topic, message.epoch, message.number
         wanted = self.wanted.get(topic)
         if wanted is None or wanted.expected is None or epoch == wanted.epoch:
@@ -111,7 +112,7 @@ class EventSequencer:
         return [Deliver(self.name, EventsForgottenError(topic, number, last), now)]
 
     def _skip(self, message: Expired, now: float) -> list[Action]:
-        """Go on at the oldest event that the channel has kept."""
+        """Continue at the oldest event that the channel still has."""
         return [Deliver(self.name, found, now) for found in self._pass_to(message)]
 
     def _pass_to(self, message: Expired) -> Iterator[Event | EventsLostError]:

@@ -16,13 +16,12 @@ import numpy as np
 
 from distributary.machines.virtual.engine import Simulation
 from distributary.machines.virtual.network import Link, VirtualNetwork
-from distributary.model.topics import Clustering
 from distributary.planning.topics import Planner
 from distributary.topics.advice import propose_clusters
 from distributary.topics.cluster import ClusterChannel
 from distributary.topics.codec import SERVICE, Put
 from distributary.topics.host import ChannelMessage, TopicHost
-from distributary.topics.messages import OVERHEAD, Advise, Unwant, Want
+from distributary.topics.messages import OVERHEAD_KINDS, Advise, Unwant, Want, kind_of
 from distributary.topics.names import is_channel, is_cluster, members_of, topic_channel
 from distributary.topics.policy import Policy
 from distributary.topics.records import HostState
@@ -35,11 +34,10 @@ __all__ = ["TopicSystem"]
 _OUTSIDE = "application"
 _PUBLISHER = "publisher"
 _HOST = "host"
-_OVERHEAD = {kind.__name__ for kind in OVERHEAD}
 
 
 class _ChannelNetwork(VirtualNetwork):
-    """A network that starts a cluster's host when it is first addressed, and knows members."""
+    """A network that creates a cluster's host on first use and resolves the members of channels."""
 
     def __init__(self, link: Link, rng: np.random.Generator, system: TopicSystem) -> None:
         super().__init__({}, rng, default=link)
@@ -61,7 +59,7 @@ class _TopicSimulation(Simulation):
     def _send(self, sender: str, to: str, message: Any) -> None:
         if isinstance(message, ChannelMessage):
             sender, message = message.channel, message.message
-        self.sent[type(message).__name__] += 1
+        self.sent[kind_of(type(message))] += 1
         for listener in self.system.listeners:
             listener(sender, to, message)
         super()._send(sender, to, message)
@@ -76,9 +74,9 @@ class _TopicSimulation(Simulation):
 class TopicSystem:
     """A complete topic broker: hosts with a channel for every topic and cluster, and subscribers.
 
-    Each channel has a host of its own, or one host has them all if they are `together`. Hosts can
-    crash; they restart from their logs. `overhead` counts the messages that a broker without
-    clusters would not send.
+    With `together`, one host runs all channels; otherwise each channel has its own host. Hosts can
+    crash and restart from their logs. `overhead` counts the messages that a broker without clusters
+    would not send.
     """
 
     def __init__(
@@ -132,7 +130,7 @@ class TopicSystem:
         self.simulation.post(time, subscriber, Unwant(topic), sender=_OUTSIDE)
 
     def publish(self, time: float, topic: str, payload: bytes = b"") -> None:
-        """Let an event arrive at its topic's channel as soon as that is up."""
+        """Publish an event at a time, or as soon after it as the host of its topic is up."""
         self.clock.at(time, partial(self._publish, topic_channel(topic), payload))
 
     def crash(self, time: float, channel: str, down_for: float) -> None:
@@ -148,7 +146,7 @@ class TopicSystem:
         self.clock.at(time, partial(self._plan, budget, planner))
 
     def sweep(self) -> None:
-        """Let hosts remove finished clusters now, as a service does now and then."""
+        """Let all hosts that are up remove clusters that have ended."""
         for node in self.hosts.keys() - self.down:
             self.simulation.call(node, partial(self.hosts[node].sweep, forget_after=inf))
 
@@ -159,7 +157,7 @@ class TopicSystem:
     @property
     def overhead(self) -> int:
         """The messages sent so far that a broker without clusters would not send."""
-        return sum(n for kind, n in self.simulation.sent.items() if kind in _OVERHEAD)
+        return sum(n for kind, n in self.simulation.sent.items() if kind in OVERHEAD_KINDS)
 
     # --- inspection ----------------------------------------------------------------------------
 
@@ -178,36 +176,6 @@ class TopicSystem:
         host = self.hosts.get(self.node_of(channel))
         return host.machine(channel) if host is not None else None
 
-    def reaches(self, topic: str, subscriber: str) -> bool:
-        """Whether an event of the topic published now would be sent to the subscriber."""
-        channel = self.topic(topic)
-        if subscriber in channel.state.members:
-            return True
-        clusters = self.clusters()
-        return any(
-            name in clusters
-            and subscriber in clusters[name].state.members
-            and topic in {*clusters[name].state.topics, *clusters[name].state.dropping}
-            for name in channel.state.clusters
-        )
-
-    def clustering(self) -> Clustering:
-        """The current membership of all channels, as the channels see it."""
-        topics, names = list(self.flows), sorted(self.subscribers)
-        row = {name: at for at, name in enumerate(names)}
-        found = Clustering(len(names), len(topics))
-        for at, topic in enumerate(topics):
-            found.follow([row[name] for name in self.topic(topic).state.members], at)
-        for machine in self.clusters().values():
-            carried = {*machine.state.topics, *machine.state.dropping}
-            cluster = found.form([topics.index(topic) for topic in carried])
-            found.join([row[name] for name in machine.state.members], cluster)
-        for name, client in self.subscribers.items():
-            for topic in client.wanted:
-                if client.is_covered(topic):
-                    found.want(row[name], topics.index(topic))
-        return found
-
     # --- internals -----------------------------------------------------------------------------
 
     def node_of(self, channel: str) -> str:
@@ -215,7 +183,7 @@ class TopicSystem:
         return _HOST if self.together else channel
 
     def find_receivers(self, name: str) -> list[str]:
-        """Who gets what is sent to a name: one node, or everybody on a channel."""
+        """The receivers of a message to a name: one node, or all members of a channel."""
         channel = name.removeprefix(members_of(""))
         if channel != name:
             machine = self.machine(channel)
@@ -245,7 +213,7 @@ class TopicSystem:
         found = survey([*self.hosts.values()], self.clock.now)
         most = self.policy.most_topics
         for channel, advice in propose_clusters(found, planner, budget, most):
-            self.simulation.sent[Advise.__name__] += 1
+            self.simulation.sent[kind_of(Advise)] += 1
             self._advise(channel, advice)
 
     def _advise(self, channel: str, advice: Advise) -> None:

@@ -1,4 +1,4 @@
-"""How a channel service is: its channels, what clusters save, and what they cost in messages."""
+"""The status of a channel service: its channels, what clusters save, and what they cost."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ import msgspec
 
 from distributary.cost.topics import clustering_cost
 from distributary.topics.host import TopicHost
-from distributary.topics.messages import OVERHEAD
+from distributary.topics.messages import OVERHEAD_KINDS
 from distributary.topics.survey import survey
 
 __all__ = ["ClusterStatus", "TopicStatus", "status_of"]
 
-_OVERHEAD = {kind.__name__ for kind in OVERHEAD}
-_MOST_NAMED = 50  # topics of a cluster, and clusters: the rest is counted
+_MOST_NAMED = 50  # clusters, and topics of a cluster, that are listed by name
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):
-    """One cluster; `needed` is how many subscriptions its members would have without it."""
+    """One cluster; `needed` is the number of subscriptions its members would have without it."""
 
     name: str
     topics: list[str]
@@ -29,13 +28,13 @@ class ClusterStatus(msgspec.Struct, frozen=True):
 
 
 class TopicStatus(msgspec.Struct, frozen=True):
-    """A whole service. Costs are messages per maintenance interval, as channels know things."""
+    """A whole service; costs are in messages per maintenance interval, as estimated by channels."""
 
     uptime: float
     topics: int
     subscribers: int
-    subscriptions: int  # there are, of clients to channels
-    wanted: int  # there would be without clusters
+    subscriptions: int  # of clients to channels
+    wanted: int  # subscriptions without clusters
     clusters: list[ClusterStatus]
     n_clusters: int
     cost: float  # OC
@@ -59,17 +58,17 @@ class TopicStatus(msgspec.Struct, frozen=True):
         return 1.0 - self.cost / self.unclustered if self.unclustered else 0.0
 
     def encode(self) -> bytes:
-        """As it goes over the network."""
+        """Encode the status for the network."""
         return msgspec.msgpack.encode(self)
 
     def document(self) -> dict[str, Any]:
-        """As plain values."""
+        """The status as plain values."""
         found: dict[str, Any] = msgspec.to_builtins(self)
         return {**found, "saving": self.saving}
 
 
 def status_of(host: TopicHost, now: float, **traffic: Any) -> TopicStatus:
-    """Look at the channels of a service."""
+    """The status of a host's channels, with the counts of the connection's traffic."""
     found = survey([host], now)
     cost = clustering_cost(found.clustering, found.flows, host.policy.prices)
     clusters = sorted(
@@ -87,7 +86,7 @@ def status_of(host: TopicHost, now: float, **traffic: Any) -> TopicStatus:
         ),
         key=lambda one: (-one.members, one.name),
     )
-    said = {kind: n for kind, n in sorted(host.said.items()) if kind in _OVERHEAD}
+    said = {kind: n for kind, n in sorted(host.message_counts.items()) if kind in OVERHEAD_KINDS}
     members = [set(machine.state.members) for machine in host.topics.values()]
     members += [set(machine.state.members) for machine in host.clusters.values()]
     return TopicStatus(
@@ -103,7 +102,7 @@ def status_of(host: TopicHost, now: float, **traffic: Any) -> TopicStatus:
         repeated=host.counts.repeated,
         overhead=sum(said.values()),
         overhead_kinds=said,
-        repairs=host.said["Repair"],
+        repairs=host.message_counts["Repair"],
         found_dead=host.counts.found_dead,
         refused=host.counts.refused,
         **traffic,

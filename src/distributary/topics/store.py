@@ -1,4 +1,4 @@
-"""Keeps the state of a host of channels in a journal, and brings it back from there."""
+"""Keeps the state of a host of channels in the log of a store, and brings it back from there."""
 
 from __future__ import annotations
 
@@ -6,31 +6,33 @@ import secrets
 from collections.abc import Iterable, Iterator
 
 from distributary.errors import StateError
-from distributary.topics.journal import Journal
+from distributary.machines.real.store import Store
+from distributary.topics.journal import take_over_journal
 from distributary.topics.policy import Policy
 from distributary.topics.records import UNUSABLE, HostState, is_record
 
 __all__ = ["TopicStore"]
 
-_LEAST = 1 << 24  # bytes of journal that are never worth a shorter one
+_LEAST = 1 << 24  # bytes in use that are never worth a shorter log
 _GROWTH = 4
 
 
 class TopicStore:
-    """A host's `state` as its journal tells it; the host that gets it changes it.
+    """A host's `state` as the log tells it; the host that gets it changes it.
 
     A record is durable once `write` has returned; only then may anything be sent that follows from
     it.
     """
 
-    def __init__(self, journal: Journal, policy: Policy) -> None:
+    def __init__(self, store: Store, policy: Policy) -> None:
         self.state = HostState()
-        self._journal = journal
+        self._store = store
         self._policy = policy
-        unusable = [*self._replay(journal.read())]
-        self._base = journal.size
+        take_over_journal(store)
+        unusable = [*self._replay(store.read())]
+        self._base = store.size
         if unusable:
-            journal.set_aside(*_describe(unusable))
+            store.set_aside(*_describe(unusable))
         if unusable or not self.state.identity:
             self.state.identity = self.state.identity or secrets.token_hex(8)
             self.shorten()
@@ -38,18 +40,18 @@ class TopicStore:
     @property
     def reports(self) -> list[str]:
         """What could not be brought back, and why."""
-        return self._journal.reports
+        return self._store.reports
 
     def write(self, records: Iterable[bytes]) -> None:
         """Make the host's records durable, all that it has returned so far."""
-        self._journal.append(records)
-        if self._journal.size > max(_LEAST, _GROWTH * self._base):
+        self._store.append(records)
+        if self._store.size > max(_LEAST, _GROWTH * self._base):
             self.shorten()
 
     def shorten(self) -> None:
-        """Write a new journal with a snapshot of the state."""
-        self._journal.replace(self.state.snapshot())
-        self._base = self._journal.size
+        """Let a snapshot of the state take the place of the log."""
+        self._store.replace(self.state.snapshot())
+        self._base = self._store.size
 
     def _replay(self, records: Iterable[bytes]) -> Iterator[tuple[bytes, Exception]]:
         """Replay all records; yields those that cannot be replayed, and why."""
@@ -59,7 +61,7 @@ class TopicStore:
             except UNUSABLE as error:
                 if not is_record(data):
                     raise StateError(
-                        str(self._journal.path),
+                        str(self._store.path),
                         f"has a record that this version does not understand ({error})",
                         "use the version that wrote it, or start anew",
                     ) from error

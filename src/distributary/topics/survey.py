@@ -1,4 +1,4 @@
-"""Who is on which channel of a service and who wants what, as its channels know it."""
+"""Collects who is on which channel and who wants what, as the channels know it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from distributary.model import FloatArray
 from distributary.model.topics import Clustering
 from distributary.topics.host import TopicHost
 
-__all__ = ["Survey", "survey"]
+__all__ = ["ChannelSurvey", "survey"]
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
-    """A clustering, the names of its subscribers and topics' channels, and events per interval.
+class ChannelSurvey:
+    """A clustering, the names of its subscribers and topic channels, and events per interval.
 
-    A member of a cluster wants what it said it needs of it: what it last told, which may be a
-    moment old.
+    A cluster's member wants what it last reported to need there, which may be slightly outdated.
     """
 
     clustering: Clustering
@@ -28,8 +27,8 @@ class Survey:
     subscribers: tuple[str, ...]
 
 
-def survey(hosts: Sequence[TopicHost], now: float) -> Survey:
-    """Collect what all channels of some hosts know."""
+def survey(hosts: Sequence[TopicHost], now: float) -> ChannelSurvey:
+    """Collect what all channels of these hosts know."""
     machines = {name: each for host in hosts for name, each in host.topics.items()}
     clusters = [each for host in hosts for each in host.clusters.values() if not each.finished]
     everybody = [each.state.members for each in machines.values()]
@@ -52,4 +51,4 @@ def survey(hosts: Sequence[TopicHost], now: float) -> Survey:
                 if topic in carried:
                     found.want(row[member], column[topic])
     flows = np.array([host.flow(name, now) for host in hosts for name in host.topics], float)
-    return Survey(found, flows, topics, tuple(names))
+    return ChannelSurvey(found, flows, topics, tuple(names))

@@ -1,4 +1,4 @@
-"""The channel of a topic: numbers its events, and knows the clusters that carry them too.
+"""The channel of a topic: numbers its events and forwards them to the clusters that carry it.
 
 Reference: Milo et al. (2007), sections 2 and 3.
 """
@@ -10,7 +10,13 @@ from math import exp, inf
 
 import numpy as np
 
-from distributary.cost.updates import Channel, absorbing, forming, pairing, toll
+from distributary.cost.updates import (
+    Channel,
+    estimate_absorption,
+    estimate_formation,
+    estimate_pairing,
+    toll,
+)
 from distributary.machines.actions import Action, Message, Send
 from distributary.topics.census import Census
 from distributary.topics.channel import ChannelMachine, ChannelState, Lock, Poll
@@ -40,9 +46,9 @@ from distributary.topics.messages import (
 )
 from distributary.topics.names import (
     cluster_channel,
-    founding_of,
     is_cluster,
     members_of,
+    parse_cluster_channel,
     topic_channel,
     topic_of,
 )
@@ -51,12 +57,12 @@ from distributary.topics.policy import Policy
 __all__ = ["FlowMeter", "TopicChannel", "TopicState"]
 
 _MOST_REPAIRED = 200  # events in answer to one request
-_MOST_EPOCHS = 64  # for who was away for longer some lost events are not told
+_MOST_EPOCHS = 64  # a subscriber that missed more restarts may not be told of lost events
 
 
 @dataclass(slots=True)
 class FlowMeter:
-    """Events per interval, the latest counting most: a mean over about `memory` intervals."""
+    """Events per interval, as an exponentially weighted mean over about `memory` intervals."""
 
     count: float = 0.0
     weight: float = 1.0
@@ -64,7 +70,7 @@ class FlowMeter:
     memory: float = 240.0
 
     def rate(self, now: float, interval: float, *, events: int = 0) -> float:
-        """The mean by now, after so many more events."""
+        """Add events, advance the meter to `now` and return the mean."""
         passed = max(0.0, (now - self.at) / interval)
         keep = exp(-passed / self.memory)
         self.count = self.count * keep + events
@@ -74,13 +80,13 @@ class FlowMeter:
 
     @property
     def mean(self) -> float:
-        """The mean when it was last asked for."""
+        """The mean at the last update."""
         return self.count / max(self.weight, 1e-9)
 
 
 @dataclass(slots=True)
 class _Known:
-    """A cluster as it last presented itself."""
+    """A cluster as it last announced itself."""
 
     version: int
     quote: Quote
@@ -89,19 +95,19 @@ class _Known:
 
 @dataclass(slots=True)
 class TopicState(ChannelState):
-    """What the channel of a topic must find again after a restart."""
+    """The durable state of a topic's channel."""
 
     topic: str = ""
     meter: FlowMeter = field(default_factory=FlowMeter)
     clusters: dict[str, _Known] = field(default_factory=dict)
-    dropped: dict[str, Departure] = field(default_factory=dict)  # clusters that left
+    dropped: dict[str, Departure] = field(default_factory=dict)  # clusters that ended it
     next_number: int = 1
-    epochs: list[tuple[int, int]] = field(default_factory=list)  # each with its first number
+    epochs: list[tuple[int, int]] = field(default_factory=list)  # (epoch, first event number)
     history: TopicHistory = field(default_factory=TopicHistory)
 
     @classmethod
     def new(cls, topic: str, flow: float, memory: float = 240.0) -> TopicState:
-        """A topic with nobody on it, and a first guess of its events per interval."""
+        """A topic without subscribers, with a first guess of its events per interval."""
         return cls(topic=topic, meter=FlowMeter(flow * memory, memory, 0.0, memory))
 
     def accept(self, payload: bytes, now: float, policy: Policy, epoch: int) -> Event:
@@ -115,13 +121,14 @@ class TopicState(ChannelState):
         return event
 
     def epoch_of(self, number: int) -> int:
-        """In which epoch an event was accepted; 0 if that is long ago."""
+        """The epoch in which an event was accepted; 0 if it is older than the recorded epochs."""
         return next((epoch for epoch, first in reversed(self.epochs) if first <= number), 0)
 
-    def changed_since(self, epoch: int) -> int:
-        """The number of the first event that was accepted after an epoch, or will be.
+    def first_number_after(self, epoch: int) -> int:
+        """The number of the first event accepted after an epoch; the next number if none was.
 
-        Whoever has a later one of that epoch, or of one before, has an event that is no more.
+        A subscriber that has this number or a later one from that epoch, or an earlier epoch, has
+        an event that the service has lost.
         """
         later = (first for each, first in self.epochs if each > epoch)
         return next(later, self.next_number)
@@ -137,11 +144,11 @@ class TopicChannel(ChannelMachine):
         self.state = state
         self.epoch = epoch
         self._flow = state.meter.rate(state.meter.at, policy.interval)
-        self._founded: tuple[Lock, str] | None = None  # for a merge, the last cluster
-        self._moving_until = -inf  # subscribers are on their way to a cluster
+        self._founded: tuple[Lock, str] | None = None  # the last merge and its new cluster
+        self._moving_until = -inf  # until then subscribers may be moving to a cluster
 
     def measure(self) -> Channel:
-        """Direct subscribers and the topic's own events."""
+        """The direct subscribers and the topic's own rate."""
         return Channel(self.size, self._flow)
 
     def flows(self) -> tuple[TopicFlow, ...]:
@@ -149,7 +156,7 @@ class TopicChannel(ChannelMachine):
         return (TopicFlow(self.state.topic, self._flow),)
 
     def welcome(self, subscriber: str, version: int) -> Action:
-        """Confirm a subscriber; a topic's own channel always carries the topic, at version 0."""
+        """Confirm a join; a topic's own channel always carries the topic, at version 0."""
         return Send(subscriber, Joined(version, 0, self.flows(), self.toll()))
 
     def on_message(self, sender: str, message: Message, now: float) -> list[Action]:
@@ -165,7 +172,7 @@ class TopicChannel(ChannelMachine):
                 missed = self.state.history.since(first, _MOST_REPAIRED)
                 return [Send(sender, event) for event in missed]
             case Tell() | More():
-                return []  # meant for a cluster that was here before
+                return []  # only clusters use these
             case Carry():
                 return self._carry(sender, message, now)
             case Drop():
@@ -173,13 +180,16 @@ class TopicChannel(ChannelMachine):
         return super().on_message(sender, message, now)
 
     def on_timer(self, name: str, now: float) -> list[Action]:
-        """Survey, count the answers, or give a lock up."""
+        """Start a survey, evaluate its answers, or release the lock."""
         self._flow = self.state.meter.rate(now, self.policy.interval)
         match name:
             case "survey":
-                return [*self._next_survey(now), *(self._ask(now) if self.lock is None else ())]
+                return [
+                    *self._next_survey(now),
+                    *(self._start_poll(now) if self.lock is None else ()),
+                ]
             case "answers":
-                return self._count(now)
+                return self._conclude_poll(now)
             case "lock":
                 self.lock = None
                 return []
@@ -210,16 +220,17 @@ class TopicChannel(ChannelMachine):
             known.recruited = message.version
             self._moving_until = now + self.policy.answer_within
             actions += [Send(name, Suggest(quote)) for name in self.state.members]
-            actions += self._release() if self._locked_for(cluster) else []
+            actions += self._release() if self._is_locked_for(cluster) else []
         return actions
 
-    def _locked_for(self, cluster: str) -> bool:
-        """Whether the merge that we are locked for has made this cluster, and not an older one."""
+    def _is_locked_for(self, cluster: str) -> bool:
+        """Whether the merge that holds the lock has produced this cluster."""
         if self.lock is None:
             return False
         if cluster == self.lock.partner or self._founded == (self.lock, cluster):
             return True
-        number, founder = founding_of(cluster)  # whoever proposed founds it after that
+        # The proposing topic founds the cluster, with a number above that of its proposal.
+        number, founder = parse_cluster_channel(cluster)
         return topic_channel(founder) == self.lock.partner and number > self.lock.number
 
     def _drop(self, cluster: str, message: Drop, now: float) -> list[Action]:
@@ -234,39 +245,41 @@ class TopicChannel(ChannelMachine):
     # --- merging -------------------------------------------------------------------------------
 
     def conclude(self, poll: Poll, now: float) -> list[Action]:
-        """Propose a merge to the channel with most common subscribers, or follow the advice."""
+        """Propose a merge to the channel with most common subscribers, or follow advice."""
         if self.lock is not None or now < self._moving_until:
             return []
         if poll.topics is not None:
-            return self._found_if_it_pays(poll)
+            return self._found_cluster_if_it_pays(poll)
         census = Census.of(poll.answers.values())
         own = {self.name, *self.state.clusters}
-        other = census.nearest(name for name in census.channels if name not in own)
+        other = census.find_nearest(name for name in census.channels if name not in own)
         if other is None:
             return []
-        number, common = self._number(), census.on(other, self.size)
+        number, common = self._next_counter(), census.on(other, self.size)
         return [
-            *self._hold(other, number, now),
+            *self._lock_with(other, number, now),
             Send(other, Propose(number, self.flows(), self.size, common)),
         ]
 
     def follow_advice(self, message: Advise, now: float) -> list[Action]:
-        """Found a cluster for those who are named, or ask the topic's own subscribers first."""
+        """Found a cluster for those invited; if none are, survey the own subscribers first."""
         if self.lock is not None or not message.topics:
             return []
         if not message.invited:
-            return self._ask(now, topics=message.topics)
-        return [self._found(message.topics, message.invited)]
+            return self._start_poll(now, topics=message.topics)
+        return [self._found_cluster(message.topics, message.invited)]
 
-    def _found(self, topics: tuple[TopicFlow, ...], invited: tuple[str, ...] = ()) -> Action:
-        name = cluster_channel(self._number(), self.state.topic)
+    def _found_cluster(
+        self, topics: tuple[TopicFlow, ...], invited: tuple[str, ...] = ()
+    ) -> Action:
+        name = cluster_channel(self._next_counter(), self.state.topic)
         return Send(name, Found(tuple(found.topic for found in topics), invited))
 
-    def _found_if_it_pays(self, poll: Poll) -> list[Action]:
+    def _found_cluster_if_it_pays(self, poll: Poll) -> list[Action]:
         """Found the cluster if the topic's own subscribers alone save enough by it.
 
-        Those who are on many of the topics would leave them for the one cluster; whoever is on
-        other topics only saves on top of that.
+        Subscribers of several of the topics would leave these for the one cluster. Subscribers of
+        only the other topics can but add to the saving.
         """
         assert poll.topics is not None
         prices = self.policy.prices
@@ -283,13 +296,13 @@ class TopicChannel(ChannelMachine):
         joining = [each for each in saved if each > toll(prices, whole)]
         share = self.size / len(saved)
         cluster = Channel(round(share * len(joining)), flow, len(poll.topics))
-        change = forming(prices, cluster, share * sum(joining))
+        change = estimate_formation(prices, cluster, share * sum(joining))
         if not self.policy.pays(change, 6.0 * cluster.size + self.size):
             return []
-        return [self._found(poll.topics)]
+        return [self._found_cluster(poll.topics)]
 
     def consider_proposal(self, sender: str, message: Propose, now: float) -> list[Action]:
-        """Agree if a cluster of both pays; not while subscribers leave for another."""
+        """Accept a merge if it pays, unless locked or while subscribers are moving."""
         if self.lock is not None or sender in self.state.clusters or now < self._moving_until:
             return [Send(sender, Refuse(message.number))]
         common = min(message.common, message.size, self.size)
@@ -297,20 +310,20 @@ class TopicChannel(ChannelMachine):
         prices = self.policy.prices
         if is_cluster(sender):
             other = Channel(message.size, flow, len(message.topics))
-            change = absorbing(prices, other, self.measure(), common)
+            change = estimate_absorption(prices, other, self.measure(), common)
         else:
-            change = pairing(prices, Channel(message.size, flow), self.measure(), common)
+            change = estimate_pairing(prices, Channel(message.size, flow), self.measure(), common)
         if not self.policy.pays(change, 4.0 * (message.size + self.size)):
             return [Send(sender, Refuse(message.number))]
         accept = Accept(message.number, self.flows(), self.size)
-        return [*self._hold(sender, message.number, now), Send(sender, accept)]
+        return [*self._lock_with(sender, message.number, now), Send(sender, accept)]
 
     def complete_merge(self, sender: str, message: Accept, now: float) -> list[Action]:
-        """Found the cluster that was agreed on."""
+        """Found the cluster that both channels agreed on."""
         if self.lock != Lock(sender, message.number):
             return [Send(sender, Refuse(message.number))]
         if is_cluster(sender):
-            return []  # it carries the topic soon, and says so
-        cluster = cluster_channel(self._number(), self.state.topic)
+            return []  # the cluster will announce that it carries the topic
+        cluster = cluster_channel(self._next_counter(), self.state.topic)
         self._founded = (self.lock, cluster)
         return [Send(cluster, Found((self.state.topic, topic_of(sender))))]

@@ -1,8 +1,8 @@
 """Workload generators: those of the papers, quotes, and a day of logs for any demand."""
 
-from distributary.workloads.broker_trees import CLIENT_DELAY, broker_trees, region_of
+from distributary.workloads.broker_trees import broker_trees, region_of
 from distributary.workloads.content import ContentParams, ContentWorld, content_world, poisson_times
-from distributary.workloads.day import Day, publication_log, spoil_rows, subscription_log
+from distributary.workloads.day import DayParams, publication_log, spoil_rows, subscription_log
 from distributary.workloads.quotes import QUOTE_SCHEMA, Quotes, quote_events, quote_filters
 from distributary.workloads.roaming import (
     BrokerMove,
@@ -21,12 +21,11 @@ from distributary.workloads.workflows import (
 )
 
 __all__ = [
-    "CLIENT_DELAY",
     "QUOTE_SCHEMA",
     "BrokerMove",
     "ContentParams",
     "ContentWorld",
-    "Day",
+    "DayParams",
     "Quotes",
     "Roaming",
     "RoamingParams",

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from distributary.model import Topology
 
-__all__ = ["CLIENT_DELAY", "broker_trees", "region_of"]
+__all__ = ["broker_trees", "region_of"]
 
-# Seconds from a broker to its clients: the lowest of the paper's three levels of hops.
-CLIENT_DELAY = 0.001
 _ROOTS = {("0", "1"): 0.065, ("1", "2"): 0.050, ("0", "2"): 0.075}
 _LEVELS = (0.025, 0.010)
 

@@ -16,13 +16,13 @@ import pyarrow.compute as pc
 
 from distributary.model import FloatArray, Interest, Rates
 
-__all__ = ["Day", "publication_log", "spoil_rows", "subscription_log"]
+__all__ = ["DayParams", "publication_log", "spoil_rows", "subscription_log"]
 
 _MIDNIGHT = datetime(2025, 3, 3, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Day:
+class DayParams:
     """The length of the day, its number of messages, and the churn of subscriptions."""
 
     seconds: float = 6.5 * 3600
@@ -38,7 +38,7 @@ class Day:
             raise ValueError(f"churn must be at least 0 and below 10, not {self.churn}")
 
 
-def subscription_log(interest: Interest, day: Day, rng: np.random.Generator) -> pa.Table:
+def subscription_log(interest: Interest, day: DayParams, rng: np.random.Generator) -> pa.Table:
     """Columns ts, receiver, flow and action, by time; ends with the given interest."""
     n_receivers, n_flows = len(interest.receivers), len(interest.flows)
     receiver = np.repeat(np.arange(n_receivers), np.diff(interest.receiver_offsets))
@@ -65,7 +65,7 @@ def subscription_log(interest: Interest, day: Day, rng: np.random.Generator) -> 
 
 
 def publication_log(
-    rates: Rates, day: Day, rng: np.random.Generator, messages: int | None = None
+    rates: Rates, day: DayParams, rng: np.random.Generator, messages: int | None = None
 ) -> pa.Table:
     """Columns ts, flow and size, by time; messages are drawn in proportion to the rates."""
     n = messages or day.messages
@@ -99,12 +99,12 @@ def spoil_rows(log: pa.Table, share: float, rng: np.random.Generator) -> pa.Tabl
 
 
 def _crowd_ends(even: FloatArray) -> FloatArray:
-    """Crowd uniform numbers towards both ends of [0, 1), five times as dense as in the middle."""
+    """Move uniform numbers towards both ends of [0, 1): five times as dense as the middle."""
     pushed = even - 0.7 * np.sin(2 * np.pi * even) / (2 * np.pi)
     return np.clip(pushed, 0, np.nextafter(1, 0))
 
 
-def _timestamps(day: Day, seconds: FloatArray) -> Any:
+def _timestamps(day: DayParams, seconds: FloatArray) -> Any:
     begin = int(day.begin.timestamp() * 1e6)
     return pa.array(begin + np.floor(seconds * 1e6).astype(np.int64), pa.timestamp("us", "UTC"))
 

@@ -62,13 +62,13 @@ class Quotes:
 
 def quote_events(params: Quotes, n: int, rng: np.random.Generator) -> pa.Table:
     """Quotes, one column per attribute of `QUOTE_SCHEMA`."""
-    symbols = _symbols(params, n, rng)
+    symbols = _draw_symbols(params, n, rng)
     prices = _home_prices(params)[symbols] * np.exp(rng.normal(0, 0.05, n))
     return pa.table(
         {
             "symbol": [_name(symbol) for symbol in symbols.tolist()],
             "price": np.round(prices, 2),
-            "volume": _volumes(n, rng),
+            "volume": _draw_volumes(n, rng),
             "venue": [_VENUES[at] for at in rng.integers(len(_VENUES), size=n).tolist()],
         }
     )
@@ -76,16 +76,16 @@ def quote_events(params: Quotes, n: int, rng: np.random.Generator) -> pa.Table:
 
 def quote_filters(params: Quotes, n: int, rng: np.random.Generator) -> list[Filter]:
     """Filters such as symbol = 'S00007' AND price >= 41.2 AND price < 45.3 AND volume >= 800."""
-    symbols, home = _symbols(params, n, rng), _home_prices(params)
+    symbols, home = _draw_symbols(params, n, rng), _home_prices(params)
     odds = (params.test_symbol, params.test_price, params.test_volume, params.test_venue)
     tested = rng.random((n, len(odds))) < odds
     around = np.where(tested[:, _SYMBOL], home[symbols], 100.0) * np.exp(rng.normal(0, 0.05, n))
-    volumes, venues = _volumes(n, rng), rng.integers(len(_VENUES), size=n)
+    volumes, venues = _draw_volumes(n, rng), rng.integers(len(_VENUES), size=n)
     found = []
     for row in range(n):
         low, high = around[row] * (1 - params.band / 2), around[row] * (1 + params.band / 2)
         tests = (
-            _one(_name(int(symbols[row])), AttributeKind.TEXT),
+            _single_value(_name(int(symbols[row])), AttributeKind.TEXT),
             Values(
                 (
                     (
@@ -95,7 +95,7 @@ def quote_filters(params: Quotes, n: int, rng: np.random.Generator) -> list[Filt
                 )
             ),
             Values(((int(volumes[row]), AttributeKind.INTEGER.end),)),
-            _one(_VENUES[venues[row]], AttributeKind.TEXT),
+            _single_value(_VENUES[venues[row]], AttributeKind.TEXT),
         )
         chosen = [(at, tests[at]) for at in np.flatnonzero(tested[row]).tolist()]
         box = Box.of(chosen, QUOTE_SCHEMA)
@@ -104,7 +104,7 @@ def quote_filters(params: Quotes, n: int, rng: np.random.Generator) -> list[Filt
     return found
 
 
-def _symbols(params: Quotes, n: int, rng: np.random.Generator) -> IntArray:
+def _draw_symbols(params: Quotes, n: int, rng: np.random.Generator) -> IntArray:
     odds = 1.0 / np.arange(1, params.symbols + 1) ** params.exponent
     return rng.choice(params.symbols, n, p=odds / odds.sum())
 
@@ -114,7 +114,7 @@ def _home_prices(params: Quotes) -> FloatArray:
     return np.asarray(10.0 * 100.0 ** (np.arange(params.symbols) * 0.6180339887498949 % 1.0))
 
 
-def _volumes(n: int, rng: np.random.Generator) -> IntArray:
+def _draw_volumes(n: int, rng: np.random.Generator) -> IntArray:
     return np.asarray(100 * np.ceil(rng.lognormal(1.0, 1.0, n)), np.int64)
 
 
@@ -122,6 +122,6 @@ def _name(symbol: int) -> str:
     return f"S{symbol:05}"
 
 
-def _one(value: Value, kind: AttributeKind) -> Values:
+def _single_value(value: Value, kind: AttributeKind) -> Values:
     key = key_of(value, kind)
     return Values(((key, after(key)),))

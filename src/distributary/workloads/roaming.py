@@ -134,7 +134,7 @@ def roaming(params: RoamingParams, rng: np.random.Generator) -> Roaming:
         if (region := region_of(broker)) is not None:
             regions.setdefault(region, []).append(broker)
     everywhere = [broker for brokers in regions.values() for broker in brokers]
-    filters = _filters(schema, params, rng)
+    filters = _draw_filters(schema, params, rng)
     width = len(str(params.subscribers))
     subscriptions = tuple(
         (f"subscriber-{at + 1:0{width}}", everywhere[rng.integers(len(everywhere))], filter)
@@ -149,9 +149,9 @@ def roaming(params: RoamingParams, rng: np.random.Generator) -> Roaming:
         for at in range(params.publishers)
     )
     moves = [
-        *_moves(monitors, params.seconds_between_monitors, params.duration, regions, rng),
+        *_draw_moves(monitors, params.seconds_between_monitors, params.duration, regions, rng),
         *(
-            _moves(subscriptions, 60 / params.moves_per_minute, params.duration, regions, rng)
+            _draw_moves(subscriptions, 60 / params.moves_per_minute, params.duration, regions, rng)
             if params.moves_per_minute
             else ()
         ),
@@ -160,7 +160,7 @@ def roaming(params: RoamingParams, rng: np.random.Generator) -> Roaming:
     return Roaming(params, schema, topology, subscriptions, monitors, publishers, tuple(moves))
 
 
-def _filters(schema: Schema, params: RoamingParams, rng: np.random.Generator) -> list[Filter]:
+def _draw_filters(schema: Schema, params: RoamingParams, rng: np.random.Generator) -> list[Filter]:
     """One filter per subscriber; the ranges of a workflow start and end in the same order."""
     made = []
     workflow = np.arange(params.subscribers) % params.workflows
@@ -173,7 +173,7 @@ def _filters(schema: Schema, params: RoamingParams, rng: np.random.Generator) ->
     return [made[at] for at in rng.permutation(len(made))]
 
 
-def _moves(
+def _draw_moves(
     clients: tuple[Subscription, ...],
     seconds_between: float,
     duration: float,

@@ -235,8 +235,8 @@ class Workflows:
 
 def workflows(params: WorkflowsParams, rng: np.random.Generator) -> Workflows:
     """Draw roots and children, assign them to edge brokers, and shuffle the order of issue."""
-    owner, workflow, low, high = _families(params, rng)
-    brokers = _brokers(owner, params, rng)
+    owner, workflow, low, high = _draw_families(params, rng)
+    brokers = _draw_brokers(owner, params, rng)
     order = rng.permutation(len(owner))
     issued = np.empty_like(order)
     issued[order] = np.arange(len(order))
@@ -259,7 +259,7 @@ def workflows(params: WorkflowsParams, rng: np.random.Generator) -> Workflows:
     )
 
 
-def _families(
+def _draw_families(
     params: WorkflowsParams, rng: np.random.Generator
 ) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
     """Each subscription's root, workflow and range ends; children follow their root."""
@@ -271,20 +271,20 @@ def _families(
     first = np.cumsum(sizes) - sizes
     for number in range(min(params.workflows, params.roots)):
         own = np.flatnonzero(workflow == number)
-        starts, ends = _root_ranges(len(own), params, rng)
+        starts, ends = _draw_root_ranges(len(own), params, rng)
         for at, root in enumerate(own):
             left = ends[at - 1] if at else starts[at]
             right = starts[at + 1] if at + 1 < len(own) else ends[at]
             here = slice(first[root], first[root] + sizes[root])
-            low[here, 0], high[here, 0] = _with_children(
+            low[here, 0], high[here, 0] = _draw_children(
                 (starts[at], ends[at]), (left, right), int(sizes[root]) - 1, params, rng
             )
             if params.dimensions == 2:
-                low[here, 1], high[here, 1] = _loads(int(sizes[root]) - 1, rng)
+                low[here, 1], high[here, 1] = _draw_loads(int(sizes[root]) - 1, rng)
     return np.repeat(first, sizes), np.repeat(workflow, sizes), low, high
 
 
-def _root_ranges(
+def _draw_root_ranges(
     n: int, params: WorkflowsParams, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
     """Sorted ranges of values of which none contains another.
@@ -297,7 +297,7 @@ def _root_ranges(
     return np.sort(start), np.sort(start + width)
 
 
-def _with_children(
+def _draw_children(
     root: tuple[float, float],
     others: tuple[float, float],
     n: int,
@@ -326,7 +326,7 @@ def _with_children(
     return np.append(begin, np.sort(start)), np.append(end, np.sort(start + width))
 
 
-def _loads(n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+def _draw_loads(n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
     """The ends of a root's range of loads, and of n parts of it."""
     whole = rng.uniform(0.5, 1.0)
     begin = rng.random() * (1 - whole)
@@ -335,7 +335,7 @@ def _loads(n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
     return np.append(begin, start), np.append(begin + whole, start + width)
 
 
-def _brokers(owner: IntArray, params: WorkflowsParams, rng: np.random.Generator) -> list[str]:
+def _draw_brokers(owner: IntArray, params: WorkflowsParams, rng: np.random.Generator) -> list[str]:
     """Each subscription's edge broker: any, or one of the cluster drawn for its root."""
     if not params.clustered:
         edges = subscriber_edges()

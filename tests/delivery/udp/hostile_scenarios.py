@@ -13,6 +13,7 @@ from distributary.delivery.wire import (
     CONTROL_SESSION,
     HEADER_SIZE,
     Announcement,
+    Header,
     PacketKind,
     encode_announcement,
     encode_header,
@@ -64,10 +65,10 @@ def forged_packets(plan: Plan) -> list[bytes]:
         length = HEADER_SIZE + len(body)
         for sequence in (1, 2**63 - 1):
             fixed = length, 0, 0, CONTROL_SESSION, incarnation, sequence
-            made.append(encode_header(PacketKind.PLAN, *fixed) + body)
+            made.append(encode_header(Header(PacketKind.PLAN, *fixed)) + body)
             made.append(build_announcement(plan, incarnation, sequence))
         fixed = HEADER_SIZE, 0, 0, CONTROL_SESSION, incarnation, 7
-        made.append(encode_header(PacketKind.REPLY, *fixed))
+        made.append(encode_header(Header(PacketKind.REPLY, *fixed)))
     return made
 
 

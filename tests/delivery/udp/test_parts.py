@@ -79,7 +79,7 @@ def test_a_name_is_no_address(name: str) -> None:
 
 def test_options_out_of_range_are_refused() -> None:
     for wrong in ({"ttl": 256}, {"own_port": -1}, {"batch": 0}):
-        with pytest.raises(ValueError, match=r"number|empty"):
+        with pytest.raises(ValueError, match=r"number|at least 1"):
             NetworkOptions(**wrong)  # type: ignore[arg-type]
 
 
@@ -302,10 +302,10 @@ def test_parquet_has_text_or_binary_and_times(tmp_path: Path) -> None:
     [
         ("a.txt", b"no tab here\n", "row 1: a line is a flow"),
         ("a.txt", b"a\tb\n\xff\tc\n", "row 2: a line is a flow"),
-        ("a.jsonl", b'{"flow": 3}\n', "row 1: is no message"),
-        ("a.jsonl", b"a\tb\n", "row 1: is no message"),
-        ("a.jsonl", b'{"flow": "a", "payload": "", "ts": "soon"}\n', "row 1: is no message"),
-        ("a.parquet", b"PAR1", "is no Parquet file"),
+        ("a.jsonl", b'{"flow": 3}\n', "row 1: is not a message"),
+        ("a.jsonl", b"a\tb\n", "row 1: is not a message"),
+        ("a.jsonl", b'{"flow": "a", "payload": "", "ts": "soon"}\n', "row 1: is not a message"),
+        ("a.parquet", b"PAR1", "is not a Parquet file"),
     ],
 )
 def test_what_is_no_message_is_named(tmp_path: Path, name: str, content: bytes, said: str) -> None:
@@ -330,7 +330,7 @@ def test_a_line_without_one_payload_is_refused_and_named(
 ) -> None:
     good = b'{"flow": "f0", "payload": ""}\n'
     (tmp_path / name).write_bytes(good + line + b"\n" + good)
-    with pytest.raises(InputError, match=r"row 2: is no message .*payload"):
+    with pytest.raises(InputError, match=r"row 2: is not a message .*payload"):
         flattened(read_records(tmp_path / name))
 
 

@@ -25,7 +25,7 @@ from distributary.topics.nats import (
     TopicSubscription,
     UnknownTopicError,
     WhenFull,
-    embedded_server,
+    run_embedded_server,
 )
 from tests.topics.nats.running import QUICK, client, run, serving
 
@@ -45,7 +45,7 @@ async def numbers(subscription: TopicSubscription, count: int) -> list[int]:
 def test_topics_of_any_name_carry_their_own_events(tmp_path: Path) -> None:
     async def work() -> None:
         async with (
-            embedded_server() as server,
+            run_embedded_server() as server,
             serving(server.options, tmp_path),
             client(server.options) as publisher,
             client(server.options) as subscriber,
@@ -67,7 +67,7 @@ def test_topics_of_any_name_carry_their_own_events(tmp_path: Path) -> None:
 def test_many_events_on_their_way_keep_their_order(tmp_path: Path) -> None:
     async def work() -> None:
         async with (
-            embedded_server() as server,
+            run_embedded_server() as server,
             serving(server.options, tmp_path),
             client(server.options, window=16) as both,
         ):
@@ -86,7 +86,7 @@ def test_many_events_on_their_way_keep_their_order(tmp_path: Path) -> None:
 def test_bad_input_is_told(tmp_path: Path) -> None:
     async def work() -> None:
         async with (
-            embedded_server(max_payload=10_000) as server,
+            run_embedded_server(max_payload=10_000) as server,
             serving(server.options, tmp_path) as service,
             client(server.options) as one,
         ):
@@ -125,7 +125,7 @@ def test_bad_input_is_told(tmp_path: Path) -> None:
 def test_unsubscribing_ends_the_events_of_that_topic_only(tmp_path: Path) -> None:
     async def work() -> None:
         async with (
-            embedded_server() as server,
+            run_embedded_server() as server,
             serving(server.options, tmp_path) as service,
             client(server.options) as both,
             client(server.options) as other,
@@ -170,7 +170,7 @@ def test_who_moves_into_a_cluster_and_out_again_misses_nothing(tmp_path: Path) -
 
     async def work() -> None:
         async with (
-            embedded_server() as server,
+            run_embedded_server() as server,
             serving(server.options, tmp_path) as service,
             client(server.options) as publisher,
             client(server.options) as one,
@@ -203,7 +203,7 @@ def test_who_moves_into_a_cluster_and_out_again_misses_nothing(tmp_path: Path) -
 def test_a_slow_reader_waits_or_loses_the_oldest_as_it_chose(tmp_path: Path) -> None:
     async def work() -> None:
         async with (
-            embedded_server() as server,
+            run_embedded_server() as server,
             serving(server.options, tmp_path),
             client(server.options) as publisher,
             client(server.options, capacity=5) as waiting,
@@ -228,7 +228,7 @@ def test_a_reader_that_was_away_for_too_long_is_told_what_it_lost(tmp_path: Path
     async def work() -> None:
         policy = replace(QUICK, history=10)
         async with (
-            embedded_server() as server,
+            run_embedded_server() as server,
             serving(server.options, tmp_path, policy=policy),
             client(server.options) as publisher,
             client(server.options) as subscriber,
@@ -253,7 +253,7 @@ def test_a_client_taken_for_dead_comes_back_without_missing_anything(tmp_path: P
     async def work() -> None:
         policy = replace(QUICK, refresh=0.5)
         async with (
-            embedded_server() as server,
+            run_embedded_server() as server,
             serving(server.options, tmp_path, policy=policy, dead_after=1.0) as service,
             client(server.options, beat_every=0.2) as publisher,
             client(server.options, beat_every=0.2) as subscriber,
@@ -287,7 +287,7 @@ async def die(dies: TopicClient) -> None:
 def test_a_client_that_dies_is_taken_off_its_channels(tmp_path: Path) -> None:
     async def work() -> None:
         async with (
-            embedded_server() as server,
+            run_embedded_server() as server,
             serving(server.options, tmp_path, dead_after=0.6) as service,
             client(server.options, beat_every=0.1) as stays,
         ):
@@ -304,7 +304,7 @@ def test_a_client_that_dies_is_taken_off_its_channels(tmp_path: Path) -> None:
 
 def test_a_service_that_is_away_is_told_and_waited_for(tmp_path: Path) -> None:
     async def work() -> None:
-        async with embedded_server() as server, client(server.options, timeout=0.5) as hasty:
+        async with run_embedded_server() as server, client(server.options, timeout=0.5) as hasty:
             with pytest.raises(ServiceAwayError, match="no channel service"):
                 await hasty.create("t")
             with pytest.raises(ServiceAwayError):
@@ -341,7 +341,7 @@ def test_a_service_that_has_lost_its_state_is_told_to_who_relied_on_it(tmp_path:
                 await subscription.get()
 
     async def work() -> None:
-        async with embedded_server() as server:
+        async with run_embedded_server() as server:
             with pytest.raises(LiveError, match="lost its state"):
                 await read(server.options)
 
@@ -350,7 +350,7 @@ def test_a_service_that_has_lost_its_state_is_told_to_who_relied_on_it(tmp_path:
 
 def test_who_asks_for_something_while_the_server_is_away_is_told(tmp_path: Path) -> None:
     async def work() -> None:
-        first = embedded_server(tmp_path)
+        first = run_embedded_server(tmp_path)
         server = await first.__aenter__()
         async with client(server.options, timeout=0.5) as hasty:
             await first.__aexit__(None, None, None)
@@ -369,7 +369,7 @@ def test_who_asks_for_something_while_the_server_is_away_is_told(tmp_path: Path)
 
 def test_nobody_is_found_dead_while_the_server_is_away(tmp_path: Path) -> None:
     async def work() -> None:
-        first = embedded_server(tmp_path / "server")
+        first = run_embedded_server(tmp_path / "server")
         server = await first.__aenter__()
         async with (
             serving(server.options, tmp_path / "state", dead_after=4.0) as service,
@@ -381,7 +381,7 @@ def test_nobody_is_found_dead_while_the_server_is_away(tmp_path: Path) -> None:
             publishing = asyncio.create_task(both.publish("t", b""))
             await asyncio.sleep(5.0)
             assert not publishing.done()
-            async with embedded_server(tmp_path / "server"):
+            async with run_embedded_server(tmp_path / "server"):
                 await publishing
                 assert await numbers(subscription, 1) == [1]
                 await asyncio.sleep(1.0)
@@ -399,7 +399,7 @@ def test_a_client_has_a_short_name() -> None:
 
 def test_there_is_one_service_at_a_time(tmp_path: Path) -> None:
     async def work() -> None:
-        async with embedded_server() as server, serving(server.options, tmp_path / "one"):
+        async with run_embedded_server() as server, serving(server.options, tmp_path / "one"):
             with pytest.raises(StateError, match="another process"):
                 async with serving(server.options, tmp_path / "one"):
                     pass

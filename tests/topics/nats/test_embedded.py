@@ -26,9 +26,9 @@ from distributary.topics.nats import (
     ServerRefusedError,
     ServerStartError,
     TopicClient,
-    embedded_server,
+    run_embedded_server,
 )
-from distributary.topics.nats.options import connected, find_server
+from distributary.topics.nats.options import connect_to_server, find_server
 from tests.topics.nats.running import client, run, serving
 
 JSON = st.recursive(
@@ -45,7 +45,7 @@ def test_a_server_that_dies_is_started_again_and_everybody_goes_on(tmp_path: Pat
 
     async def work() -> None:
         async with (
-            embedded_server(tmp_path / "server", on_restart=said.append) as server,
+            run_embedded_server(tmp_path / "server", on_restart=said.append) as server,
             serving(server.options, tmp_path / "state"),
             client(server.options) as both,
         ):
@@ -60,14 +60,14 @@ def test_a_server_that_dies_is_started_again_and_everybody_goes_on(tmp_path: Pat
                 assert (event.number, event.payload) == (number, b"%d" % number)
                 assert (server.options.url, len(said)) == (before.url, number)
                 assert server.options.token != before.token
-            assert "killed by signal 9 and was started again" in said[0]
+            assert "killed by signal 9 and was restarted" in said[0]
 
     run(work())
 
 
 def test_a_server_that_cannot_be_started_again_ends_the_work_with_an_error(tmp_path: Path) -> None:
     async def work() -> None:
-        async with embedded_server(tmp_path) as server:
+        async with run_embedded_server(tmp_path) as server:
             server._binary = Path("/bin/false")
             os.kill(server.pid, signal.SIGKILL)
             await asyncio.Event().wait()
@@ -79,13 +79,13 @@ def test_a_server_that_cannot_be_started_again_ends_the_work_with_an_error(tmp_p
 def test_a_server_that_dies_again_and_again_ends_the_work_with_an_error(tmp_path: Path) -> None:
     async def work() -> None:
         again = asyncio.Event()
-        async with embedded_server(tmp_path, on_restart=lambda _: again.set()) as server:
+        async with run_embedded_server(tmp_path, on_restart=lambda _: again.set()) as server:
             while True:
                 again.clear()
                 os.kill(server.pid, signal.SIGKILL)
                 await again.wait()
 
-    with pytest.raises(ServerStartError, match="it ends again and again"):
+    with pytest.raises(ServerStartError, match="it keeps exiting"):
         run(work())
 
 
@@ -122,7 +122,7 @@ async def interrupted_service(
     folder: Path, name: str | None
 ) -> AsyncIterator[tuple[TopicClient, Stranger, str]]:
     """A client that is subscribed to `t`, whose server has just come back beside a stranger."""
-    first = embedded_server(folder / "server")
+    first = run_embedded_server(folder / "server")
     server = await first.__aenter__()
     record = json.loads((folder / "server/server.json").read_text())
     async with serving(server.options, folder / "state"), client(server.options) as both:
@@ -130,7 +130,7 @@ async def interrupted_service(
         await first.__aexit__(None, None, None)
         async with stranger(record["port"], name or record["name"]) as found:
             await found.called.wait()
-            async with embedded_server(folder / "server") as again:
+            async with run_embedded_server(folder / "server") as again:
                 assert again.options.url != server.options.url
                 assert again.options.token != record["token"]
                 yield both, found, str(again.options.token)
@@ -160,7 +160,7 @@ def test_whoever_poses_as_the_old_server_learns_no_token_that_is_worth_anything(
             told = json.loads(found.heard.partition(b"CONNECT ")[2].partition(b"\r\n")[0])
             url = find_server(tmp_path / "server")[0].url
             with pytest.raises(ServerRefusedError):
-                async with connected(NatsOptions(url, told["auth_token"]), name="thief"):
+                async with connect_to_server(NatsOptions(url, told["auth_token"]), name="thief"):
                     pass
 
     run(work())
@@ -168,7 +168,7 @@ def test_whoever_poses_as_the_old_server_learns_no_token_that_is_worth_anything(
 
 def test_a_client_whose_credentials_are_good_no_more_is_told(tmp_path: Path) -> None:
     async def work() -> None:
-        async with embedded_server(tmp_path) as server:
+        async with run_embedded_server(tmp_path) as server:
             fixed = NatsOptions(server.options.url, server.options.token)
             async with client(fixed, beat_every=0.1):
                 os.kill(server.pid, signal.SIGKILL)
@@ -180,13 +180,13 @@ def test_a_client_whose_credentials_are_good_no_more_is_told(tmp_path: Path) -> 
 
 def test_a_second_server_in_a_folder_is_refused_and_leaves_the_first_alone(tmp_path: Path) -> None:
     async def work() -> None:
-        async with embedded_server(tmp_path) as server:
+        async with run_embedded_server(tmp_path) as server:
             before = (tmp_path / "server.json").read_bytes()
             with pytest.raises(StateError, match="another process works with this folder"):
-                async with embedded_server(tmp_path):
+                async with run_embedded_server(tmp_path):
                     pass
             assert (tmp_path / "server.json").read_bytes() == before
-            async with connected(server.options, name="t"):
+            async with connect_to_server(server.options, name="t"):
                 pass
 
     run(work())
@@ -194,7 +194,7 @@ def test_a_second_server_in_a_folder_is_refused_and_leaves_the_first_alone(tmp_p
 
 def test_a_server_has_a_session_of_its_own_and_no_pages_unless_asked_for(tmp_path: Path) -> None:
     async def work() -> None:
-        async with embedded_server(tmp_path) as server:
+        async with run_embedded_server(tmp_path) as server:
             assert os.getsid(server.pid) == server.pid != os.getsid(0)
             assert (server.monitor, find_server(tmp_path)[1]) == ("", "")
             for path in (tmp_path / "server").iterdir():
@@ -219,7 +219,7 @@ def test_an_odd_server_file_is_told_as_such(data: bytes) -> None:
 def test_a_server_starts_in_spite_of_an_odd_server_file(tmp_path: Path, data: bytes) -> None:
     async def work() -> None:
         (tmp_path / "server.json").write_bytes(data)
-        async with embedded_server(tmp_path):
+        async with run_embedded_server(tmp_path):
             find_server(tmp_path)
 
     run(work())
@@ -229,7 +229,7 @@ def test_a_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     async def work() -> None:
-        async with embedded_server(tmp_path / "file"):
+        async with run_embedded_server(tmp_path / "file"):
             pass
 
     with pytest.raises(StateError, match="cannot be written"):
@@ -255,7 +255,7 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(
         os.utime(folder / "server.lock", (an_hour_ago, an_hour_ago))
 
     async def work() -> None:
-        async with embedded_server():
+        async with run_embedded_server():
             assert not abandoned.exists()
 
     run(work())
@@ -286,7 +286,7 @@ def test_an_address_with_a_password_that_nobody_answers_at_is_told_without_it() 
         address = f"127.0.0.1:{taken.getsockname()[1]}"
 
         async def work(url: str) -> None:
-            async with connected(NatsOptions(url), name="t", within=0.1):
+            async with connect_to_server(NatsOptions(url), name="t", within=0.1):
                 pass
 
         for url in (f"nats://ann:s3cret@{address}", "nats://ann:s3c/ret@host", "nats://s3cret@[x"):

@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.machines.actions import Action, Deliver, Send
+from distributary.machines.real.store import Store
 from distributary.topics import Subscriber, members_of, topic_channel
 from distributary.topics.codec import Create, Put, Taken
-from distributary.topics.journal import Journal
 from distributary.topics.messages import Event, Want
 from distributary.topics.nats import (
     EventsForgottenError,
     NatsOptions,
     TopicClient,
     UnknownTopicError,
-    embedded_server,
+    run_embedded_server,
 )
 from tests.topics.hosting import StoredHost
 from tests.topics.nats.running import QUICK, client, run, serving
@@ -49,8 +49,8 @@ class Story:
         self.now += 1.0
         self.streams += 1  # a publisher that begins anew
         self.stream = 0
-        self.journal = Journal(self.state)
-        self.host = StoredHost(self.journal)
+        self.store = Store(self.state)
+        self.host = StoredHost(self.store)
         self.host.perform(self.host.start(self.now))
         self.let_out()
 
@@ -62,7 +62,7 @@ class Story:
         self.let_out()
 
     def restart(self) -> None:
-        self.journal.close()
+        self.store.close()
         self.open()
 
     def save(self) -> None:
@@ -70,7 +70,7 @@ class Story:
         shutil.copytree(self.state, self.copy)
 
     def bring_back(self) -> None:
-        self.journal.close()
+        self.store.close()
         shutil.rmtree(self.state)
         shutil.copytree(self.copy, self.state)
         self.open()
@@ -127,7 +127,7 @@ def test_a_reader_that_heeds_the_reports_has_what_the_service_has(
         history = story.host.topics[CHANNEL].state.history
         assert story.held == [(event.number, event.payload) for event in history]
     finally:
-        story.journal.close()
+        story.store.close()
 
 
 # --- live ----------------------------------------------------------------------------------------
@@ -171,7 +171,10 @@ def test_events_that_a_restored_service_has_lost_are_told_and_new_ones_are_read(
 
     async def work() -> None:
         found: list[Any] = []
-        async with embedded_server() as server, client(server.options, beat_every=0.1) as reader:
+        async with (
+            run_embedded_server() as server,
+            client(server.options, beat_every=0.1) as reader,
+        ):
             async with serving(server.options, state):
                 await reader.create(TOPIC)
                 reading = asyncio.create_task(read_all(reader, TOPIC, found))
@@ -202,7 +205,7 @@ def test_who_subscribed_after_the_copy_was_made_is_subscribed_again(
         after: list[Any] = []
         new: list[Any] = []
         async with (
-            embedded_server() as server,
+            run_embedded_server() as server,
             client(server.options, beat_every=0.1) as reader,
             client(server.options) as publisher,
         ):

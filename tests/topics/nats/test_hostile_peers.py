@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from distributary.topics import codec as codec_of_live
 from distributary.topics.codec import decode
-from distributary.topics.nats import NatsOptions, embedded_server
-from distributary.topics.nats.options import connected
+from distributary.topics.nats import NatsOptions, run_embedded_server
+from distributary.topics.nats.options import connect_to_server
 from distributary.topics.nats.subjects import token_of
 from tests.topics.nats.running import client, run, serving
 
@@ -102,7 +102,7 @@ async def say_all_that_is_odd(peer: Raw, subjects: list[bytes]) -> None:
 def test_the_service_outlives_whatever_it_is_sent(tmp_path: Path) -> None:
     async def work() -> None:
         async with (
-            embedded_server() as server,
+            run_embedded_server() as server,
             serving(server.options, tmp_path) as service,
             client(server.options) as other,
             raw(server.options) as peer,
@@ -123,7 +123,7 @@ def test_the_service_outlives_whatever_it_is_sent(tmp_path: Path) -> None:
 def test_a_client_outlives_whatever_it_is_sent(tmp_path: Path) -> None:
     async def work() -> None:
         async with (
-            embedded_server() as server,
+            run_embedded_server() as server,
             serving(server.options, tmp_path),
             client(server.options) as reader,
             client(server.options) as writer,
@@ -145,7 +145,7 @@ def test_a_client_outlives_whatever_it_is_sent(tmp_path: Path) -> None:
 
 def test_a_connection_that_went_deaf_comes_back() -> None:
     async def work() -> None:
-        async with embedded_server() as server:
+        async with run_embedded_server() as server:
             for task in ("_reading_task", "_flusher_task"):
                 back, heard = asyncio.Event(), asyncio.Event()
 
@@ -155,7 +155,9 @@ def test_a_connection_that_went_deaf_comes_back() -> None:
                 async def hear(message: object, heard: asyncio.Event = heard) -> None:
                     heard.set()
 
-                async with connected(server.options, name="t", on_reconnect=come_back) as nc:
+                async with connect_to_server(
+                    server.options, name="t", on_reconnect=come_back
+                ) as nc:
                     await nc.subscribe("t", cb=hear)
                     await nc.flush()
                     getattr(nc, task).cancel()  # as an error in it would end it
@@ -195,7 +197,7 @@ def test_a_stranger_that_does_not_speak_nats_is_outwaited() -> None:
         async with await asyncio.start_server(answer, "127.0.0.1", 0) as strangers:
             port = strangers.sockets[0].getsockname()[1]
             options = NatsOptions(f"nats://127.0.0.1:{port}")
-            async with connected(options, name="t", on_reconnect=come_back):
+            async with connect_to_server(options, name="t", on_reconnect=come_back):
                 await back.wait()
             assert calls >= len(greetings)
 

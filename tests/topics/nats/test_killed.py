@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from distributary.topics import is_cluster
-from distributary.topics.nats import TopicClient, embedded_server
+from distributary.topics.nats import TopicClient, run_embedded_server
 from tests.topics.nats.running import Child, client, run
 
 TOPICS = tuple(f"topic {n} ü.>" for n in range(8))
@@ -74,7 +74,7 @@ async def schedule(seed: int, kills: int, folder: Path) -> int:
     accepted: dict[str, list[bytes]] = {topic: [] for topic in TOPICS}
     everybody = [Seen() for _ in range(STAYING)]
     done = asyncio.Event()
-    async with embedded_server() as server:
+    async with run_embedded_server() as server:
         child = Child(server.options, folder)
         await child.start()
         try:

@@ -18,10 +18,10 @@ from distributary.topics.nats import (
     ServiceReplacedError,
     ServiceRunningError,
     TopicService,
-    embedded_server,
+    run_embedded_server,
 )
 from distributary.topics.nats.lease import Lease, LeaseState
-from distributary.topics.nats.options import connected
+from distributary.topics.nats.options import connect_to_server
 from distributary.topics.nats.subjects import Subjects
 from tests.topics.nats.running import Child, client, run, serving, settings
 
@@ -45,7 +45,7 @@ def test_a_service_that_slept_while_another_took_its_place_ends_without_a_word(
         said.append(message.subject)
 
     async def work() -> None:
-        async with embedded_server(tmp_path / "server") as server:
+        async with run_embedded_server(tmp_path / "server") as server:
             asleep = Child(server.options, tmp_path / "one")
             awake = Child(server.options, tmp_path / "two")
             await asleep.start()
@@ -55,14 +55,14 @@ def test_a_service_that_slept_while_another_took_its_place_ends_without_a_word(
                 os.kill(asleep.process.pid, signal.SIGSTOP)
                 os.kill(server.pid, signal.SIGKILL)  # it comes back, and knows nobody
                 await awake.start()
-                async with connected(server.options, name="spy") as spy:
+                async with connect_to_server(server.options, name="spy") as spy:
                     await spy.subscribe("distributary.on.>", cb=hear)
                     await spy.subscribe("distributary.client.>", cb=hear)
                     await spy.flush()
                     os.kill(asleep.process.pid, signal.SIGCONT)
                     _, errors = await asleep.process.communicate()
                     await spy.flush()
-                assert b"ServiceReplacedError: another channel service answers" in errors
+                assert b"ServiceReplacedError: another channel service took over" in errors
                 assert said == []
                 async with client(server.options) as other:
                     assert await other.create("t")  # the other one serves, and knew no topic
@@ -76,7 +76,7 @@ def test_a_service_that_slept_while_another_took_its_place_ends_without_a_word(
 def test_a_service_comes_back_when_only_its_connection_was_gone(tmp_path: Path) -> None:
     async def work() -> None:
         async with (
-            embedded_server() as server,
+            run_embedded_server() as server,
             serving(server.options, tmp_path) as service,
             client(server.options) as other,
         ):
@@ -90,7 +90,7 @@ def test_a_service_comes_back_when_only_its_connection_was_gone(tmp_path: Path) 
 
 def test_of_services_that_start_together_one_serves(tmp_path: Path) -> None:
     async def work() -> None:
-        async with embedded_server() as server:
+        async with run_embedded_server() as server:
             services = [TopicService(server.options, settings(tmp_path / str(n))) for n in range(4)]
             tasks = [asyncio.create_task(service.run()) for service in services]
             await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
@@ -110,7 +110,7 @@ def test_of_services_that_start_together_one_serves(tmp_path: Path) -> None:
 
 def test_of_services_that_served_apart_and_meet_the_later_one_stays(tmp_path: Path) -> None:
     async def work() -> None:
-        async with embedded_server() as server:
+        async with run_embedded_server() as server:
             earlier, later = (
                 TopicService(server.options, settings(tmp_path / name)) for name in ("one", "two")
             )
@@ -118,7 +118,7 @@ def test_of_services_that_served_apart_and_meet_the_later_one_stays(tmp_path: Pa
             await earlier.started.wait()
             later._lease.state = LeaseState.SERVING  # as proved where it could not see the first
             coming = asyncio.create_task(later.run())
-            with pytest.raises(ServiceReplacedError, match="another channel service answers"):
+            with pytest.raises(ServiceReplacedError, match="another channel service took over"):
                 await staying
             async with client(server.options) as other:
                 assert await other.create("t")
@@ -131,10 +131,10 @@ def test_of_services_that_served_apart_and_meet_the_later_one_stays(tmp_path: Pa
 def test_a_lie_about_another_service_stops_nobody(tmp_path: Path) -> None:
     async def work() -> None:
         async with (
-            embedded_server() as server,
+            run_embedded_server() as server,
             serving(server.options, tmp_path),
             client(server.options) as other,
-            connected(server.options, name="liar") as liar,
+            connect_to_server(server.options, name="liar") as liar,
         ):
             lies: list[Any] = [(2, 2**63, "x"), (9, 1, "x"), (2, -1, ""), (2,), None, [[]] * 5]
             for lie in lies:
@@ -150,8 +150,8 @@ def test_a_lie_about_another_service_stops_nobody(tmp_path: Path) -> None:
 def test_a_lease_that_is_lost_while_it_is_proved_is_not_held() -> None:
     async def work() -> None:
         async with (
-            embedded_server() as server,
-            connected(server.options, name="t", echo=False) as nc,
+            run_embedded_server() as server,
+            connect_to_server(server.options, name="t", echo=False) as nc,
         ):
             lease = Lease(Subjects())
             await lease.listen(nc)
@@ -178,9 +178,9 @@ def test_what_a_connection_could_not_send_is_not_sent_by_the_next() -> None:
             back.set()
 
         async with (
-            embedded_server() as server,
-            connected(server.options, name="spy") as spy,
-            connected(server.options, name="t", on_reconnect=come_back) as nc,
+            run_embedded_server() as server,
+            connect_to_server(server.options, name="spy") as spy,
+            connect_to_server(server.options, name="t", on_reconnect=come_back) as nc,
         ):
             await spy.subscribe("t", cb=hear)
             await spy.flush()

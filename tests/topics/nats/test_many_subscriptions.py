@@ -29,8 +29,8 @@ from distributary.topics.messages import (
     Tell,
     TopicFlow,
 )
-from distributary.topics.nats import embedded_server
-from distributary.topics.parts import split
+from distributary.topics.nats import run_embedded_server
+from distributary.topics.parts import split_message
 from tests.topics.nats.running import client, run, serving
 from tests.topics.nats.test_client import numbers
 
@@ -59,7 +59,7 @@ def test_a_long_message_comes_in_parts_that_say_the_same(
     ):
         whole, cut = a_cluster(), a_cluster()
         whole.on_message("s", message, 1.0)
-        parts = split(message, most)
+        parts = split_message(message, most)
         for part in parts:
             assert len(encode("s", part)) <= most + AROUND
             cut.on_message("s", part, 1.0)
@@ -75,11 +75,11 @@ def test_a_long_answer_in_parts_counts_as_one(
     needs: list[str], channels: list[str], most: int
 ) -> None:
     machine = a_cluster()
-    asked = [a.message for a in machine._ask(1.0) if isinstance(a, Send)]
+    asked = [a.message for a in machine._start_poll(1.0) if isinstance(a, Send)]
     (survey,) = asked
     assert isinstance(survey, Survey)
     version = machine.state.version
-    for part in split(Answer(survey.number, version, tuple(needs), tuple(channels)), most):
+    for part in split_message(Answer(survey.number, version, tuple(needs), tuple(channels)), most):
         machine.on_message("s", part, 1.0)
     assert machine._poll is not None
     views = machine._poll.answers["s"]
@@ -91,7 +91,7 @@ def test_a_join_to_a_topic_does_not_list_where_else_one_is(tmp_path: Path) -> No
 
     async def work() -> None:
         async with (
-            embedded_server() as server,
+            run_embedded_server() as server,
             serving(server.options, tmp_path) as service,
             client(server.options) as one,
         ):
@@ -110,7 +110,7 @@ def subscribe_to_many(folder: Path, count: int, max_payload: int, plan_every: fl
 
     async def work() -> None:
         async with (
-            embedded_server(max_payload=max_payload) as server,
+            run_embedded_server(max_payload=max_payload) as server,
             serving(server.options, folder, plan_every=plan_every) as service,
             client(server.options) as publisher,
             client(server.options) as one,
@@ -146,7 +146,7 @@ def test_thousands_of_subscriptions_share_clusters(tmp_path: Path) -> None:
 def test_a_client_with_many_subscriptions_comes_back_once_after_a_pause(tmp_path: Path) -> None:
     async def work() -> None:
         async with (
-            embedded_server() as server,
+            run_embedded_server() as server,
             serving(server.options, tmp_path, plan_every=1e9, dead_after=3.0) as service,
             client(server.options) as publisher,
             client(server.options) as one,

@@ -22,21 +22,21 @@ from distributary.topics.nats import (
     ServerAwayError,
     ServerRefusedError,
     TopicClient,
-    embedded_server,
+    run_embedded_server,
 )
-from distributary.topics.nats.options import connected, find_server
-from distributary.topics.nats.status import server_status
+from distributary.topics.nats.options import connect_to_server, find_server
+from distributary.topics.nats.status import fetch_server_status
 from tests.topics.nats.running import QUICK, client, run, serving
 
 
 def test_an_embedded_server_lets_in_who_has_its_token_and_ends_with_us(tmp_path: Path) -> None:
     async def work() -> int:
-        async with embedded_server(tmp_path, monitor=True) as server:
-            async with connected(server.options, name="test") as nc:
+        async with run_embedded_server(tmp_path, monitor=True) as server:
+            async with connect_to_server(server.options, name="test") as nc:
                 assert nc.is_connected
-                assert (await server_status(server.monitor)).connections == 1
+                assert (await fetch_server_status(server.monitor)).connections == 1
             with pytest.raises(ServerRefusedError, match="check the credentials"):
-                async with connected(NatsOptions(server.options.url, "wrong"), name="test"):
+                async with connect_to_server(NatsOptions(server.options.url, "wrong"), name="test"):
                     pass
             assert str(server.options.token) not in repr(server.options)
             found, monitor = find_server(tmp_path)
@@ -84,7 +84,7 @@ def test_when_the_server_comes_back_nothing_is_lost(tmp_path: Path) -> None:
         done = asyncio.Event()
         policy = replace(QUICK, history=100_000)  # a publisher may be back long before a reader
         async with asyncio.TaskGroup() as group:
-            first = embedded_server(tmp_path / "server")
+            first = run_embedded_server(tmp_path / "server")
             server = await first.__aenter__()
             async with (
                 serving(server.options, tmp_path / "state", policy=policy, dead_after=30.0),
@@ -98,7 +98,7 @@ def test_when_the_server_comes_back_nothing_is_lost(tmp_path: Path) -> None:
                 os.kill(server.pid, signal.SIGKILL)
                 await first.__aexit__(None, None, None)
                 await asyncio.sleep(0.2)
-                async with embedded_server(tmp_path / "server") as again:
+                async with run_embedded_server(tmp_path / "server") as again:
                     assert again.options.url == server.options.url
                     event = await subscription.get()
                     await publisher.create("u")  # until somebody is back

@@ -17,7 +17,7 @@ from distributary.topics import (
     topic_channel,
 )
 from distributary.topics.codec import Beat, Create
-from distributary.topics.nats import embedded_server, live_policy
+from distributary.topics.nats import live_policy, run_embedded_server
 from distributary.topics.simulation import TopicSystem
 from tests.topics.nats.running import client, run, serving
 
@@ -89,7 +89,7 @@ def complete_clusters(clusters: dict[str, ClusterChannel]) -> list[str]:
 async def keep_one_cluster(folder: Path, policy: Policy, surveys: int) -> None:
     """Return once a live service has one cluster of all, and has surveyed it so many times more."""
     async with (
-        embedded_server() as server,
+        run_embedded_server() as server,
         serving(server.options, folder, policy=policy) as service,
         AsyncExitStack() as stack,
     ):

@@ -9,16 +9,16 @@ import msgspec
 import pytest
 
 from distributary.errors import StateError
+from distributary.machines.real.store import Store
 from distributary.topics.codec import Beat, Create, Put, decode, encode
-from distributary.topics.journal import Journal
 from distributary.topics.messages import Join, Leave, Settled
 from tests.topics.hosting import StoredHost
 
 LARGEST = 2**64 - 1
 
 
-def open_host(journal: Journal) -> StoredHost:
-    host = StoredHost(journal)
+def open_host(store: Store) -> StoredHost:
+    host = StoredHost(store)
     host.perform(host.start(1.0))
     return host
 
@@ -36,8 +36,8 @@ def hear(host: StoredHost, to: str, message: Any) -> None:
 def test_a_peer_with_absurd_numbers_does_not_keep_a_service_from_starting(
     number: int, tmp_path: Path
 ) -> None:
-    with Journal(tmp_path) as journal:
-        host = open_host(journal)
+    with Store(tmp_path) as store:
+        host = open_host(store)
         hear(host, "topic/t", Create(1.0))
         for to in ("topic/t", "cluster/1/t"):
             hear(host, "service", Beat(number, True))
@@ -47,8 +47,8 @@ def test_a_peer_with_absurd_numbers_does_not_keep_a_service_from_starting(
             hear(host, "topic/t", Put(number, number, b""))
             host.perform(host.bury(50.0, 10.0))
             hear(host, to, Leave(number))
-    with Journal(tmp_path) as journal:
-        host = open_host(journal)
+    with Store(tmp_path) as store:
+        host = open_host(store)
         assert host.store.reports == []
         host.perform(host.bury(100.0, 10.0))
 
@@ -67,24 +67,24 @@ def test_a_record_that_cannot_be_replayed_is_set_aside_and_reported_once(
     record: list[Any], tmp_path: Path
 ) -> None:
     data = msgspec.msgpack.encode(record)
-    with Journal(tmp_path) as journal:
-        host = open_host(journal)
+    with Store(tmp_path) as store:
+        host = open_host(store)
         hear(host, "topic/t", Create(1.0))
-        journal.append([data])
+        store.append([data])
         hear(host, "topic/t", Put(1, 1, b"after"))
     for reports in (1, 0):
-        with Journal(tmp_path) as journal:
-            host = open_host(journal)
+        with Store(tmp_path) as store:
+            host = open_host(store)
             assert [e.payload for e in host.topics["topic/t"].state.history] == [b"after"]
             assert len(host.store.reports) == reports
             assert all("1 record cannot be replayed" in said for said in host.store.reports)
             host.perform(host.bury(100.0, 10.0))
-    assert (tmp_path / "journal.set-aside").read_bytes() == data
+    assert (tmp_path / "state.set-aside").read_bytes() == data
 
 
 def test_a_record_of_a_kind_that_only_another_version_knows_is_told(tmp_path: Path) -> None:
-    with Journal(tmp_path) as journal:
-        open_host(journal)
-        journal.append([msgspec.msgpack.encode(["new in version 9", 1])])
-    with Journal(tmp_path) as journal, pytest.raises(StateError, match="does not understand"):
-        open_host(journal)
+    with Store(tmp_path) as store:
+        open_host(store)
+        store.append([msgspec.msgpack.encode(["new in version 9", 1])])
+    with Store(tmp_path) as store, pytest.raises(StateError, match="does not understand"):
+        open_host(store)

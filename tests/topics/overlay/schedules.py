@@ -107,14 +107,14 @@ class Schedule:
         oracles.check_tree(self.network, GROUP, self.subscribers)
         log = self.check_streams()
         self.check_complete(log)
-        assert self.network.message_counts()["skipped"] == 0
+        assert self.network.count_messages()["skipped"] == 0
 
     def check_streams(self) -> dict[int, tuple[str, int]]:
         """Each gets numbers that follow each other, and one number is one event to all."""
         log: dict[int, tuple[str, int]] = {}
         for found in self.network.simulation.record.delivered:
             assert not isinstance(found[4], LostEvents), f"{found[1]} lost events: {found[4]}"
-        for name, stream in self.network.received_events(GROUP).items():
+        for name, stream in self.network.collect_received(GROUP).items():
             numbers = [found.sequence for found in stream]
             assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), name
             for found in stream:
@@ -130,7 +130,7 @@ class Schedule:
     def check_complete(self, log: dict[int, tuple[str, int]]) -> None:
         """Who stays has everything from its confirmation on, and nothing accepted is missing."""
         key = identifier(GROUP)
-        received = self.network.received_events(GROUP)
+        received = self.network.collect_received(GROUP)
         first = min((self.confirmed[name] for name in self.subscribers), default=None)
         for name in self.subscribers:
             assert name in self.confirmed, f"{name} was never confirmed"

@@ -31,7 +31,7 @@ def test_churn_at_length(start: int) -> None:
 
 def check_counts(schedule: Schedule) -> None:
     """Periodic messages are bounded by time, all others by how much changed and was said."""
-    sent, network = schedule.network.message_counts(), schedule.network
+    sent, network = schedule.network.count_messages(), schedule.network
     peers = schedule.joined
     ticks = network.simulation.clock.now / QUICK.leaf_period + 1
     assert sent["keep-alive"] <= peers * QUICK.leaf_set * ticks
@@ -46,7 +46,7 @@ def check_counts(schedule: Schedule) -> None:
 def test_the_same_seed_gives_the_same_run() -> None:
     first, second = run_schedule(5), run_schedule(5)
     assert first.network.simulation.record.delivered == second.network.simulation.record.delivered
-    assert first.network.message_counts() == second.network.message_counts()
+    assert first.network.count_messages() == second.network.count_messages()
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -68,12 +68,12 @@ def test_lost_and_overtaking_messages_are_made_up_for(seed: int) -> None:
         network.publish(f"p{number % 3}", GROUP, number)
         network.run(0.7)
     network.run(3 * REPAIR)
-    received = network.received_events(GROUP)
+    received = network.collect_received(GROUP)
     assert set(received) == set(subscribers)
     for stream in received.values():
         assert sorted(found.publication.payload for found in stream) == list(range(40))
         assert [found.sequence for found in stream] == list(range(40))
-    assert network.message_counts()["catch-up"] > 0
+    assert network.count_messages()["catch-up"] > 0
 
 
 def test_numbers_go_on_even_if_all_copies_are_lost() -> None:
@@ -94,7 +94,7 @@ def test_numbers_go_on_even_if_all_copies_are_lost() -> None:
     network.run(REPAIR)
     network.publish(late, GROUP, "after")
     network.run(REPAIR)
-    received = network.received_events(GROUP)
+    received = network.collect_received(GROUP)
     assert [found.publication.payload for found in received[early]] == [0, 1, 2, 3, 4, "after"]
     assert [found.publication.payload for found in received[late]] == ["after"]
     assert not any(isinstance(row[4], LostEvents) for row in network.simulation.record.delivered)
@@ -122,7 +122,7 @@ def test_a_window_that_is_too_small_is_told() -> None:
     network.run(REPAIR)
     delivered = [row[4] for row in network.simulation.record.delivered if row[1] == far]
     (lost,) = [found for found in delivered if isinstance(found, LostEvents)]
-    numbers = [found.sequence for found in network.received_events(GROUP)[far]]
+    numbers = [found.sequence for found in network.collect_received(GROUP)[far]]
     everything = sorted([*numbers, *range(lost.first, lost.end)])
     assert everything == list(range(everything[0], everything[0] + len(everything)))
-    assert network.received_events(GROUP)[far][-1].publication.payload == 30
+    assert network.collect_received(GROUP)[far][-1].publication.payload == 30

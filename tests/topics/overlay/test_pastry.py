@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distributary.topics.overlay.converged import converged_ring, tree_sizes
+from distributary.topics.overlay.converged import build_ring, measure_trees
 from distributary.topics.overlay.identifiers import (
     DIGITS,
     Peer,
+    count_shared_digits,
     digit,
     distance,
     identifier,
-    peer_named,
-    shared_digits,
+    make_peer,
 )
 from distributary.topics.overlay.leafset import LeafSet
 from distributary.topics.overlay.parameters import OverlayParameters
@@ -32,7 +32,7 @@ KEYS = st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 2**63, 2**64 - 1])
 
 @given(KEYS, KEYS)
 def test_digits_are_those_of_the_hexadecimal_number(one: int, other: int) -> None:
-    assert shared_digits(one, other) == oracles.common(one, other)
+    assert count_shared_digits(one, other) == oracles.common(one, other)
     assert [digit(one, row) for row in range(DIGITS)] == [int(c, 16) for c in f"{one:016x}"]
     assert distance(one, other)[0] == oracles.far(one, other)
 
@@ -119,8 +119,8 @@ def test_hops_for_all_peers_at_once_are_those_of_each(n: int, seed: int, key: in
     names = sorted((f"peer {at}" for at in range(n)), key=identifier)
     parameters = OverlayParameters(leaf_set=4)
     places = [identifier(name) for name in names]
-    ring = converged_ring(places, rng, leaf_set=4)
-    peers = [OverlayPeer(peer_named(name), parameters) for name in names]
+    ring = build_ring(places, rng, leaf_set=4)
+    peers = [OverlayPeer(make_peer(name), parameters) for name in names]
     for at, peer in enumerate(peers):
         peer.pastry.converge(
             [peers[leaf].own for leaf in ring.leaves(at)],
@@ -165,7 +165,7 @@ def test_routes_are_right_again_after_many_go(way: str) -> None:
         assert network.peers[name].scribe.publisher.last_accepted(key) == 1
         root = oracles.nearest(network.peers, key)
         assert [n for n, peer in network.peers.items() if peer.scribe.roots.serves(key)] == [root]
-    assert network.message_counts()["repair"] > 0
+    assert network.count_messages()["repair"] > 0
 
 
 def test_a_join_asks_another_if_the_first_is_dead() -> None:
@@ -188,19 +188,19 @@ def test_tree_sizes_are_those_of_real_trees() -> None:
         network.run(5.0)
         oracles.check_tree(network, f"g{at}", chosen)
         sizes.append(len(network.tree(f"g{at}")))
-    table = tree_sizes(300, [0, 20, 40, 300], np.random.default_rng(7), groups=60)
+    table = measure_trees(300, [0, 20, 40, 300], np.random.default_rng(7), groups=60)
     assert table.peers[2] == pytest.approx(np.mean(sizes), rel=0.1)
     assert table.size(0) == 1.0
     assert table.size(300) == 300.0
     assert table.size(30) == pytest.approx((table.size(20) + table.size(40)) / 2)
     assert (table.helpers == table.peers - table.subscribers).all()
     with pytest.raises(ValueError, match="from 0 to 3"):
-        tree_sizes(3, [4], rng)
+        measure_trees(3, [4], rng)
 
 
 def test_bad_input_is_refused() -> None:
     with pytest.raises(ValueError, match="must be even"):
-        LeafSet(peer_named("a"), 5)
+        LeafSet(make_peer("a"), 5)
     with pytest.raises(ValueError, match="above 0"):
         OverlayParameters(patience=0.0)
     with pytest.raises(ValueError, match="at least 1"):
@@ -208,8 +208,8 @@ def test_bad_input_is_refused() -> None:
     with pytest.raises(ValueError, match="replicas"):
         OverlayParameters(replicas=17)
     with pytest.raises(ValueError, match="must be unique"):
-        converged_ring([1, 1], np.random.default_rng(0))
-    peer = OverlayPeer(peer_named("a"))
+        build_ring([1, 1], np.random.default_rng(0))
+    peer = OverlayPeer(make_peer("a"))
     with pytest.raises(TypeError, match="cannot handle"):
         peer.on_message("b", "hello", 0.0)
     with pytest.raises(ValueError, match="no timer"):

@@ -27,11 +27,11 @@ def test_one_event_is_one_message_for_each_edge() -> None:
         network.subscribe(f"p{at}", "g")
     network.run(REPAIR)
     oracles.check_tree(network, "g", [f"p{at}" for at in range(50)])
-    before = network.message_counts()
+    before = network.count_messages()
     for number in range(10):
         network.publish("p100", "g", number)
         network.run(1.0)
-    spent = network.message_counts() - before
+    spent = network.count_messages() - before
     assert spent["event"] == 10 * (len(network.tree("g")) - 1)
     assert spent["accept"] == 10
     assert spent["replicate"] == 10 * 2 * QUICK.replicas
@@ -55,10 +55,10 @@ def test_maintenance_is_counted_for_each_tree_or_each_neighbour(per_neighbour: b
         for child, parent in network.tree(group).items()
         if parent is not None
     ]
-    before = network.message_counts()
+    before = network.count_messages()
     periods = 6
     network.run(periods * QUICK.tree_period)
-    spent = network.message_counts() - before
+    spent = network.count_messages() - before
     pairs = set(edges) if per_neighbour else edges
     assert spent["tree-keep-alive"] == periods * len(pairs)
     assert spent["keep-alive"] == periods * QUICK.leaf_set * 60
@@ -98,7 +98,7 @@ def test_a_nearer_peer_becomes_the_root_and_goes_on_with_the_numbers() -> None:
         assert network.owner("g") == name
         assert network.peers[name].scribe.roots.serves(identifier("g"))
     oracles.check_tree(network, "g", [f"p{at}" for at in range(10)])
-    for stream in network.received_events("g").values():
+    for stream in network.collect_received("g").values():
         assert [found.sequence for found in stream] == list(range(4))
         assert [found.publication.payload for found in stream] == list(range(4))
 
@@ -125,7 +125,7 @@ def test_a_group_without_subscribers_is_kept_through_crashes_of_roots() -> None:
     network.run(REPAIR)
     network.publish("p0", "g", "second")
     network.run(REPAIR)
-    (stream,) = network.received_events("g").values()
+    (stream,) = network.collect_received("g").values()
     assert [(found.sequence, found.publication.payload) for found in stream] == [(1, "second")]
 
 
@@ -138,7 +138,7 @@ def test_what_is_asked_before_the_join_is_over_is_done_after() -> None:
     network.run(REPAIR)
     network.publish("p5", "g", 2)
     network.run(REPAIR)
-    assert [found.publication.payload for found in network.received_events("g")["new"]][-1] == 2
+    assert [found.publication.payload for found in network.collect_received("g")["new"]][-1] == 2
     assert network.peers["new"].scribe.publisher.last_accepted(identifier("g")) == 1
     root = oracles.nearest(network.peers, identifier("h"))
     assert network.peers[root].scribe.roots.serves(identifier("h"))

@@ -60,7 +60,7 @@ __all__ = [
 FACTORS = (1, 2, 4, 8, 16, 40)
 FLOWS = 16  # of each session
 TICK = 0.002  # seconds from one burst to the next
-READ_INTERVAL = 0.005  # seconds from one look of the receiver to the next
+READ_INTERVAL = 0.005  # seconds from one read of the receiver to the next
 # Shares of the full rate that the wanted and the unwanted session have.
 _MIXES = ((1.0, 0.0), (0.0, 1.0), (0.5, 0.5), (0.5, 0.0), (0.0, 0.5), (0.25, 0.25))
 _GOOD_FIT = 0.8  # R2
@@ -69,7 +69,7 @@ _TRIES = 4  # each at half the rate of the one before
 
 @dataclass(frozen=True, slots=True)
 class CalibrationParams:
-    """What is measured, and for how long."""
+    """The settings of a calibration."""
 
     factors: tuple[int, ...] = FACTORS  # h
     message_bytes: int = 200
@@ -78,14 +78,18 @@ class CalibrationParams:
     bytes: float = 400e6  # a second, at most
     unicast: bool = False  # to the receiver's own address, where there is no multicast
     rounds: int = 1
-    gather: float = READ_INTERVAL  # seconds from one look of the receiver to the next
+    gather: float = READ_INTERVAL  # seconds from one read of the receiver to the next
     joined: bool = False  # send packets of one size together, as `Publisher` does in bursts
 
     def __post_init__(self) -> None:
         if not self.factors or min(self.factors) < 1 or len(set(self.factors)) < 2:
-            raise ValueError("it takes at least two numbers of messages per packet, from 1 on")
+            raise ValueError(
+                "calibration needs two different numbers of messages per packet, from 1 on"
+            )
         if max(self.factors) * (16 + self.message_bytes) + 32 > 65_507:
-            raise ValueError("so many messages of that size do not fit into a packet")
+            raise ValueError(
+                "the largest packet would be longer than 65,507 bytes; use fewer messages"
+            )
         positive = (
             self.seconds,
             self.packets,
@@ -95,7 +99,9 @@ class CalibrationParams:
             self.gather,
         )
         if not min(positive) > 0:
-            raise ValueError("times, rates and sizes are above 0")
+            raise ValueError(
+                "seconds, packets, bytes, message_bytes, rounds and gather are above 0"
+            )
 
     def rate(self, h: int) -> float:
         """The full rate in messages a second at h messages per packet."""
@@ -119,7 +125,7 @@ class FittedPrice:
     h: int
     alpha: float
     beta: float
-    idle: float  # CPU seconds a second, whatever comes
+    idle: float  # CPU seconds a second, without any message
     r2: float
 
 
@@ -330,7 +336,7 @@ def _address_here(own: socket.socket) -> str:
 
 
 def _make_trains(h: int, message_bytes: int, incarnation: int, before: list[Train]) -> list[Train]:
-    """A train for each session; its numbers continue those of the train before."""
+    """Make a train for each session, which continues the numbers of the train before."""
     return [
         Train(
             session,
@@ -338,8 +344,7 @@ def _make_trains(h: int, message_bytes: int, incarnation: int, before: list[Trai
             incarnation,
             messages_per_packet=h,
             message_bytes=message_bytes,
-            packets_before=before[session].packets if before else 0,
-            messages_before=before[session].messages if before else 0,
+            after=before[session] if before else None,
         )
         for session in (0, 1)
     ]
@@ -355,7 +360,7 @@ def _measure(
 ) -> list[Measurement] | None:
     """Measure each mix; returns None if packets were lost."""
     points = []
-    for mix in ((0.1, 0.1), *_MIXES):  # the first is to warm up
+    for mix in ((0.1, 0.1), *_MIXES):  # the first one warms up
         rates = [share * rate for share in mix]
         point = _run_mix(engine, trains, rates, seconds, receiver, to)
         if point is None:
@@ -383,7 +388,9 @@ def announce_until_followed(
             return alone if unicast else (network.groups.of(group_name(0)), network.groups.port)
         time.sleep(0.01)
     raise NetworkError(
-        network.groups.base, "nothing that is sent there arrives", "name another interface"
+        network.groups.base,
+        "the receiver does not hear what is sent there",
+        "name another interface",
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from distributary.cost import FilteringPrices
 from distributary.delivery.udp.calibration import Calibration
 from distributary.errors import InputError
-from distributary.files import replaced_file
+from distributary.files import replace_file
 
 __all__ = ["DEFAULT_FACTOR", "calibration_document", "read_prices", "write_calibration"]
 
@@ -42,7 +42,7 @@ def calibration_document(found: Calibration) -> dict[str, Any]:
 
 def write_calibration(found: Calibration, path: str | os.PathLike[str]) -> None:
     """Write a calibration whole or not at all."""
-    with replaced_file(Path(path)) as file:
+    with replace_file(Path(path)) as file:
         file.write(json.dumps(calibration_document(found), indent=2).encode() + b"\n")
 
 
@@ -59,7 +59,7 @@ def read_prices(
     except (ValueError, RecursionError) as error:
         raise InputError(f"does not parse as JSON: {error}", path=name, remedy=remedy) from None
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
-        raise InputError("is no calibration", path=name, remedy=remedy)
+        raise InputError("is not a calibration", path=name, remedy=remedy)
     numbers: dict[str, float] = {}
     for key in _NUMBERS:
         value = document.get(key)

@@ -78,7 +78,7 @@ class Outlet:
             self.sent = True
         except OSError as error:
             self.unsent += 1
-            if not self.sent:  # it never worked; what fails later may come back
+            if not self.sent:  # the first send failed: a wrong setup; later failures may pass
                 raise NetworkError(
                     str(packets[0][0][0]),
                     f"cannot be sent to ({error.strerror or error})",

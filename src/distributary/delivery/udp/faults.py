@@ -14,7 +14,7 @@ class Loss:
 
     def __init__(self, share: float, seed: int = 0) -> None:
         if not 0 <= share < 1:
-            raise ValueError(f"a share of packets is lost, from 0 to below 1, not {share}")
+            raise ValueError(f"the share of lost packets is from 0 to below 1, not {share}")
         self.share = share
         self.lost = 0
         self._rng = np.random.default_rng(seed)

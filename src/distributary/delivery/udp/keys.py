@@ -16,7 +16,9 @@ def read_key(path: str | os.PathLike[str]) -> bytes:
     name = os.fspath(path)
     try:
         with open(name, "rb") as file:
-            found = os.fstat(file.fileno())  # of what is read, whatever the name leads to by then
+            found = os.fstat(
+                file.fileno()
+            )  # of the open file, even if the path has changed meanwhile
             _check_owner_and_mode(name, found)
             key = file.read(LONGEST_KEY + 1)
     except OSError as error:
@@ -39,5 +41,5 @@ def _check_owner_and_mode(name: str, found: os.stat_result) -> None:
     if found.st_mode & 0o077:
         mode = stat.S_IMODE(found.st_mode)
         raise KeyFileError(
-            name, f"others can get at it (mode {mode:03o})", f"run `chmod 600 {name}`"
+            name, f"other users have access to it (mode {mode:03o})", f"run `chmod 600 {name}`"
         )

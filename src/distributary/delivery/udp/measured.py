@@ -50,7 +50,7 @@ class MeasuredReceiverSettings:
     largest_packet: int = 9_216
     batch: int = 64
     gather: float | None = None
-    sender: str = ""  # where packets may come from alone
+    sender: str = ""  # address of a sender that announces by unicast
     loss: float = 0.0
     seed: int = 0
     use: Use = "count"
@@ -62,7 +62,7 @@ class MeasuredReceiver:
 
     def __init__(self, process: subprocess.Popen[str], address: str) -> None:
         self._process = process
-        self.address = address  # its own, for what goes to it alone
+        self.address = address  # its unicast address
 
     def report(self) -> dict[str, Any]:
         """The receiver's statistics; `cpu_seconds` is the CPU time of its process."""

@@ -1,8 +1,8 @@
 """The groups that a receiver has joined, over as many sockets as needed.
 
 On Linux a socket can join 20 IPv4 groups by default; then another socket is opened. The control
-group has a socket of its own, to tell its packets from others. Where a socket for several groups
-would get other packets too, each group has its own.
+group has a socket of its own, to tell its packets from others. On systems where a socket for
+several groups would receive other packets too, each group has its own socket.
 """
 
 from __future__ import annotations

@@ -121,14 +121,16 @@ class MmsgReader:
         vector.name_length[:] = _NAME
         vector.control_length[:] = _CONTROL
         self._make_room(packets * _SEGMENTS)
-        self._split(0)  # compiled, or loaded, before packets come that would wait for it
+        self._split(0)  # compiles or loads the kernel before the first packets arrive
 
     def read(self, source: socket.socket) -> Batch | None:
         """Up to a batch of datagrams, or None if there is none."""
         asked = self._ask
         n = _recvmmsg(source.fileno(), self._vector.at, asked, socket.MSG_DONTWAIT, None)
         if n <= 0:
-            return None  # a fault of one datagram, such as an ICMP answer, is not for us
+            return (
+                None  # an error that an earlier datagram caused, such as an ICMP reply, is ignored
+            )
         found, too_long, total = self._split(n)
         self._ask = min(self._n, max(_READ_AT_ONCE * n // (total + 1), _LEAST_PIECES))
         offsets, lengths = self._offsets[:found], self._lengths[:found]
@@ -171,12 +173,12 @@ class MmsgWriter:
 
     def __init__(self, packets: int, *, joins: bool = True) -> None:
         self._n = packets
-        self._one = PlainWriter()  # for one alone the plain call is the cheaper one
+        self._one = PlainWriter()  # cheaper for a single datagram
         self._vector = _Vector(packets)
         self._vector.control_head[:] = 18  # bytes, the number's two included
         self._vector.control[:, 2:4] = UDP, _UDP_SEGMENT
         self._names: dict[Address, tuple[Any, int, int]] = {}
-        self._joins = joins  # until the system says that it cannot
+        self._joins = joins  # until the kernel refuses UDP_SEGMENT
 
     def write(self, through: socket.socket, packets: Sequence[tuple[Address, bytes]]) -> int:
         """Send all; returns how many found the buffer full. Raises OSError for other failures."""
@@ -238,7 +240,7 @@ class MmsgWriter:
                     raise
                 return unsent + self.write(through, packets[runs[sent].first : runs[-1].end])
             if not done:
-                unsent += runs[sent].datagrams  # what there is no room for is passed over
+                unsent += runs[sent].datagrams  # the buffer is full: these are dropped
             sent += max(done, 1)
         return unsent
 

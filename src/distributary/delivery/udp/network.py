@@ -18,11 +18,11 @@ class NetworkOptions:
     groups: GroupAddresses = field(default_factory=GroupAddresses)
     interface: str = ""
     ttl: int = 1  # 0 stays on this machine, 1 on the link
-    own_port: int = 0  # where answers come to; 0 lets the system choose
-    socket_buffer: int = 8 << 20  # bytes asked for; the system may allow less
+    own_port: int = 0  # of the unicast socket; 0 lets the system choose
+    socket_buffer: int = 8 << 20  # bytes requested; the system may allow less
     largest_packet: int = JUMBO  # bytes; a receiver drops what is longer
-    batch: int = 64  # packets, or pieces of several, that are taken in at a time
-    plain: bool = False  # one packet for each system call, as where there is no recvmmsg
+    batch: int = 64  # packets, or pieces of several, that one system call reads
+    plain: bool = False  # one system call for each packet, as on systems without recvmmsg
 
     def __post_init__(self) -> None:
         if not 0 <= self.ttl <= 255:
@@ -30,4 +30,4 @@ class NetworkOptions:
         if not 0 <= self.own_port < 65_536:
             raise ValueError(f"a port is a number up to 65535, not {self.own_port}")
         if min(self.socket_buffer, self.largest_packet, self.batch) < 1:
-            raise ValueError("buffers, packets and batches are not empty")
+            raise ValueError("socket_buffer, largest_packet and batch are at least 1")

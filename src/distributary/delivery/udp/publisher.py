@@ -26,13 +26,13 @@ from distributary.delivery.udp.sockets import find_interface, open_own_socket
 from distributary.delivery.udp.statistics import PublisherStatistics
 from distributary.errors import DistributaryError
 from distributary.machines.actions import Send, SetTimer
-from distributary.machines.real.tasks import owned_tasks
+from distributary.machines.real.tasks import own_tasks
 from distributary.model import Plan
 
 __all__ = ["Publisher"]
 
-_TURN = 64  # messages after which others get their turn
-_READS = 8  # batches of questions that are taken in at a time
+_TURN = 64  # messages after which other tasks get their turn
+_READS = 8  # batches of requests and NAKs in one read
 
 
 class Publisher:
@@ -103,7 +103,7 @@ class Publisher:
             loop.add_reader(self._own, self._on_readable)
             self._stack.callback(loop.remove_reader, self._own)
             if self._folder is not None:
-                start = await self._stack.enter_async_context(owned_tasks())
+                start = await self._stack.enter_async_context(own_tasks())
                 start(self._follow_folder(PlanWatch(self._folder, self._watch_every, self._fault)))
         except BaseException:
             await self._stack.aclose()
@@ -185,7 +185,7 @@ class Publisher:
 
     @property
     def statistics(self) -> PublisherStatistics:
-        """What it did so far."""
+        """A snapshot of the counters."""
         return PublisherStatistics(
             self._machine.statistics,
             self._machine.version,
@@ -221,7 +221,9 @@ class Publisher:
                     self._perform(self._machine.on_message(source, packet, now))
                 if not batch.more:
                     return
-        except Exception as error:  # a callback has no caller: the next one to call hears of it
+        except (
+            Exception
+        ) as error:  # a callback has no caller: the next call of the publisher raises it
             self._fail(error)
 
     def _on_timer(self) -> None:

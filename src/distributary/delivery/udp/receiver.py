@@ -44,15 +44,15 @@ from distributary.delivery.udp.sockets import find_interface, open_own_socket, p
 from distributary.delivery.udp.statistics import ReceiverStatistics
 from distributary.errors import DistributaryError
 from distributary.machines.actions import Send, SetTimer
-from distributary.machines.real.tasks import owned_tasks
+from distributary.machines.real.tasks import own_tasks
 from distributary.model import Interest, Plan
 
 __all__ = ["Receiver"]
 
 _READS = 8  # batches of one socket before others have their turn
-_MANY = 16  # packets at one look: so many are load
-_GATHER = 0.001  # seconds from one look to the next then
-_BESIDE = 1_024  # bytes, about, that the system keeps beside each packet
+_MANY = 16  # packets in one read that count as load
+_GATHER = 0.001  # seconds from one read to the next under load
+_BESIDE = 1_024  # bytes, about, by which the kernel's buffer for a packet exceeds it
 _MOST_NEEDS = 16  # plans that are looked for at a time
 _TURN = 256  # messages after which others get their turn
 _log = logging.getLogger(__name__)
@@ -162,7 +162,7 @@ class Receiver:
         try:
             if self._folder is not None:
                 self._watch = PlanWatch(self._folder, self._watch_every, self._on_fault)
-                start = await self._stack.enter_async_context(owned_tasks())
+                start = await self._stack.enter_async_context(own_tasks())
                 start(self._follow_folder(self._watch))
             self._read_from(self._own)
             self._perform(self._first_actions)
@@ -263,7 +263,7 @@ class Receiver:
 
     @property
     def statistics(self) -> ReceiverStatistics:
-        """What it did so far."""
+        """A snapshot of the counters."""
         sockets = [self._own, *self._memberships.sockets]
         return ReceiverStatistics(
             machine=self._machine.statistics,
@@ -318,7 +318,9 @@ class Receiver:
             if self._should_gather(self._read(source)):
                 self._loop.remove_reader(source)
                 self._loop.call_later(self._gather, self._look_again, source)
-        except Exception as error:  # a callback has no caller: the next one to call hears of it
+        except (
+            Exception
+        ) as error:  # a callback has no caller: the next call of the receiver raises it
             self._fail(error)
 
     def _look_again(self, source: socket.socket) -> None:
@@ -381,11 +383,11 @@ class Receiver:
         return self._machine.is_sender(source) or source == self._sender
 
     def _on_timer(self) -> None:
-        if self._paused:  # what it would ask for, or give up, may have come: see when it goes on
+        if self._paused:  # what it would give up may wait in the sockets: run it after `resume`
             self._timer_ran = True
             return
         try:
-            # What is about to be asked for may have come already, and wait to be read.
+            # The missing packets may have arrived already: read before asking for them.
             for source in (*self._memberships.sockets, self._own):
                 self._read(source)
             self._perform(self._machine.on_timer("wake", time.monotonic()))

@@ -29,9 +29,9 @@ __all__ = ["Record", "feed_chunks", "publish_records", "read_lines", "read_recor
 
 _CHUNK = 1 << 16
 _ROWS = 4_096
-_QUEUED = 4  # chunks that are read ahead: then the reading waits
+_QUEUED = 4  # chunks that are read ahead
 _JSON = (".jsonl", ".json", ".ndjson")
-_AHEAD = 0.001  # seconds that are not worth a sleep
+_AHEAD = 0.001  # seconds; shorter waits are skipped
 
 
 class Record(NamedTuple):
@@ -110,17 +110,17 @@ def _parse_json(line: bytes, name: str, row: int) -> Record:
         return Record(message.flow, _decode_payload(message), _to_seconds(message.ts))
     except (ValueError, RecursionError) as error:
         raise InputError(
-            f"is no message ({error})",
+            f"is not a message ({error})",
             path=name,
             row=row,
-            remedy='a line is such as {"flow": "IBM", "payload": "101.5"}',
+            remedy='write lines such as {"flow": "IBM", "payload": "101.5"}',
         ) from None
 
 
 def _decode_payload(message: _Line) -> bytes:
     """The payload of a line, which has to have exactly one; it may be empty."""
     if (message.payload is None) == (message.payload_base64 is None):
-        raise ValueError("it has to have either `payload` or `payload_base64`")
+        raise ValueError("it needs exactly one of `payload` and `payload_base64`")
     if message.payload is not None:
         return message.payload.encode()
     return base64.b64decode(message.payload_base64 or "", validate=True)
@@ -151,7 +151,7 @@ def _read_parquet(path: Path) -> Iterator[list[Record]]:
                 yield _parse_batch(batch, path)
     except pa.ArrowInvalid as error:
         raise InputError(
-            f"is no Parquet file ({error})", path=str(path), remedy="check the file"
+            f"is not a Parquet file ({error})", path=str(path), remedy="check the file"
         ) from None
 
 
@@ -169,7 +169,9 @@ async def feed_chunks(chunks: Iterable[list[Record]]) -> AsyncIterator[list[Reco
     """Read chunks in a thread; it is not joined at the end, as it may hang in a read."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[list[Record] | Exception | None] = asyncio.Queue()
-    room = threading.Semaphore(_QUEUED)  # bounds the queue: then the reading waits
+    room = threading.Semaphore(
+        _QUEUED
+    )  # bounds the queue: the reading thread waits when it is full
 
     def put(item: list[Record] | Exception | None) -> None:
         room.acquire()
@@ -181,7 +183,7 @@ async def feed_chunks(chunks: Iterable[list[Record]]) -> AsyncIterator[list[Reco
                 for chunk in chunks:
                     put(chunk)
                 put(None)
-            except (DistributaryError, OSError) as error:  # it is for the one who reads the chunks
+            except (DistributaryError, OSError) as error:  # the reader of the chunks raises it
                 put(error)
 
     threading.Thread(target=feed, daemon=True).start()

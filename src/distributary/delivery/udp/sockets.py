@@ -55,7 +55,9 @@ def find_interface(options: NetworkOptions) -> Interface:
         address = ip_address(asked)
         if v6 or address.version == 6:
             raise NetworkError(
-                asked, f"says no interface for {options.groups.base}", "name the interface"
+                asked,
+                f"is not enough to find an interface for {options.groups.base}",
+                "give the interface's name",
             )
         return Interface(0, asked)
     try:
@@ -67,7 +69,7 @@ def find_interface(options: NetworkOptions) -> Interface:
 
 
 def _address_at(name: str) -> str | None:
-    """The IPv4 address of an interface, if the system tells it."""
+    """The IPv4 address of an interface, if the system reports it."""
     if not LINUX:
         return None
     import fcntl
@@ -118,7 +120,7 @@ def open_group_socket(
         if not LINUX and hasattr(socket, "SO_REUSEPORT"):
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if LINUX:
-            with suppress(OSError):  # kernels that lack it let in more, which the filters drop
+            with suppress(OSError):  # without it more packets arrive, which the filters drop
                 if v6:
                     opened.setsockopt(socket.IPPROTO_IPV6, _IPV6_MULTICAST_ALL, 0)
                 else:
@@ -168,7 +170,7 @@ def leave(opened: socket.socket, address: str, interface: Interface) -> None:
 
 
 def packets_overrun(opened: socket.socket) -> int:
-    """How many packets the kernel dropped because the buffer was full, if it tells."""
+    """How many packets the kernel dropped because the buffer was full, if it reports them."""
     if not LINUX:
         return 0
     try:

@@ -28,7 +28,7 @@ class PublisherStatistics:
     machine: SenderMachineStatistics
     plan_version: int
     waiting: int  # packets that wait for the pacing
-    unsent: int  # packets that found no room, or had no address
+    unsent: int  # packets dropped since the socket's buffer was full, or the address unknown
     cpu_seconds: float  # of the whole process
 
 
@@ -41,10 +41,10 @@ class ReceiverStatistics:
     joined_groups: int
     waiting: int  # messages that wait to be read
     truncated: int  # packets longer than the largest allowed
-    overrun: int  # packets that the system dropped, because they were not read in time
+    overrun: int  # packets that the kernel dropped, because they were not read in time
     lost_on_purpose: int
     unsent: int
-    unserved_flows: int  # wanted, but in no plan that is followed
+    unserved_flows: int  # wanted flows that the plan does not carry
     cpu_seconds: float  # of the whole process
 
 

@@ -1,4 +1,4 @@
-"""Packets made in advance, to measure receivers: much cheaper to send than a publisher's."""
+"""Prepared trains of packets, to measure receivers: much cheaper to send than a publisher's."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import numpy as np
 
 from distributary.delivery import fingerprint_of
 from distributary.delivery._wire_kernels import ByteArray
+from distributary.delivery.authentication import Authenticator
 from distributary.delivery.udp.datagrams import Address, has_mmsg
 from distributary.delivery.wire import (
-    CONTROL_SESSION,
     HEADER_SIZE,
     MESSAGE_HEADER_SIZE,
     Announcement,
+    Header,
     PacketKind,
     encode_announcement,
     encode_header,
@@ -29,17 +30,15 @@ _SENT_AT_ONCE = 512
 def build_announcement(plan: Plan, incarnation: int, sequence: int) -> bytes:
     """A packet that announces a plan as version 1."""
     body = encode_announcement(Announcement(0, 1, 0, 1, fingerprint_of(plan), 0, ""))
-    length = HEADER_SIZE + len(body)
-    return (
-        encode_header(PacketKind.PLAN, length, 0, 0, CONTROL_SESSION, incarnation, sequence) + body
-    )
+    header = Header(PacketKind.PLAN, incarnation=incarnation, sequence=sequence)
+    return Authenticator().encode_packet(header, body)
 
 
 class Train:
     """The consecutive packets of one session; its flows take turns.
 
-    Only numbers differ from packet to packet, and are written into a block of packets at once.
-    `packets_before` and `messages_before` continue the numbers of another train of the session.
+    Packets differ only in their numbers, which are written into a block of packets at once. A train
+    continues the sequence numbers of the train `after` which it runs.
     """
 
     def __init__(
@@ -50,8 +49,7 @@ class Train:
         *,
         messages_per_packet: int,
         message_bytes: int,
-        packets_before: int = 0,
-        messages_before: int = 0,
+        after: Train | None = None,
     ) -> None:
         h = messages_per_packet
         length = HEADER_SIZE + h * (MESSAGE_HEADER_SIZE + message_bytes)
@@ -60,14 +58,14 @@ class Train:
         ]  # fmt: skip
         layout = np.dtype([("header", "V24"), ("sequence", "<u8"), ("messages", message, (h,))])
         self._rows = np.zeros((_SENT_AT_ONCE, length), np.uint8)
-        header = encode_header(PacketKind.DATA, length, h, 1, session, incarnation, 0)
+        header = encode_header(Header(PacketKind.DATA, length, h, 1, session, incarnation))
         self._rows[:, :HEADER_SIZE] = np.frombuffer(header, np.uint8)
         self._fields = self._rows.view(layout)[:, 0]
         self._fields["messages"]["length"] = message_bytes
         self._flows = np.array(flows, np.uint32)
         self.messages_per_packet = h
-        self.packets = packets_before
-        self.messages = messages_before
+        self.packets: int = 0 if after is None else after.packets
+        self.messages: int = 0 if after is None else after.messages
 
     def take(self, n: int) -> ByteArray:
         """The next packets as rows, at most a block of them; the next call overwrites them."""

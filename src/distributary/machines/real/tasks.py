@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-__all__ = ["owned_tasks"]
+__all__ = ["own_tasks"]
 
 Start = Callable[[Coroutine[Any, Any, None]], None]
 
 
 @asynccontextmanager
-async def owned_tasks() -> AsyncIterator[Start]:
+async def own_tasks() -> AsyncIterator[Start]:
     """Start tasks that are cancelled when the block ends; one that fails ends the block.
 
     The failure is raised as it is, not in a group of one.

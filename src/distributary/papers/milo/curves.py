@@ -21,7 +21,7 @@ from distributary.papers.milo.runs import (
 from distributary.papers.milo.world import DAYS, INTERVALS_PER_DAY
 from distributary.papers.wording import NOTHING, join_words, percent, table
 from distributary.planning import Progress, silent
-from distributary.topics.rounds import Moment
+from distributary.topics.rounds import CostSample
 
 __all__ = ["Panel", "Panels", "fig5", "fig6", "fig7", "fig8", "panel_chart", "panel_rows"]
 
@@ -54,7 +54,7 @@ class Panel:
         """The final OC relative to Scribe's."""
         return self.outcomes[name].change.cost
 
-    def total(self, name: str, at: Moment) -> float:
+    def total(self, name: str, at: CostSample) -> float:
         """OC plus overhead."""
         return at.cost + at.overhead
 

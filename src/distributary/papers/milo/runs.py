@@ -27,8 +27,8 @@ from distributary.planning import Progress, Step
 from distributary.planning.topics import Planner
 from distributary.topics import OURS, TAMARA
 from distributary.topics.improvement import ImprovedRounds
-from distributary.topics.overlay.prices import scribe_prices
-from distributary.topics.rounds import Moment, Requests, TopicRounds
+from distributary.topics.overlay.prices import measure_scribe_prices
+from distributary.topics.rounds import CostSample, Requests, TopicRounds
 
 __all__ = [
     "FULL",
@@ -85,7 +85,7 @@ class CostChange:
 class AlgorithmOutcome:
     """The result of one run of one algorithm; `on_trees` also counts Scribe's helper peers."""
 
-    moments: tuple[Moment, ...]
+    moments: tuple[CostSample, ...]
     change: CostChange
     updates: dict[str, int]
     on_trees: CostChange
@@ -245,7 +245,7 @@ def play(
 
 
 def _outcome(
-    moments: tuple[Moment, ...],
+    moments: tuple[CostSample, ...],
     state: Clustering,
     frequency: FloatArray,
     overhead: float,
@@ -262,7 +262,7 @@ def _outcome(
 @cache
 def _tree_prices(peers: int) -> OperatingPrices:
     """Prices of one ring for all runs, so that only the clusters differ."""
-    return scribe_prices(peers, np.random.default_rng([peers, 5]))
+    return measure_scribe_prices(peers, np.random.default_rng([peers, 5]))
 
 
 def _change(

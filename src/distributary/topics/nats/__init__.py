@@ -1,4 +1,4 @@
-"""Real time: the machines of the protocols on real networks."""
+"""Topics on a NATS server: the channel service, its clients, and an embedded server."""
 
 from distributary.topics.errors import (
     ClientClosedError,
@@ -16,7 +16,7 @@ from distributary.topics.errors import (
     UnknownTopicError,
 )
 from distributary.topics.nats.client import ClientSettings, ClientStatistics, TopicClient
-from distributary.topics.nats.embedded import EmbeddedServer, embedded_server
+from distributary.topics.nats.embedded import EmbeddedServer, run_embedded_server
 from distributary.topics.nats.options import NatsOptions
 from distributary.topics.nats.policy import LIVE, live_policy
 from distributary.topics.nats.service import ServiceSettings, TopicService
@@ -48,6 +48,6 @@ __all__ = [
     "TopicSubscription",
     "UnknownTopicError",
     "WhenFull",
-    "embedded_server",
     "live_policy",
+    "run_embedded_server",
 ]

@@ -1,4 +1,4 @@
-"""An ordinary asyncio client for topics: create, publish, subscribe, unsubscribe."""
+"""An asyncio client for topics: create, publish, subscribe, unsubscribe."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from distributary.errors import LiveError
-from distributary.machines.real.tasks import owned_tasks
-from distributary.topics import Subscriber
+from distributary.machines.real.tasks import own_tasks
+from distributary.topics import Subscriber, topic_channel
 from distributary.topics.codec import (
     SERVICE,
     Beat,
@@ -39,7 +39,7 @@ from distributary.topics.errors import (
     TopicNameError,
 )
 from distributary.topics.names import check_topic
-from distributary.topics.nats.options import NatsOptions, connected
+from distributary.topics.nats.options import NatsOptions, connect_to_server
 from distributary.topics.nats.policy import LIVE
 from distributary.topics.nats.reader import TopicReader
 from distributary.topics.nats.subjects import Subjects
@@ -48,24 +48,24 @@ from distributary.topics.nats.writer import TopicWriter
 
 __all__ = ["ClientSettings", "ClientStatistics", "TopicClient"]
 
-_TICK = 0.25  # seconds between two looks at what was not answered
-_AT_ONCE = 256  # topics to create or to subscribe to; others wait for their turn
-_LONGEST_NAME = 100  # bytes, in everything that is said
+_TICK = 0.25  # seconds between two checks for unconfirmed requests
+_AT_ONCE = 256  # concurrent requests to create topics, and to subscribe; others wait
+_LONGEST_NAME = 100  # bytes; the name is part of every message
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """How a client works; times in seconds.
+    """The settings of a client; times in seconds.
 
-    `capacity` events of each topic wait for the application, and what happens then is `when_full`.
-    `window` events to each topic may be unconfirmed; publishing one more waits.
+    Up to `capacity` events of each topic wait for the application, then `when_full` applies. Up to
+    `window` events to each topic may be unconfirmed; `publish` waits for room.
     """
 
     prefix: str = "distributary"
-    timeout: float = 30.0  # for an answer of the service
+    timeout: float = 30.0  # of requests to the service
     connect_within: float = 10.0
-    beat_every: float = 2.0  # so that the service knows we are alive
-    repeat_after: float = 1.0  # an event without confirmation is said again
+    beat_every: float = 2.0  # period of heartbeats
+    repeat_after: float = 1.0  # retransmission time-out of unconfirmed events
     window: int = 256
     capacity: int = 10_000
     when_full: WhenFull = WhenFull.WAIT
@@ -73,7 +73,7 @@ class ClientSettings:
 
 @dataclass(frozen=True, slots=True)
 class ClientStatistics:
-    """What a client has done so far, and where it listens now."""
+    """A client's counts so far, and the channels it is subscribed to."""
 
     published: int
     repeated: int
@@ -84,10 +84,10 @@ class ClientStatistics:
 
 
 class TopicClient:
-    """Publishes and subscribes to topics, whichever channels their events come by.
+    """Publishes and subscribes to topics, whichever channels carry their events.
 
-    `async with TopicClient(options) as client:` connects, and says goodbye at the end. A connection
-    that breaks comes back by itself, and what was missed meanwhile is asked for.
+    `async with TopicClient(options) as client:` connects, and says goodbye at the end. A broken
+    connection is re-established automatically, and events missed in the meantime are requested.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class TopicClient:
         self.settings = settings or ClientSettings()
         if len((name or "").encode()) > _LONGEST_NAME:
             raise ValueError(f"{name!r} is too long for a client: {_LONGEST_NAME} bytes at most")
-        # A restarted client is a new one: nobody may take its first words for late ones.
+        # A restarted client gets a new name, so that its messages are not taken for old ones.
         self.name = f"client/{name + '/' if name else ''}{secrets.token_hex(8)}"
         self._subjects = Subjects(self.settings.prefix)
         self._stack = AsyncExitStack()
@@ -112,7 +112,7 @@ class TopicClient:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             nc = await stack.enter_async_context(
-                connected(
+                connect_to_server(
                     self.options,
                     name=self.name,
                     within=self.settings.connect_within,
@@ -132,7 +132,7 @@ class TopicClient:
             )
             self._nc = nc
             await nc.subscribe(self._subjects.client(self.name), cb=self._on_inbox)
-            start = await stack.enter_async_context(owned_tasks())
+            start = await stack.enter_async_context(own_tasks())
             start(self._reader.pump())
             start(self._beat())
             start(self._tick())
@@ -149,7 +149,7 @@ class TopicClient:
         return bool(await self._stack.__aexit__(kind, error, trace))
 
     async def close(self) -> None:
-        """Say goodbye; what was not read or not confirmed is given up."""
+        """Say goodbye; unread and unconfirmed events are given up."""
         nc, self._nc = self._nc, None
         if nc is None:
             return
@@ -160,18 +160,18 @@ class TopicClient:
                 await nc.publish(self._subjects.to(SERVICE), encode(self.name, Bye()))
                 await nc.flush(timeout=1)
             except (nats.errors.Error, TimeoutError):
-                pass  # the service finds us dead in time
+                pass  # the service will declare this client dead
 
     # --- topics --------------------------------------------------------------------------------
 
     async def create(self, topic: str, *, flow: float = 0.0) -> bool:
-        """Make a topic if there is none; whether it is new. `flow` guesses its events per interval.
+        """Create a topic; returns whether it is new. `flow` guesses its events per interval.
 
-        Cancelled, it may or may not have been made.
+        If cancelled, the topic may or may not have been created.
         """
         check_topic(topic)
         if not (isfinite(flow) and flow >= 0):
-            raise ValueError(f"a topic cannot have {flow:g} events per interval")
+            raise ValueError(f"flow must be at least 0 events per interval, not {flow:g}")
         self._open()
         try:
             async with asyncio.timeout(self.settings.timeout), self._creating:
@@ -180,8 +180,8 @@ class TopicClient:
             raise self._away(self.settings.timeout) from None
 
     async def _create(self, topic: str, message: Create) -> bool:
-        """Ask until there is an answer, each time with more patience."""
-        subject, data = self._subjects.to(f"topic/{topic}"), encode(self.name, message)
+        """Repeat the request, each time with a longer time-out, until it is answered."""
+        subject, data = self._subjects.to(topic_channel(topic)), encode(self.name, message)
         for attempt in itertools.count():
             nc = self._open()
             try:
@@ -202,18 +202,18 @@ class TopicClient:
         raise AssertionError("nobody counts that far")
 
     async def publish(self, topic: str, payload: bytes) -> None:
-        """Return once an event is accepted: everybody who is subscribed will get it, once.
+        """Return once the event is accepted: every subscriber will receive it exactly once.
 
-        Events that one client publishes to one topic keep their order. Cancelled, the event may
-        still be accepted; so it may after a `NotConfirmedError`.
+        Events that one client publishes to one topic keep their order. If cancelled, or after a
+        `NotConfirmedError`, the event may still be accepted.
         """
         self._open()
         await self._writer.publish(topic, payload)
 
     async def subscribe(self, topic: str) -> TopicSubscription:
-        """The topic's events, every one that is accepted from when this returns.
+        """Subscribe to all events of a topic that are accepted after this returns.
 
-        Cancelled, we are not subscribed.
+        If cancelled, the client is not subscribed.
         """
         check_topic(topic)
         self._open()
@@ -227,13 +227,13 @@ class TopicClient:
         return subscription
 
     async def unsubscribe(self, topic: str) -> None:
-        """Get no more events of a topic; its subscription ends."""
+        """End the subscription to a topic."""
         self._open()
         await self._reader.unwant(topic)
 
     @property
     def statistics(self) -> ClientStatistics:
-        """A snapshot."""
+        """A snapshot of the counts."""
         return ClientStatistics(
             published=self._writer.published,
             repeated=self._writer.repeated,
@@ -256,7 +256,7 @@ class TopicClient:
         return ServiceAwayError(self.settings.prefix, waited)
 
     async def _on_inbox(self, message: Msg) -> None:
-        """Answers to a publisher go past the queue of events, which may be full."""
+        """Handle a message to this client; answers to the publisher bypass the queue of events."""
         try:
             sender, said = decode(message.data)
         except ValueError:
@@ -273,7 +273,7 @@ class TopicClient:
             await self._writer.repeat(all_of_it=True)
 
     async def _on_error(self, error: Exception) -> None:
-        """Events that came too fast for the connection's own buffer are asked for at once."""
+        """Request events that overflowed the connection's own buffer."""
         if isinstance(error, nats.errors.SlowConsumerError) and self._nc is not None:
             self._reader.refresh()
 
@@ -298,7 +298,7 @@ class TopicClient:
 
 
 def _answer_in(message: Msg) -> Any:
-    """What an answer says; None if nobody can know."""
+    """The decoded answer; None if it is malformed."""
     try:
         return decode(message.data)[1]
     except ValueError:

@@ -1,9 +1,9 @@
-"""nats-py's client, made to outlive whatever a peer or a stranger sends.
+"""A NATS client that survives malformed messages and dead tasks.
 
 In nats-py 2.16 a message whose subject is not UTF-8, or whose headers are malformed, ends the task
-that reads the connection, and nothing notices: the client says it is connected and hears nothing
-more. So does an answer to a ping that nobody waits for any longer, and whatever answers a
-reconnection without speaking NATS.
+that reads the connection. The client still reports that it is connected, but receives nothing any
+more. The same happens after a pong that no ping waits for, and when the peer of a reconnection does
+not speak NATS.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from nats.aio.client import Client, Srv
 
 from distributary.topics.nats.server_file import ServerRecord
 
-__all__ = ["Connection", "MalformedMessageError"]
+__all__ = ["MalformedMessageError", "NatsConnection"]
 
 _LOOK_EVERY = 0.5  # seconds
 
 
 class MalformedMessageError(nats.errors.Error):
-    """A message that the client library could not take apart; it is dropped."""
+    """A message that the client library could not parse; it is dropped."""
 
 
-class Connection(Client):
+class NatsConnection(Client):
     """A client that drops malformed messages, and reconnects when one of its own tasks has died.
 
-    With `look_up`, each attempt to connect asks it where the server is and what it is called, and
-    nothing is said to a server with another name: no token, no event.
+    With `look_up`, each attempt to connect calls it for the server's address and name, and sends
+    nothing to a server with another name: no token, no event.
     """
 
     def __init__(self, look_up: Callable[[], ServerRecord | None] | None = None) -> None:
@@ -41,21 +41,21 @@ class Connection(Client):
         self._refusal: Exception | None = None
 
     def drop_unsent(self) -> None:
-        """Forget what the last connection did not take, so that the next one does not send it."""
+        """Drop what the last connection did not send, so that the next one does not send it."""
         self._pending = []
         self._pending_data_size = 0
 
     def give_up(self, error: Exception) -> None:
-        """Close for good, soon, because of an error that will not pass."""
+        """Close for good, soon, because of a permanent error."""
         self._refusal = error
 
     async def close(self) -> None:
-        """Close for good; one that never came about, its address being none, is closed already."""
+        """Close for good; does nothing if the connection was never established."""
         if self._flush_queue is not None:
             await super().close()
 
     async def watch(self) -> None:
-        """Reconnect whenever a task of the connection has ended by itself; until closed."""
+        """Reconnect whenever a task of the connection has died; runs until closed."""
         while not self.is_closed:
             await asyncio.sleep(_LOOK_EVERY)
             if self._refusal is not None:
@@ -74,7 +74,7 @@ class Connection(Client):
             s.uri = urlparse(found.url)
             self.options["token"] = found.token
             self._server_name = found.name
-        if self._transport is not None:  # of an attempt that failed, and left it open
+        if self._transport is not None:  # left open by a failed attempt
             self._transport.close()  # type: ignore[no-untyped-call]
         await super()._connect_to_server(s)
 
@@ -83,12 +83,12 @@ class Connection(Client):
             await super()._process_connect_init()
         except (OSError, nats.errors.Error, TimeoutError):
             raise
-        except Exception as error:  # what answers there need not be a NATS server
+        except Exception as error:  # the peer need not be a NATS server
             self._server_info = {}
-            raise nats.errors.Error(f"what answers is no NATS server: {error}") from error
+            raise nats.errors.Error(f"the peer is not a NATS server: {error}") from error
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
-        """Comes before anything of ours is sent."""
+        """Check the server's name before anything is sent."""
         if self._server_name and info.get("server_name") != self._server_name:
             raise nats.errors.Error("another server has taken its port")
         await super()._process_info(info, initial_connection)

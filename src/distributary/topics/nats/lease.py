@@ -1,10 +1,10 @@
-"""Which of several services answers under a prefix: one, and it knows before it says anything.
+"""Ensures that only one service answers under a prefix.
 
-A service claims its prefix by a request on a subject that services alone listen to, on a connection
-that does not hear itself. That nobody else is there to answer is the server's own word, given at
-once ("no responders"): only this proves a claim. Otherwise services compare themselves. One that
-serves comes before one that was away, and that before one that starts; of two alike the one that
-was started later stays. The other ends.
+A service claims its prefix by a request on a subject that only services listen to, on a connection
+without echo. If the server replies at once that there are no responders, no other service is
+connected: only this reply proves a claim. Otherwise the two services compare their claims. One that
+serves wins over one that was disconnected, which wins over one that starts; of two in the same
+state the one that started later wins. The loser ends.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from distributary.topics.nats.subjects import Subjects
 
 __all__ = ["Lease", "LeaseState"]
 
-_ANSWER_WITHIN = 1.0  # seconds; a service that answers later hangs
-_PAUSE = 0.05  # until one that must end is gone
+_ANSWER_WITHIN = 1.0  # seconds; a service that takes longer counts as hanging
+_PAUSE = 0.05  # seconds between two claims while the loser ends
 
 
 class LeaseState(IntEnum):
-    """How a service stands to its prefix; more comes before less."""
+    """The state of a service's claim; the higher one wins."""
 
     STARTING = 0
-    RETURNING = 1  # it served, and its connection was gone since
+    RETURNING = 1  # it served before its connection was lost
     SERVING = 2
 
 
@@ -45,7 +45,7 @@ class _Claim(msgspec.Struct, array_like=True, frozen=True, order=True):
 
 
 class Lease:
-    """One service's right to speak under its prefix."""
+    """One service's claim to its prefix."""
 
     def __init__(self, subjects: Subjects) -> None:
         self.state = LeaseState.STARTING
@@ -56,17 +56,17 @@ class Lease:
 
     @property
     def held(self) -> bool:
-        """Whether we may speak."""
+        """Whether this service may send."""
         return self.state is LeaseState.SERVING
 
     def lose(self) -> None:
-        """Others may have come: prove it anew before anything is said."""
+        """Require a new proof before anything is sent, because another service may have come."""
         self._losses += 1
         if self.held:
             self.state = LeaseState.RETURNING
 
     async def listen(self, nc: Client) -> None:
-        """Answer others who claim the prefix."""
+        """Answer the claims of other services."""
 
         async def hear(message: Msg) -> None:
             claim = _decode(message.data)
@@ -75,19 +75,19 @@ class Lease:
             if message.reply:
                 await nc.publish(message.reply, self._encode())
             if self.held and claim > self._claim():
-                self.lose()  # or it is a lie: whoever claims must answer, too
+                self.lose()  # a false claim does no harm: its sender must answer the next proof
 
         await nc.subscribe(self._subjects.claim, cb=hear)
         await nc.flush()
 
     async def announce(self, nc: Client) -> None:
-        """Tell others that we serve, should there be any."""
+        """Tell other services that this one serves."""
         if self.held:
             with suppress(nats.errors.Error):
                 await nc.publish(self._subjects.claim, self._encode())
 
     async def prove(self, nc: Client) -> bool:
-        """Ask who else is there; whether we may speak now. Raises if another comes before us."""
+        """Claim the prefix; returns whether this service may send. Raises if another one wins."""
         losses = self._losses
         try:
             answer = await nc.request(self._subjects.claim, self._encode(), timeout=_ANSWER_WITHIN)
@@ -97,7 +97,7 @@ class Lease:
             return self.held
         except (TimeoutError, nats.errors.OutboundBufferLimitError):
             if self.state is LeaseState.STARTING and nc.is_connected:
-                raise self._defeat() from None  # somebody listens, and hangs
+                raise self._defeat() from None  # a service is connected but hangs
             return False
         other = _decode(answer.data)
         if other is not None and other > self._claim():

@@ -1,4 +1,4 @@
-"""Connections to a NATS server: one's own by its address, or the embedded one of a folder."""
+"""Connects to a NATS server: one given by its address, or the embedded one of a folder."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from nats.aio.client import Client, Server
 
 from distributary.errors import StateError
 from distributary.topics.errors import ServerAwayError, ServerRefusedError, hide_secrets
-from distributary.topics.nats.connection import Connection
+from distributary.topics.nats.connection import NatsConnection
 from distributary.topics.nats.server_file import ServerRecord, read_server_file
 
-__all__ = ["NatsOptions", "connected", "find_server", "pause_before"]
+__all__ = ["NatsOptions", "connect_to_server", "find_server", "pause_before"]
 
 Callback = Callable[[], Awaitable[None]]
 ErrorCallback = Callable[[Exception], Awaitable[None]]
 
 _CLOSE_WITHIN = 2.0
 _LONGEST_PAUSE = 2.0  # seconds between two attempts to connect
-# The first failure of a first attempt is told at once: the pauses are ours.
+# The library must report a failed first attempt at once; the pauses between attempts are ours.
 _AT_ONCE: dict[str, Any] = {
     "allow_reconnect": False,
     "max_reconnect_attempts": 1,
     "reconnect_time_wait": 0,
     "connect_timeout": 2,
-    "ping_interval": 10,  # a server that does not answer two of them is away
+    "ping_interval": 10,  # two unanswered pings close the connection
 }
 _FOR_EVER = {"allow_reconnect": True, "max_reconnect_attempts": -1}
-_REFUSED = "uthorization"  # as the server and the library write it
+_REFUSED = "uthorization"  # in the errors of the server and of the library
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class NatsOptions:
-    """Where a server is and how it lets us in; several addresses with commas between.
+    """The address of a server, or several separated by commas, and the credentials.
 
-    With the `folder` of an embedded server, its address and its token are looked up there whenever
-    we connect, so that clients find it again however it was restarted.
+    With the `folder` of an embedded server, every attempt to connect reads its address and token
+    there, so that clients find it again after a restart.
     """
 
     url: str = "nats://127.0.0.1:4222"
@@ -61,16 +61,16 @@ class NatsOptions:
 
     @property
     def address(self) -> str:
-        """The address without anything secret."""
+        """The address without secrets."""
         return hide_secrets(self.url)
 
     @property
     def servers(self) -> list[str]:
-        """The addresses one by one."""
+        """The list of addresses."""
         return [url.strip() for url in self.url.split(",") if url.strip()]
 
     def tls(self) -> ssl.SSLContext | None:
-        """What to trust and to show, if anything of that was named."""
+        """The TLS context; None unless TLS files or a tls: address are given."""
         if not (self.ca or self.certificate or self.url.startswith("tls:")):
             return None
         try:
@@ -82,7 +82,7 @@ class NatsOptions:
         return context
 
     def arguments(self) -> dict[str, Any]:
-        """The same in nats-py's words."""
+        """The options as arguments of nats-py."""
         given = {
             "servers": self.servers,
             "token": self.token,
@@ -94,7 +94,7 @@ class NatsOptions:
         return {name: value for name, value in given.items() if value is not None}
 
     def look_up(self) -> ServerRecord | None:
-        """What the folder says now; None if there is no folder, or nothing to be read there."""
+        """Read the folder's server record; None if there is no folder or no readable record."""
         try:
             return read_server_file(self.folder) if self.folder else None
         except StateError:
@@ -102,7 +102,7 @@ class NatsOptions:
 
 
 @asynccontextmanager
-async def connected(
+async def connect_to_server(
     options: NatsOptions,
     *,
     name: str,
@@ -112,12 +112,13 @@ async def connected(
     on_disconnect: Callback | None = None,
     on_error: ErrorCallback | None = None,
 ) -> AsyncIterator[Client]:
-    """A connection that comes back by itself, each time after a longer pause; closed at the end.
+    """Connect to the server and reconnect automatically, with back-off, until the block ends.
 
-    The first one must come about `within` seconds. What was not sent when it breaks is dropped:
-    everything of ours is said again until it is answered. Without `echo` we do not hear ourselves.
+    The first connection must be established `within` seconds. What is unsent when a connection
+    breaks is dropped, because every message of ours is repeated until it is answered. Without
+    `echo` the connection does not receive its own messages.
     """
-    client: Connection | None = None
+    client: NatsConnection | None = None
 
     async def forget() -> None:
         if client is not None:
@@ -127,7 +128,7 @@ async def connected(
 
     async def judge(error: Exception) -> None:
         if client is not None and _REFUSED in str(error) and options.folder is None:
-            client.give_up(error)  # credentials that were good once are good no more
+            client.give_up(error)  # the credentials are no longer valid
         if on_error is not None:
             await on_error(error)
 
@@ -149,12 +150,14 @@ async def connected(
         await _close(client)
 
 
-async def _first_connection(options: NatsOptions, within: float, **arguments: Any) -> Connection:
+async def _first_connection(
+    options: NatsOptions, within: float, **arguments: Any
+) -> NatsConnection:
     deadline = asyncio.get_running_loop().time() + within
     arguments |= options.arguments()
     attempt = 0
     while True:
-        client = Connection(options.look_up)
+        client = NatsConnection(options.look_up)
         try:
             await client.connect(**_AT_ONCE, **arguments)
         except (OSError, nats.errors.Error, TimeoutError, ValueError) as error:
@@ -174,7 +177,7 @@ async def _first_connection(options: NatsOptions, within: float, **arguments: An
 
 
 async def _close(client: Client) -> None:
-    """Close, and do not wait for the end of a connection whose TLS never came about, or is cut."""
+    """Close, but do not wait long for a connection whose TLS handshake failed or that is cut."""
     with suppress(TimeoutError, OSError):
         async with asyncio.timeout(_CLOSE_WITHIN):
             await client.close()
@@ -187,7 +190,7 @@ def _next_server(servers: list[Server], info: dict[str, Any]) -> tuple[Server, f
 
 
 def pause_before(attempt: int) -> float:
-    """Twice as long each time, and never the same for two who lost the server together."""
+    """The pause before an attempt: doubles each time, with jitter so that clients spread out."""
     return min(_LONGEST_PAUSE, 0.05 * 2.0 ** min(attempt, 10)) * random.uniform(0.5, 1.0)
 
 

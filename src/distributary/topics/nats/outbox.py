@@ -1,4 +1,4 @@
-"""What a publisher has sent to one topic and not yet heard back about."""
+"""The unconfirmed events of a publisher to one topic."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ class _Waiting:
 
 
 class Outbox:
-    """A stream of numbered events that are said again until they are confirmed, in order.
+    """A stream of numbered events that are retransmitted, in order, until they are confirmed.
 
-    At most `window` are on their way; whoever has one more waits.
+    At most `window` of them are in flight; adding another waits for room.
     """
 
     def __init__(self, topic: str, stream: int, window: int) -> None:
         self.topic = topic
         self.stream = stream
-        self.heard_at = 0.0  # of progress, or of the last repetition
+        self.heard_at = 0.0  # time of the last progress or retransmission
         self.failed = False
         self._room = asyncio.Semaphore(window)
         self._waiting: deque[_Waiting] = deque()
         self._next = 1
 
     async def room(self) -> None:
-        """Wait until one more may be on its way."""
+        """Wait until another event may be in flight."""
         await self._room.acquire()
 
     def add(self, payload: bytes, now: float) -> tuple[Put, asyncio.Future[None]]:
-        """Take an event on, after there was room for it."""
+        """Add an event, after `room`."""
         put = Put(self.stream, self._next, payload)
         self._next += 1
         if not self._waiting:
@@ -48,27 +48,28 @@ class Outbox:
         return put, confirmed
 
     def confirm(self, upto: int, now: float) -> None:
-        """Drop all events up to a number: the service has accepted them."""
+        """Drop all events up to a number, which the service has accepted."""
         while self._waiting and self._waiting[0].put.number <= upto:
             self.heard_at = now
             self._drop(None)
 
     def again(self, now: float) -> list[Put]:
-        """Everything that is not confirmed, to be said once more."""
+        """All unconfirmed events, for retransmission."""
         self.heard_at = now
         return [each.put for each in self._waiting]
 
     def expects(self, number: int) -> bool:
-        """Whether the channel can be given the event it waits for; else nobody knows any more."""
+        """Whether the event that the service expects is still available here."""
         first = self._waiting[0].put.number if self._waiting else self._next
         return number >= first
 
-    def waiting_since(self) -> float | None:
-        """When the oldest came that is not confirmed."""
+    @property
+    def oldest_at(self) -> float | None:
+        """When the oldest unconfirmed event was added."""
         return self._waiting[0].since if self._waiting else None
 
     def fail(self, error: Exception) -> None:
-        """Give all up; the stream ends here."""
+        """Fail all unconfirmed events; the stream ends here."""
         self.failed = True
         while self._waiting:
             self._drop(error)
@@ -77,7 +78,7 @@ class Outbox:
         confirmed = self._waiting.popleft().confirmed
         self._room.release()
         if confirmed.done():
-            return  # nobody waits any more
+            return  # the caller was cancelled
         if error is None:
             confirmed.set_result(None)
         else:

@@ -1,4 +1,4 @@
-"""How eager channels are on a real broker, and what that broker asks for."""
+"""The policy of channels on NATS, and the prices of that broker."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["LIVE", "NATS_PRICES", "live_policy"]
 
 
 def _in_memory(topics: int) -> float:
-    """Channels speak to each other inside the service."""
+    """Channels exchange messages inside the service."""
     del topics
     return 0.0
 
 
-# The server hands an event out once to everybody on a channel. That it takes it in, once for each
-# channel that anybody is on, is left out: it is the same for a topic alone and in a cluster.
+# The server sends an event once to each subscriber of a channel. Receiving it, once per channel
+# with subscribers, is not counted: it costs the same for a topic alone and in a cluster.
 NATS_PRICES = OperatingPrices(associate=_in_memory, notify=0.0)
 
 LIVE = replace(
@@ -27,7 +27,7 @@ LIVE = replace(
     answer_within=1.0,
     lock_for=10.0,
     refresh=60.0,
-    most_topics=256,  # what a cluster carries is listed in messages, and kept by each of its topics
+    most_topics=256,  # messages list a cluster's topics, and each of these topics stores the list
 )
 
 
@@ -38,10 +38,11 @@ def live_policy(
     history: int = LIVE.history,
     history_bytes: int = LIVE.history_bytes,
 ) -> Policy:
-    """A policy with the prices of NATS, for times in which a person can watch it.
+    """A policy with the prices of NATS and time-outs for live operation.
 
-    To keep a subscription costs as much as one message in every `interval` seconds: the longer
-    that is, the less is it worth to send somebody what they do not want, so that they have fewer.
+    Keeping a subscription costs as much as one message per `interval` seconds. The longer the
+    interval, the cheaper are subscriptions, and the less it pays to send clients unwanted events so
+    that they need fewer subscriptions.
     """
     return replace(
         base,

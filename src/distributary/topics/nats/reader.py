@@ -23,22 +23,22 @@ from distributary.topics.errors import EventsLostError, UnknownTopicError
 from distributary.topics.messages import Event, Join, Left, Unwant, Want
 from distributary.topics.nats.subjects import Subjects
 from distributary.topics.nats.subscription import TopicSubscription
-from distributary.topics.parts import split
+from distributary.topics.parts import split_message
 
 __all__ = ["TopicReader"]
 
-_LINGER = 2.0  # seconds to go on listening to a channel that was left
+_LINGER = 2.0  # seconds to stay subscribed to a channel after leaving it
 _SOON = 0.1
-_BREATH = 100  # things to do before others may
+_BREATH = 100  # steps between two yields to the event loop
 _OUTSIDE = "application"
 
 
 class TopicReader:
-    """Keeps a subscriber on the channels that bring what it wants, and hands events over.
+    """Keeps a subscriber on the channels that it needs, and hands events to subscriptions.
 
-    Everything comes through one queue. Channels' events wait when it is full; what else comes is
-    dropped then, since it is said again. An event that nothing is before, in the queue or in its
-    topic, is handed over at once: most are such.
+    All input passes through one queue. When it is full, events of channels wait and other messages
+    are dropped, because their senders repeat them. Most events take a fast path: one that is next
+    in its topic while the queue is empty is delivered at once.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class TopicReader:
         self._nc = nc
         self._subjects = subjects
         self._queue: asyncio.Queue[tuple[str, Any] | None] = asyncio.Queue(queue)
-        self._busy = False  # with something of the queue
+        self._busy = False  # with an item of the queue
         self._due: deque[Callable[[], Awaitable[None]]] = deque()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._data: dict[str, Subscription] = {}  # by channel
@@ -63,10 +63,10 @@ class TopicReader:
     # --- for the client ------------------------------------------------------------------------
 
     async def want(self, subscription: TopicSubscription) -> None:
-        """Return once every event from now on will come; whoever cancels it unwants the topic."""
+        """Return once every event from now on will arrive; if cancelled, the topic is unwanted."""
         topic = subscription.topic
         if topic in self._subscriptions:
-            raise ValueError(f"topic {topic!r} is subscribed to already")
+            raise ValueError(f"already subscribed to {topic!r}")
         self._subscriptions[topic] = subscription
         confirmed = asyncio.get_running_loop().create_future()
         self._confirmations[topic] = confirmed
@@ -80,7 +80,7 @@ class TopicReader:
             self._confirmations.pop(topic, None)
 
     async def unwant(self, topic: str) -> None:
-        """Hand nothing more over; channels that are not needed any more are left."""
+        """End the subscription and leave channels that are no longer needed."""
         subscription = self._subscriptions.pop(topic, None)
         if subscription is not None:
             subscription.close()
@@ -99,10 +99,10 @@ class TopicReader:
             self.dropped += 1
 
     async def pump(self) -> None:
-        """Work through what comes, until cancelled."""
+        """Process the queue until cancelled."""
         for count in itertools.count(1):
             if count % _BREATH == 0:
-                await asyncio.sleep(0)  # a queue that is never empty must not keep others waiting
+                await asyncio.sleep(0)  # a queue that is never empty must not starve other tasks
             item = await self._queue.get()
             self._busy = True
             if item is not None:
@@ -112,15 +112,15 @@ class TopicReader:
             self._busy = False
 
     def refresh(self) -> None:
-        """Ask for all that may have been missed, soon; often is no more than once."""
+        """Request all events that may have been missed, soon; several calls cause one request."""
         self._later("refresh", _SOON, partial(self._ring, "refresh"))
 
     def check_service(self) -> None:
-        """Raise a `LiveError` if the service does not know our subscriptions any more."""
+        """Raise a `LiveError` if the service no longer knows our subscriptions."""
         if self._replaced:
             raise LiveError(
-                "the channel service has lost its state, or another one is in its place: it knows "
-                "none of our subscriptions; start it with the folder it had, or open a new client"
+                "the channel service has lost its state or was replaced, and knows none of this "
+                "client's subscriptions; start it with its former folder, or open a new client"
             )
 
     def close(self) -> None:
@@ -134,7 +134,7 @@ class TopicReader:
 
     @property
     def channels(self) -> tuple[str, ...]:
-        """The channels that are listened to."""
+        """The channels that this client listens to."""
         return tuple(self._data)
 
     # --- inputs --------------------------------------------------------------------------------
@@ -146,14 +146,14 @@ class TopicReader:
             await self._feed(sender, message)
 
     async def _miss(self, topic: str) -> None:
-        """There is no such topic, or no more: whoever waits for it or reads it is told."""
+        """Report to the caller or to the reader of a subscription that the topic does not exist."""
         confirmation = self._confirmations.get(topic)
         if confirmation is not None:
             if not confirmation.done():
                 confirmation.set_exception(UnknownTopicError(topic))
             return
         if self._replaced:
-            return  # there is no topic of ours at all: `check_service` says so
+            return  # all topics are gone: `check_service` reports it
         subscription = self._subscriptions.pop(topic, None)
         if subscription is not None:
             subscription.fail(UnknownTopicError(topic))
@@ -163,7 +163,7 @@ class TopicReader:
         try:
             actions = self.machine.on_message(sender, message, time.time())
         except (TypeError, ValueError):
-            self.dropped += 1  # nothing that a subscriber understands
+            self.dropped += 1  # not a message to a subscriber
             return
         await self._perform(actions)
         if isinstance(message, Left):
@@ -175,7 +175,7 @@ class TopicReader:
                 confirmation.set_result(None)
 
     def _is_secured(self, topic: str) -> bool:
-        """Whether a topic comes, and it is known from which event on."""
+        """Whether the topic's events come, from a known number on."""
         wanted = self.machine.wanted.get(topic)
         return wanted is not None and wanted.expected is not None and self.machine.is_covered(topic)
 
@@ -187,7 +187,7 @@ class TopicReader:
     async def _perform(self, actions: Iterable[Action]) -> None:
         for count, action in enumerate(actions, start=1):
             if count % _BREATH == 0:
-                await asyncio.sleep(0)  # beats must go out meanwhile
+                await asyncio.sleep(0)  # let heartbeats be sent
             match action:
                 case Deliver(_, event, _):
                     await self._hand_over(event)
@@ -207,10 +207,10 @@ class TopicReader:
     async def _say(self, to: str, message: Any) -> None:
         subject, most = self._subjects.to(to), self._nc.max_payload - AROUND
         try:
-            for part in split(message, most):
+            for part in split_message(message, most):
                 await self._nc.publish(subject, encode(self.machine.name, part))
         except (nats.errors.OutboundBufferLimitError, nats.errors.ConnectionClosedError):
-            self.dropped += 1  # the machine says it again
+            self.dropped += 1  # the machine repeats it
 
     async def _listen(self, channel: str) -> None:
         if channel in self._data or channel in self._coming or self._nc.is_closed:
@@ -232,7 +232,7 @@ class TopicReader:
             await self._queue.put(said)
 
     def _take_at_once(self, event: Event) -> bool:
-        """Hand an event over, or drop it, if nothing is before it and nothing else follows."""
+        """The fast path: whether an event could be delivered, or dropped, ahead of the queue."""
         if self._busy or not self._queue.empty():
             return False
         subscription = self._subscriptions.get(event.topic)

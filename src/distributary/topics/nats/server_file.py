@@ -1,4 +1,4 @@
-"""`server.json` in a state folder: where its embedded server is, and how it lets clients in."""
+"""`server.json` in a state folder: the address and the token of its embedded server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAME = "server.json"
 
 
 class ServerRecord(msgspec.Struct, frozen=True):
-    """An embedded server. Its token and its name are new with each start."""
+    """An embedded server; its token and its name change with each start."""
 
     url: str
     port: Annotated[int, msgspec.Meta(ge=1, le=65_535)]
@@ -26,7 +26,7 @@ class ServerRecord(msgspec.Struct, frozen=True):
 
 
 def read_server_file(folder: Path) -> ServerRecord | None:
-    """The server that was started last for a folder, if there ever was one."""
+    """Read which server was last started for a folder; None if none ever was."""
     path = folder / _NAME
     try:
         return msgspec.json.decode(path.read_bytes(), type=ServerRecord)
@@ -36,12 +36,12 @@ def read_server_file(folder: Path) -> ServerRecord | None:
         raise StateError.from_os(path, error, doing="read") from error
     except (ValueError, RecursionError):
         raise StateError(
-            str(path), "does not say where a server is", "start the channel service again"
+            str(path), "has no address of a server", "start the channel service again"
         ) from None
 
 
 def write_server_file(folder: Path, record: ServerRecord) -> None:
-    """Say where the server of a folder is, to this user alone."""
+    """Record the server of a folder, readable by this user only."""
     temporary = folder / f".{_NAME}.tmp"
     try:
         write_private(temporary, msgspec.json.encode(record))
@@ -51,7 +51,7 @@ def write_server_file(folder: Path, record: ServerRecord) -> None:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a file that no other user can read, at any moment."""
+    """Write a file that other users can read at no moment."""
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(data)

@@ -23,7 +23,8 @@ from nats.aio.msg import Msg
 
 from distributary.errors import LiveError
 from distributary.machines.actions import Action, Append, Send, SetTimer
-from distributary.machines.real.tasks import owned_tasks
+from distributary.machines.real.store import Store
+from distributary.machines.real.tasks import own_tasks
 from distributary.topics import Policy, members_of
 from distributary.topics.advice import Adviser
 from distributary.topics.codec import (
@@ -38,11 +39,10 @@ from distributary.topics.codec import (
 )
 from distributary.topics.errors import ServerAwayError
 from distributary.topics.host import ChannelMessage, TopicHost
-from distributary.topics.journal import Journal
 from distributary.topics.messages import Event
 from distributary.topics.nats.connection import MalformedMessageError
 from distributary.topics.nats.lease import Lease
-from distributary.topics.nats.options import NatsOptions, connected
+from distributary.topics.nats.options import NatsOptions, connect_to_server
 from distributary.topics.nats.policy import LIVE
 from distributary.topics.nats.subjects import Subjects
 from distributary.topics.status import TopicStatus, status_of
@@ -96,12 +96,12 @@ class _Traffic:
 class TopicService:
     """Hosts channels until it is told to stop.
 
-    `run` may be cancelled at any time: what was confirmed is kept. A `journal` of the settings'
+    `run` may be cancelled at any time: what was confirmed is kept. A `store` in the settings'
     folder may be given that is open already, and is not closed then.
     """
 
     def __init__(
-        self, options: NatsOptions, settings: ServiceSettings, *, journal: Journal | None = None
+        self, options: NatsOptions, settings: ServiceSettings, *, store: Store | None = None
     ) -> None:
         self.options = options
         self.settings = settings
@@ -109,7 +109,7 @@ class TopicService:
         self.traffic = _Traffic()
         self.started = asyncio.Event()
         self.reports: list[str] = []  # what of its state could not be brought back
-        self._journal = journal
+        self._opened = store
         self._lease = Lease(self.subjects)
         self._stopping = asyncio.Event()
         self._queue: asyncio.Queue[Msg | None] = asyncio.Queue(settings.queue)
@@ -124,11 +124,11 @@ class TopicService:
     async def run(self) -> None:
         """Serve until `stop`, or until the server does not let us in any more."""
         async with AsyncExitStack() as stack:
-            journal = self._journal or stack.enter_context(
-                Journal(self.settings.folder, sync=self.settings.sync)
+            store = self._opened or stack.enter_context(
+                Store(self.settings.folder, sync=self.settings.sync)
             )
             policy = self.settings.policy
-            self._store = TopicStore(journal, policy)
+            self._store = TopicStore(store, policy)
             self.reports = self._store.reports
             self.host = TopicHost(
                 policy,
@@ -138,7 +138,7 @@ class TopicService:
             )
             self.adviser = Adviser(self.host, self.settings.budget)
             nc = await stack.enter_async_context(
-                connected(
+                connect_to_server(
                     self.options,
                     name="distributary topics",
                     echo=False,
@@ -162,7 +162,7 @@ class TopicService:
         except nats.errors.Error as error:
             raise ServerAwayError(self.options.url, str(error)) from error
         self.started.set()
-        async with owned_tasks() as start:
+        async with own_tasks() as start:
             start(self._keep_house(nc))
             await self._pump(nc)
         if nc.is_connected:

@@ -1,4 +1,4 @@
-"""Asks a running service, and its NATS server, how they are."""
+"""Requests the status of a running service and of its NATS server."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from distributary.topics.errors import ServiceAwayError, hide_secrets
 from distributary.topics.nats.subjects import Subjects
 from distributary.topics.status import TopicStatus
 
-__all__ = ["ServerStatus", "fetch_status", "server_status"]
+__all__ = ["ServerStatus", "fetch_server_status", "fetch_status"]
 
 
 async def fetch_status(nc: Client, subjects: Subjects, within: float = 5.0) -> TopicStatus:
-    """Ask a running service; a `ServiceAwayError` if there is none."""
+    """Request the status of a running service; raises `ServiceAwayError` if there is none."""
     deadline = asyncio.get_running_loop().time() + within
     while True:
         left = deadline - asyncio.get_running_loop().time()
@@ -36,16 +36,16 @@ async def fetch_status(nc: Client, subjects: Subjects, within: float = 5.0) -> T
             raise ServiceAwayError(subjects.prefix, within) from None
         except (ValueError, RecursionError):
             raise LiveError(
-                f"what answers under {subjects.prefix!r} is no channel service of this version; "
-                "see who else uses the prefix, or use the version that is running there"
+                f"the answer under {subjects.prefix!r} is not from a channel service of this "
+                "version; check who else uses the prefix, or use the version that runs there"
             ) from None
 
 
-# --- the server's own word -----------------------------------------------------------------------
+# --- the NATS server -----------------------------------------------------------------------------
 
 
 class ServerStatus(msgspec.Struct, frozen=True):
-    """What a NATS server says of itself on its monitoring pages."""
+    """What a NATS server reports on its monitoring pages."""
 
     version: str
     connections: int
@@ -57,13 +57,13 @@ class ServerStatus(msgspec.Struct, frozen=True):
     mem: int
 
     def document(self) -> dict[str, Any]:
-        """As plain values."""
+        """The status as plain values."""
         found: dict[str, Any] = msgspec.to_builtins(self)
         return found
 
 
-async def server_status(monitor: str, within: float = 5.0) -> ServerStatus:
-    """Read a server's monitoring page; a `LiveError` if there is none."""
+async def fetch_server_status(monitor: str, within: float = 5.0) -> ServerStatus:
+    """Read a server's monitoring page; raises `LiveError` if there is none."""
 
     def read() -> Any:
         with urlopen(f"{monitor}/varz", timeout=within) as page:
@@ -75,5 +75,5 @@ async def server_status(monitor: str, within: float = 5.0) -> ServerStatus:
         said = " ".join(str(error).split())
         raise LiveError(
             f"{hide_secrets(monitor)}: no monitoring page of a NATS server answers ({said}); check "
-            "the address, or leave it away"
+            "the address, or omit it"
         ) from error

@@ -1,8 +1,8 @@
-"""Names of topics and channels as subjects of NATS, and back.
+"""Encodes names of topics and channels as NATS subjects, and decodes them.
 
-A subject is tokens with dots between, where blanks and some signs mean something to the server. A
-name of ours, whatever its letters, becomes one token of harmless ones: letters, digits, `_`, `-`
-and `~` stand for themselves, every other byte of its UTF-8 is written `%41`.
+A subject consists of tokens separated by dots, and some characters have a meaning for the server.
+Any name becomes one token: letters, digits, `_`, `-` and `~` stand for themselves, every other byte
+of its UTF-8 is written as `%41`.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ __all__ = ["Subjects", "name_of", "token_of"]
 
 @lru_cache(maxsize=65_536)
 def token_of(name: str) -> str:
-    """The token that stands for a name."""
+    """The token of a name."""
     return quote(name, safe="").replace(".", "%2E")
 
 
 @lru_cache(maxsize=65_536)
 def name_of(token: str) -> str:
-    """The name that a token stands for; a ValueError if none is written so."""
+    """The name of a token; raises `ValueError` if the token encodes none."""
     name = unquote_to_bytes(token).decode()
     if not name or token_of(name) != token:
-        raise ValueError(f"{token!r} stands for no name")
+        raise ValueError(f"{token!r} is not an encoded name")
     return name
 
 
 @dataclass(frozen=True, slots=True)
 class Subjects:
-    """Where things are said, all under one prefix that several systems on a server tell apart by.
+    """The subjects of one system; systems on the same server use different prefixes.
 
-    Whoever may publish under `to` may act as any client: keep others out with the server's
+    A client that may publish under `to` may act as any client: restrict it with the server's
     permissions.
     """
 
@@ -41,35 +41,35 @@ class Subjects:
 
     def __post_init__(self) -> None:
         if not all(token and token_of(token) == token for token in self.prefix.split(".")):
-            raise ValueError(f"{self.prefix!r} cannot begin subjects: letters, digits, dots only")
+            raise ValueError(f"{self.prefix!r} is not a valid prefix: use letters, digits and dots")
 
     @property
     def status(self) -> str:
-        """Where a service is asked how it is."""
+        """The subject of requests for the service's status."""
         return f"{self.prefix}.status"
 
     @property
     def claim(self) -> str:
-        """Where services tell each other which of them answers."""
+        """The subject of the claims of services."""
         return f"{self.prefix}.claim"
 
     @property
     def service(self) -> str:
-        """Everything that a service listens to."""
+        """The subjects of all messages to a service."""
         return f"{self.prefix}.to.*"
 
     def to(self, channel: str) -> str:
-        """Where a channel is spoken to."""
+        """The subject of messages to a channel."""
         return f"{self.prefix}.to.{token_of(channel)}"
 
     def channel(self, subject: str) -> str:
-        """Which channel is spoken to on a subject."""
+        """The channel that a subject addresses."""
         return name_of(subject.rpartition(".")[2])
 
     def on(self, channel: str) -> str:
-        """Where everybody on a channel gets its events."""
+        """The subject of a channel's events to its subscribers."""
         return f"{self.prefix}.on.{token_of(channel)}"
 
     def client(self, name: str) -> str:
-        """Where one client is spoken to."""
+        """The subject of messages to one client."""
         return f"{self.prefix}.client.{token_of(name)}"

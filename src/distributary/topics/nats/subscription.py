@@ -15,17 +15,17 @@ __all__ = ["TopicSubscription", "WhenFull"]
 
 
 class WhenFull(StrEnum):
-    """What happens when an application does not read as fast as events come."""
+    """What happens when an application reads more slowly than events arrive."""
 
-    WAIT = "wait"  # nothing more is taken in, of no topic; what that loses is asked for again
-    DROP_OLDEST = "drop-oldest"  # and count it
+    WAIT = "wait"  # the client stops receiving, for all topics; lost events are requested again
+    DROP_OLDEST = "drop-oldest"  # drop the oldest event and count it
 
 
 class TopicSubscription:
-    """Events in order and each once: `async for event in subscription`.
+    """Events in order, each exactly once: `async for event in subscription`.
 
-    An `EventsLostError` is raised where events can be had no more; reading on goes on after them.
-    One that is an `EventsForgottenError` names events that were read and that the service has lost.
+    Raises an `EventsLostError` where events are no longer available; reading continues after them.
+    An `EventsForgottenError` names events that were delivered and that the service has lost.
     """
 
     def __init__(self, topic: str, capacity: int, when_full: WhenFull) -> None:
@@ -49,7 +49,7 @@ class TopicSubscription:
         return event
 
     async def get(self) -> Event | None:
-        """The next event; None once we are unsubscribed. Cancelling it loses nothing."""
+        """The next event; None once unsubscribed. Cancelling it loses no event."""
         while not self._events:
             if self._closed or self._failed:
                 return None
@@ -62,18 +62,18 @@ class TopicSubscription:
         return event
 
     def __len__(self) -> int:
-        """How many wait to be read."""
+        """The number of unread events."""
         return len(self._events)
 
     async def put(self, event: Event | EventsLostError) -> None:
-        """Hand one more over; for the client's own use."""
+        """Add an event, waiting for room; only for the client's own use."""
         while not self.has_room:
             self._room.clear()
             await self._room.wait()
         self.put_now(event)
 
     def put_now(self, event: Event | EventsLostError) -> None:
-        """Hand one more over where there is room."""
+        """Add an event without waiting."""
         if self._closed:
             return
         if len(self._events) >= self._capacity:
@@ -84,18 +84,18 @@ class TopicSubscription:
 
     @property
     def has_room(self) -> bool:
-        """Whether `put` would not wait."""
+        """Whether `put` would return at once."""
         drops = self._when_full is WhenFull.DROP_OLDEST
         return drops or self._closed or len(self._events) < self._capacity
 
     def fail(self, error: LiveError) -> None:
-        """Nothing will come after what is there: raise the error then."""
+        """Raise the error after the events that are already there."""
         self._events.append(error)
         self._failed = True
         self._readable.set()
 
     def close(self) -> None:
-        """No more will come, and what was not read is thrown away."""
+        """End the subscription and discard unread events."""
         self._closed = True
         self._events.clear()
         self._readable.set()

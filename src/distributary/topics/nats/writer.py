@@ -1,4 +1,4 @@
-"""The publishing half of a client: events are said again until the service has confirmed them."""
+"""The publishing half of a client: retransmits events until the service has confirmed them."""
 
 from __future__ import annotations
 
@@ -48,16 +48,18 @@ class TopicWriter:
         self.repeated = 0
 
     async def publish(self, topic: str, payload: bytes) -> None:
-        """Return once the service has confirmed that everybody will get the event."""
+        """Return once the service has confirmed that every subscriber will get the event."""
         check_topic(topic)
         if not isinstance(payload, bytes):
-            raise TypeError(f"an event is bytes, not {type(payload).__name__}; encode it first")
+            raise TypeError(
+                f"an event must be bytes, not {type(payload).__name__}; encode it first"
+            )
         most = self._nc.max_payload - AROUND
         if len(payload) > most:
             raise PayloadTooLargeError(topic, len(payload), most)
         outbox = self._outbox(topic)
         await outbox.room()
-        while outbox.failed:  # while we waited
+        while outbox.failed:  # it failed while this waited
             outbox = self._outbox(topic)
             await outbox.room()
         put, confirmed = outbox.add(payload, time.monotonic())
@@ -66,7 +68,7 @@ class TopicWriter:
         self.published += 1
 
     def hear(self, message: Taken | Expect | NoTopic) -> list[tuple[str, list[Put]]]:
-        """Take an answer in; what to say again."""
+        """Handle an answer; returns the events to retransmit."""
         now = time.monotonic()
         if isinstance(message, NoTopic):
             outbox = self._outboxes.get(message.topic)
@@ -83,14 +85,14 @@ class TopicWriter:
             self._end(outbox, NotConfirmedError(outbox.topic, self._timeout))
             return []
         if now - outbox.heard_at < self._repeat_after / 10:
-            return []  # it was all said again just now
+            return []  # everything has just been retransmitted
         return [(outbox.topic, outbox.again(now))]
 
     async def repeat(self, *, all_of_it: bool = False) -> None:
-        """Say again what was not confirmed for some time, and give up what is too old."""
+        """Retransmit events that are unconfirmed for some time, and fail those that are too old."""
         now = time.monotonic()
         for outbox in [*self._outboxes.values()]:
-            since = outbox.waiting_since()
+            since = outbox.oldest_at
             if since is None:
                 continue
             if now - since > self._timeout:
@@ -101,12 +103,12 @@ class TopicWriter:
                 await self.say_again(outbox.topic, outbox.again(now))
 
     async def say_again(self, topic: str, puts: list[Put]) -> None:
-        """Repeat events."""
+        """Retransmit events."""
         self.repeated += len(puts)
         await self._say(topic, puts)
 
     def close(self) -> None:
-        """Whoever still waits is told that nobody will answer."""
+        """Fail all unconfirmed events."""
         for outbox in [*self._outboxes.values()]:
             self._end(outbox, ClientClosedError())
 
@@ -127,6 +129,6 @@ class TopicWriter:
             try:
                 await self._nc.publish(subject, encode(self._name, put))
             except nats.errors.OutboundBufferLimitError:
-                return  # the server is away: all is said again when it is back
+                return  # disconnected: everything is retransmitted after the reconnection
             except nats.errors.ConnectionClosedError:
                 raise ClientClosedError from None

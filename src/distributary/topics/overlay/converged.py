@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from distributary.topics.overlay.identifiers import BITS, DIGIT_BITS, DIGITS, RADIX
 
-__all__ = ["Ring", "TreeSizes", "converged_ring", "tree_sizes"]
+__all__ = ["Ring", "TreeSizes", "build_ring", "measure_trees"]
 
 IdentifierArray = NDArray[np.uint64]
 PlaceArray = NDArray[np.int64]
@@ -44,17 +44,17 @@ class Ring:
         nearest = self.nearest(key)
         wanted = np.uint64(key)
         places = np.arange(len(self.identifiers))
-        row = _shared_digits(self.identifiers, wanted)
+        row = _count_shared_digits(self.identifiers, wanted)
         column = (key >> (BITS - DIGIT_BITS * (np.minimum(row, DIGITS - 1) + 1)).astype(object)) & (
             RADIX - 1
         )
         known = row < self.table.shape[1]
         hops = np.full(len(places), -1)
         hops[known] = self.table[places[known], row[known], column[known].astype(np.int64)]
-        covered = self._covering_peers(wanted)
+        covered = self._find_covering_peers(wanted)
         hops[covered] = nearest
         for place in np.flatnonzero(hops < 0):
-            hops[place] = self._nearest_known(int(place), key, int(row[place]))
+            hops[place] = self._find_nearest_known(int(place), key, int(row[place]))
         return hops
 
     def nearest(self, key: int) -> int:
@@ -63,7 +63,7 @@ class Ring:
         far = np.minimum(ahead, -ahead)
         return int(np.flatnonzero(far == far.min())[0])
 
-    def _covering_peers(self, key: np.uint64) -> NDArray[np.bool_]:
+    def _find_covering_peers(self, key: np.uint64) -> NDArray[np.bool_]:
         """Whether each peer's leaf set covers the key."""
         ids, half = self.identifiers, self.leaf_set // 2
         if len(ids) <= self.leaf_set:
@@ -74,30 +74,28 @@ class Ring:
         covered: NDArray[np.bool_] = (ahead <= after) | (-ahead <= before)
         return covered
 
-    def _nearest_known(self, place: int, key: int, row: int) -> int:
+    def _find_nearest_known(self, place: int, key: int, row: int) -> int:
         """The known peer nearest to the key that shares at least `row` digits with it."""
         known = np.array([place, *self.leaves(place), *self.entries(place)])
         ids = self.identifiers[known]
-        known = known[_shared_digits(ids, np.uint64(key)) >= row]
+        known = known[_count_shared_digits(ids, np.uint64(key)) >= row]
         ahead = self.identifiers[known] - np.uint64(key)
         far = np.minimum(ahead, -ahead)
         return int(known[far == far.min()].min())
 
 
-def converged_ring(
-    identifiers: Sequence[int], rng: np.random.Generator, *, leaf_set: int = 16
-) -> Ring:
+def build_ring(identifiers: Sequence[int], rng: np.random.Generator, *, leaf_set: int = 16) -> Ring:
     """The ring of these peers; each slot holds a random one of the peers that fit there."""
     ids = np.array(sorted(identifiers), dtype=np.uint64)
     if len(ids) == 0 or (np.diff(ids) == 0).any():
         raise ValueError("a ring needs at least one peer, and identifiers must be unique")
-    deepest = int(_shared_digits(ids[1:], ids[:-1]).max(initial=-1))
-    rows = [_random_row(ids, row, rng) for row in range(deepest + 1)]
+    deepest = int(_count_shared_digits(ids[1:], ids[:-1]).max(initial=-1))
+    rows = [_draw_row(ids, row, rng) for row in range(deepest + 1)]
     table = np.stack(rows, axis=1) if rows else np.full((1, 1, RADIX), -1)
     return Ring(ids, table, leaf_set)
 
 
-def _random_row(ids: IdentifierArray, row: int, rng: np.random.Generator) -> PlaceArray:
+def _draw_row(ids: IdentifierArray, row: int, rng: np.random.Generator) -> PlaceArray:
     """One row of all routing tables; the peers that fit a slot are contiguous."""
     below = np.uint64(BITS - DIGIT_BITS * (row + 1))
     prefix = ids >> below >> np.uint64(DIGIT_BITS) << np.uint64(DIGIT_BITS)
@@ -111,7 +109,7 @@ def _random_row(ids: IdentifierArray, row: int, rng: np.random.Generator) -> Pla
     return np.where((count > 0) & ~own, chosen, -1)
 
 
-def _shared_digits(ids: IdentifierArray, key: np.uint64 | IdentifierArray) -> PlaceArray:
+def _count_shared_digits(ids: IdentifierArray, key: np.uint64 | IdentifierArray) -> PlaceArray:
     """The number of leading digits that each identifier shares with the key."""
     differs = ids ^ key
     shared = np.zeros(differs.shape, dtype=np.int64)
@@ -139,7 +137,7 @@ class TreeSizes:
         return float(np.interp(subscribers, self.subscribers, self.peers))
 
 
-def tree_sizes(
+def measure_trees(
     peers: int,
     subscribers: Sequence[int],
     rng: np.random.Generator,
@@ -151,27 +149,27 @@ def tree_sizes(
     counts = np.array(sorted(subscribers), dtype=np.int64)
     if len(counts) == 0 or counts[0] < 0 or counts[-1] > peers:
         raise ValueError(f"subscribers must be from 0 to {peers}, not {subscribers}")
-    ring = converged_ring(_random_identifiers(peers, rng), rng, leaf_set=leaf_set)
+    ring = build_ring(_draw_identifiers(peers, rng), rng, leaf_set=leaf_set)
     size, depth = np.zeros(len(counts)), np.zeros(len(counts))
     for _ in range(groups):
         hops = ring.next_hops(int(rng.integers(0, 1 << BITS, dtype=np.uint64)))
         order = rng.permutation(peers)
-        depths = _depths(hops)
+        depths = _count_hops(hops)
         for at, n in enumerate(counts):
-            size[at] += _tree_members(hops, order[:n]).sum()
+            size[at] += _find_tree_members(hops, order[:n]).sum()
             depth[at] += depths[order[:n]].mean() if n else 0.0
     size, depth = size / groups, depth / groups
     return TreeSizes(counts, size, size - counts, depth)
 
 
-def _random_identifiers(n: int, rng: np.random.Generator) -> list[int]:
+def _draw_identifiers(n: int, rng: np.random.Generator) -> list[int]:
     found: dict[int, None] = {}
     while len(found) < n:
         found[int(rng.integers(0, 1 << BITS, dtype=np.uint64))] = None
     return list(found)
 
 
-def _tree_members(hops: PlaceArray, subscribers: PlaceArray) -> NDArray[np.bool_]:
+def _find_tree_members(hops: PlaceArray, subscribers: PlaceArray) -> NDArray[np.bool_]:
     """Which peers are in the tree: those on the path of a subscriber, and always the root."""
     inside: NDArray[np.bool_] = hops == np.arange(len(hops))
     reached = subscribers
@@ -182,7 +180,7 @@ def _tree_members(hops: PlaceArray, subscribers: PlaceArray) -> NDArray[np.bool_
     return inside
 
 
-def _depths(hops: PlaceArray) -> PlaceArray:
+def _count_hops(hops: PlaceArray) -> PlaceArray:
     """The number of hops from each peer to the root."""
     depths = np.zeros(len(hops), dtype=np.int64)
     reached, places = np.arange(len(hops)), np.arange(len(hops))

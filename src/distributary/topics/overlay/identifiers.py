@@ -16,11 +16,11 @@ __all__ = [
     "RADIX",
     "RING",
     "Peer",
+    "count_shared_digits",
     "digit",
     "distance",
     "identifier",
-    "peer_named",
-    "shared_digits",
+    "make_peer",
 ]
 
 BITS = 64
@@ -42,12 +42,12 @@ def identifier(name: str) -> int:
     return int.from_bytes(blake2b(name.encode(), digest_size=BITS // 8).digest(), "big")
 
 
-def peer_named(name: str) -> Peer:
+def make_peer(name: str) -> Peer:
     """The peer with that name, at the identifier given by its hash."""
     return Peer(identifier(name), name)
 
 
-def shared_digits(one: int, other: int) -> int:
+def count_shared_digits(one: int, other: int) -> int:
     """The number of leading digits that both share."""
     return (BITS - (one ^ other).bit_length()) // DIGIT_BITS
 

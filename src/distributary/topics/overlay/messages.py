@@ -11,7 +11,6 @@ from typing import Any, ClassVar, NamedTuple
 from distributary.topics.overlay.identifiers import Peer
 
 __all__ = [
-    "DISSEMINATION",
     "MAINTENANCE",
     "Accepted",
     "Announce",
@@ -50,9 +49,8 @@ __all__ = [
     "Welcome",
 ]
 
-# The kinds that maintain the ring and the trees when nobody publishes; those that carry events.
+# The kinds of messages that maintain the ring and the trees when nobody publishes.
 MAINTENANCE = frozenset({"keep-alive", "probe", "repair", "tree-keep-alive", "refresh", "recover"})
-DISSEMINATION = frozenset({"publish", "replicate", "accept", "event", "catch-up"})
 
 # A claim to be the root of a group: round and identifier. The higher ballot wins.
 Ballot = tuple[int, int]
@@ -136,7 +134,7 @@ class KeepAlive:
 
 @dataclass(frozen=True, slots=True)
 class LivenessProbe:
-    """Asks whether the receiver is alive. An inactive sender is still joining; send it no more."""
+    """Asks whether the receiver is alive. An inactive sender is still joining the ring."""
 
     kind: ClassVar[str] = "probe"
     peer: Peer

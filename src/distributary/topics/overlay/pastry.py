@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from distributary.topics.overlay.effects import Effects
-from distributary.topics.overlay.identifiers import Peer, distance, shared_digits
+from distributary.topics.overlay.identifiers import Peer, count_shared_digits, distance
 from distributary.topics.overlay.leafset import LeafSet
 from distributary.topics.overlay.messages import (
     Announce,
@@ -85,19 +85,19 @@ class Pastry:
             nearest = self.leaves.nearest(key)
             return None if nearest == self.own else nearest
         slot = self.table.slot(key)
-        return self.table.entry(slot) or self._nearer(key, slot[0])
+        return self.table.entry(slot) or self._find_nearer(key, slot[0])
 
     def _knows_all(self) -> bool:
         """Whether the leaves seem to be all peers of the ring."""
         leaves = self.leaves
         return leaves.is_short and all(peer.name in leaves.members for peer in self.table)
 
-    def _nearer(self, key: int, row: int) -> Peer | None:
+    def _find_nearer(self, key: int, row: int) -> Peer | None:
         """The rare case: the known peer nearest to the key that shares as many digits with it."""
         known = [
             peer
             for peer in (*self.leaves.members.values(), *self.table)
-            if shared_digits(key, peer.identifier) >= row
+            if count_shared_digits(key, peer.identifier) >= row
         ]
         nearest = min((self.own, *known), key=lambda peer: distance(key, peer.identifier))
         return None if nearest == self.own else nearest
@@ -107,7 +107,7 @@ class Pastry:
     ) -> None:
         """Route a message towards the peer nearest to the key."""
         if isinstance(payload, OverlayJoin):
-            shared = shared_digits(self.own.identifier, key)
+            shared = count_shared_digits(self.own.identifier, key)
             known = (*payload.known, self.own, *self.table.rows(shared))
             payload = OverlayJoin(payload.peer, known)
         hop = self.next_hop(key)

@@ -36,7 +36,7 @@ class OverlayPeer:
         )
         self.scribe = Scribe(self.pastry, parameters, self._effects)
         self._gone = False
-        self._handlers = self._table()
+        self._handlers = self._build_handlers()
 
     def on_message(self, sender: str, message: Message, now: float) -> list[Action]:
         """Handle a message of another peer or a request of the application."""
@@ -59,12 +59,12 @@ class OverlayPeer:
             case "deadline":
                 self._effects.on_timer()
                 for what in self._effects.deadlines.due(now):
-                    self._overdue(what, now)
+                    self._on_overdue(what, now)
             case _:
                 raise ValueError(f"there is no timer {name!r}")
         return self._effects.take()
 
-    def _table(self) -> dict[type, Handler]:
+    def _build_handlers(self) -> dict[type, Handler]:
         pastry, scribe, roots = self.pastry, self.scribe, self.scribe.roots
         with_sender: dict[type, Handler] = {
             m.Route: pastry.on_route,
@@ -102,7 +102,7 @@ class OverlayPeer:
         }
         return with_sender | {kind: _leave_out_sender(take) for kind, take in without.items()}
 
-    def _overdue(self, what: Any, now: float) -> None:
+    def _on_overdue(self, what: Any, now: float) -> None:
         match what:
             case ("route", number):
                 self.pastry.on_route_overdue(number, now)

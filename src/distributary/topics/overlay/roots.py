@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Protocol
 
 from distributary.topics.overlay.effects import Effects
@@ -66,6 +67,14 @@ class Trunk(Protocol):
         ...
 
 
+class _RootState(Enum):
+    """How far a root has come since its claim."""
+
+    RECOVERING = "recovering"  # collects copies of the log
+    WRITING = "writing"  # replicates the events of former roots
+    SERVING = "serving"  # accepts new events
+
+
 @dataclass(slots=True)
 class _Role:
     """The role of a root, from its claim on."""
@@ -74,8 +83,7 @@ class _Role:
     best: Recovered | None = None
     asked: set[str] = field(default_factory=set)
     awaited: dict[str, Peer] = field(default_factory=dict)
-    writing: bool = False
-    serving: bool = False
+    state: _RootState = _RootState.RECOVERING
     until: int = 0  # events of former roots must be accepted before it serves
     accepted: int = 0
     replicas: dict[str, Peer] = field(default_factory=dict)
@@ -83,6 +91,11 @@ class _Role:
     sent: dict[str, int] = field(default_factory=dict)
     waiting: list[PublishBatch] = field(default_factory=list)
     owed: list[tuple[int, Peer, int]] = field(default_factory=list)
+
+    @property
+    def is_recovering(self) -> bool:
+        """Whether the root still collects copies of the log."""
+        return self.state is _RootState.RECOVERING
 
 
 class Roots:
@@ -110,7 +123,7 @@ class Roots:
     def serves(self, group: int) -> bool:
         """Whether this peer is the root of the group and has finished recovery."""
         role = self._roles.get(group)
-        return role is not None and role.serving
+        return role is not None and role.state is _RootState.SERVING
 
     def groups(self) -> Iterator[int]:
         """The groups of which this peer has a copy, as root or replica."""
@@ -170,7 +183,7 @@ class Roots:
     def on_recovered(self, message: Recovered, now: float) -> None:
         """Another peer's copy: the newest one counts."""
         role = self._roles.get(message.group)
-        if role is None or role.ballot != message.ballot or role.writing:
+        if role is None or role.ballot != message.ballot or not role.is_recovering:
             return
         role.awaited.pop(message.peer.name, None)
         if role.best is None or _version(message) > _version(role.best):
@@ -182,7 +195,7 @@ class Roots:
     def on_recover_overdue(self, group: int, now: float) -> None:
         """Leaves that do not answer are dead."""
         role = self._roles.get(group)
-        if role is None or role.writing:
+        if role is None or not role.is_recovering:
             return
         silent, role.awaited = role.awaited, {}
         for peer in silent.values():
@@ -227,7 +240,7 @@ class Roots:
         copy = self._copy(message.group)
         age = message.written, message.first + len(message.publications)
         role = self._roles.get(message.group)
-        if age > (copy.written, copy.window.end) and (role is None or not role.writing):
+        if age > (copy.written, copy.window.end) and (role is None or role.is_recovering):
             copy.window = EventWindow(message.first, self._parameters.window, message.publications)
             copy.numbers = dict(message.numbers)
             copy.written = message.written
@@ -246,7 +259,7 @@ class Roots:
             copy.window = EventWindow(best.first, self._parameters.window, best.publications)
             copy.numbers = dict(best.numbers)
         copy.written = role.ballot
-        role.writing = True
+        role.state = _RootState.WRITING
         role.accepted = self._trunk.take_over(group, copy, now)
         role.until = copy.window.end
         self._choose_replicas(group, role, now)
@@ -255,7 +268,7 @@ class Roots:
     def review(self, group: int, now: float) -> None:
         """The leaves have changed, so the replicas may have changed."""
         role = self._roles.get(group)
-        if role is not None and role.writing:
+        if role is not None and not role.is_recovering:
             self._choose_replicas(group, role, now)
             self._advance(group, now)
 
@@ -359,8 +372,8 @@ class Roots:
         while role.owed and role.owed[0][0] <= role.accepted:
             _, publisher, number = role.owed.pop(0)
             self._acknowledge(group, publisher, number, now)
-        if not role.serving and role.accepted >= role.until:
-            role.serving = True
+        if role.state is _RootState.WRITING and role.accepted >= role.until:
+            role.state = _RootState.SERVING
             self._trunk.open(group, now)
             waiting, role.waiting = role.waiting, []
             for message in waiting:
@@ -373,7 +386,7 @@ class Roots:
         role = self._roles.get(group)
         if role is None:
             return  # another peer is the root: the publisher will try again
-        if not role.serving:
+        if role.state is not _RootState.SERVING:
             role.waiting.append(message)
             return
         copy = self._copy(group)

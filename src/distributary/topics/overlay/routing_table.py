@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from distributary.topics.overlay.identifiers import DIGITS, Peer, digit, shared_digits
+from distributary.topics.overlay.identifiers import DIGITS, Peer, count_shared_digits, digit
 
 __all__ = ["RoutingTable"]
 
@@ -27,7 +27,7 @@ class RoutingTable:
 
     def slot(self, key: int) -> tuple[int, int]:
         """The row and column of a peer with these digits."""
-        row = shared_digits(self.own.identifier, key)
+        row = count_shared_digits(self.own.identifier, key)
         return (row, digit(key, row)) if row < DIGITS else (row, 0)
 
     def entry(self, slot: tuple[int, int]) -> Peer | None:

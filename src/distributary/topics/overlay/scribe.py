@@ -413,10 +413,10 @@ class Scribe:
             for name in tree.children:
                 words[name].append((tree.group, end))
         for name, groups in words.items():
-            for part in self._batches(groups):
+            for part in self._group_keep_alives(groups):
                 self._effects.send(name, TreeKeepAlive(tuple(part)))
 
-    def _batches(
+    def _group_keep_alives(
         self, groups: list[tuple[int, int | None]]
     ) -> Iterable[list[tuple[int, int | None]]]:
         return [groups] if self._parameters.per_neighbour else [[found] for found in groups]

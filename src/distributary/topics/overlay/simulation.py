@@ -10,8 +10,8 @@ import numpy as np
 
 from distributary.machines.virtual.engine import Simulation
 from distributary.machines.virtual.network import Link, VirtualNetwork
-from distributary.topics.overlay.converged import converged_ring
-from distributary.topics.overlay.identifiers import Peer, identifier, peer_named
+from distributary.topics.overlay.converged import build_ring
+from distributary.topics.overlay.identifiers import Peer, identifier, make_peer
 from distributary.topics.overlay.messages import (
     CreateGroup,
     Depart,
@@ -58,9 +58,9 @@ class OverlayNetwork:
     ) -> Self:
         """A network in which every peer already knows its correct neighbours."""
         network = cls(rng, parameters, link=link)
-        known = sorted(peer_named(name) for name in names)
+        known = sorted(make_peer(name) for name in names)
         places = [peer.identifier for peer in known]
-        ring = converged_ring(places, rng, leaf_set=parameters.leaf_set)
+        ring = build_ring(places, rng, leaf_set=parameters.leaf_set)
         for place, own in enumerate(known):
             peer = OverlayPeer(own, parameters)
             peer.pastry.converge(
@@ -72,8 +72,8 @@ class OverlayNetwork:
     def join(self, name: str, through: Iterable[str] = ()) -> None:
         """Start a peer that joins through one of these peers, tried in turn."""
         self._add(
-            OverlayPeer(peer_named(name), self.parameters),
-            StartPeer(tuple(peer_named(other) for other in through)),
+            OverlayPeer(make_peer(name), self.parameters),
+            StartPeer(tuple(make_peer(other) for other in through)),
         )
 
     def _add(self, peer: OverlayPeer, start: StartPeer) -> None:
@@ -114,14 +114,14 @@ class OverlayNetwork:
         """Run for some seconds; returns the number of events."""
         return self.simulation.run(until=self.simulation.clock.now + seconds)
 
-    def message_counts(self) -> Counter[str]:
+    def count_messages(self) -> Counter[str]:
         """The number of messages sent so far by kind, and other counts."""
         found: Counter[str] = Counter()
         for (_, kind), units in self.simulation.record.units.items():
             found[kind] += int(units)
         return found
 
-    def received_events(self, group: str) -> dict[str, list[ReceivedEvent]]:
+    def collect_received(self, group: str) -> dict[str, list[ReceivedEvent]]:
         """The events that each subscriber of a group has received so far, in order."""
         key, found = identifier(group), defaultdict(list)
         for _, _, client, _, message in self.simulation.record.delivered:
