@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distributary.delivery.directory import JOURNAL_STREAM, Directory, StreamPlace
+from distributary.delivery.directory import Directory, StreamPlace
+from distributary.delivery.wire import JOURNAL_STREAM
 from distributary.model import Plan
 
 from ..strategies import names

@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.delivery.directory_wire import (
+    MOST_FLOWS,
+    MOST_STREAMS,
     SMALLEST_ROOM,
     Block,
     CancelRecord,
@@ -31,15 +33,17 @@ from distributary.delivery.wire import WireError
 from ..strategies import names
 
 words = st.integers(0, 2**32 - 1)
+flow_numbers = st.integers(0, MOST_FLOWS - 1)
+stream_numbers = st.integers(1, MOST_STREAMS - 1)
 longs = st.integers(0, 2**63 - 1)
-places = st.builds(Place, words, st.integers(0, 2**32 - 2), st.just(0)) | st.builds(
-    Place, words, st.none(), st.integers(0, 2**64 - 1)
+places = st.builds(Place, stream_numbers, st.integers(0, 2**32 - 2), st.just(0)) | st.builds(
+    Place, stream_numbers, st.none(), st.integers(0, 2**64 - 1)
 )
 some_places = st.lists(places, max_size=40).map(tuple)
 entries = st.builds(
     FlowEntry,
     st.binary(min_size=16, max_size=16),
-    words,
+    flow_numbers,
     some_places,
     st.none() | some_places,
     st.just(False),

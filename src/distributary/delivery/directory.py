@@ -14,11 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from distributary.delivery.routes import fingerprint_of
+from distributary.delivery.wire import JOURNAL_STREAM
 from distributary.model import IndexArray, IntArray, Plan
 
-__all__ = ["JOURNAL_STREAM", "Directory", "DirectoryChange", "StreamPlace"]
-
-JOURNAL_STREAM = 0  # carries the directory's own changes, on the control group
+__all__ = ["Directory", "DirectoryChange", "StreamPlace"]
 
 
 class StreamPlace(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from distributary.delivery.directory import Directory, DirectoryChange
 from distributary.delivery.directory_wire import (
@@ -69,23 +69,32 @@ class DirectoryLog:
         """The streams that a flow leaves or enters with the change that is prepared."""
         change = self.directory.following
         assert change is not None
-        return tuple(sorted(self._touched(change)))
+        found: set[int] = set()
+        for number, streams in change.moved.items():
+            found.update(set(streams) ^ set(self.directory.streams_of(number)))
+        return tuple(sorted(found))
 
     def switch(self, last_packet: Callable[[int], int]) -> tuple[DirectoryChange, list[Record]]:
         """Let the change take effect; `last_packet` is that of a stream until now."""
-        touched = self.touched()
+        marked = self._streams_of_moved()
         change = self.directory.switch()
         records: list[Record] = [
-            MarkRecord(change.version, stream, last_packet(stream)) for stream in touched
+            MarkRecord(change.version, stream, last_packet(stream)) for stream in marked
         ]
         records.append(SwitchRecord(change.version))
         return change, self._count(records)
 
-    def _touched(self, change: DirectoryChange) -> Iterator[int]:
+    def _streams_of_moved(self) -> list[int]:
+        """The streams of moved flows, also those that carry such a flow before and after.
+
+        A receiver may take the flow from another one of its streams afterwards.
+        """
+        change = self.directory.following
+        assert change is not None
         found: set[int] = set()
         for number, streams in change.moved.items():
-            found.update(set(streams) ^ set(self.directory.streams_of(number)))
-        return iter(found)
+            found.update(streams, self.directory.streams_of(number))
+        return sorted(found)
 
     def _count(self, records: list[Record]) -> list[Record]:
         self.record += len(records)

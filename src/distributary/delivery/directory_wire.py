@@ -15,6 +15,8 @@ from typing import NamedTuple
 from distributary.delivery.wire import WireError
 
 __all__ = [
+    "MOST_FLOWS",
+    "MOST_STREAMS",
     "SMALLEST_ROOM",
     "Block",
     "CancelRecord",
@@ -48,6 +50,7 @@ _VERSION = struct.Struct("<I")
 _UNICAST = 0xFFFF_FFFF  # in the place of a group
 _CONTINUED, _CHANGING = 1, 2
 _SEQUENCES = 1 << 63
+MOST_FLOWS, MOST_STREAMS = 1 << 22, 1 << 20  # of a directory; receivers have tables by number
 BLOCK_SIZE = _BLOCK.size
 SMALLEST_ROOM = _ROUTE.size + _ENTRY.size + _PLACE.size + _ALONE.size  # one entry of one place
 
@@ -202,6 +205,8 @@ def _decode_entry(body: bytes | memoryview, at: int) -> tuple[FlowEntry, int]:
             places.append(Place(stream, None, receiver))
     except struct.error as error:
         raise WireError("an entry beyond the packet's end") from error
+    if number >= MOST_FLOWS or any(not 0 < place.stream < MOST_STREAMS for place in places):
+        raise WireError("an entry with a number out of range")
     if flags > _CONTINUED | _CHANGING or (n_upcoming and not flags & _CHANGING):
         raise WireError("an entry with unknown flags")
     upcoming = tuple(places[n_places:]) if flags & _CHANGING else None

@@ -31,7 +31,6 @@ from distributary.delivery.receiver_params import ReceiverParams
 __all__ = ["DirectoryView"]
 
 _NEVER = float("inf")
-_MOST_BLOCKS = 1 << 20  # that a publisher may announce
 
 
 @dataclass(slots=True)
@@ -61,7 +60,9 @@ class DirectoryView:
         self.record = 0  # the last record of the journal that was taken
         self._blocks = 0  # how many there are; 0 before the first announcement
         self._name_of: dict[bytes, str] = {}
+        self._keys_in: dict[int, set[bytes]] = {}  # wanted flows by their block
         self._as_of: dict[str, int] = {}
+        self._stale: set[str] = set()  # flows whose routes missed a record
         self._lookups: dict[int, _Lookup] = {}
         self._parts: dict[int, _Parts] = {}
 
@@ -72,21 +73,35 @@ class DirectoryView:
         for name in names:
             key = flow_key(name)
             self._name_of[key] = name
+            self._index(key)
             if name not in self.routes:
                 self._look_up(key, now)
+
+    def hasten(self, names: Iterable[str], now: float) -> None:
+        """Ask for these flows without waiting whether others do."""
+        for name in names:
+            lookup = None
+            if self._blocks and name not in self.routes:
+                lookup = self._lookups.get(block_of(flow_key(name), self._blocks))
+            if lookup is not None and not lookup.asked:
+                lookup.at = now
 
     def forget(self, names: Iterable[str]) -> None:
         """Stop following these flows."""
         for name in names:
-            self._name_of.pop(flow_key(name), None)
+            key = flow_key(name)
+            self._name_of.pop(key, None)
+            if self._blocks:
+                self._keys_in.get(block_of(key, self._blocks), set()).discard(key)
             self.routes.pop(name, None)
             self._as_of.pop(name, None)
+            self._stale.discard(name)
         self._drop_needless()
 
     @property
     def complete(self) -> bool:
         """Whether every wanted flow was looked up."""
-        return bool(self._blocks) and len(self.routes) == len(self._name_of)
+        return bool(self._blocks) and len(self.routes) == len(self._name_of) and not self._stale
 
     # --- what comes from the publisher ------------------------------------------------------------
 
@@ -97,19 +112,22 @@ class DirectoryView:
 
     def resize(self, blocks: int, now: float) -> None:
         """Take another number of blocks, from an announcement."""
-        if blocks == self._blocks or not 0 < blocks <= _MOST_BLOCKS or blocks & (blocks - 1):
+        if blocks == self._blocks:
             return
         self._blocks = blocks
+        self._keys_in.clear()
         self._lookups.clear()
         self._parts.clear()
         for key, name in self._name_of.items():
-            if name not in self.routes:
+            self._index(key)
+            if name not in self.routes or name in self._stale:
                 self._look_up(key, now)
 
     def start_over(self, record: int, now: float) -> None:
         """Look everything up again, since records up to this one are lost; keep the routes."""
         self.record = record
         self._parts.clear()
+        self._stale.update(self.routes)
         for key in self._name_of:
             self._look_up(key, now)
 
@@ -129,11 +147,12 @@ class DirectoryView:
         del self._lookups[block.block], self._parts[block.block]
         entries = _join(entry for part in sorted(parts.found) for entry in parts.found[part])
         changed = set()
-        for key, name in self._name_of.items():
-            if block_of(key, self._blocks) == block.block:
-                self._as_of[name] = block.as_of
-                if self._note(name, entries.get(key)):
-                    changed.add(name)
+        for key in self._keys_in.get(block.block, ()):
+            name = self._name_of[key]
+            self._as_of[name] = block.as_of
+            self._stale.discard(name)
+            if self._note(name, entries.get(key)):
+                changed.add(name)
         return changed
 
     def take_record(self, number: int, record: Record) -> set[str]:
@@ -141,11 +160,10 @@ class DirectoryView:
         self.record = number
         match record:
             case RouteRecord(_, entry):
-                name = self._name_of.get(entry.key)
-                if name in self.routes and self._as_of[name] < number:
-                    assert name is not None
-                    return {name} if self._note(name, self._announce(name, entry)) else set()
-                return set()
+                name = self._name_of.get(entry.key, "")
+                if name not in self.routes or name in self._stale or self._as_of[name] >= number:
+                    return set()
+                return {name} if self._note(name, self._announce(name, entry)) else set()
             case SwitchRecord():
                 return self._settle(number, switched=True)
             case CancelRecord():
@@ -165,7 +183,9 @@ class DirectoryView:
         """Let the upcoming routes hold, or drop them."""
         changed = set()
         for name, route in self.routes.items():
-            if route is None or route.upcoming is None or self._as_of[name] >= number:
+            if route is None or route.upcoming is None:
+                continue
+            if name in self._stale or self._as_of[name] >= number:
                 continue
             places = route.upcoming if switched else route.places
             self._note(name, route._replace(places=places, upcoming=None) if places else None)
@@ -196,6 +216,10 @@ class DirectoryView:
         """When the next block is due."""
         return min((lookup.at for lookup in self._lookups.values()), default=_NEVER)
 
+    def _index(self, key: bytes) -> None:
+        if self._blocks:
+            self._keys_in.setdefault(block_of(key, self._blocks), set()).add(key)
+
     def _look_up(self, key: bytes, now: float) -> None:
         if self._blocks:
             self._lookups.setdefault(block_of(key, self._blocks), _Lookup(now + self._draw()))
@@ -207,7 +231,7 @@ class DirectoryView:
         needed = {
             block_of(key, self._blocks)
             for key, name in self._name_of.items()
-            if name not in self.routes
+            if name not in self.routes or name in self._stale
         }
         self._lookups = {
             block: lookup for block, lookup in self._lookups.items() if block in needed
