@@ -50,6 +50,8 @@ PlanFolder = Annotated[
 GroupBase = Annotated[
     str,
     typer.Option(
+        "--group-base",
+        "--base",
         help="The first multicast address, IPv4 or IPv6, as `export --base` takes it.",
         rich_help_panel=NETWORK,
     ),

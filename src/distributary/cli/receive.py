@@ -24,7 +24,6 @@ from distributary.cli.multicast_options import (
     MetricsAddress,
     MetricsPort,
     Pairs,
-    PlanFolder,
     Port,
     key_from,
     metrics_page,
@@ -47,12 +46,19 @@ _PATIENCE = 1.0  # seconds of writing at the end after which the user hears of i
 
 
 def receive(
-    plan: PlanFolder,
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            help="The sender's plan folder; not needed where flows are named.",
+            rich_help_panel=INPUT,
+        ),
+    ] = None,
     name: Annotated[
         str,
         typer.Option(
             "--as",
-            help="The receiver, by its name in the plan; needed unless there is a --filter.",
+            help="The receiver, by its name in the plan; needed unless there is a --flow or a "
+            "--filter.",
             rich_help_panel=INPUT,
         ),
     ] = "",
@@ -121,9 +127,11 @@ def receive(
         ),
     ] = False,
 ) -> None:
-    """Receive the wanted flows of a plan, each message once and in its flow's order.
+    """Receive wanted flows, each message once and in its flow's order.
 
-    Lines on stdin change the wanted flows while it runs: +NAME subscribes, -NAME unsubscribes.
+    The sender says where they travel. Without --flow and --interest it takes the sender's plan to
+    say which they are. Lines on stdin change the wanted flows while it runs: +NAME subscribes,
+    -NAME unsubscribes.
     """
     from distributary.cli.multicast_lines import LineWriter, MessageLines
     from distributary.cli.wanted_events import WantedEvents
@@ -135,9 +143,11 @@ def receive(
         raise typer.BadParameter("--json needs --out: messages go to stdout")
     if interest is not None and flow:
         raise typer.BadParameter("--flow and --interest exclude each other")
-    _check_content(name, content, condition, flow or interest)
-    name = name or "filter"
-    wanted = None if content is None else WantedEvents(content, plan, name, condition or ())
+    _check_wanted(name, plan, content, condition, flow or [], interest)
+    name = name or "anonymous"
+    wanted = None
+    if content is not None and plan is not None:
+        wanted = WantedEvents(content, plan, name, condition or ())
     with ExitStack() as stack:
         file = None if out is None else stack.enter_context(_open_output(out))
         stop = asyncio.Event()
@@ -193,15 +203,26 @@ def receive(
         notes.print(statistics_table(told))
 
 
-def _check_content(
-    name: str, content: Path | None, condition: list[str] | None, flows: object
+def _check_wanted(
+    name: str,
+    plan: Path | None,
+    content: Path | None,
+    condition: list[str] | None,
+    flow: list[str],
+    interest: Path | None,
 ) -> None:
-    if not name and not condition:
-        raise typer.BadParameter("name the receiver with --as, or what it wants with --filter")
+    if not name and not condition and not flow:
+        raise typer.BadParameter(
+            "name the receiver with --as, or what it wants with --flow or --filter"
+        )
     if condition and content is None:
         raise typer.BadParameter("--filter needs --content, which has the attributes of events")
-    if content is not None and flows:
+    if content is not None and (flow or interest):
         raise typer.BadParameter("--content excludes --flow and --interest")
+    if plan is None and (content is not None or not (flow or interest)):
+        raise typer.BadParameter(
+            "name the sender's plan with --plan, or what is wanted with --flow or --interest"
+        )
 
 
 async def _follow_stdin(receiver: Receiver) -> None:
@@ -223,7 +244,7 @@ async def _follow_stdin(receiver: Receiver) -> None:
                     notes.print(f"[bold yellow]note:[/] {escape(said)}")
 
 
-def _tell_report(report: Report, name: str, plan: Path, *, fixed: bool) -> None:
+def _tell_report(report: Report, name: str, plan: Path | None, *, fixed: bool) -> None:
     """Tell the user about reports that need a person; the rest is in the output.
 
     With `fixed` the receiver does not look for other plans.

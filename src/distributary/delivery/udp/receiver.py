@@ -47,7 +47,7 @@ from distributary.delivery.udp.plan_follower import PlanFollower
 from distributary.delivery.udp.plan_watch import load_plan
 from distributary.delivery.udp.sockets import find_interfaces, open_own_socket, packets_overrun
 from distributary.delivery.udp.statistics import ReceiverStatistics
-from distributary.errors import DistributaryError
+from distributary.errors import DistributaryError, InputError
 from distributary.machines.actions import Send
 from distributary.machines.real import DirectDriver, own_tasks
 from distributary.model import Interest, Plan
@@ -136,6 +136,7 @@ class Receiver:
         self._loss = Loss(0) if loss is None else loss
         self._on_messages = self._enqueue if on_messages is None else on_messages
         self._on_report = _warn if on_report is None else on_report
+        self._on_fault = on_fault
         self._reader = make_reader(
             self._network.batch, self._network.largest_packet, plain=self._network.plain
         )
@@ -324,7 +325,7 @@ class Receiver:
         alone: dict[type, Callable[[Any], None]] = {
             **dict.fromkeys(get_args(Report), self._on_report),
             Messages: self._on_messages,
-            JoinGroup: lambda action: self._memberships.join(action.group),
+            JoinGroup: self._join,
             LeaveGroup: lambda action: self._memberships.leave(action.group),
             NeedPlan: self._plans.look_for,
             Subscribed: self._decide,
@@ -333,6 +334,13 @@ class Receiver:
         return {Send: self._outlet.send} | {
             kind: partial(_perform_each, perform) for kind, perform in alone.items()
         }
+
+    def _join(self, action: JoinGroup) -> None:
+        """Join a group, unless the addresses here are too few for the sender's groups."""
+        try:
+            self._memberships.join(action.group)
+        except InputError as error:
+            self._on_fault(error)
 
     def _perform(self, actions: list[MulticastAction]) -> None:
         """Perform the machine's actions, or keep them until the receiver is open."""
