@@ -348,8 +348,8 @@ class FollowedPublisher:
 
     def next_at(self) -> float:
         """When the timer has to ring for this publisher."""
-        journal = float("inf") if self._journal is None else self._journal.stream.gaps.next_at()
-        return min(self.senders.next_at(), self._view.next_at(), journal)
+        at = min(self.senders.next_at(), self._view.next_at())
+        return at if self._journal is None else min(at, self._journal.stream.gaps.next_at())
 
     def on_timer(self, now: float) -> None:
         """Do what is due: decide on rivals, look flows up, ask for the journal's packets."""

@@ -133,7 +133,9 @@ class Gaps:
 
     def next_at(self) -> float:
         """When the next range is due."""
-        return min((found.at for found in self.ranges), default=float("inf"))
+        if not self.ranges:  # the usual case
+            return float("inf")
+        return min(found.at for found in self.ranges)
 
     def _draw(self) -> float:
         return draw_back_off(self.back_off, self.receivers, self.rng)

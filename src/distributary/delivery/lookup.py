@@ -214,7 +214,9 @@ class DirectoryView:
 
     def next_at(self) -> float:
         """When the next block is due."""
-        return min((lookup.at for lookup in self._lookups.values()), default=_NEVER)
+        if not self._lookups:  # the usual case
+            return _NEVER
+        return min(lookup.at for lookup in self._lookups.values())
 
     def _index(self, key: bytes) -> None:
         if self._blocks:

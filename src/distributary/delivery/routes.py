@@ -85,5 +85,6 @@ def subscribed_groups(plan: Plan, name: str) -> frozenset[int]:
 
 def unserved_flows(plan: Plan, name: str, flows: Iterable[str]) -> tuple[str, ...]:
     """Those of the flows that a plan does not carry to a receiver."""
-    placed = {plan.flows[flow] for flow in np.unique(plan.placement_flow).tolist()}
-    return tuple(flow for flow in flows if flow not in placed | set(wanted_flows(plan, name)))
+    served = {plan.flows[flow] for flow in np.unique(plan.placement_flow).tolist()}
+    served.update(wanted_flows(plan, name))
+    return tuple(flow for flow in flows if flow not in served)

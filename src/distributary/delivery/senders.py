@@ -130,7 +130,9 @@ class Senders:
 
     def next_at(self) -> float:
         """When to decide again whether a rival replaces the sender."""
-        if self.followed is None or next(self.undecided_rivals(), None) is None:
+        if not self._rivals or self.followed is None:
+            return float("inf")
+        if next(self.undecided_rivals(), None) is None:
             return float("inf")
         return self.followed.asked_at + self._params.prove_every
 
