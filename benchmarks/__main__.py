@@ -7,6 +7,7 @@ import sys
 from benchmarks import (
     covering,
     delivery,
+    delivery_changes,
     matching,
     overlay,
     pipeline,
@@ -37,6 +38,7 @@ SECTIONS = {
     **topics.SECTIONS,
     **overlay.SECTIONS,
     **delivery.SECTIONS,
+    **delivery_changes.SECTIONS,
     **topics_live.SECTIONS,
     **topics_store.SECTIONS,
 }

@@ -75,7 +75,7 @@ COMMANDS = {
     "receive": _entry(
         LIVE,
         "receive",
-        "Receive flows over IP multicast as a plan says: each message once, each flow in order.",
+        "Receive flows over IP multicast: each message once, each flow in order.",
     ),
     "calibrate": _entry(
         LIVE,

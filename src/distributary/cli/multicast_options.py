@@ -37,7 +37,13 @@ T = TypeVar("T")
 
 PlanFolder = Annotated[Path, option("Plan folder; a new plan in it takes over.", INPUT, "--plan")]
 GroupBase = Annotated[
-    str, option("First multicast address, IPv4 or IPv6; the same as --base of `export`.", NETWORK)
+    str,
+    option(
+        "First multicast address, IPv4 or IPv6; the same as --base of `export`.",
+        NETWORK,
+        "--group-base",
+        "--base",
+    ),
 ]
 Port = Annotated[int, option("UDP port of all groups.", NETWORK, min=1, max=65_535)]
 InterfaceName = Annotated[

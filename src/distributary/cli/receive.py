@@ -19,7 +19,6 @@ from distributary.cli.interest_lines import can_read_stdin, read_interest_lines
 from distributary.cli.multicast_options import (
     LineOptions,
     MetricsOptions,
-    PlanFolder,
     run_until_signal,
     warn_of_fault,
 )
@@ -46,7 +45,7 @@ class WantedOptions:
     name: Annotated[
         str,
         option(
-            "Name of this receiver in the plan; required unless --filter is given.",
+            "Name of this receiver in the plan; required unless --flow or --filter is given.",
             INPUT,
             "--as",
         ),
@@ -81,29 +80,33 @@ class WantedOptions:
         ),
     ] = False
 
-    def check(self) -> None:
+    def check(self, plan: Path | None) -> None:
         """Reject options that do not go together."""
         if self.interest is not None and self.flow:
             raise typer.BadParameter("give --flow or --interest, not both")
-        if not self.name and not self.condition:
+        if not self.name and not self.condition and not self.flow:
             raise typer.BadParameter(
-                "give the receiver's name with --as, or a condition with --filter"
+                "give the receiver's name with --as, or what it wants with --flow or --filter"
             )
         if self.condition and self.content is None:
             raise typer.BadParameter("--filter needs --content")
         if self.content is not None and (self.flow or self.interest):
             raise typer.BadParameter("give --content, or --flow or --interest, not both")
+        if plan is None and not (self.flow or self.interest):
+            raise typer.BadParameter(
+                "give the sender's plan with --plan, or what is wanted with --flow or --interest"
+            )
 
     @property
     def receiver(self) -> str:
         """The name to receive under."""
-        return self.name or "filter"
+        return self.name or "anonymous"
 
-    def open_events(self, plan: Path) -> WantedEvents | None:
+    def open_events(self, plan: Path | None) -> WantedEvents | None:
         """Open what is wanted of events, if they are received by their content."""
         from distributary.cli.wanted_events import WantedEvents
 
-        if self.content is None:
+        if self.content is None or plan is None:
             return None
         return WantedEvents(self.content, plan, self.receiver, self.condition or ())
 
@@ -146,20 +149,26 @@ class ReceiverLine(LineOptions):
 
 @takes_groups
 def receive(
-    plan: PlanFolder,
     wanted: WantedOptions,
     output: LineOutput,
     line: ReceiverLine,
     metrics: MetricsOptions,
+    plan: Annotated[
+        Path | None,
+        option("The sender's plan folder; not needed with --flow or --interest.", INPUT, "--plan"),
+    ] = None,
 ) -> None:
-    """Receive flows over IP multicast as a plan says: each message once, each flow in order.
+    """Receive flows over IP multicast: each message once, each flow in order.
+
+    The sender says where flows travel. Without --flow and --interest its plan is needed to say
+    which flows this receiver gets.
 
     Lines on stdin change the wanted flows while the command runs: +NAME subscribes to a flow,
     -NAME unsubscribes.
     """
     if output.as_document and output.out is None:
         raise typer.BadParameter("--json needs --out, since messages go to stdout otherwise")
-    wanted.check()
+    wanted.check(plan)
     events = wanted.open_events(plan)
     with ExitStack() as stack:
         file = None if output.out is None else stack.enter_context(_open_output(output.out))
@@ -176,7 +185,7 @@ class _Reception:
 
     def __init__(
         self,
-        plan: Path,
+        plan: Path | None,
         wanted: WantedOptions,
         events: WantedEvents | None,
         line: ReceiverLine,
@@ -262,7 +271,7 @@ async def _follow_stdin(receiver: Receiver) -> None:
                     notes.print(f"[bold yellow]note:[/] {escape(note)}")
 
 
-def _warn_of_report(report: Report, name: str, plan: Path, *, fixed: bool) -> None:
+def _warn_of_report(report: Report, name: str, plan: Path | None, *, fixed: bool) -> None:
     """Print a note about reports that the user should act on; the others are in the output.
 
     With `fixed` the receiver does not follow new plans in the folder.

@@ -29,7 +29,7 @@ class WantedEvents:
     def __init__(self, content: Path, plan: Path, name: str, conditions: Sequence[str]) -> None:
         from distributary.delivery.content import EventFilter, check_content
         from distributary.delivery.content_routes import flows_for_owner
-        from distributary.delivery.routes import FlowRoutes
+        from distributary.delivery.routes import unserved_flows
         from distributary.files import read_flow_filters, read_plan
 
         self._content = content
@@ -41,7 +41,8 @@ class WantedEvents:
         else:
             filters = [table.filters[at] for at in sorted(table.owners.get(name, ()))]
             self.flows = flows_for_owner(table, name)
-        served = [route.flow for route in FlowRoutes(self.plan, name).find_all(self.flows)]
+        unserved = set(unserved_flows(self.plan, name, self.flows))
+        served = [flow for flow in self.flows if flow not in unserved]
         self._filter = EventFilter(table, filters, served)
 
     def find(self, message: Message) -> dict[str, object] | None:

@@ -62,7 +62,7 @@ async def commands_deliver_and_end_with_ctrl_c(folder: str) -> None:
     key.write_bytes(KEY)
     shared = ("--plan", str(where / "plan"), "--interface", "lo", "--key-file", str(key))
     listening = await start_cold_command(
-        "receive", *shared, "--as", "r", "--flow", "f0", "--flow", "f2", "--out",
+        "receive", *shared[2:], "--base", "239.192.77.0", "--flow", "f0", "--flow", "f2", "--out",
         str(where / "got.jsonl"), "--json", "--metrics", "0",
     )  # fmt: skip
     await until_joined("239.192.77.0")
