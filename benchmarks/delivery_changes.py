@@ -21,7 +21,7 @@ from distributary.machines.virtual import Link, Simulation
 _FIRST_WIRE = "7e628af"  # the last commit of wire version 1
 _SHARE = 0.01  # of the flows that move
 _STARTS = (200, 1_000, 5_000)  # receivers
-_START_FLOWS, _WANTED = 10_000, 20
+_START_FLOWS, _WANTED = 2_000, 20
 
 
 def plan_change() -> Section:
@@ -101,7 +101,7 @@ def start() -> Section:
 
 def _start(receivers: int) -> list[str]:
     rng = np.random.default_rng(3)
-    plan = run.make_plan(np.arange(run.FLOWS) // (run.FLOWS // run.SESSIONS))
+    plan = run.make_plan(np.arange(_START_FLOWS) // (_START_FLOWS // run.SESSIONS))
     network = MulticastNetwork(Link(0.001, 0.001), Faults(), rng)
     simulation = Simulation(network)
     sender = SenderMachine(plan, 1)
@@ -110,7 +110,7 @@ def _start(receivers: int) -> list[str]:
     params = ReceiverParams(receivers=receivers, back_off=0.05)
     machines = []
     for at in range(receivers):
-        wanted = [plan.flows[flow] for flow in rng.choice(run.FLOWS, _WANTED, replace=False)]
+        wanted = [plan.flows[flow] for flow in rng.choice(_START_FLOWS, _WANTED, replace=False)]
         seeded = np.random.default_rng(at)
         machines.append(ReceiverMachine(f"r{at}", wanted, rng=seeded, params=params))
         simulation.add(f"r{at}", ReceiverNode(machines[-1], network))

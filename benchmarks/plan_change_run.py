@@ -43,8 +43,8 @@ def make_plan(session_of: np.ndarray) -> Plan:
     """All flows in their sessions; the sessions take turns in the groups."""
     return Plan(
         ("r",),
-        tuple(f"{flow:05}" for flow in range(FLOWS)),
-        np.arange(FLOWS, dtype=np.int32),
+        tuple(f"{flow:05}" for flow in range(len(session_of))),
+        np.arange(len(session_of), dtype=np.int32),
         session_of.astype(np.int32),
         (np.arange(SESSIONS) % GROUPS).astype(np.int32),
         np.zeros(SESSIONS, np.int32),

@@ -28,6 +28,7 @@ __all__ = [
     "RecordKind",
     "RouteRecord",
     "SwitchRecord",
+    "block_number",
     "block_of",
     "decode_block",
     "decode_record",
@@ -218,6 +219,14 @@ def encode_block(block: Block) -> bytes:
     """The body of a directory packet."""
     head = _BLOCK.pack(block.as_of, block.block, block.part, block.parts)
     return head + b"".join(map(_encode_entry, block.entries))
+
+
+def block_number(body: bytes | memoryview) -> int:
+    """The number of the block in a directory packet, read before the rest."""
+    if len(body) < _BLOCK.size:
+        raise WireError(f"a block of {len(body)} bytes")
+    number: int = _BLOCK.unpack_from(body)[1]
+    return number
 
 
 def decode_block(body: bytes | memoryview, count: int) -> Block:

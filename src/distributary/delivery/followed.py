@@ -17,6 +17,7 @@ from distributary.delivery.directory_wire import (
     CancelRecord,
     MarkRecord,
     SwitchRecord,
+    block_number,
     decode_block,
 )
 from distributary.delivery.feedback import Feedback
@@ -147,7 +148,8 @@ class FollowedPublisher:
                     self.note_heard(stream)
                     self._reassembly.take_position(stream, position, now)
         elif header.kind == PacketKind.BLOCK:
-            self._take_block(decode_block(body, header.items), now)
+            if self._view.awaits(block_number(body)):  # most are for others
+                self._take_block(decode_block(body, header.items), now)
         elif self._journal is None:
             raise WireError("a record of a directory that was not announced")
         elif header.kind == PacketKind.CONFIRM:

@@ -131,6 +131,10 @@ class DirectoryView:
         for key in self._name_of:
             self._look_up(key, now)
 
+    def awaits(self, block: int) -> bool:
+        """Whether a block is being looked up."""
+        return block in self._lookups
+
     def take_block(self, block: Block) -> set[str]:
         """Take a part of a block; returns the wanted flows whose routes changed with it."""
         lookup = self._lookups.get(block.block)
