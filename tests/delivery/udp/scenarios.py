@@ -114,7 +114,8 @@ async def deliver(
             )  # fmt: skip
             tapes.append(Tape(await stack.enter_async_context(receiver)))
             on_open(receiver)
-        publisher = Publisher(plan, network, params=params, key=key, stay=0.3, watch_every=0.05)
+        # All have everything when it closes: nobody asks for a repair any more.
+        publisher = Publisher(plan, network, params=params, key=key, stay=0.01, watch_every=0.05)
         await stack.enter_async_context(publisher)
         half = messages // 2 // len(flows) * len(flows)
         async with asyncio.TaskGroup() as group:
