@@ -1,1 +1,1 @@
-"""Quality and speed, measured: ratios from one run, with the answers checked."""
+"""Quality and speed: ratios measured in one run, with the answers checked."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME ...]`: run, check answers, bring docs/benchmarks.md up to date."""
+"""`python -m benchmarks [NAME ...]`: run, check the answers, update docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from benchmarks import (
     covering,
     delivery,
+    delivery_changes,
     matching,
     overlay,
     pipeline,
@@ -37,6 +38,7 @@ SECTIONS = {
     **topics.SECTIONS,
     **overlay.SECTIONS,
     **delivery.SECTIONS,
+    **delivery_changes.SECTIONS,
     **topics_live.SECTIONS,
     **topics_store.SECTIONS,
 }

@@ -1,8 +1,8 @@
-"""Jobs that run in a process of their own, so that their memory can be told by process.
+"""Jobs that run in their own process, so that their memory can be measured.
 
 `python -m benchmarks.apart plan FOLDER MASTER` plans the interest and rates of a folder on
 executors. `python -m benchmarks.apart run FOLDER MASTER BYTES` runs the whole pipeline on its logs,
-with a driver that may plan in so many bytes. Both leave a plan and print what they took as JSON.
+with a driver that may use BYTES for planning. Both write a plan and print time and memory as JSON.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ REQUEST = Request(groups=200, sessions=2_000)
 
 
 def job_apart(what: str, folder: Path, master: str, driver_limit: int = 0) -> dict[str, Any]:
-    """Run one of the jobs in its own process; what it printed."""
+    """Run one of the jobs in its own process; return what it printed."""
     words = [what, str(folder), master, str(driver_limit)]
     command = [sys.executable, "-m", "benchmarks.apart", *words]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
 
 
 def main(what: str, folder: Path, master: str, driver_limit: int) -> None:
@@ -42,14 +42,14 @@ def main(what: str, folder: Path, master: str, driver_limit: int) -> None:
         conf["spark.executor.memory"] = f"{memory[1]}m"
     with peaks() as gib, use_spark(master, conf) as spark:
         began = time.perf_counter()
-        told: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         if what == "plan":
             interest = spark.read.parquet(str(folder / "interest.parquet"))
             rates = spark.read.parquet(str(folder / "rates.parquet"))
             made = plan_on_executors(interest, rates, REQUEST, folder / "rounds")
-            told = {"rounds": len(made.rounds) - 1}
-            told["work"] = made.totals.received + made.totals.accepted
-            told["seconds"] = time.perf_counter() - began
+            result = {"rounds": len(made.rounds) - 1}
+            result["work"] = made.totals.received + made.totals.accepted
+            result["seconds"] = time.perf_counter() - began
             write_plan(made.plan, {}, folder / "plan")
         else:
             job = Job(
@@ -60,9 +60,9 @@ def main(what: str, folder: Path, master: str, driver_limit: int) -> None:
                 driver_limit=driver_limit,
             )
             document = run(spark, job).manifest
-            told = {name: document[name] for name in ("plan", "interest")}
-            told["seconds"] = time.perf_counter() - began
-    print(json.dumps({**told, "gib": gib}))
+            result = {name: document[name] for name in ("plan", "interest")}
+            result["seconds"] = time.perf_counter() - began
+    print(json.dumps({**result, "gib": gib}))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The index of covers: what a question and a change cost, against comparing with all filters."""
+"""The index of covers: the cost of queries and changes, against comparing with all filters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PADRES = 139.0
 
 
 def covering(sizes: Sequence[int] = SIZES) -> Section:
-    """Microseconds for each question, and for a filter that comes and goes."""
+    """Microseconds for each query, and for adding and removing a filter."""
     rows: list[list[str]] = []
     inserting = None
     for n in sizes:
@@ -54,21 +54,21 @@ def covering(sizes: Sequence[int] = SIZES) -> Section:
         "Covering: which filters cover this one, and which does it cover",
         "Microseconds for each call. Filters of the congestion paper's workload: one of 100 "
         "workflows, a range of values and a range of loads; every root covers 30 others. Half of "
-        "the filters asked about are in the index, half are not. First: a filter that no index has "
-        "seen before; again: one that has been asked about, as at the next broker on its way. "
-        "Comparing with all is by the model's own `covers` and `intersects`, on fewer filters. The "
-        "same answers (asserted).",
+        "the filters in the queries are in the index, half are not. First: a filter that no "
+        "index has seen before; again: one that has been queried before, as at the next broker "
+        "on its way. Comparing with all filters uses the model's own `covers` and `intersects`, "
+        "on fewer filters. The answers are the same (asserted).",
         ["filters", "call", "answers", "first", "again", "comparing with all", "all / again"],
         rows,
-        f"An empty index is made in {made * 1e3:.1f} microseconds.{peer}",
+        f"An empty index is created in {made * 1e3:.1f} microseconds.{peer}",
     )
 
 
 QUESTIONS: dict[str, Callable[[Any, Filter], Any]] = {
     "`is_covered`": lambda index, filter: index.is_covered(filter),
-    "`covering`": lambda index, filter: index.covering(filter),
-    "`covered`": lambda index, filter: index.covered(filter),
-    "`meeting`": lambda index, filter: index.meeting(filter),
+    "`find_covers`": lambda index, filter: index.find_covers(filter),
+    "`find_covered`": lambda index, filter: index.find_covered(filter),
+    "`find_meeting`": lambda index, filter: index.find_meeting(filter),
 }
 
 
@@ -79,7 +79,7 @@ def _filters(n: int, seed: int = 0) -> tuple[Schema, list[Filter]]:
 
 
 def _fresh(filters: Sequence[Filter]) -> list[Filter]:
-    """The same filters, as if they had just come from outside."""
+    """Copies of the filters without cached values, as if they had just arrived."""
     return [Filter(filter.schema, filter.boxes) for filter in filters]
 
 
@@ -101,7 +101,7 @@ def _question(
 def _changes(
     n: int, index: CoverIndex[int], plain: PlainCoverIndex, asked: list[Filter]
 ) -> tuple[list[str], float]:
-    """A row for coming and going, and the microseconds of both questions and an insertion."""
+    """A row for adding and removing, and the microseconds of both queries plus an insertion."""
 
     def come_and_go(filters: list[Filter]) -> float:
         began = time.perf_counter()
@@ -113,8 +113,8 @@ def _changes(
     def come(filters: list[Filter]) -> float:
         began = time.perf_counter()
         for key, filter in enumerate(filters, n):
-            index.covering(filter)
-            index.covered(filter)
+            index.find_covers(filter)
+            index.find_covered(filter)
             index.add(filter, key)
         taken = time.perf_counter() - began
         for key in range(n, n + len(filters)):
@@ -125,7 +125,7 @@ def _changes(
     first = statistics.median(come_and_go(_fresh(asked)) for _ in range(5)) / len(asked)
     insertion = statistics.median(come(_fresh(asked)) for _ in range(5)) / len(asked) * 1e6
     assert list(index) == list(plain)
-    assert index.covered(asked[0]) == plain.covered(asked[0])
+    assert index.find_covered(asked[0]) == plain.find_covered(asked[0])
     return _row(n, "`add` and `remove`", "", first, again, None), insertion
 
 

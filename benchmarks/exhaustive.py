@@ -8,7 +8,7 @@ from distributary import Demand, FilteringPrices
 
 
 def least_work(demand: Demand, n_sessions: int, n_groups: int, prices: FilteringPrices) -> float:
-    """The least Cw with at most so many sessions and groups, each flow in one session."""
+    """The least Cw with at most this many sessions and groups, each flow in one session."""
     interest = demand.interest
     wants = [sum(1 << int(n) for n in interest.receivers_of(k)) for k in range(len(demand.rate))]
     least = float("inf")
@@ -30,7 +30,7 @@ def least_work(demand: Demand, n_sessions: int, n_groups: int, prices: Filtering
 
 
 def _partitions(n: int, most: int) -> Iterator[list[int]]:
-    """Every way to put n things into at most so many parts, each once."""
+    """Every way to divide n things into at most `most` parts."""
 
     def go_on(parts: list[int], used: int) -> Iterator[list[int]]:
         if len(parts) == n:

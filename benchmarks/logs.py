@@ -1,4 +1,4 @@
-"""Logs to read, of any length: made in pieces, so that no more than one piece is in memory."""
+"""Logs of any length, generated in pieces, so that only one piece is in memory at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECONDS = 6.5 * 3600
 
 @dataclass(frozen=True)
 class Logs:
-    """Where the logs are, and how many rows they have."""
+    """The paths of the logs, and their numbers of rows."""
 
     subscriptions: Path
     publications: Path
@@ -31,10 +31,11 @@ class Logs:
 def write_logs(
     folder: Path, rows: int, bad: float = 0.0, flows: int = FLOWS, receivers: int = RECEIVERS
 ) -> Logs:
-    """Half the rows subscriptions (a quarter of them of the other kind), half publications.
+    """Write logs: half of the rows are subscription actions, half are publications.
 
-    Each pair of receiver and flow has two actions on average. Popular flows are published most: a
-    flow's messages fall off with its number, the first tenth having 55 % of them.
+    A quarter of the actions are unsubscriptions. Each pair of receiver and flow has two actions on
+    average. Flows with low numbers are published most: the first tenth of the flows has 55 % of the
+    messages.
     """
     logs = Logs(folder / "subscriptions", folder / "publications", rows)
     half = rows // 2
@@ -58,7 +59,7 @@ def write_logs(
 
 
 def write_day(folder: Path, demand: Demand, messages: int, seed: int = 0) -> Logs:
-    """A day of a demand: subscriptions that end in its interest, messages at its rates."""
+    """Write a day of a demand: subscriptions that end in its interest, messages at its rates."""
     rng = np.random.default_rng(seed)
     day = DayParams(messages=messages)
     logs = Logs(folder / "subscriptions", folder / "publications", 0)
@@ -70,7 +71,7 @@ def write_day(folder: Path, demand: Demand, messages: int, seed: int = 0) -> Log
 
 
 def write_publications(path: Path, demand: Demand, messages: int, rng: np.random.Generator) -> None:
-    """Messages at the rates of a demand, each piece of them over a whole day."""
+    """Write messages at the rates of a demand; each piece spans the whole day."""
     path.mkdir(parents=True)
     rates = Rates(demand.interest.flows, demand.rate)
     for number, first in enumerate(range(0, messages, PIECE)):
@@ -80,11 +81,11 @@ def write_publications(path: Path, demand: Demand, messages: int, rng: np.random
 
 
 def interest_table(interest: Interest) -> pa.Table:
-    """receiver, flow: one row per pair."""
+    """The columns receiver and flow, one row per pair."""
     return pa.table(
         {
-            "receiver": _named(interest.receivers, interest.flow_receivers),
-            "flow": _named(interest.flows, interest.pair_flows()),
+            "receiver": _dictionary_column(interest.receivers, interest.flow_receivers),
+            "flow": _dictionary_column(interest.flows, interest.pair_flows()),
         }
     )
 
@@ -99,14 +100,16 @@ def _subscriptions(
 ) -> pa.Table:
     pair = rng.integers(pairs, size=n)
     receiver = pair % receivers
-    # No pair has two numbers: within a receiver, steps of a prime walk through all flows.
+    # Each pair has one number: steps by a prime visit all flows of a receiver once.
     flow = (pair // receivers * 7_919 + receiver * 104_729) % flows
     return pa.table(
         {
             "ts": _moments(rng, n, share),
-            "receiver": _named([f"trader-{r:05d}" for r in range(receivers)], receiver),
-            "flow": _named(_flow_names(flows), flow),
-            "action": _named(["subscribe", "unsubscribe"], (rng.random(n) < 0.25).astype(int)),
+            "receiver": _dictionary_column([f"trader-{r:05d}" for r in range(receivers)], receiver),
+            "flow": _dictionary_column(_flow_names(flows), flow),
+            "action": _dictionary_column(
+                ["subscribe", "unsubscribe"], (rng.random(n) < 0.25).astype(int)
+            ),
         }
     )
 
@@ -114,19 +117,19 @@ def _subscriptions(
 def _publications(
     rng: np.random.Generator, n: int, share: tuple[float, float], flows: int
 ) -> pa.Table:
-    # -log(u) / 8 has 55 % of its mass in the first tenth; the far tail starts again at 0.
+    # -log(u) / 8 has 55 % of its mass in the first tenth; the tail beyond 1 wraps around to 0.
     flow = (rng.exponential(1 / 8, n) % 1.0 * flows).astype(np.int64)
     return pa.table(
         {
             "ts": _moments(rng, n, share),
-            "flow": _named(_flow_names(flows), flow),
+            "flow": _dictionary_column(_flow_names(flows), flow),
             "size": pa.array(rng.integers(50, 400, n).astype(np.int32)),
         }
     )
 
 
 def _moments(rng: np.random.Generator, n: int, share: tuple[float, float]) -> pa.Array:
-    """Times in the part of the day that a piece is about, in order."""
+    """Ascending times in the part of the day that a piece covers."""
     first, last = (int(SECONDS * 1e6 * one) for one in share)
     return pa.array(BEGIN + np.sort(rng.integers(first, last, n)), pa.timestamp("us", "UTC"))
 
@@ -135,6 +138,6 @@ def _flow_names(flows: int) -> list[str]:
     return [f"flow-{flow:07d}" for flow in range(flows)]
 
 
-def _named(names: object, codes: np.ndarray) -> pa.Array:
+def _dictionary_column(names: object, codes: np.ndarray) -> pa.Array:
     words = pa.array(names, pa.string())
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), words).cast(pa.string())

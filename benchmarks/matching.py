@@ -1,4 +1,4 @@
-"""Content matching: events per second against others, threads, links, changes, Spark."""
+"""Content matching: events per second compared with others, threads, links, changes, Spark."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ EVENTS = 20_000
 
 @dataclass(frozen=True)
 class Shape:
-    """A workload: filters and events of a schema; `values` where all tests are equalities."""
+    """A workload: filters and events of a schema; `values` if all tests are equalities."""
 
     name: str
     schema: Schema
@@ -83,7 +83,7 @@ def _quote_filters(n: int) -> list[Filter]:
 
 
 def matching(sizes: Sequence[int] = SIZES) -> Section:
-    """Events per second on one thread, ours and others, as filters grow in number."""
+    """Events per second on one thread for growing numbers of filters, ours and others."""
     rows = []
     for shape in shapes():
         speeds = []
@@ -115,12 +115,13 @@ def matching(sizes: Sequence[int] = SIZES) -> Section:
         rows[-1].append(f"{slope:.2f}")
     return Section(
         "Matching: events per second",
-        f"Counting the matches of {EVENTS:,} events, one thread, a batch at a time; thousands of "
-        "events per second, codes included. Filters test attribute i with probability 0.98 x "
-        "0.82^i (i from 0), values by Zipf's law; quotes: symbol of 1,000, price band, volume, "
-        "venue. `Matcher` is the bitmap, the tree is the paper's with factoring, the plain tree "
-        "the same in Python; NumPy masks AND one packed row for each attribute. All count the same "
-        "(asserted; the slow ones on fewer events). Growth: time per event as filters^x.",
+        f"Counting the matches of {EVENTS:,} events, on one thread, in batches; thousands of "
+        "events per second, including the computation of codes. Filters test attribute i with "
+        "probability 0.98 x 0.82^i (i from 0), values by Zipf's law; quotes: symbol of 1,000, "
+        "price band, volume, venue. `Matcher` uses bitmaps, the tree is the paper's with "
+        "factoring, the plain tree is the same in Python; NumPy masks AND one packed row for "
+        "each attribute. All find the same counts (asserted; the slow ones on fewer events). "
+        "Growth: time per event as filters^x.",
         [
             "workload",
             "filters",
@@ -143,7 +144,7 @@ def _count(matcher: Matcher, events: pa.Table) -> Any:
 
 
 def _by_tree(shape: Shape, filters: list[Filter], counts: Any) -> tuple[float, float | None]:
-    """Events per second of the compiled tree, and of the plain one where it is small enough."""
+    """Events per second of the compiled tree, and of the plain one if it is small enough."""
     boxes = [filter.boxes[0] for filter in filters]
     axes = Axes.of(boxes, shape.schema)
     tree = SearchTree.of(boxes, axes)
@@ -173,7 +174,7 @@ def _by_masks(shape: Shape, filters: list[Filter], counts: Any) -> float | None:
 
 
 def _as_values(filters: list[Filter], attributes: int) -> Any:
-    """The value that each filter wants of each attribute, -1 where it does not care."""
+    """The value that each filter requires of each attribute, -1 if it tests none."""
     wanted = np.full((len(filters), attributes), -1, np.int64)
     for row, filter in enumerate(filters):
         for at, values in filter.boxes[0].tests:
@@ -189,7 +190,7 @@ def _thousands(speed: float) -> str:
 
 
 def matching_peers(n: int = 10_000, n_events: int = 3_000) -> Section:
-    """What one event costs here, with NumPy, in qlobber and through a real NATS server."""
+    """The cost of one event here, with NumPy, in qlobber and through a real NATS server."""
     shape = shapes()[0]
     filters = shape.filters(n)
     events = shape.events.slice(0, n_events)
@@ -208,7 +209,7 @@ def matching_peers(n: int = 10_000, n_events: int = 3_000) -> Section:
     nats_seconds, delivered = nats_server(wanted, few)
     assert q_matches == total
     assert delivered == int(counts[:1_000].sum())
-    told = [
+    timings = [
         ("`Matcher`, counting", ours / n_events),
         ("`Matcher`, listing all matches", listed / n_events),
         ("NumPy masks, counting", numpy_seconds / n_events),
@@ -216,11 +217,11 @@ def matching_peers(n: int = 10_000, n_events: int = 3_000) -> Section:
         ("NATS server, publish to last delivery", nats_seconds / len(few)),
     ]
     return Section(
-        f"Matching: others on {n:,} filters of 10 attributes x 3 values",
-        f"{n_events:,} events, {counts.mean() / n:.2%} of the filters matching each. For qlobber "
-        "and NATS a filter is a subject of ten tokens with `*` for a don't-care. Matches and "
-        "deliveries are the same in number (asserted). NATS is a whole trip: server, sockets and a "
-        "Python client that counts deliveries, one connection, 1,000 events.",
+        f"Matching: other systems on {n:,} filters of 10 attributes x 3 values",
+        f"{n_events:,} events, {counts.mean() / n:.2%} of the filters match each. For qlobber and "
+        "NATS a filter is a subject of ten tokens, with `*` where it tests nothing. The numbers "
+        "of matches and deliveries are the same (asserted). NATS is measured as a whole: server, "
+        "sockets and a Python client that counts deliveries, one connection, 1,000 events.",
         ["who", "microseconds per event", "times ours, counting", "times ours, listing"],
         [
             [
@@ -229,7 +230,7 @@ def matching_peers(n: int = 10_000, n_events: int = 3_000) -> Section:
                 f"{one * n_events / ours:,.3g}",
                 f"{one * n_events / listed:,.3g}",
             ]
-            for name, one in told
+            for name, one in timings
         ],
     )
 
@@ -238,11 +239,11 @@ def matching_peers(n: int = 10_000, n_events: int = 3_000) -> Section:
 
 
 def matching_threads(n: int = 100_000) -> Section:
-    """Two threads against one, and a batch against one event at a time."""
+    """Two threads against one, and a batch against single events."""
     return Section(
         f"Matching: threads and batches, {n:,} filters",
-        "Counting in thousands of events per second; listing in microseconds per event, a table of "
-        "1,000 events against one event at a time. The same answers (asserted).",
+        "Counting in thousands of events per second; listing in microseconds per event, a table "
+        "of 1,000 events against one event at a time. The answers are the same (asserted).",
         [
             "workload",
             "one thread",
@@ -281,7 +282,7 @@ def _threads_row(shape: Shape, n: int) -> list[str]:
 
 
 def matching_links(sizes: Sequence[int] = (10_000, 100_000, 1_000_000)) -> Section:
-    """At one broker of the paper's network: the links that need an event, found in two ways."""
+    """The links that need an event at one broker of the paper's network, found in two ways."""
     rows = []
     topology = broker_trees()
     for attributes, values in ((10, 3), (20, 10)):
@@ -302,10 +303,10 @@ def matching_links(sizes: Sequence[int] = (10_000, 100_000, 1_000_000)) -> Secti
             )
     return Section(
         "Link matching against full matching at one broker",
-        "The root broker of a region in the paper's network of 39, events published there; filters "
-        "with regional taste on 390 clients. Full matching finds every filter and ORs their links; "
-        "both in the same tree, factoring and trivial-test elimination on. The same links "
-        "(asserted).",
+        "Events are published at the root broker of a region in the paper's network of 39 "
+        "brokers; 390 clients have filters with regional preferences. Full matching finds every "
+        "filter and ORs their links; both use the same tree, with factoring and trivial-test "
+        "elimination. The links are the same (asserted).",
         [
             "attributes x values",
             "filters",
@@ -322,14 +323,14 @@ def matching_links(sizes: Sequence[int] = (10_000, 100_000, 1_000_000)) -> Secti
 
 
 def _behind(client: str, topology: Any, table: Any) -> str:
-    """What a client is behind, as the table of links names it: itself, or its broker."""
+    """The destination of a client in the table of links: itself, or its broker."""
     return client if client in table.numbers else topology.clients[client]
 
 
 def _regional(
     world: Any, clients: list[str], topology: Any, n: int, rng: np.random.Generator
 ) -> list[tuple[str, Filter]]:
-    """Filters dealt out to the clients in turn, each of its region's taste."""
+    """Filters assigned to the clients in turn, each drawn by the preferences of its region."""
     made: list[tuple[str, Filter]] = []
     for region in range(3):
         own = [client for client in clients if region_of(topology.clients[client]) == region]
@@ -358,7 +359,7 @@ def _link_row(
 
     def full() -> tuple[Any, Any]:
         offsets, matched, taken = tree.match_all(axes.codes(events))
-        return _ored(bits[matched], offsets), taken
+        return _combine_links(bits[matched], offsets), taken
 
     (same, taken), in_full = timed(full, 3)
     assert np.array_equal(found[:, 0], same)
@@ -367,7 +368,7 @@ def _link_row(
     def by_bitmap() -> Any:
         event, number = bitmap.match_table(events)
         offsets = np.searchsorted(event, np.arange(len(events) + 1))
-        return _ored(bits[number], offsets)
+        return _combine_links(bits[number], offsets)
 
     again, in_bitmap = timed(by_bitmap, 3)
     assert np.array_equal(again, same)
@@ -383,7 +384,7 @@ def _link_row(
     ]
 
 
-def _ored(bits: Any, offsets: Any) -> Any:
+def _combine_links(bits: Any, offsets: Any) -> Any:
     """The OR of the bits of each event."""
     padded = np.append(bits, np.uint64(0))
     ored = np.bitwise_or.reduceat(padded, offsets[:-1])
@@ -394,12 +395,14 @@ def _ored(bits: Any, offsets: Any) -> Any:
 
 
 def matching_changes(n: int = 1_000_000, per_second: int = 1_000, seconds: int = 5) -> Section:
-    """A subscribe and an unsubscribe among very many, and matching while they arrive."""
+    """Adding and removing one filter among very many, and matching while filters arrive."""
     return Section(
         f"Subscribing and unsubscribing among {n:,} filters",
-        f"Microseconds each, 5,000 of them; the worst one compiles what came before it. Then "
-        f"batches of 1,000 events are counted for {seconds} s while {per_second:,} filters arrive "
-        "each second, in thousands of events per second; the share of the time that adding took.",
+        "Microseconds per change, of 5,000 changes; the worst one compiles those before it into a "
+        "bitmap. "
+        f"Then batches of 1,000 events are counted for {seconds} s while {per_second:,} filters "
+        "arrive each second, in thousands of events per second; the last column is the share of "
+        "time spent on adding.",
         [
             "workload",
             "add, median us",
@@ -419,9 +422,9 @@ def _changes_row(shape: Shape, n: int, per_second: int, seconds: int) -> list[st
     filters = shape.filters(n + 20_000)
     matcher = Matcher(shape.schema, filters[:n])
     fresh = iter(filters[n:])
-    added, add = timed_each(lambda: matcher.add(next(fresh)), 5_000)
+    added, add = time_each(lambda: matcher.add(next(fresh)), 5_000)
     going = iter([*added[:2_500], *range(2_500)])
-    _, remove = timed_each(lambda: matcher.remove(next(going)), 5_000)
+    _, remove = time_each(lambda: matcher.remove(next(going)), 5_000)
     matcher.fold()
     quiet = _speed(matcher, shape.events, 2.0)
     busy, taken = _speed_under_changes(matcher, shape.events, fresh, per_second, seconds)
@@ -438,8 +441,8 @@ def _changes_row(shape: Shape, n: int, per_second: int, seconds: int) -> list[st
     ]
 
 
-def timed_each(act: Callable[[], Any], times: int) -> tuple[list[Any], list[float]]:
-    """What each call gave, and how long each took."""
+def time_each(act: Callable[[], Any], times: int) -> tuple[list[Any], list[float]]:
+    """The result and the duration of each call."""
     answers, taken = [], []
     for _ in range(times):
         began = time.perf_counter()
@@ -458,7 +461,7 @@ def _speed(matcher: Matcher, events: pa.Table, seconds: float) -> float:
 def _speed_under_changes(
     matcher: Matcher, events: pa.Table, fresh: Any, per_second: int, seconds: int
 ) -> tuple[float, float]:
-    """Events per second while filters arrive evenly, and the share of time that these took."""
+    """Events per second while filters arrive evenly, and the share of time spent on adding them."""
     began, done, arrived, adding = time.perf_counter(), 0, 0, 0.0
     while (now := time.perf_counter() - began) < seconds:
         while arrived < now * per_second:
@@ -474,7 +477,7 @@ def _speed_under_changes(
 
 
 def matching_spark(n_events: int = 200_000, sizes: Sequence[int] = (1_000, 10_000)) -> Section:
-    """The step in Spark against Spark's own evaluation of the same texts."""
+    """Our step in Spark against Spark's own evaluation of the same texts."""
     with (
         tempfile.TemporaryDirectory() as scratch,
         use_spark("local[2]", {"spark.ui.enabled": "false"}) as spark,
@@ -488,9 +491,10 @@ def matching_spark(n_events: int = 200_000, sizes: Sequence[int] = (1_000, 10_00
     return Section(
         "Matching in Spark against Spark SQL",
         f"{n_events:,} quotes, `local[2]`, counting matches. Spark SQL evaluates the filters' own "
-        "texts, one aggregate for each, 200 in a query; with 10,000 filters on a tenth of the "
-        "events. The same counts (asserted). Compiling is once for all events. A good part of "
-        "Spark SQL's time is planning its expressions, which a longer log would spread.",
+        "texts, one aggregate for each, 200 per query; with 10,000 filters on a tenth of the "
+        "events. The counts are the same (asserted). Filters are compiled once for all events. "
+        "Spark SQL spends much of its time on planning its expressions, which matters less for a "
+        "longer log.",
         [
             "filters",
             "matches per event",
@@ -504,7 +508,7 @@ def matching_spark(n_events: int = 200_000, sizes: Sequence[int] = (1_000, 10_00
 
 
 def _on_disk(spark: Any, table: pa.Table, folder: Path) -> Any:
-    """The table in four files, so that both cores have work."""
+    """Write the table as four files, so that both cores have work."""
     folder.mkdir()
     size = -(-table.num_rows // 4)
     for at in range(4):

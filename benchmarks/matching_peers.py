@@ -1,4 +1,4 @@
-"""What others do with the same filters: NumPy masks, qlobber, a real NATS server."""
+"""The same filters in other systems: NumPy masks, qlobber, a real NATS server."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ import numpy as np
 from nats.aio.msg import Msg
 from numpy.typing import NDArray
 
-Values = NDArray[np.int64]  # of filters: -1 is a don't-care
+Values = NDArray[np.int64]  # -1 in a filter: no test
 
 
 class NumpyMasks:
-    """Bits of the filters that pass each value of each attribute, ANDed event by event."""
+    """For each value of each attribute, a bit per filter that accepts it; ANDed event by event."""
 
     def __init__(self, filters: Values, n_values: int) -> None:
         n, attributes = filters.shape
@@ -37,7 +37,7 @@ class NumpyMasks:
         self.at = np.arange(attributes)
 
     def count(self, events: Values) -> NDArray[np.int64]:
-        """Matches of each event."""
+        """The number of matches of each event."""
         found = np.empty(len(events), np.int64)
         for row, event in enumerate(events):
             both = np.bitwise_and.reduce(self.words[self.at, event], axis=0)
@@ -46,7 +46,7 @@ class NumpyMasks:
 
 
 def qlobber(filters: Values, events: Values) -> tuple[float, int]:
-    """Seconds and matches of the npm package, which is installed into a folder of its own."""
+    """Seconds and matches of the npm package, which is installed into its own folder."""
     with TemporaryDirectory() as scratch:
         folder = Path(scratch)
         install = ["npm", "install", "--silent", "--no-audit", "--no-fund", "qlobber@8"]
@@ -58,12 +58,12 @@ def qlobber(filters: Values, events: Values) -> tuple[float, int]:
         done = subprocess.run(
             [*command, str(folder / "topics")], check=True, capture_output=True, text=True
         )
-    told = json.loads(done.stdout)
-    return told["seconds"], told["matches"]
+    result = json.loads(done.stdout)
+    return result["seconds"], result["matches"]
 
 
 def subject(values: NDArray[np.int64]) -> str:
-    """A filter or event as a subject of as many tokens as there are attributes."""
+    """A filter or event as a subject with one token per attribute."""
     return ".".join("*" if value < 0 else f"v{value}" for value in values)
 
 
@@ -93,7 +93,7 @@ async def _through_nats(filters: Values, events: Values) -> tuple[float, int]:
         await publisher.publish("end", b"last")
         await publisher.flush(timeout=60)
         await asyncio.wait_for(last.wait(), 300)
-        while True:  # deliveries of different subscriptions may still be on their way
+        while True:  # deliveries of other subscriptions may still be in transit
             before = got
             await asyncio.sleep(0.2)
             if got == before:
@@ -106,7 +106,7 @@ async def _through_nats(filters: Values, events: Values) -> tuple[float, int]:
 
 @asynccontextmanager
 async def _server() -> AsyncIterator[str]:
-    """A server on a free loopback port, ended by its own id."""
+    """A server on a free loopback port, stopped by its process id."""
     server = await asyncio.create_subprocess_exec(
         Path(sys.executable).with_name("nats-server"),
         *("-a", "127.0.0.1", "-p", "-1"),

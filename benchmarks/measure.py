@@ -1,4 +1,4 @@
-"""A stopwatch, and tables that know where they came from."""
+"""A stopwatch, and tables that record where they were measured."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ T = TypeVar("T")
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 HEAD = """# Benchmarks
 
-Written by `make bench`, or section by section by `python -m benchmarks NAME`. Times are medians of
-several runs in one process unless said otherwise. Compare the ratios: machines differ.
+`make bench` writes this page, and `python -m benchmarks NAME` a single section. Times are medians
+of several runs in one process unless stated otherwise. Compare ratios, not times: machines differ.
 """
 
 
 @dataclass(frozen=True)
 class Section:
-    """One table of the page, with the words around it."""
+    """One table of the page, with its text."""
 
     title: str
     about: str
@@ -37,13 +37,15 @@ class Section:
     remarks: str = ""
 
     def markdown(self) -> str:
-        """The section as it stands on the page."""
-        lines = [f"## {self.title}", "", self.about, ""]
-        lines += [
-            "| " + " | ".join(row) + " |" for row in (self.columns, ["---"] * len(self.columns))
-        ]
-        lines += ["| " + " | ".join(row) + " |" for row in self.rows]
+        """The section in Markdown, as the page shows it."""
+        lines = [f"## {self.title}", "", self.about, "", format_table(self.columns, self.rows)]
         return "\n".join([*lines, *(["", self.remarks] if self.remarks else [])]) + "\n"
+
+
+def format_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    head = (columns, ["---"] * len(columns))
+    return "\n".join("| " + " | ".join(row) + " |" for row in (*head, *rows))
 
 
 def timed(run: Callable[[], T], times: int = 5) -> tuple[T, float]:
@@ -64,7 +66,7 @@ def shown_seconds(seconds: float) -> str:
 
 
 def update_page(name: str, section: Section, order: list[str]) -> None:
-    """Put a section in its place on the page, with the commit it was run at; others stay."""
+    """Replace a section of the page, with the commit it was run at; other sections stay."""
     page = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
     parts = dict(re.findall(r"<!-- begin (\w+) -->\n(.*?)<!-- end \1 -->", page, re.DOTALL))
     parts[name] = f"{section.markdown()}\n{_provenance()}\n"

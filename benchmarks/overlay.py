@@ -1,4 +1,4 @@
-"""Thousands of overlay peers that come, go and crash while others subscribe and publish."""
+"""Thousands of overlay peers that join, leave and crash while others subscribe and publish."""
 
 from __future__ import annotations
 
@@ -14,48 +14,48 @@ from distributary.topics.overlay.simulation import OverlayNetwork
 
 SIZES = (1_000, 2_000, 5_000)
 GROUPS, SUBSCRIBERS = 10, 50
-CHURN = 0.1  # of all peers are replaced, half of them without a word
+CHURN = 0.1  # share of all peers that are replaced, half of them by a crash
 DURATION = 600.0  # seconds, of churn and of publishing
-REPAIR = 400.0  # seconds: silence is noticed after 90, and trees repaired in steps
+REPAIR = 400.0  # seconds: silence is noticed after 90, then trees are repaired in steps
 EVENTS = 20  # of each group
 _MAINTENANCE = ("keep-alive", "tree-keep-alive")
 
 
 @dataclass
 class World:
-    """A network under churn, and what its subscribers should have got."""
+    """A network under churn, and what its subscribers should have received."""
 
     network: OverlayNetwork
     rng: np.random.Generator
-    stays: list[str]  # peers that are never taken away: subscribers and publishers
+    stays: list[str]  # peers that are never replaced: subscribers and publishers
     goes: list[str]
     subscribers: dict[str, list[str]] = field(default_factory=dict)  # by group
     said: Counter[str] = field(default_factory=Counter)
 
     def replace_one(self, number: int) -> None:
-        """A peer goes, one way or the other, and another comes."""
+        """Replace a peer, which leaves or crashes, by a new one."""
         name = self.goes.pop(int(self.rng.integers(len(self.goes))))
         (self.network.crash if number % 2 else self.network.leave)(name)
         through = [str(each) for each in self.rng.choice(self.stays, 2)]
         self.network.join(f"new{number}", through)
 
     def say(self, group: str) -> None:
-        """A peer that stays publishes."""
+        """Publish from a peer that stays."""
         self.said[group] += 1
         publisher = self.stays[int(self.rng.integers(len(self.stays)))]
         self.network.publish(publisher, group, self.said[group])
 
 
 def churn() -> Section:
-    """What a ring of so many peers sends, and how fast that is simulated."""
+    """The messages that a ring of this many peers sends, and the speed of the simulation."""
     rows = [_row(n) for n in SIZES]
     return Section(
         "Overlay: thousands of peers with churn",
         f"Pastry and Scribe as state machines: {GROUPS} groups of {SUBSCRIBERS} subscribers, "
         f"{EVENTS} events to each while {CHURN:.0%} of all peers are replaced within "
-        f"{DURATION / 60:.0f} virtual minutes, half of them crashing without a word. Every "
-        "subscriber got every event once, by the number it has in its group, whatever crashed on "
-        "the way (asserted). Keep-alives and tree keep-alives go out every 30 s.",
+        f"{DURATION / 60:.0f} virtual minutes, half of them by a crash. Every subscriber got "
+        "every event of its group exactly once, despite all crashes (asserted). Keep-alives of "
+        "peers and of trees are sent every 30 s.",
         [
             "peers",
             "replaced",
@@ -74,8 +74,8 @@ def churn() -> Section:
 
 def _row(n: int) -> list[str]:
     began = time.perf_counter()
-    world = _grown(n)
-    happened = _churned(world)
+    world = _build_world(n)
+    happened = _run_churn(world)
     _check(world)
     wall = time.perf_counter() - began
     sent = world.network.count_messages()
@@ -95,7 +95,7 @@ def _row(n: int) -> list[str]:
     ]
 
 
-def _grown(n: int) -> World:
+def _build_world(n: int) -> World:
     rng = np.random.default_rng(n)
     names = [f"p{at}" for at in range(n)]
     network = OverlayNetwork.build_converged(names, rng)
@@ -113,8 +113,8 @@ def _grown(n: int) -> World:
     return world
 
 
-def _churned(world: World) -> int:
-    """Replace peers and publish, all spread over the time; how much happened."""
+def _run_churn(world: World) -> int:
+    """Replace peers and publish, both spread over the time; return the number of events."""
     replaced = round(CHURN * len(world.network.peers))
     steps = [("replace", at) for at in range(replaced)]
     steps += [("say", at) for at in range(GROUPS * EVENTS)]

@@ -1,4 +1,4 @@
-"""The pipeline: logs in, replays, plans on executors, and how each of them grows."""
+"""The pipeline: ingestion, replay, planning on executors, and how each of them scales."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from benchmarks.apart import REQUEST, job_apart
 from benchmarks.instances import floor_demand
 from benchmarks.logs import PIECE, Logs, interest_table, write_day, write_logs, write_publications
 from benchmarks.measure import Section, shown_seconds
-from benchmarks.planner import _planned_apart, _write_floor
+from benchmarks.planner import _plan_apart, _write_floor
 from benchmarks.processes import cpu_seconds
 from distributary import Demand, Plan, Request, evaluate, plan
 from distributary.files import read_plan
@@ -57,7 +57,7 @@ QUIET = {"spark.ui.enabled": "false"}
 
 @dataclass(frozen=True)
 class Spent:
-    """What some work took: seconds on the clock, and of all cores together."""
+    """The cost of some work: wall seconds, and CPU seconds of all cores."""
 
     seconds: float
     cpu: float
@@ -67,8 +67,8 @@ class Spent:
 
 
 def ingest(rows: int = 10_000_000, times: int = 3, bad: float = 0.001) -> Section:
-    """Our digests against the bare aggregation on the same Spark, and against DuckDB."""
-    told: list[list[str]] = []
+    """Our ingestion against the bare aggregation on the same Spark, and against DuckDB."""
+    rows_shown: list[list[str]] = []
     spent: dict[str, Spent] = {}
     with (
         tempfile.TemporaryDirectory() as scratch,
@@ -77,20 +77,20 @@ def ingest(rows: int = 10_000_000, times: int = 3, bad: float = 0.001) -> Sectio
         folder = Path(scratch)
         logs = write_logs(folder / "logs", rows)
         ways = _ways(spark, logs)
-        if times == 1:  # no way is warmed up by itself: a short log does it for all of them
+        if times == 1:  # none is warmed up separately: a short log does that for all of them
             short = write_logs(folder / "short", PIECE)
             for way in _ways(spark, short).values():
-                _repeated(way, folder / "out", 1)
+                _repeat(way, folder / "out", 1)
         seconds = _seconds_of(logs)
         seen: list[tuple[object, ...]] = []
         for name, way in ways.items():
             look = partial(_marks, seconds=seconds, seen=seen)
-            spent[name] = _repeated(way, folder / "out", times, look)
+            spent[name] = _repeat(way, folder / "out", times, look)
         assert len(set(seen)) == 1, seen
         if bad:
             spoiled = write_logs(folder / "spoiled", rows, bad)
             name = f"ours: the same, {bad:.1%} of the rows bad"
-            spent[name] = _repeated(lambda out: our_run(spark, spoiled, out), folder / "out", times)
+            spent[name] = _repeat(lambda out: our_run(spark, spoiled, out), folder / "out", times)
     plain = spent["bare Spark SQL"]
     counted = (
         f"median of {times} runs after one to warm up"
@@ -98,7 +98,7 @@ def ingest(rows: int = 10_000_000, times: int = 3, bad: float = 0.001) -> Sectio
         else "one run of each after all had a short log"
     )
     for name, one in spent.items():
-        told.append(
+        rows_shown.append(
             [
                 name,
                 f"{one.seconds:.1f} s",
@@ -115,10 +115,10 @@ def ingest(rows: int = 10_000_000, times: int = 3, bad: float = 0.001) -> Sectio
         "bare aggregation is `max_by(action, ts)` by receiver and flow, `count(*)` and `avg(size)` "
         "by flow, written as Parquet. Interest and rates are the same in all (asserted).",
         ["way", "time", "rows per second", "CPU", "over bare Spark"],
-        told,
-        "The bare aggregation believes every row: it counts no duplicates, checks nothing against "
-        "the source and sorts no files. `run` does, so that each row is accounted for and the same "
-        "input gives the same bytes.",
+        rows_shown,
+        "The bare aggregation trusts every row: it counts no duplicates, checks nothing against "
+        "the source and sorts no files. `run` does all of this, so that each row is accounted "
+        "for and the same input gives the same bytes.",
     )
 
 
@@ -148,15 +148,15 @@ def bare_spark(spark: SparkSession, logs: Logs, out: Path) -> None:
 
 
 def our_tables(spark: SparkSession, logs: Logs, out: Path) -> None:
-    """The steps of the pipeline, each table staged as `run` stages it, and no more than they."""
+    """The steps of the pipeline, with each table staged as `run` stages it, and nothing else."""
     subscriptions = read_subscriptions(spark, str(logs.subscriptions))
-    digest = _staged(subscription_digest(subscriptions), out / "subscriptions")
+    digest = _stage(subscription_digest(subscriptions), out / "subscriptions")
     assert subscription_counts(digest).read == logs.rows // 2
     tied = ties(digest).limit(1).count()
     interest = interest_of(resolve_last_actions(digest, subscriptions.valid if tied else None))
-    interest = _staged(interest, out / "interest")
+    interest = _stage(interest, out / "interest")
     publications = read_publications(spark, str(logs.publications))
-    published = _staged(publication_digest(publications.rows), out / "publications")
+    published = _stage(publication_digest(publications.rows), out / "publications")
     assert publication_counts(published).read == logs.rows // 2
     window = published_window(published)
     assert window is not None
@@ -165,7 +165,7 @@ def our_tables(spark: SparkSession, logs: Logs, out: Path) -> None:
 
 
 def our_run(spark: SparkSession, logs: Logs, out: Path) -> None:
-    """What `pipeline run` does before it plans."""
+    """Everything that `pipeline run` does before it plans."""
     job = Job(out, str(logs.publications), Request(1), subscriptions=str(logs.subscriptions))
     whole_ingest(spark, job, out, out / ".work")
 
@@ -185,22 +185,22 @@ def in_duckdb(logs: Logs, out: Path) -> None:
             base.execute(f"COPY ({query}) TO '{out / name}/0.parquet' (FORMAT parquet)")
 
 
-def _staged(frame: DataFrame, path: Path) -> DataFrame:
+def _stage(frame: DataFrame, path: Path) -> DataFrame:
     frame.write.parquet(str(path))
     return frame.sparkSession.read.parquet(str(path))
 
 
 def _seconds_of(logs: Logs) -> float:
-    """From the first publication to the last."""
+    """The seconds from the first publication to the last."""
     window = f"SELECT epoch_us(max(ts)) - epoch_us(min(ts)) FROM '{logs.publications}/*.parquet'"
     micros: int = duckdb.sql(window).fetchall()[0][0]
     return micros / 1e6
 
 
 def _marks(out: Path, seconds: float, seen: list[tuple[object, ...]]) -> None:
-    """Sums of hashes over the interest's pairs, and over the messages of each wanted flow.
+    """Sums of hashes over the pairs of the interest, and over the messages of each wanted flow.
 
-    Flows with one message are left out: silent ones have a floor rate that may be the same.
+    Flows with one message are left out, since the floor rate of silent flows may be the same.
     """
     interest, rates = f"'{out}/interest/*.parquet'", f"'{out}/rates/*.parquet'"
     rated = "rate" in duckdb.sql(f"SELECT * FROM {rates} LIMIT 0").columns
@@ -214,15 +214,15 @@ def _marks(out: Path, seconds: float, seen: list[tuple[object, ...]]) -> None:
     seen.append((*pairs.fetchall(), *flows.fetchall()))
 
 
-def _repeated(
+def _repeat(
     way: Callable[[Path], object],
     out: Path,
     times: int,
     look: Callable[[Path], object] = lambda out: None,
 ) -> Spent:
-    """The median run; with several, one more comes before them to warm up.
+    """The median run; if there are several, an additional one comes first to warm up.
 
-    `look` sees what each run left before it goes, and is not timed.
+    `look` inspects the output of each run before it is deleted, and is not timed.
     """
     seconds, cpu = [], []
     for number in range(times + (times > 1)):
@@ -238,14 +238,14 @@ def _repeated(
 
 # --- replay --------------------------------------------------------------------------------------
 
-SILENT = 2.0**-40  # messages: the rate of a flow that never spoke, too small to be seen in a sum
+SILENT = 2.0**-40  # messages: the rate of a silent flow, too small to change a sum
 
 
 def replays(messages: int = 5_000_000, plain_messages: int = 200_000, times: int = 3) -> Section:
-    """A log run through a plan, flooding and unicast; and message by message, on a shorter one."""
+    """A log replayed under a plan, flooding and unicast; a shorter one message by message."""
     demand = floor_demand()
     found = plan(demand, Request(groups=50, sessions=500, algorithm="GF")).plan
-    told = []
+    timings = []
     with (
         tempfile.TemporaryDirectory() as scratch,
         use_spark(f"local[{THREADS}]", QUIET) as spark,
@@ -259,10 +259,10 @@ def replays(messages: int = 5_000_000, plain_messages: int = 200_000, times: int
 
         def count(out: Path, name: str = "log") -> DataFrame:
             log = read_publications(spark, str(folder / name))
-            return _staged(activity(log.valid.select("ts", "flow", "size")), out / "activity")
+            return _stage(activity(log.valid.select("ts", "flow", "size")), out / "activity")
 
-        told.append(
-            ["counting per minute and flow", messages, _repeated(count, folder / "o", times)]
+        timings.append(
+            ["counting per minute and flow", messages, _repeat(count, folder / "o", times)]
         )
         counted = count(folder / "counted")
         plans = {"plan": tables, "flooding": flooding(interest), "unicast": unicast(interest)}
@@ -276,8 +276,8 @@ def replays(messages: int = 5_000_000, plain_messages: int = 200_000, times: int
                 assert ours.receivers.toArrow().num_rows == len(demand.interest.receivers)
                 spark.catalog.clearCache()
 
-            told.append(
-                [f"{name}: minutes and receivers", messages, _repeated(run, folder / "o", times)]
+            timings.append(
+                [f"{name}: minutes and receivers", messages, _repeat(run, folder / "o", times)]
             )
         _check_with_evaluate(found, demand, folder / "log", totals)
 
@@ -290,19 +290,19 @@ def replays(messages: int = 5_000_000, plain_messages: int = 200_000, times: int
 
         short: list[dict[str, int | None]] = []
         plain: list[dict[str, int | None]] = []
-        told.append(["a short log, ours", plain_messages, _repeated(whole, folder / "o", times)])
-        told.append(
-            ["the same, message by message", plain_messages, _repeated(plainly, folder / "o", 1)]
+        timings.append(["a short log, ours", plain_messages, _repeat(whole, folder / "o", times)])
+        timings.append(
+            ["the same, message by message", plain_messages, _repeat(plainly, folder / "o", 1)]
         )
         assert all(plain[0][name] == short[0][name] for name in plain[0])
     sums = totals["plan"]
     return Section(
         f"Replay of {messages / 1e6:g} million publications",
-        f"Trading floor (20,000 symbols, 500 receivers), 50 groups, 500 sessions, planned by "
-        f"groups-first; `local[{THREADS}]`, median of {times}. The totals over minutes are "
-        "`evaluate`'s at the rates of the log, to the message (asserted), for the plan, flooding "
-        "and unicast. Message by message means: each message joined with all that receive it, on a "
-        "shorter log, with the same totals (asserted).",
+        "Trading floor (20,000 symbols, 500 receivers), 50 groups, 500 sessions, planned by "
+        f"groups-first; `local[{THREADS}]`, median of {times}. The totals over all minutes equal "
+        "those of `evaluate` at the rates of the log, to the message (asserted), for the plan, "
+        "flooding and unicast. Message by message means that each message is joined with all its "
+        "receivers, on a shorter log, with the same totals (asserted).",
         ["step", "publications", "time", "publications per second", "CPU"],
         [
             [
@@ -312,7 +312,7 @@ def replays(messages: int = 5_000_000, plain_messages: int = 200_000, times: int
                 f"{n / spent.seconds / 1e6:.3g} million",
                 shown_seconds(spent.cpu),
             ]
-            for name, n, spent in told
+            for name, n, spent in timings
         ],
         f"Received under the plan: {sums['received']:,} messages, of which {sums['wanted']:,} were "
         f"wanted; under flooding {totals['flooding']['received']:,}.",
@@ -322,7 +322,7 @@ def replays(messages: int = 5_000_000, plain_messages: int = 200_000, times: int
 def message_by_message(
     spark: SparkSession, log: Path, tables: PlanTables, interest: DataFrame
 ) -> dict[str, int | None]:
-    """The plain way: every message meets every receiver that joined its group."""
+    """The plain way: join every message with every receiver that joined its group."""
     heard = tables.subscriptions.select("receiver", "session", F.lit(1).alias("accepted"))
     asked = interest.select("receiver", "flow", F.lit(1).alias("asked"))
     met = (
@@ -355,7 +355,7 @@ def message_by_message(
 def _check_with_evaluate(
     found: Plan, demand: Demand, log: Path, totals: dict[str, dict[str, int | None]]
 ) -> None:
-    """The totals are those of `evaluate` when rates are the log's."""
+    """Check that the totals equal those of `evaluate` at the log's own rates."""
     rows = duckdb.sql(f"SELECT flow, count(*) FROM '{log}/*.parquet' GROUP BY flow").fetchall()
     count = dict(rows)
     interest = demand.interest
@@ -384,13 +384,13 @@ KINDS = ("driver's Python", "driver's JVM", "executor's JVM", "Python worker")
 
 
 def distributed(n_flows: int = 300_000, messages: int = 2_000_000) -> Section:
-    """Plans made on one and on two executors against the driver's; then a run through it all."""
+    """Plans made on one and on two executors against the driver's; then one whole run."""
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         inputs = _write_floor(n_flows, folder)
         demand = inputs.demand
-        alone = _planned_apart(folder, "best")
+        alone = _plan_apart(folder, "best")
         least = _work_of(folder / "plan", demand)
         rows.append(
             [
@@ -405,47 +405,47 @@ def distributed(n_flows: int = 300_000, messages: int = 2_000_000) -> Section:
         )
         plans = []
         for n in (1, 2):
-            told = job_apart("plan", folder, _cluster(n))
+            result = job_apart("plan", folder, _cluster(n))
             work = _work_of(folder / "plan", demand)
-            assert abs(work / told["work"] - 1) < 1e-6
+            assert abs(work / result["work"] - 1) < 1e-6
             plans.append((folder / "plan" / "placements.parquet").read_bytes())
             name = f"{n} executor{'s' * (n > 1)}"
-            rows.append(_told_row(name, told, work, least))
+            rows.append(_job_row(name, result, work, least))
             shutil.rmtree(folder / "rounds")
         assert plans[0] == plans[1]
         write_day(folder / "day", demand, messages)
-        sizes = len(demand.interest.receivers), REQUEST.sessions or REQUEST.groups, REQUEST.groups
+        sizes = len(demand.interest.receivers), REQUEST.size.most_sessions, REQUEST.size.groups
         limit = min(DRIVER_LIMIT, driver_need(demand.interest.pairs, *sizes) // 2)
-        told = job_apart("run", folder / "day", _cluster(2), limit)
-        assert told["plan"]["where"] == "executors"
-        assert told["interest"]["pairs"] == demand.interest.pairs
+        result = job_apart("run", folder / "day", _cluster(2), limit)
+        assert result["plan"]["where"] == "executors"
+        assert result["interest"]["pairs"] == demand.interest.pairs
         work = _work_of(folder / "day" / "out" / "plan", demand)
-        rows.append(_told_row("2 executors, the whole `run`", told, work, least))
+        rows.append(_job_row("2 executors, the whole `run`", result, work, least))
     return Section(
         "Planning on executors against the driver",
         f"{len(demand.interest.flows):,} flows x {len(demand.interest.receivers):,} receivers, "
         f"{demand.interest.pairs:,} pairs, 200 groups, 2,000 sessions. Executors are processes "
         f"with one core and {EXECUTOR_MIB} MiB each (`local-cluster`), on the same "
-        f"{os.cpu_count()} cores as everything else; each job in a process of its own. One "
-        "executor and two give the same placements (asserted). Cw is `evaluate`'s, at the demand's "
-        "rates. The last row is "
-        f"`pipeline run` on a day of logs with {messages:,} messages and a driver limit of "
-        f"{limit / 2**30:.2g} GiB: it plans on the rates it measured and is priced at the "
-        "demand's. Memory is the peak of the largest process of each kind, in GiB.",
+        f"{os.cpu_count()} cores as everything else; each job runs in its own process. One "
+        "executor and two give the same placements (asserted). Cw is computed by `evaluate` at "
+        f"the demand's rates. The last row is `pipeline run` on a day of logs with {messages:,} "
+        f"messages and a driver limit of {limit / 2**30:.2g} GiB: it plans with the rates that it "
+        "measured and is priced at those of the demand. Memory is the peak of the largest "
+        "process of each kind, in GiB.",
         ["planned by", "time", "rounds", "Cw", "over the driver's", *KINDS],
         rows,
     )
 
 
-def _told_row(name: str, told: dict[str, Any], work: float, least: float) -> list[str]:
-    rounds = told.get("rounds") or told["plan"]["rounds"]
+def _job_row(name: str, result: dict[str, Any], work: float, least: float) -> list[str]:
+    rounds = result.get("rounds") or result["plan"]["rounds"]
     return [
         name,
-        f"{told['seconds']:.0f} s",
+        f"{result['seconds']:.0f} s",
         str(rounds),
         f"{work:,.0f}",
         f"{work / least:.4f}",
-        *(f"{told['gib'].get(kind, 0.0):.2f}" for kind in KINDS),
+        *(f"{result['gib'].get(kind, 0.0):.2f}" for kind in KINDS),
     ]
 
 
@@ -463,7 +463,7 @@ def _work_of(folder: Path, demand: Demand) -> float:
 
 
 def growth() -> Section:
-    """Three sizes of everything that can grow, each a power of two or three apart."""
+    """The time of each step at three sizes, a factor of two or three apart."""
     rows = []
     with (
         tempfile.TemporaryDirectory() as scratch,
@@ -524,7 +524,7 @@ def growth() -> Section:
             taken = []
             for number, size in enumerate(sizes):
                 way = made(size)
-                spent = _repeated(way, folder / "out", 2 if number == 0 else 1)
+                spent = _repeat(way, folder / "out", 2 if number == 0 else 1)
                 taken.append(spent)
                 for left in folder.iterdir():
                     shutil.rmtree(left)
@@ -543,10 +543,10 @@ def growth() -> Section:
     return Section(
         "How the pipeline grows",
         f"`local[{THREADS}]`. An exponent is the slope of log time over log size, through three "
-        "sizes; the last column takes seconds of CPU instead of the clock's. At these sizes "
-        "Spark's own second or two for each job is a good part, which makes exponents smaller than "
-        "they become. Receivers of the replay and of planning bring their pairs with them. "
-        "Planning: 48 groups, 400 sessions, a sample planned for a second.",
+        "sizes; the last column uses CPU seconds instead of wall time. At these sizes Spark's "
+        "fixed cost of one or two seconds per job is a large part, so the exponents are smaller "
+        "than for larger sizes. In the replay and in planning, more receivers also mean more "
+        "pairs. Planning: 48 groups, 400 sessions, and a budget of one second for the sample.",
         ["step", "grows in", "small", "middle", "large", "exponent", "exponent, CPU"],
         rows,
     )
@@ -573,9 +573,9 @@ def _replay_of(
 
     def way(out: Path) -> None:
         log = read_publications(spark, str(folder / "log")).valid
-        counted = _staged(activity(log.select("ts", "flow", "size")), out / "activity")
-        told = replay(counted, plan_tables(spark, found), interest)
-        assert told.totals()["messages"] == messages
+        counted = _stage(activity(log.select("ts", "flow", "size")), out / "activity")
+        replayed = replay(counted, plan_tables(spark, found), interest)
+        assert replayed.totals()["messages"] == messages
 
     return way
 

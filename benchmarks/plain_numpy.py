@@ -1,4 +1,4 @@
-"""The same algorithms the straightforward way: NumPy, dense arrays, no cleverness."""
+"""The same algorithms in straightforward NumPy, with dense arrays."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from distributary.model import IndexArray, IntArray
 
 
 def kmeans(wanted: np.ndarray, weight: IntArray, start: IndexArray, n_clusters: int) -> IndexArray:
-    """K-means with distance (8), a flow at a time, all clusters at once."""
+    """K-means with distance (8), one flow at a time, all clusters at once."""
     wanted = wanted.astype(np.int64)
     cluster = start.copy()
     count = np.zeros((n_clusters, wanted.shape[1]), np.int64)

@@ -1,4 +1,4 @@
-"""Our own planner against the published ones, the optimum, scale, change and threads."""
+"""Our own planner against published algorithms and the optimum; scale, changes, threads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from distributary import Demand, FilteringPrices, Interest, Request, evaluate, p
 from distributary.files import read_demand, write_interest, write_rates
 from distributary.model import Previous
 from distributary.planning import moves_between
-from distributary.planning.best import best
+from distributary.planning.best import Allowance, best
+from distributary.planning.hierarchy import TwoLevelProblem
 from distributary.planning.things import Things
 from distributary.planning.two_level import BITS
 from distributary.workloads import TradingFloor, trading_floor
@@ -48,7 +49,7 @@ def quality(
             demand = floor_demand(seed)
             base = Request(groups=50, sessions=n_sessions, seed=seed, budget_s=seconds)
             for name in published:
-                means[name].append(_restarted(demand, base.replace(algorithm=name), seconds))
+                means[name].append(_restart(demand, base.replace(algorithm=name), seconds))
             began = time.perf_counter()
             solution = plan(demand, base.replace(algorithm="best"))
             took.append(time.perf_counter() - began)
@@ -66,17 +67,17 @@ def quality(
         )
     return Section(
         f"`best` against the published algorithms, {seconds:g} s each",
-        f"Trading floor (20,000 symbols, 500 receivers), 50 groups, alpha = beta = 1, Cx/Cf, mean "
-        f"of {seeds} seed(s). The published algorithms start again with new seeds until their time "
-        "is over, on two threads, and keep their best; `best` has the same budget and may end "
-        "before.",
+        "Trading floor (20,000 symbols, 500 receivers), 50 groups, alpha = beta = 1, Cx/Cf, mean "
+        f"of {seeds} seed(s). The published algorithms are restarted with new seeds until their "
+        "time is up, on two threads, and keep their best plan; `best` has the same budget and "
+        "may end earlier.",
         ["sessions", *published, "best", "under the best of them", "best took"],
         rows,
     )
 
 
 def optimum(instances: int = 200) -> Section:
-    """How often each algorithm meets a proven optimum, flat and on two levels."""
+    """How often each algorithm finds the proven optimum, flat and on two levels."""
     rows = []
     flat: dict[str, list[float]] = {name: [] for name in ("FBM", "UBM", "IT", "RRA", "best")}
     for seed in range(instances):
@@ -102,22 +103,22 @@ def optimum(instances: int = 200) -> Section:
     rows += [_gap_row("7 x 7, 4 sessions, 2 groups, Cw", n, r) for n, r in two.items()]
     return Section(
         "Against the proven optimum",
-        f"{instances} instances each of Adler's generator. UBM may go below OCC: it sends flows "
-        "more than once.",
+        f"{instances} instances each of Adler's generator. UBM may be cheaper than OCC, because "
+        "it may send a flow more than once.",
         ["instances", "algorithm", "optimal", "within 5 %", "worst"],
         rows,
     )
 
 
 def scale(flows: tuple[int, ...] = (10_000, 55_000, 300_000)) -> Section:
-    """From Parquet to plan, in a process of its own: seconds and memory."""
+    """From Parquet to plan, in its own process: seconds and memory."""
     rows, points = [], []
     for n_flows in flows:
         with tempfile.TemporaryDirectory() as folder:
             inputs = _write_floor(n_flows, Path(folder))
             found = {}
             for name in ("GF", "best"):
-                found[name] = _planned_apart(Path(folder), name)
+                found[name] = _plan_apart(Path(folder), name)
             points.append((n_flows, found["best"]["seconds"], found["best"]["gib"]))
             rows.append(
                 [
@@ -133,8 +134,8 @@ def scale(flows: tuple[int, ...] = (10_000, 55_000, 300_000)) -> Section:
     sizes, seconds, memory = (np.log(np.array(column)) for column in zip(*points, strict=True))
     return Section(
         "Scale, from Parquet to plan",
-        "Trading floors with 5,000 receivers and about 33 receivers a flow, 200 groups, 2,000 "
-        "sessions, `best --budget 90s`: the whole command, in a process of its own.",
+        "Trading floors with 5,000 receivers and about 33 receivers per flow, 200 groups, 2,000 "
+        "sessions, `best --budget 90s`: the whole command, in its own process.",
         [
             "flows x receivers",
             "pairs",
@@ -146,13 +147,13 @@ def scale(flows: tuple[int, ...] = (10_000, 55_000, 300_000)) -> Section:
         ],
         rows,
         f"Growth with flows: time as flows^{np.polyfit(sizes, seconds, 1)[0]:.2f}, memory as "
-        f"flows^{np.polyfit(sizes, memory, 1)[0]:.2f} (the budget bounds the search, so time grows "
-        "with reading and writing only).",
+        f"flows^{np.polyfit(sizes, memory, 1)[0]:.2f} (the budget bounds the search, so only "
+        "reading and writing take longer).",
     )
 
 
 REAL = (
-    # folder, interest table, groups, sessions, whether flow-merge is within reach
+    # folder, interest table, groups, sessions, whether flow-merge is feasible
     ("cran-mirror-log", "interest", 50, 500, True),
     ("julia-registry", "interest", 50, 500, True),
     ("debian", "interest_hosts_model", 50, 500, True),
@@ -207,7 +208,7 @@ def _real_demand(folder: Path, table: str) -> Demand:
 
 
 def quality_long() -> Section:
-    """The same at 60 s on one seed, for the one that is best of the published ones at 10 s."""
+    """The same at 60 s with one seed, for the best of the published algorithms at 10 s."""
     return quality(60.0, seeds=1, sessions=(100, 1000), published=("IT",))
 
 
@@ -218,7 +219,7 @@ def change() -> Section:
     old = plan(demand, request).plan
     at = zip(old.placement_flow, old.placement_session, strict=True)
     previous = Previous({old.flows[flow]: int(session) for flow, session in at}, old.session_group)
-    changed = _changed(demand, 0.01, np.random.default_rng(1))
+    changed = _change_interest(demand, 0.01, np.random.default_rng(1))
     rows = []
     for max_moves in (0, 10, 100, 500, 1000, None):
         asked = request.replace(previous=previous, max_moves=max_moves)
@@ -237,8 +238,8 @@ def change() -> Section:
     )
     return Section(
         "Re-planning after 1 % of the interests changed",
-        f"Trading floor, 50 groups, 500 sessions. Before the change the plan was at "
-        f"{_excess(demand, old):.4f}; 1 % of the pairs were dropped and as many drawn anew.",
+        "Trading floor, 50 groups, 500 sessions. Before the change, Cx/Cf of the plan was "
+        f"{_excess(demand, old):.4f}; 1 % of the pairs were dropped and as many new ones drawn.",
         ["--max-moves", "flows moved", "Cx/Cf", "time"],
         rows,
     )
@@ -253,7 +254,8 @@ def threads() -> Section:
 
         def run(n: int, sessions: int = n_sessions, flows: Things = things) -> np.ndarray:
             rng = np.random.default_rng(0)
-            found = best(flows, sessions, 50, rng, PRICES, 2.0, threads=n, patience=float("inf"))
+            problem = TwoLevelProblem(flows, sessions, 50, PRICES)
+            found = best(problem, rng, Allowance(2.0, float("inf"), n))
             return found.maps.session
 
         one, one_seconds = timed(lambda: run(1), times=3)
@@ -275,8 +277,8 @@ def threads() -> Section:
     )
 
 
-def _restarted(demand: Demand, request: Request, seconds: float) -> float:
-    """The best of as many runs, each with a seed of its own, as two threads do in the time."""
+def _restart(demand: Demand, request: Request, seconds: float) -> float:
+    """The best of as many runs, each with its own seed, as two threads complete in the time."""
     deadline = time.perf_counter() + seconds
 
     def keep_trying(first: int) -> float:
@@ -309,7 +311,7 @@ def _gap_row(label: str, name: str, ratios: list[float]) -> list[str]:
 
 
 def _write_floor(n_flows: int, folder: Path):
-    """A floor with about so many wanted flows and 33 receivers a flow, as files."""
+    """Write a floor with about this many wanted flows and 33 receivers per flow."""
     params = TradingFloor(symbols=int(n_flows * 1.4), receivers=5_000, share_of_market=0.0142)
     interest, rates = trading_floor(params, np.random.default_rng(0))
     write_interest(interest, folder / "interest.parquet")
@@ -317,8 +319,8 @@ def _write_floor(n_flows: int, folder: Path):
     return read_demand(folder / "interest.parquet", folder / "rates.parquet")
 
 
-def _planned_apart(folder: Path, algorithm: str) -> dict[str, float]:
-    """Run the command in a process of its own; its wall time, peak memory and result."""
+def _plan_apart(folder: Path, algorithm: str) -> dict[str, float]:
+    """Run the command in its own process; return its wall time, peak memory and result."""
     command = [
         sys.executable, "-m", "distributary", "plan", "--json", "--budget", "90s",
         "--interest", str(folder / "interest.parquet"), "--rates", str(folder / "rates.parquet"),
@@ -334,8 +336,8 @@ def _planned_apart(folder: Path, algorithm: str) -> dict[str, float]:
     return {"seconds": seconds, "gib": peak, "excess": excess}
 
 
-def _changed(demand: Demand, share: float, rng: np.random.Generator) -> Demand:
-    """The same demand with a share of the pairs dropped and as many drawn anew."""
+def _change_interest(demand: Demand, share: float, rng: np.random.Generator) -> Demand:
+    """The same demand with a share of the pairs dropped and as many new ones drawn."""
     interest = demand.interest
     flow, receiver = interest.pair_flows(), interest.flow_receivers
     n = round(share * interest.pairs)

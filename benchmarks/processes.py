@@ -1,4 +1,4 @@
-"""What the processes below this one cost: seconds of CPU, and memory by kind of process."""
+"""The cost of the processes below this one: CPU seconds, and memory by kind of process."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ KINDS = {
 
 
 def cpu_seconds() -> float:
-    """Spent so far by this process and all below it, those included that they waited for."""
+    """The CPU seconds of this process and all its descendants, including those that have ended."""
     return sum(_cpu(pid) for pid in (os.getpid(), *_descendants(os.getpid())))
 
 
 @contextmanager
 def peaks() -> Iterator[dict[str, float]]:
-    """The largest resident memory of a process of each kind, in GiB, while it lasts."""
+    """The largest resident memory of a process of each kind, in GiB, while the block runs."""
     found: dict[str, float] = {}
     over = threading.Event()
 

@@ -1,4 +1,4 @@
-"""The figures of the papers that say how good the algorithms are."""
+"""The papers' figures about the quality of the algorithms."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from distributary import FilteringPrices, Request, evaluate, plan
 
 ALGORITHMS = ("SF", "GF", "IT", "RRA")
 SESSIONS = (100, 200, 500, 1000)
-# What an independent implementation found on the same benchmark (3 seeds); the paper prints only
-# a chart, from about 0.32 down to 0.14. 200 sessions were not recorded.
+# The results of an independent implementation on the same benchmark (3 seeds); the paper prints
+# only a chart, from about 0.32 down to 0.14. It did not record 200 sessions.
 FOUND = {
     100: (0.266, 0.268, 0.248, 0.254),
     500: (0.212, 0.188, 0.181, 0.180),
@@ -29,7 +29,7 @@ FIG2 = (
 
 
 def fig7() -> Section:
-    """Relative excess of the four two-level algorithms."""
+    """The relative excess of the four two-level algorithms."""
     demands = [floor_demand(seed) for seed in range(5)]
     rows = []
     for sessions in SESSIONS:
@@ -52,17 +52,17 @@ def fig7() -> Section:
         )
     return Section(
         "Tock, Fig. 7: four algorithms at 50 groups",
-        "Cx/Cf at alpha = beta = 1 on the trading floor (20,000 symbols, 500 receivers), mean of 5 "
-        "seeds. In brackets: what an independent implementation found, and ours over it. The "
-        "paper's chart runs from about 0.32 down to 0.14, with GF under SF for many sessions and "
-        "IT and RRA best.",
+        "Cx/Cf at alpha = beta = 1 on the trading floor (20,000 symbols, 500 receivers), mean of "
+        "5 seeds. In brackets: the result of an independent implementation, and the ratio of "
+        "ours to it. The paper's chart falls from about 0.32 to 0.14; with many sessions GF is "
+        "below SF, and IT and RRA are best.",
         ["sessions", *ALGORITHMS],
         rows,
     )
 
 
 def fig2(instances: int = 200) -> Section:
-    """How often the heuristics reach the optimum."""
+    """How often the heuristics find the optimum."""
     costs: dict[str, list[float]] = {name: [] for name in ("FBM", "UBM", "OCC", "OCA")}
     for seed in range(instances):
         demand = two_class_demand(seed, 9)
@@ -78,10 +78,10 @@ def fig2(instances: int = 200) -> Section:
         share = float(np.mean(table[ours] <= slack * table[best] + 1e-9))
         rows.append([claim, f"{share:.1%}", f"{paper} %", f"{found_by_others} %"])
     return Section(
-        "Adler, Fig. 2: how often the optimum is met",
-        f"{instances} instances of 9 flows x 9 receivers x 3 groups; OCC and OCA proven optimal in "
-        "every one. The paper has 50 instances, the independent implementation 1,000.",
+        "Adler, Fig. 2: how often the optimum is found",
+        f"{instances} instances of 9 flows x 9 receivers x 3 groups; OCC and OCA were proven "
+        "optimal in each. The paper has 50 instances, the independent implementation 1,000.",
         ["claim", "ours", "paper", "independent"],
         rows,
-        "UBM within 5 % of OCA in 62 % of the cases is not reached by either implementation.",
+        "Neither implementation confirms that UBM is within 5 % of OCA in 62 % of the cases.",
     )

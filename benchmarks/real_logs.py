@@ -1,4 +1,4 @@
-"""Real logs through the whole pipeline, by the command that a user would type."""
+"""Real logs through the whole pipeline, by the user's command."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OUT = Path("out") / "real-logs"
 
 @dataclass(frozen=True)
 class RealLog:
-    """A data set: its publications, and who wants what, as files or made from them."""
+    """A data set: its publications, and who wants what, given as files or generated."""
 
     name: str
     publications: str
@@ -34,7 +34,7 @@ class RealLog:
 
 
 def real_logs() -> Section:
-    """Every log of the folder DISTRIBUTARY_DATA; outputs and reports stay in out/real-logs."""
+    """Every log of the folder DISTRIBUTARY_DATA; outputs and reports are kept in out/real-logs."""
     data = os.environ.get("DISTRIBUTARY_DATA")
     if not data:
         sys.exit("set DISTRIBUTARY_DATA to a folder with the data sets, or name other benchmarks")
@@ -44,17 +44,18 @@ def real_logs() -> Section:
         made = OUT / log.name.replace(", ", "-")
         made.mkdir(parents=True, exist_ok=True)
         began = time.perf_counter()
-        told = _run(folder / log.publications, log.wanted(folder, made), made, log)
+        manifest = _run(folder / log.publications, log.wanted(folder, made), made, log)
         seconds = time.perf_counter() - began
-        rows.append([log.name, *_row(told), f"{seconds:.0f} s"])
+        rows.append([log.name, *_row(manifest), f"{seconds:.0f} s"])
     return Section(
         "Real logs, end to end",
-        "`pipeline run --groups 50 --sessions 500 --budget 10s` on `local[2]`, from Parquet to the "
-        "report. Received, unicast and flooding are messages that all receivers take in over the "
-        "log, in messages wanted: unicast brings each just that, and sends it so often. "
-        "julia-registry is real throughout. cran-mirror-log: downloads stand for messages. debian: "
-        "real uploads, maintainers subscribed from the start. The two stock logs are real, their "
-        "filters are made up from a seed.",
+        "`pipeline run --groups 50 --sessions 500 --budget 10s` on `local[2]`, from Parquet to "
+        "the report. Received, unicast and flooding are the messages that all receivers get in "
+        "the whole log, as multiples of the messages wanted; by unicast, receivers get exactly "
+        "what they want, and each message is sent once per receiver. julia-registry is real "
+        "throughout. cran-mirror-log: downloads stand for messages. debian: real uploads, "
+        "maintainers subscribed from the start. The two stock logs are real; their filters are "
+        "generated from a seed.",
         [
             "log",
             "rows in",
@@ -80,22 +81,24 @@ def _run(publications: Path, wanted: list[str], made: Path, log: RealLog) -> dic
         [*command, "--out", str(made / "run")], stdout=subprocess.PIPE, text=True, check=True
     )
     assert json.loads(done.stdout)["valid"]
-    told: dict[str, Any] = json.loads((made / "run" / "manifest.json").read_text())
-    return told
+    manifest: dict[str, Any] = json.loads((made / "run" / "manifest.json").read_text())
+    return manifest
 
 
-def _row(told: dict[str, Any]) -> list[str]:
-    logs = [told[name] for name in ("subscriptions", "filters", "publications") if name in told]
+def _row(manifest: dict[str, Any]) -> list[str]:
+    logs = [
+        manifest[name] for name in ("subscriptions", "filters", "publications") if name in manifest
+    ]
     for log in logs:
         assert log["read"] == log["used"] + log["duplicates"] + log["quarantined"]
-    ours, flooding = told["replay"]["plan"], told["replay"]["flooding"]
-    plan = told["plan"]
+    ours, flooding = manifest["replay"]["plan"], manifest["replay"]["flooding"]
+    plan = manifest["plan"]
     assert ours["unserved"] == 0
     sums = [sum(log[key] for log in logs) for key in ("read", "used", "quarantined")]
     return [
         *(f"{number:,}" for number in sums),
         f"{plan['receivers']:,} x {plan['flows']:,}",
-        f"{told['interest']['pairs']:,}",
+        f"{manifest['interest']['pairs']:,}",
         f"{plan['filtering']['relative_excess']:.4f}",
         f"{ours['received'] / ours['wanted']:.2f}",
         f"{flooding['received'] / ours['wanted']:.1f}",
@@ -106,12 +109,12 @@ def _row(told: dict[str, Any]) -> list[str]:
 # --- who wants what ------------------------------------------------------------------------------
 
 
-def _subscribed(folder: Path, made: Path) -> list[str]:
+def _read_subscriptions(folder: Path, made: Path) -> list[str]:
     return ["--subscriptions", str(folder / "subscriptions.parquet")]
 
 
-def _maintained(folder: Path, made: Path) -> list[str]:
-    """Maintainers have always wanted what they look after."""
+def _subscribe_maintainers(folder: Path, made: Path) -> list[str]:
+    """Maintainers subscribe to their packages from the start."""
     interest = pq.read_table(folder / "interest_maintainers.parquet")
     first = pc.min(pq.read_table(folder / "publications.parquet", columns=["ts"])["ts"])
     n = interest.num_rows
@@ -127,7 +130,7 @@ def _maintained(folder: Path, made: Path) -> list[str]:
     return ["--subscriptions", str(made / "subscriptions.parquet")]
 
 
-def _filtered(column: str, amount: str, price: str) -> Callable[[Path, Path], list[str]]:
+def _generate_filters(column: str, amount: str, price: str) -> Callable[[Path, Path], list[str]]:
     """300 receivers with one to three conditions each, on a category, an amount and a price."""
 
     def made_up(folder: Path, made: Path) -> list[str]:
@@ -156,10 +159,14 @@ def _filtered(column: str, amount: str, price: str) -> Callable[[Path, Path], li
 
 
 LOGS = (
-    RealLog("julia-registry", "publications.parquet", _subscribed),
-    RealLog("cran-mirror-log", "downloads.parquet", _subscribed),
-    RealLog("debian, maintainers", "publications.parquet", _maintained),
-    RealLog("taiwan-stock-trades", "publications.parquet", _filtered("market", "trades", "close")),
-    RealLog("us-stocks", "publications.parquet", _filtered("kind", "volume", "close")),
+    RealLog("julia-registry", "publications.parquet", _read_subscriptions),
+    RealLog("cran-mirror-log", "downloads.parquet", _read_subscriptions),
+    RealLog("debian, maintainers", "publications.parquet", _subscribe_maintainers),
+    RealLog(
+        "taiwan-stock-trades",
+        "publications.parquet",
+        _generate_filters("market", "trades", "close"),
+    ),
+    RealLog("us-stocks", "publications.parquet", _generate_filters("kind", "volume", "close")),
 )
 SECTIONS: dict[str, Callable[[], Section]] = {"real_logs": real_logs}

@@ -1,4 +1,4 @@
-"""Content routing: what the simulator does in a second, and what our policy adds."""
+"""Content routing: the speed of the simulator, and what our policy adds."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def routing() -> Section:
     return Section(
         "Content routing at full scale",
         "55 brokers, 30,000 subscriptions of covering degree 30, 300 roots end within 150 s, "
-        "21,000 publications; one seed. Delay of the probes 600 s later, and its ratio to the "
-        "published selective pruning's. Tables and prices count boxes. Messages are inputs "
-        "and ends of service that the simulator handled per second of one core.",
+        "21,000 publications; one seed. The delay is that of the probes 600 s later; the ratio "
+        "is to that of the published selective pruning. Tables and prices count boxes. Messages "
+        "are the inputs and ends of service that the simulator handled per second on one core.",
         (
             "policy",
             "delay",

@@ -1,4 +1,4 @@
-"""How many seeded schedules of each protocol were run, and what they went through."""
+"""The number of seeded schedules run for each protocol, and what they contained."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def schedules() -> Section:
             assert not counts["failures"], (what, policy)
     return Section(
         "Seeded schedules",
-        "Each schedule draws an overlay, clients that subscribe, end, advertise, move and publish, "
-        "and what breaks meanwhile, all from its seed. A watch that knows only what clients did "
-        "says who must get each event, who may, and that none gets it twice; at the end the tables "
-        "are compared with what is needed, event by event.",
+        "Each schedule draws from its seed an overlay, clients that subscribe, unsubscribe, "
+        "advertise, move and publish, and the faults in the meantime. A checker that knows only "
+        "the clients' actions decides who must get each event and who may, and that nobody gets "
+        "it twice; at the end the tables are compared with what is needed, event by event.",
         (
             "what",
             "policy",
@@ -61,14 +61,14 @@ def schedules() -> Section:
 
 
 def plain(policy: str, seeds: Iterable[int]) -> Counts:
-    return _counted(test_schedules.run_schedule, policy, seeds)
+    return _count(test_schedules.run_schedule, policy, seeds)
 
 
 def faulty(policy: str, seeds: Iterable[int]) -> Counts:
-    return _counted(test_faults.run_schedule, policy, seeds)
+    return _count(test_faults.run_schedule, policy, seeds)
 
 
-def _counted(run: Callable[..., object], policy: str, seeds: Iterable[int]) -> Counts:
+def _count(run: Callable[..., object], policy: str, seeds: Iterable[int]) -> Counts:
     counts: Counts = Counter()
     for seed in seeds:
         try:

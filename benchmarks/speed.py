@@ -1,4 +1,4 @@
-"""Each kernel against its plain twin, and two algorithms against other ways to do the same."""
+"""Each kernel against its plain twin, and two algorithms against other implementations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.measure import Section, shown_seconds, timed
 from distributary import Demand, FilteringPrices, Request, evaluate, plan
 from distributary.model import IndexArray
 from distributary.planning import _kernels, _reference, place_single
-from distributary.planning.hierarchy import groups_first
+from distributary.planning.hierarchy import TwoLevelProblem, groups_first
 from distributary.planning.merging import flow_merge
 from distributary.planning.optimal import optimal, optimal_shared
 from distributary.planning.things import Things
@@ -46,12 +46,14 @@ def kernels() -> Section:
 
     def fast_pass() -> tuple[list[int], int, int]:
         cluster = start.copy()
-        count = np.empty((things.n_receivers, n_clusters), np.int32)
-        present = np.empty((things.n_receivers, n_clusters), np.uint8)
-        audience, total = np.empty((2, n_clusters), np.int64)
+        clusters = _kernels.Clusters(
+            np.empty((things.n_receivers, n_clusters), np.int32),
+            np.empty((things.n_receivers, n_clusters), np.uint8),
+            *np.empty((2, n_clusters), np.int64),
+        )
         shape = (things.offsets, things.members, things.weight, cluster)
-        _kernels.cluster_counts(*shape, count, present, audience, total)
-        moves, saved = _kernels.kmeans_pass(*shape, count, present, audience, total)
+        _kernels.cluster_counts(*shape, clusters)
+        moves, saved = _kernels.kmeans_pass(*shape, clusters)
         return cluster.tolist(), moves, saved
 
     compare(
@@ -79,25 +81,21 @@ def kernels() -> Section:
         ),
     )
     tiny = two_class_demand(1, 9)
-    tiny_sets = [set(tiny.interest.receivers_of(k).tolist()) for k in range(9)]
-    tiny_rates = [int(rate) for rate in tiny.rate]
     compare(
         "`search_partitions` (9 x 9 x 3, to the proof)",
         lambda: round(optimal(tiny, 3, 60).cost),
-        lambda: _reference.cheapest_partition(tiny_sets, tiny_rates, 3),
+        lambda: _reference.cheapest_partition(*_plain(tiny), 3),
     )
     less = two_class_demand(1, 6)
-    less_sets = [set(less.interest.receivers_of(k).tolist()) for k in range(6)]
-    less_rates = [int(rate) for rate in less.rate]
     compare(
         "`search_covers` (6 x 6 x 3, to the proof)",
         lambda: round(optimal_shared(less, 3, 60).cost),
-        lambda: _reference.cheapest_sharing(less_sets, less_rates, 3, 6),
+        lambda: _reference.cheapest_sharing(*_plain(less), 3, 6),
     )
     return Section(
         "Kernels against their plain twins",
-        "The same answer, asserted, from the compiled loop and from plain Python "
-        "(`planning/_reference.py`), on inputs small enough for the latter.",
+        "The compiled loop and plain Python (`planning/_reference.py`) give the same answer "
+        "(asserted), on inputs small enough for the latter.",
         ["kernel", "ours", "plain", "plain / ours"],
         rows,
     )
@@ -110,16 +108,16 @@ def algorithms() -> Section:
     _groups_first_rows(full, rows)
     _flow_merge_rows(floor_demand(symbols=6_000), rows)
     return Section(
-        "Algorithms against other ways to do the same",
-        "Trading floor, 50 groups, alpha = beta = 1. Straightforward NumPy gives the same "
-        "plan (asserted). scikit-learn clusters the same flows x receivers matrix by Euclidean "
-        "distance, plain and with the rates as sample weights, on as many threads as it likes; its "
-        "clusters are priced as a plan like any other. Ratios are over ours in the same block: "
-        "above 1 is slower or costlier than ours.",
+        "Algorithms against other implementations",
+        "Trading floor, 50 groups, alpha = beta = 1. Straightforward NumPy gives the same plan "
+        "(asserted). scikit-learn clusters the same flows x receivers matrix by Euclidean "
+        "distance, plain and with the rates as sample weights, with its default number of "
+        "threads; its clusters are priced like any other plan. Ratios are relative to ours in "
+        "the same block: above 1 is slower or more expensive.",
         ["plan", "who", "time", "time / ours", "Cx/Cf", "cost / ours"],
         rows,
         "`flow-merge` is a greedy merge for Adler's cost. On this demand it clusters poorly, as "
-        "the last row shows: `groups-first` and its kind are the ones to use here.",
+        "the last row shows; use `groups-first` or another two-level algorithm here.",
     )
 
 
@@ -128,7 +126,8 @@ def _groups_first_rows(demand: Demand, rows: list[list[str]]) -> None:
     things, matrix = Things.flows_of(demand), interest_matrix(demand)
 
     def ours() -> tuple[IndexArray, IndexArray]:
-        maps = groups_first(things, sessions, groups, np.random.default_rng(0), PRICES)
+        problem = TwoLevelProblem(things, sessions, groups, PRICES)
+        maps = groups_first(problem, np.random.default_rng(0))
         return maps.session, maps.flow_group
 
     def plain() -> tuple[IndexArray, IndexArray]:
@@ -207,6 +206,12 @@ def _excess(demand: Demand, session: IndexArray, group: IndexArray) -> float:
     evaluation = evaluate(place_single(demand, renumbered, session_group), demand, PRICES)
     assert evaluation.valid
     return evaluation.filtering.relative_excess
+
+
+def _plain(demand: Demand) -> tuple[list[set[int]], list[int]]:
+    """The receivers of each flow, and whole rates."""
+    sets = [set(demand.interest.receivers_of(k).tolist()) for k in range(len(demand.rate))]
+    return sets, [int(rate) for rate in demand.rate]
 
 
 def _parts(labels: IndexArray) -> list[list[int]]:

@@ -1,4 +1,4 @@
-"""Topic clusters: how fast channels decide. What they save is on the pages of the paper."""
+"""The speed of decisions about topic clusters. Their savings are on the pages of the paper."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.measure import Section
 from distributary.machines.actions import Action, Send
 from distributary.model.topics import Clustering
-from distributary.papers.milo.runs import rounds_of
+from distributary.papers.milo.runs import RoundsPolicy, rounds_of
 from distributary.papers.milo.world import (
     INTERVALS_PER_DAY,
     World,
@@ -59,11 +59,11 @@ def decisions() -> Section:
     ]
     return Section(
         "Decisions of topic channels",
-        f"One core, no network. Channels are the machines that also run on NATS, with {MEMBERS:,} "
-        f"members and {CARRIED} topics; each piece of news makes a cluster weigh whether to take "
-        "up or give up topics, or to end. A request is a user who takes up a topic, with all "
-        "surveys, moves and proposals that follow, in a system of 1,000 users that grows for 20 "
-        f"days. Medians of {ROUNDS} runs.",
+        "One core, no network. Channels are the same state machines that run on NATS, with "
+        f"{MEMBERS:,} members and {CARRIED} topics; after each change of a member's interest, a "
+        "cluster decides whether to add or drop topics, or to dissolve. A request is a user who "
+        "subscribes to a topic, with all surveys, moves and proposals that follow, in a system "
+        f"of 1,000 users that grows for 20 days. Medians of {ROUNDS} runs.",
         ("decision", "decisions/s", "time of one"),
         rows,
     )
@@ -81,7 +81,7 @@ def _rate(prepare: Callable[[], Deciding]) -> tuple[str, str]:
 
 
 def _cluster(policy: Policy) -> ClusterChannel:
-    """A cluster with members who want three quarters of it."""
+    """A cluster with members who want three quarters of its topics."""
     machine = ClusterChannel("cluster/1/t0", policy, derive_generator(0, "c"), ClusterState())
     topics = tuple(f"t{at}" for at in range(CARRIED))
     machine.on_message("topic/t0", Found(topics), 0.0)
@@ -100,7 +100,7 @@ def _news(policy: Policy) -> Deciding:
     machine = _cluster(policy)
     rng = np.random.default_rng(1)
     topics = tuple(machine.state.topics)
-    told = [
+    reports = [
         Tell(
             (News(TopicFlow(topics[at % CARRIED], 0.1), False),),
             tuple(topic for topic in topics if rng.random() < 0.7),
@@ -110,10 +110,10 @@ def _news(policy: Policy) -> Deciding:
     ]
 
     def decide() -> int:
-        for at, news in enumerate(told):
+        for at, news in enumerate(reports):
             machine.on_message(f"s{at % MEMBERS}", news, 1.0)
         assert len(machine.state.topics) == CARRIED, "topics that most members want must stay"
-        return len(told)
+        return len(reports)
 
     return decide
 
@@ -142,7 +142,7 @@ def _requests(name: str) -> Deciding:
     rng = np.random.default_rng(0)
     frequency, wants = frequencies("Average", world.topics, rng), interests(world, rng)
     requests = growth(wants, float(days * INTERVALS_PER_DAY), world.span, rng)
-    rounds = rounds_of(name, Clustering(*wants.shape), frequency, days, 8, 0)
+    rounds = rounds_of(RoundsPolicy(name), Clustering(*wants.shape), frequency, days, 8, 0)
 
     def decide() -> int:
         rounds.run(requests, float(days * INTERVALS_PER_DAY), 1)

@@ -1,4 +1,4 @@
-"""Topics on a real NATS server: with channels of ours, against one subject for each topic."""
+"""Topics on a real NATS server: our channels against one subject per topic."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from distributary.topics.nats.status import ServerStatus, fetch_server_status
 
 GROUPS, TOPICS_EACH, READERS_EACH = 4, 10, 6
 ROUNDS = 3
-RATE, SECONDS = 100, 4.0  # events per second where latency is measured
-INTERVAL = 10.0  # seconds in which to keep a subscription costs as much as one message
-EVENTS = 10_000  # where speed is measured
+RATE, SECONDS = 100, 4.0  # events per second while latency is measured
+INTERVAL = 10.0  # seconds for which keeping a subscription costs as much as one message
+EVENTS = 10_000  # for the measurement of speed
 SUBSCRIPTIONS = (0, 20_000, 100_000)
 
 Publish = Callable[[str, bytes], Awaitable[None]]
@@ -46,10 +46,10 @@ from pathlib import Path
 from distributary.topics.nats import NatsOptions, ServiceSettings, TopicService, live_policy
 
 async def main():
-    told = json.loads(sys.argv[1])
-    policy = live_policy(interval=told["interval"], history=10_000)
-    settings = ServiceSettings(Path(told["folder"]), policy, plan_every=told["plan_every"])
-    service = TopicService(NatsOptions(told["url"], told["token"]), settings)
+    given = json.loads(sys.argv[1])
+    policy = live_policy(interval=given["interval"], history=10_000)
+    settings = ServiceSettings(Path(given["folder"]), policy, plan_every=given["plan_every"])
+    service = TopicService(NatsOptions(given["url"], given["token"]), settings)
     task = asyncio.create_task(service.run())
     await service.started.wait()
     print("started", flush=True)
@@ -61,20 +61,20 @@ asyncio.run(main())
 
 @dataclass
 class Readings:
-    """What readers got: how many events, and how late each was."""
+    """The number of events that readers got, and the latency of each."""
 
     late: list[float] = field(default_factory=list)
     got: Counter[str] = field(default_factory=Counter)
 
     def read(self, topic: str, payload: bytes) -> None:
-        """Take an event in; its payload says when it was published."""
+        """Count an event; its payload holds the time when it was published."""
         self.late.append((time.perf_counter_ns() - int(payload)) / 1e6)
         self.got[topic] += 1
 
 
 @dataclass
 class Plane:
-    """Readers that are subscribed, and a way to publish."""
+    """Subscribed readers, and a way to publish."""
 
     publish: Publish
     readings: Readings
@@ -82,7 +82,7 @@ class Plane:
 
 
 def interests() -> list[list[str]]:
-    """Groups of readers with the topics of their group; every fourth wants two more."""
+    """Groups of readers with the topics of their group; every fourth reader wants two more."""
     rng = random.Random(0)
     topics = [[f"{group}.{n}" for n in range(TOPICS_EACH)] for group in range(GROUPS)]
     wanted = []
@@ -99,7 +99,7 @@ def interests() -> list[list[str]]:
 
 @asynccontextmanager
 async def plain(options: NatsOptions) -> AsyncIterator[Plane]:
-    """One subject for each topic, and nothing else."""
+    """One subject per topic, and nothing else."""
     readings = Readings()
     async with AsyncExitStack() as stack:
         publisher = await stack.enter_async_context(connect_to_server(options, name="publisher"))
@@ -129,7 +129,7 @@ def _reading(readings: Readings, topic: str) -> Callable[[Msg], Awaitable[None]]
 
 @asynccontextmanager
 async def channels(options: NatsOptions, *, clusters: bool) -> AsyncIterator[Plane]:
-    """The channel service in a process of its own, and clients of ours."""
+    """The channel service in its own process, and our clients."""
     readings = Readings()
     settings = ClientSettings()
     async with AsyncExitStack() as stack:
@@ -137,7 +137,7 @@ async def channels(options: NatsOptions, *, clusters: bool) -> AsyncIterator[Pla
         await stack.enter_async_context(_service(options, folder, 0.5 if clusters else 1e9))
         publisher = await stack.enter_async_context(TopicClient(options, settings))
         for topic in sorted({topic for wanted in interests() for topic in wanted}):
-            # As busy as it will be: what a service has learnt that runs for longer than we do.
+            # The rates that a service would have learnt if it had been running for longer.
             await publisher.create(topic, flow=RATE * INTERVAL / (GROUPS * TOPICS_EACH))
         group = await stack.enter_async_context(_cancelled())
         readers = []
@@ -147,7 +147,7 @@ async def channels(options: NatsOptions, *, clusters: bool) -> AsyncIterator[Pla
             for topic in wanted:
                 group.append(asyncio.create_task(_follow(await reader.subscribe(topic), readings)))
         if clusters:
-            await _settled(readers)
+            await _wait_until_settled(readers)
 
         async def many(topics: list[str]) -> None:
             await asyncio.gather(
@@ -159,12 +159,12 @@ async def channels(options: NatsOptions, *, clusters: bool) -> AsyncIterator[Pla
 
 @asynccontextmanager
 async def _service(options: NatsOptions, folder: str, plan_every: float) -> AsyncIterator[None]:
-    told = {"url": options.url, "token": options.token, "folder": folder}
+    arguments = {"url": options.url, "token": options.token, "folder": folder}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
         _SERVICE,
-        json.dumps({**told, "plan_every": plan_every, "interval": INTERVAL}),
+        json.dumps({**arguments, "plan_every": plan_every, "interval": INTERVAL}),
         stdout=asyncio.subprocess.PIPE,
     )
     assert process.stdout is not None
@@ -192,8 +192,8 @@ async def _follow(subscription: TopicSubscription, readings: Readings) -> None:
         readings.read(event.topic, event.payload)
 
 
-async def _settled(readers: list[TopicClient]) -> None:
-    """Until nobody's channels have changed for three seconds."""
+async def _wait_until_settled(readers: list[TopicClient]) -> None:
+    """Wait until nobody's channels have changed for three seconds."""
     before, since = None, time.monotonic()
     while time.monotonic() - since < 3.0:
         await asyncio.sleep(0.1)
@@ -207,7 +207,7 @@ async def _settled(readers: list[TopicClient]) -> None:
 
 @dataclass(frozen=True)
 class Measured:
-    """One way's numbers."""
+    """The measurements of one variant."""
 
     late: Sequence[float]
     speed: float
@@ -223,8 +223,8 @@ WAYS: dict[str, Callable[[NatsOptions], AbstractAsyncContextManager[Plane]]] = {
 }
 
 
-async def measured(server: EmbeddedServer, plane: Plane, idle: ServerStatus) -> Measured:
-    """Latency at a gentle rate, then as fast as it goes; all answers are checked."""
+async def measure(server: EmbeddedServer, plane: Plane, idle: ServerStatus) -> Measured:
+    """Measure latency at a low rate, then the highest speed; all answers are checked."""
     rng = random.Random(1)
     audience = Counter(topic for wanted in interests() for topic in wanted)
     before = await fetch_server_status(server.monitor)
@@ -235,14 +235,14 @@ async def measured(server: EmbeddedServer, plane: Plane, idle: ServerStatus) -> 
             sent[topic] += 1
             group.create_task(_one(plane, topic))
             await asyncio.sleep(1 / RATE)
-    await _all_read(plane, audience, sent)
+    await _wait_until_read(plane, audience, sent)
     late = list(plane.readings.late)
     after = await fetch_server_status(server.monitor)
     topics = rng.choices(sorted(audience), k=EVENTS)
     sent.update(topics)
     began = time.perf_counter()
     await plane.many(topics)
-    await _all_read(plane, audience, sent)
+    await _wait_until_read(plane, audience, sent)
     return Measured(late, EVENTS / (time.perf_counter() - began), idle, before, after)
 
 
@@ -250,7 +250,7 @@ async def _one(plane: Plane, topic: str) -> None:
     await plane.publish(topic, b"%d" % time.perf_counter_ns())
 
 
-async def _all_read(plane: Plane, audience: Counter[str], sent: Counter[str]) -> None:
+async def _wait_until_read(plane: Plane, audience: Counter[str], sent: Counter[str]) -> None:
     expected = {topic: n * audience[topic] for topic, n in sent.items()}
     async with asyncio.timeout(120):
         while sum(plane.readings.got.values()) < sum(expected.values()):
@@ -260,37 +260,35 @@ async def _all_read(plane: Plane, audience: Counter[str], sent: Counter[str]) ->
 
 
 async def _measure_all() -> dict[str, list[Measured]]:
-    """All ways, one after the other, several times over."""
+    """Measure all variants, one after the other, several times."""
     found: dict[str, list[Measured]] = {name: [] for name in WAYS}
     for _ in range(ROUNDS):
         for name, way in WAYS.items():
             async with run_embedded_server(monitor=True) as server:
                 idle = await fetch_server_status(server.monitor)
                 async with way(server.options) as plane:
-                    found[name].append(await measured(server, plane, idle))
+                    found[name].append(await measure(server, plane, idle))
     return found
 
 
 def topics_live() -> Section:
-    """Speed, latency, and what the server says of itself."""
+    """Speed, latency, and the server's own counters."""
     found = asyncio.run(_measure_all())
     rows = [_row(name, each, found["plain NATS"]) for name, each in found.items()]
     readers = len(interests())
     wanted = sum(map(len, interests()))
     return Section(
-        "Topics on NATS: channels of ours against one subject for each topic",
+        "Topics on NATS: our channels against one subject per topic",
         f"{GROUPS * TOPICS_EACH} topics, {readers} readers in {GROUPS} groups with the topics of "
         f"their group, every fourth with two more: {wanted} wanted. All readers and the publisher "
         "are connections of one Python process, the service is another, the server a third, on "
-        f"this machine; medians of {ROUNDS} rounds. Latency from publishing to the application, in "
-        f"milliseconds, at {RATE} events per second; speed with {EVENTS:,} events as fast as they "
-        "are taken, to the last "
-        "delivery. Bytes and messages are the server's own, for the same events at the gentle "
-        "rate; a confirmed publication and everything that clients and channels say to each other "
-        "is in there. To keep a subscription costs as much as a message every "
-        f"{INTERVAL:g} seconds, by which clusters are formed; subscriptions are without those of a "
-        "server that nobody is connected to. Every reader got every event it wanted, once "
-        "(asserted).",
+        f"this machine; medians of {ROUNDS} rounds. Latency from publishing to the application, "
+        f"in milliseconds, at {RATE} events per second; speed with {EVENTS:,} events published as "
+        "fast as possible, until the last delivery. Bytes and messages are counted by the "
+        "server, for the same events at the lower rate; they include confirmations and all "
+        "messages between clients and channels. Keeping a subscription is priced like a message "
+        f"every {INTERVAL:g} seconds, which decides the clusters; the subscriptions of an idle "
+        "server are not counted. Every reader got every event it wanted exactly once (asserted).",
         [
             "",
             "events / s",
@@ -305,14 +303,14 @@ def topics_live() -> Section:
             "KB out",
         ],
         rows,
-        "Events are confirmed here and written to disk first, which plain NATS does not do: "
-        "there, an event that nobody hears is lost.",
+        "Our events are written to disk and confirmed, which plain NATS does not do: there, an "
+        "event without a subscriber is lost.",
     )
 
 
 def _row(name: str, rounds: list[Measured], plain: list[Measured]) -> list[str]:
-    median, p99 = _late(rounds)
-    base, base99 = _late(plain)
+    median, p99 = _latency(rounds)
+    base, base99 = _latency(plain)
     before, after, idle = rounds[-1].before, rounds[-1].after, rounds[-1].idle
     return [
         name,
@@ -329,8 +327,8 @@ def _row(name: str, rounds: list[Measured], plain: list[Measured]) -> list[str]:
     ]
 
 
-def _late(rounds: list[Measured]) -> tuple[float, float]:
-    """Median and 99th percentile, each the median of all rounds."""
+def _latency(rounds: list[Measured]) -> tuple[float, float]:
+    """The median and the 99th percentile, each as the median of all rounds."""
     found = np.median([np.percentile(each.late, [50, 99]) for each in rounds], axis=0)
     return float(found[0]), float(found[1])
 
@@ -339,12 +337,12 @@ def _late(rounds: list[Measured]) -> tuple[float, float]:
 
 
 def nats_subscriptions() -> Section:
-    """The server's memory by the number of subscriptions."""
+    """The server's memory by number of subscriptions."""
     rows = asyncio.run(_subscriptions())
     return Section(
         "What subscriptions cost a NATS server",
-        "One connection with so many subjects of its own; memory is what the server says of itself "
-        "when it has them all.",
+        "One connection with this many subjects; memory is what the server reports once it has "
+        "them all.",
         ["subscriptions", "server's memory (MB)", "bytes for each more"],
         rows,
     )
@@ -359,16 +357,16 @@ async def _subscriptions() -> list[list[str]]:
                 for at in range(n):
                     await _quiet(nc, f"many.topic.{at}")
                 await nc.flush(timeout=60)
-                told = await fetch_server_status(server.monitor)
-                assert told.subscriptions >= n
-            each = "" if last is None else f"{(told.mem - last[1]) / (n - last[0]):,.0f}"
-            rows.append([f"{n:,}", f"{told.mem / 1e6:,.1f}", each])
-            last = last or (n, told.mem)
+                status = await fetch_server_status(server.monitor)
+                assert status.subscriptions >= n
+            each = "" if last is None else f"{(status.mem - last[1]) / (n - last[0]):,.0f}"
+            rows.append([f"{n:,}", f"{status.mem / 1e6:,.1f}", each])
+            last = last or (n, status.mem)
     return rows
 
 
 async def _quiet(nc: Client, subject: str) -> None:
-    """A subscription on the wire only: nats-py's own tasks would cost more than the server's."""
+    """A subscription on the wire only: nats-py's own tasks would cost more than the server does."""
     nc._sid += 1
     await nc._send_subscribe(_Wire(nc._sid, subject))  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""The store of the topic service, beside the least that a log of our own would do."""
+"""The store of the topic service against a minimal log of our own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from distributary.topics.store import TopicStore
 from distributary.topics.topic import TopicState
 
 BATCHES = {1: 20_000, 16: 50_000, 512: 100_000}  # records in a batch, and in all
-SYNCED = 200  # batches where each waits for the disk
+SYNCED = 200  # batches that each wait for the disk
 ROUNDS = 5
 TOPICS, EVENTS = 100_000, 900_000
 
@@ -27,7 +27,7 @@ _HEAD = Struct("<III")
 
 
 class PlainFile:
-    """A file of records with their lengths and checksums: what the store took the place of."""
+    """A file of records with lengths and checksums, which the store replaced."""
 
     def __init__(self, folder: Path, *, sync: bool = False) -> None:
         self.path = folder / "records"
@@ -62,7 +62,7 @@ LOGS: dict[str, type[PlainFile] | type[Store]] = {"a plain file": PlainFile, "SQ
 
 
 def make_records(topics: int, events: int) -> list[bytes]:
-    """What a host writes for topics that are created, and then get events in turn."""
+    """The records that a host writes when topics are created and then get events in turn."""
     log = HostLog(HostState(), LIVE)
     log.begin_epoch(1.0)
     for n in range(topics):
@@ -82,7 +82,7 @@ def topics_store() -> Section:
             part = records[: SYNCED * batch if sync else count]
             found: dict[str, list[tuple[float, float, int]]] = {name: [] for name in LOGS}
             for _ in range(ROUNDS):
-                for name in LOGS:  # in turn: whatever else the machine does meets all of them
+                for name in LOGS:  # in turn, so that other load on the machine affects all of them
                     found[name].append(_append(name, part, batch, sync))
             for name, each in found.items():
                 seconds, processor, size = map(statistics.median, zip(*each, strict=True))
@@ -92,9 +92,9 @@ def topics_store() -> Section:
     return Section(
         "The topic service's store: appending",
         f"Records of events, {len(records[-1])} bytes each; medians of {ROUNDS} rounds, in turn. A "
-        "plain file with a length and checksums before each record stands for the journal that was "
-        "used before. Bytes "
-        "are those of all files, the WAL among them. All records are read back (asserted).",
+        "plain file with a length and checksums before each record stands for the journal that the "
+        "store replaced. Bytes are those of all files, including the WAL. All records are read "
+        "back (asserted).",
         ["sync", "batch", "in", "records/s", "processor time each", "bytes each"],
         rows,
     )
@@ -114,7 +114,7 @@ def _append(name: str, records: list[bytes], batch: int, sync: bool) -> tuple[fl
 
 
 def topics_restart() -> Section:
-    """How long a service with a long log takes to have its state again."""
+    """How long a service with a long log takes to restore its state."""
     records = make_records(TOPICS, EVENTS)
     rows = []
     for name in LOGS:

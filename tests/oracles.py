@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from fractions import Fraction
 from itertools import chain, combinations, product
 from typing import NamedTuple
@@ -278,27 +278,15 @@ def cheapest_shared(wants: Sequence[set[int]], rate: Sequence[float], n_groups: 
     return least
 
 
-def cover_price(
-    taken: Sequence[int], group_of: Sequence[int], session: Sequence[float], group: Sequence[float]
-) -> float:
-    """What a receiver pays: for each session, and once for each group."""
-    return sum(session[s] for s in taken) + sum(group[g] for g in {group_of[s] for s in taken})
-
-
-def covers(taken: Sequence[int], options: Sequence[Sequence[int]]) -> bool:
+def covers(taken: Sequence[int], options: Sequence[Collection[int]]) -> bool:
     return all(set(option) & set(taken) for option in options)
 
 
-def cheapest_cover_price(
-    options: Sequence[Sequence[int]],
-    group_of: Sequence[int],
-    session: Sequence[float],
-    group: Sequence[float],
-) -> float:
-    """The subscription problem by trying every set of sessions."""
+def cheapest_cover_price(options: Sequence[Collection[int]], price: Sequence[float]) -> float:
+    """The subscription problem by trying every set of groups."""
     return min(
-        cover_price(taken, group_of, session, group)
-        for taken in subsets(range(len(group_of)))
+        sum(price[group] for group in taken)
+        for taken in subsets(range(len(price)))
         if covers(taken, options)
     )
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from distributary.model import Constraints, Demand, IndexArray, Interest, Plan, Rates
+from distributary.model import Constraints, Demand, Interest, Plan, Rates
 from distributary.planning.hierarchy import Maps
 from distributary.planning.things import Things
 
@@ -120,25 +120,6 @@ def any_plans(draw: st.DrawFn, interest: Interest, *, max_sessions: int = 4) -> 
         subscription_receiver=subscription[:, 0],
         subscription_session=subscription[:, 1],
     )
-
-
-class Placement(NamedTuple):
-    """Where flows travel, before anybody has subscribed."""
-
-    flow: IndexArray
-    session: IndexArray
-    session_group: IndexArray
-
-
-@st.composite
-def placements(draw: st.DrawFn, n_flows: int, *, max_sessions: int = 5) -> Placement:
-    """Each flow in one session or several; some sessions may stay empty."""
-    n_sessions = draw(st.integers(1, max_sessions))
-    some = st.sets(st.integers(0, n_sessions - 1), min_size=1, max_size=3)
-    pairs = [(flow, session) for flow in range(n_flows) for session in sorted(draw(some))]
-    groups = draw(st.lists(st.integers(0, 3), min_size=n_sessions, max_size=n_sessions))
-    flow, session = np.array(pairs, np.int32).T
-    return Placement(flow, session, np.array(groups, np.int32))
 
 
 class Clustering(NamedTuple):

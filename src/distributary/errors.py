@@ -1,24 +1,25 @@
 """Everything distributary raises on purpose.
 
     DistributaryError
-    ├── InputError          a file, row or value that cannot be used
-    │   ├── MissingRateError    a flow somebody wants has no rate
-    │   └── BadTablesError      rows of tables that cannot be used         (files.bad_rows)
-    ├── PlanError           a plan that does not serve everybody
-    ├── InfeasibleError     constraints that no plan holds, or none that was found
-    ├── LiveError           what happens on a live plane    (topics.errors, delivery.errors)
+    ├── InputError          a file, row or value cannot be used
+    │   ├── MissingRateError    a wanted flow has no rate
+    │   └── BadTablesError      rows of tables cannot be used                     (files.bad_rows)
+    ├── PlanError           a plan does not serve every receiver
+    ├── InfeasibleError     no plan meets the constraints, or none was found
+    ├── LiveError           a live service or connection fails     (delivery.errors, topics.errors)
     │   └── StateError          the state of a service cannot be read or written
-    ├── FullError           a sender's queue is full                   (delivery)
-    ├── OutputError         a place that cannot be written to
+    ├── FullError           a sender's queue is full                              (delivery.sender)
+    ├── OutputError         results cannot be written
     ├── MissingExtraError   a package of an optional part is not installed
-    ├── BadRowsError        more of a log cannot be used than the caller allows  (pipeline.ingest)
-    ├── CountError          rows of a log do not add up                          (pipeline.ingest)
-    ├── JavaError           there is no Java that Spark can run on               (pipeline.spark)
-    └── SparkStartError     Spark does not start                                 (pipeline.spark)
+    ├── BadRowsError        a log has more bad rows than the caller allows        (pipeline.ingest)
+    ├── CountError          the rows of a log do not add up                       (pipeline.ingest)
+    ├── LedgerError         the files of a stream do not belong together          (pipeline.ledger)
+    ├── JavaError           Spark finds no Java that it can run on                (pipeline.spark)
+    └── SparkStartError     Spark does not start                                  (pipeline.spark)
 
-Each message says what happened, with which value, and what to do next; the same facts
-are attributes. A caller's own mistake (a negative number of groups, an unknown algorithm)
-stays a plain `ValueError`, raised before any work starts.
+Each message says what happened, with which value, and what to do next; the same facts are
+attributes. A caller's own mistake (a negative number of groups, an unknown algorithm) stays a plain
+`ValueError`, raised before any work starts.
 """
 
 from __future__ import annotations
@@ -40,14 +41,13 @@ __all__ = [
 
 
 class DistributaryError(Exception):
-    """The root: catch this to catch all of ours."""
+    """The root of all errors that distributary raises on purpose."""
 
 
 class InputError(DistributaryError):
     """A file, row or value cannot be used.
 
-    `row` counts from 1 and leaves out a CSV file's header line; it is None where the whole
-    file is at fault.
+    `row` counts from 1 without a CSV file's header line; it is None if the whole file is at fault.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class PlanError(DistributaryError):
 
 
 class InfeasibleError(DistributaryError):
-    """No plan holds the constraints; `proven` says whether that is certain or only not found."""
+    """No plan meets the constraints; `proven` says whether that is certain or none was found."""
 
     def __init__(self, reason: str, *, proven: bool, remedy: str = "") -> None:
         self.reason = reason
@@ -126,7 +126,7 @@ class MissingExtraError(DistributaryError, ImportError):
 
 
 class LiveError(DistributaryError):
-    """The root of what happens on a live plane."""
+    """The root of errors of live services and connections."""
 
 
 class StateError(LiveError):
@@ -139,6 +139,8 @@ class StateError(LiveError):
 
     @classmethod
     def from_os(cls, path: Path, error: OSError, *, doing: str = "written") -> Self:
-        """What the operating system says of a place."""
-        said = (error.strerror or str(error)).lower()
-        return cls(str(path), f"cannot be {doing}: {said}", "check the place, or name another")
+        """Make the error for an `OSError` at a path."""
+        reason = (error.strerror or str(error)).lower()
+        return cls(
+            str(path), f"cannot be {doing}: {reason}", "check the path, or choose another folder"
+        )

@@ -95,7 +95,7 @@ def test_bad_rows_are_put_aside_and_counted_and_the_rest_is_planned(cli: Command
 def test_people_are_told_what_became_of_the_rows(cli: CommandLine) -> None:
     told = cli("plan", *CARE, "--groups", "2", "--out", "plan").err
     assert "interest: 8 rows = 4 used + 1 duplicates + 3 quarantined\n  1 x corrupt line\n" in told
-    assert "rates: 2 wanted flows without a rate are given the floor\n" in told
+    assert "rates: 2 wanted flows without a rate get the one of --floor\n" in told
 
 
 @pytest.mark.usefixtures("tables")

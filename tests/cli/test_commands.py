@@ -113,7 +113,7 @@ def test_repeated_rows_are_counted_and_unwanted_flows_named(
     cli.write("interest.csv", "receiver,flow\nann,a\nann,a\nbob,a\nann,a\n")
     ran = cli("plan", *inputs, "--groups", "1", "--out", "plan")
     assert ran.status == 0
-    assert "2 of 4 rows repeat another" in ran.err
+    assert "2 of 4 rows are duplicates" in ran.err
     assert "4 flows that nobody wants" in ran.err
 
 

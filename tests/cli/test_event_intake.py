@@ -49,7 +49,7 @@ def test_bad_events_are_left_out_and_counted_up_to_a_share(
         "several": 1,
         "combinations": [{"filters": ["a > 0", "b > 0"], "events": 1}],
     }
-    intake.tell()
+    intake.print_notes()
     said = " ".join(capsys.readouterr().err.split())
     assert "1 events match no filter" in said
     assert "'a > 0' and 'b > 0'" in said

@@ -140,7 +140,7 @@ cy,"symbol NOT LIKE '_S%' OR venue IN ('N', NULL)"
         ("volume = ", "does not parse: an operand is missing"),
         ("colour = 'red'", "there is no attribute 'colour'"),
         ("volume > symbol", "volume > symbol compares a whole number with text"),
-        ("volume IN (price, 3)", "IN lists constants; write volume = price, with OR"),
+        ("volume IN (price, 3)", "IN lists only constants; write OR volume = price"),
         ("upper(symbol) = 'IBM'", "UPPER(symbol) = 'IBM' tests no attribute"),
     ],
 )

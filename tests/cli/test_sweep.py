@@ -78,7 +78,7 @@ def test_the_document_holds_points_knees_and_counts(
         (1.6, 40),
     ]
     assert document["knees"][0]["groups"] is None
-    assert document["knees"][0]["explained"].startswith("no knee, as ")
+    assert document["knees"][0]["explained"].startswith("no knee: ")
     knees = {
         (point["alpha"], point["most_sessions"]): point["groups"]
         for point in document["points"]
@@ -125,7 +125,7 @@ def test_what_is_cut_repeated_or_skipped_is_said(cli: CommandLine, inputs: tuple
     ran = cli("sweep", *inputs, *ITERATIVE, "--groups", "2,3,3,99", "--sessions", "2,99")
     assert ran.status == 0, ran
     # The four wanted flows cut (99, 2), (2, 99), (3, 99) twice and (99, 99).
-    assert "5 of 8 combinations with more groups or sessions than the 4 flows: cut" in ran.out
+    assert "5 of 8 combinations with more groups or sessions than the 4 flows: reduced" in ran.out
     assert "2 of 8 combinations that repeat another: planned once" in ran.out
     assert "2 of 8 combinations with fewer sessions than groups: skipped" in ran.out
     assert "unheard" not in ran.out

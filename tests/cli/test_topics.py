@@ -121,7 +121,7 @@ def test_a_killed_service_goes_on_where_it_was(
         assert cli("topics", "status", "--json", *state).document["topics"] == 1
         other = cli("topics", "serve", *state, "--nats", now["url"], "--token", now["token"])
         assert other.status == 1
-        assert "another process works with this folder" in other.err
+        assert "another process uses this folder" in other.err
     finally:
         out, err = end(again)
         assert (again.returncode, out, err) == (0, b"", b"")

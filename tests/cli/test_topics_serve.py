@@ -74,7 +74,7 @@ def test_a_second_service_is_refused_and_leaves_the_first_alone(
     before = {path.name: path.read_bytes() for path in state.iterdir() if path.is_file()}
     ran = cli("topics", "serve", "--state", state)
     assert (ran.status, ran.err.count("\n")) == (1, 1)
-    assert "another process works with this folder" in ran.err
+    assert "another process uses this folder" in ran.err
     assert {path.name: path.read_bytes() for path in state.iterdir() if path.is_file()} == before
     assert cli("topics", "publish", "t", "x", "--create", "--state", state).status == 0
 

@@ -12,17 +12,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from distributary.content import (
-    Advertise,
+    AdvertiseRequest,
     ContentBroker,
     Covering,
     Detach,
     Publication,
     PublishUnder,
-    Unadvertise,
+    UnadvertiseRequest,
 )
-from distributary.content.events import Subscribe, Unsubscribe
+from distributary.content.events import SubscribeRequest, UnsubscribeRequest
 from distributary.content.history import History, find_prune_distance
-from distributary.content.messages import Name, Prune, Statement, Unsubscribed
+from distributary.content.messages import Name, Prune, Statement, UnsubscribeStatement
 from distributary.content.outlink import NO_FURTHER, OutLink
 from distributary.content.tables import Entry, SubscriptionTable
 from distributary.machines import Action, Deliver, Send
@@ -115,10 +115,16 @@ class ReusesNames(NaiveBroker):
     _named: Name | None = None
 
     def _serve(
-        self, message: Subscribe | Unsubscribe | Advertise | Unadvertise | Detach, now: float
+        self,
+        message: SubscribeRequest
+        | UnsubscribeRequest
+        | AdvertiseRequest
+        | UnadvertiseRequest
+        | Detach,
+        now: float,
     ) -> list[Action]:
         self._named = None
-        if isinstance(message, Subscribe):
+        if isinstance(message, SubscribeRequest):
             self._named = Name(message.client, message.number)
         return super()._serve(message, now)
 
@@ -170,7 +176,7 @@ class SaysAllItCovers(NaiveBroker):
 
     class Link(OutLink):
         def _sweep(self, name: Name) -> list[Statement]:
-            hidden = self.hidden.covered(self.sent[name])
+            hidden = self.hidden.find_covered(self.sent[name])
             if hidden:
                 return self._reveal(hidden[0], instead_of=name)
             return [self._retract(name, NO_FURTHER)]
@@ -267,7 +273,7 @@ class UnsubscribesAnyway(NaiveBroker):
 
     class Link(OutLink):
         def drop(self, name: Name, prune: Prune | None = None) -> list[Statement]:
-            return super().drop(name, prune) or [Unsubscribed(name, prune)]
+            return super().drop(name, prune) or [UnsubscribeStatement(name, prune)]
 
 
 class CountsArrivalLink(NaiveBroker):

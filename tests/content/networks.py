@@ -13,8 +13,8 @@ from distributary.content import (
     ContentEvent,
     LinkSearch,
     PublishEvent,
-    Subscribe,
-    Unsubscribe,
+    SubscribeRequest,
+    UnsubscribeRequest,
 )
 from distributary.machines import Action
 from distributary.machines.virtual import Simulation, VirtualNetwork
@@ -92,11 +92,11 @@ class Brokers:
         self.simulation.run(max_events=100_000)
 
     def subscribe(self, client: str, number: int, filter: Filter) -> None:
-        self.say(client, Subscribe(client, number, filter))
+        self.say(client, SubscribeRequest(client, number, filter))
         self.settle()
 
     def unsubscribe(self, client: str, number: int) -> None:
-        self.say(client, Unsubscribe(client, number))
+        self.say(client, UnsubscribeRequest(client, number))
         self.settle()
 
     def publish(

@@ -10,19 +10,19 @@ import pytest
 
 from distributary.content import (
     COVERING_POLICIES,
-    Advertise,
+    AdvertiseRequest,
     ContentBroker,
     Covering,
     Detach,
     Pacing,
     Publication,
     RequestRefused,
-    Subscribe,
-    Unadvertise,
-    Unsubscribe,
+    SubscribeRequest,
+    UnadvertiseRequest,
+    UnsubscribeRequest,
 )
 from distributary.content.connections import Packet
-from distributary.content.messages import Name, Subscribed, Unsubscribed
+from distributary.content.messages import Name, SubscribeStatement, UnsubscribeStatement
 from distributary.content.pacing import Pace
 from distributary.content.resync import StaleStatements, ToldBuckets, bucket_of
 from distributary.model import Filter, equivalent
@@ -64,19 +64,19 @@ class Scene(World):
     def promises(self, at: str, client: str, *numbers: int) -> None:
         """A client will publish anything, under each of these numbers."""
         for number in numbers:
-            self.say(at, Advertise(client, number, ALL))
+            self.say(at, AdvertiseRequest(client, number, ALL))
             self.run()
 
     def wants(self, at: str, **wanted: Filter) -> None:
         """Clients subscribe, each to its filter."""
         for client, filter in wanted.items():
-            self.say(at, Subscribe(client, 1, filter))
+            self.say(at, SubscribeRequest(client, 1, filter))
             self.run()
 
     def ends(self, at: str, *clients: str) -> None:
         """Clients take back what they wanted."""
         for client in clients:
-            self.say(at, Unsubscribe(client, 1))
+            self.say(at, UnsubscribeRequest(client, 1))
             self.run()
 
     def gets(self, keys: Pair, *, at: str = "p", client: str = "pub", number: int = 1) -> list[str]:
@@ -117,11 +117,11 @@ def test_a_late_advertisement_pulls_the_subscriptions_it_meets_and_no_others(
     scene = Scene(ContentBroker, chain("p", "m", "s"), policy)
     scene.wants("s", low=box((0, 3)), high=box((3, 6)))
     assert count_sent(scene) == {}
-    scene.say("p", Advertise("pub", 1, box((0, 3))))
+    scene.say("p", AdvertiseRequest("pub", 1, box((0, 3))))
     scene.run()
     assert count_sent(scene) == {("s", "m"): 1, ("m", "p"): 1}
     assert scene.gets((1, 1)) == ["low"]
-    scene.say("p", Advertise("pub", 2, box((0, 6))))
+    scene.say("p", AdvertiseRequest("pub", 2, box((0, 6))))
     scene.run()
     assert count_sent(scene) == {("s", "m"): 2, ("m", "p"): 2}
     assert scene.gets((4, 1), number=2) == ["high"]
@@ -130,15 +130,15 @@ def test_a_late_advertisement_pulls_the_subscriptions_it_meets_and_no_others(
 @each_policy
 def test_unadvertising_cleans_what_no_other_advertisement_needs(policy: Covering) -> None:
     scene = Scene(ContentBroker, chain("p", "m", "s"), policy)
-    scene.say("p", Advertise("pub", 1, box((0, 3))))
+    scene.say("p", AdvertiseRequest("pub", 1, box((0, 3))))
     scene.promises("m", "other", 1)
     scene.wants("s", low=box((0, 3)), high=box((3, 6)))
     assert count_sent(scene) == {("s", "m"): 2, ("m", "p"): 1}
-    scene.say("p", Unadvertise("pub", 1))
+    scene.say("p", UnadvertiseRequest("pub", 1))
     scene.run()
     assert count_sent(scene) == {("s", "m"): 2}
     assert scene.gets((1, 1), at="m", client="other") == ["low"]
-    scene.say("m", Unadvertise("other", 1))
+    scene.say("m", UnadvertiseRequest("other", 1))
     scene.run()
     assert count_sent(scene) == {}
     assert [len(broker.subscriptions) for broker in scene.brokers.values()].count(0) == 2
@@ -154,7 +154,7 @@ def test_who_detaches_leaves_nothing_behind(policy: Covering) -> None:
     scene.promises("p", "pub", 1)
     scene.promises("s", "gone", 1, 2)
     scene.wants("s", gone=box((0, 6)), stays=box((0, 3)))
-    scene.say("s", Subscribe("gone", 2, box((2, 5))))
+    scene.say("s", SubscribeRequest("gone", 2, box((2, 5))))
     scene.wants("p", far=box((0, 6)))
     scene.say("s", Detach("gone"))
     scene.run()
@@ -175,13 +175,13 @@ def refusals(scene: Scene) -> list[tuple[str, int, str]]:
 
 def test_what_does_not_match_its_advertisement_or_has_none_is_refused() -> None:
     scene = Scene(ContentBroker, chain("p", "s"))
-    scene.say("p", Advertise("pub", 1, box((0, 3))))
+    scene.say("p", AdvertiseRequest("pub", 1, box((0, 3))))
     scene.wants("s", all=ALL)
     assert scene.gets((1, 1)) == ["all"]
     assert scene.gets((4, 1)) == []  # not what was promised
     assert scene.gets((1, 1), number=2) == []  # never promised
     assert scene.gets((1, 1), client="other") == []  # promised by somebody else
-    scene.say("p", Unadvertise("pub", 1))
+    scene.say("p", UnadvertiseRequest("pub", 1))
     assert scene.gets((1, 1)) == []  # promised no more
     found = refusals(scene)
     assert [(client, number) for client, number, _ in found] == [
@@ -214,7 +214,7 @@ def move_client(policy: Covering, *, leaves_after: float) -> tuple[list[int], in
     scene.promises("p", "pub", 1)
     scene.wants("a", c=box((0, 3)), neighbour=box((0, 2)))
     scene.wants("b", other=box((1, 6)))
-    scene.say("b", Subscribe("c", 1, box((0, 3))), after=0.5)
+    scene.say("b", SubscribeRequest("c", 1, box((0, 3))), after=0.5)
     scene.say("a", Detach("c"), after=0.5 + leaves_after)
     events = [scene.publish("p", "pub", 1, (1, 0), after=at / 100) for at in range(150)]
     scene.run()
@@ -266,9 +266,9 @@ def two_brokers() -> tuple[BadWorld, Tape]:
     """Many subscriptions at a, of which none covers another, for a publisher at b."""
     tape = Tape()
     world = BadWorld(ACTIVE, chain("a", "b"), np.random.default_rng(0), watch=tape)
-    world.say("b", Advertise("pub", 1, ALL))
+    world.say("b", AdvertiseRequest("pub", 1, ALL))
     for number in range(N):
-        world.say("a", Subscribe("c", number, box((number, number + 40))))
+        world.say("a", SubscribeRequest("c", number, box((number, number + 40))))
     world.mend()
     assert count_sent(world) == {("a", "b"): N}
     tape.came.clear()
@@ -289,14 +289,19 @@ def test_a_link_that_was_cut_tells_only_what_changed_meanwhile() -> None:
     world, tape = two_brokers()
     world.cut("b")
     for number in range(N, N + 3):
-        world.say("a", Subscribe("c", number, box((number, number + 40))))
-    world.say("a", Unsubscribe("c", 7))
+        world.say("a", SubscribeRequest("c", number, box((number, number + 40))))
+    world.say("a", UnsubscribeRequest("c", 7))
     world.run(30.0)
     assert unpack(tape, "b") == []
     world.heal("b")
     world.mend()
     kinds = [type(message) for message in unpack(tape, "b")]
-    assert kinds == [Subscribed, Subscribed, Subscribed, Unsubscribed]
+    assert kinds == [
+        SubscribeStatement,
+        SubscribeStatement,
+        SubscribeStatement,
+        UnsubscribeStatement,
+    ]
     assert unpack(tape, "a") == []
     assert (
         world.brokers["b"].collect_received("a").subscriptions
@@ -311,7 +316,7 @@ def restart_b(*, snapshot: bool, changes: int) -> tuple[set[Name], set[Name], li
     if snapshot:
         world.snap("b")
     for number in range(N, N + changes):
-        world.say("a", Subscribe("c", number, box((number, number + 40))))
+        world.say("a", SubscribeRequest("c", number, box((number, number + 40))))
     world.mend()
     world.crash("b")
     tape.came.clear()
@@ -323,7 +328,7 @@ def restart_b(*, snapshot: bool, changes: int) -> tuple[set[Name], set[Name], li
         == world.brokers["a"].links["b"].list_sent()
     )
     others: list[object] = [
-        each for each in unpack(tape, "b") if isinstance(each, Subscribed | StaleStatements)
+        each for each in unpack(tape, "b") if isinstance(each, SubscribeStatement | StaleStatements)
     ]
     return (
         set(reply.told.subscriptions),
@@ -381,15 +386,15 @@ def merge_three() -> tuple[Scene, list[object]]:
     assert isinstance(scene.watch, Tape)
     before = len(scene.watch.came)
     scene.ends("s", "wide")
-    kinds = Subscribed | Unsubscribed
+    kinds = SubscribeStatement | UnsubscribeStatement
     came = scene.watch.came[before:]
     return scene, [each for at, each in came if at == "p" and isinstance(each, kinds)]
 
 
 def test_a_union_replaces_in_one_statement_what_a_root_had_hidden() -> None:
     _, (said, removed) = merge_three()
-    assert isinstance(said, Subscribed)
-    assert isinstance(removed, Unsubscribed)
+    assert isinstance(said, SubscribeStatement)
+    assert isinstance(removed, UnsubscribeStatement)
     assert said.triggered
     assert removed.name == Name("s", 1)
     boxes = [*box((0, 4)).boxes, *box((5, 6)).boxes]

@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distributary.content import POLICIES, Broker, ContentEvent, LinkSearch, PublishEvent, Subscribe
+from distributary.content import (
+    POLICIES,
+    Broker,
+    ContentEvent,
+    LinkSearch,
+    PublishEvent,
+    SubscribeRequest,
+)
 from distributary.machines import Send
 from distributary.matching import parse_filter
 from distributary.matching.links import LinkMatcher
@@ -181,7 +188,7 @@ def test_the_machine_is_plain_input_and_output() -> None:
     policy = POLICIES["link-matching"]("a", topology, None)
     broker = Broker("a", topology, policy, Scan)
     wanted = parse_filter("a = 1", SMALL)
-    assert broker.on_message("b", Subscribe("x", 0, wanted), 0.0)
+    assert broker.on_message("b", SubscribeRequest("x", 0, wanted), 0.0)
     (sent, *_) = broker.on_message(
         "p", PublishEvent(ContentEvent(0, SMALL.keys({"a": 1}), 1.0)), 1.0
     )

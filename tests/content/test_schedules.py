@@ -7,11 +7,11 @@ import pytest
 
 from distributary.content import (
     COVERING_POLICIES,
-    Advertise,
+    AdvertiseRequest,
     Detach,
-    Subscribe,
-    Unadvertise,
-    Unsubscribe,
+    SubscribeRequest,
+    UnadvertiseRequest,
+    UnsubscribeRequest,
 )
 from tests.content.worlds import EVENTS, World, random_box, random_tree
 from tests.shrinking import checked
@@ -63,15 +63,15 @@ def play(
         what = rng.random()
         wishes, promises = list(world.watch.wishes), list(world.watch.promises)
         if what < 0.1 or not promises:
-            world.say(homes[client], Advertise(client, number, random_box(rng)))
+            world.say(homes[client], AdvertiseRequest(client, number, random_box(rng)))
         elif what < 0.3:
-            world.say(homes[client], Subscribe(client, number, random_box(rng)))
+            world.say(homes[client], SubscribeRequest(client, number, random_box(rng)))
         elif what < 0.42 and wishes:
             broker, client, gone = wishes[int(rng.integers(len(wishes)))]
-            world.say(broker, Unsubscribe(client, gone))
+            world.say(broker, UnsubscribeRequest(client, gone))
         elif what < 0.45 and len(promises) > 1:
             broker, client, gone = promises[int(rng.integers(len(promises)))]
-            world.say(broker, Unadvertise(client, gone))
+            world.say(broker, UnadvertiseRequest(client, gone))
         elif what < 0.48 and moves:
             move(world, rng, client, homes)
         else:
@@ -94,7 +94,7 @@ def move(world: World, rng: np.random.Generator, client: str, homes: dict[str, s
     }
     homes[client] = str(rng.choice([each for each in world.topology.brokers if each != home]))
     for number, filter in mine.items():
-        world.say(homes[client], Subscribe(client, number, filter))
+        world.say(homes[client], SubscribeRequest(client, number, filter))
     world.say(home, Detach(client), after=float(rng.choice([0.0, 0.1, 2.0])))
 
 

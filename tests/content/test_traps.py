@@ -18,17 +18,23 @@ import pytest
 
 from distributary.content import (
     COVERING_POLICIES,
-    Advertise,
+    AdvertiseRequest,
     ContentBroker,
     Covering,
     Detach,
     Pacing,
     Pruning,
-    Subscribe,
-    Unsubscribe,
+    SubscribeRequest,
+    UnsubscribeRequest,
 )
 from distributary.content.history import History, Seen, find_prune_distance
-from distributary.content.messages import Echo, Name, Probe, Subscribed, Unsubscribed
+from distributary.content.messages import (
+    Echo,
+    Name,
+    Probe,
+    SubscribeStatement,
+    UnsubscribeStatement,
+)
 from distributary.machines.virtual import Link, VirtualNetwork
 from distributary.model import Filter
 from tests.content import naive
@@ -62,14 +68,14 @@ def star(*names: str) -> dict[tuple[str, str], float]:
 def count_lost_while_replaced(world: World) -> int:
     """How many events somebody lacks while one that hides its subscription comes and goes."""
     for broker, message in (
-        ("p", Advertise("pub", 1, ALL)),
-        ("s", Subscribe("narrow", 1, NARROW)),
+        ("p", AdvertiseRequest("pub", 1, ALL)),
+        ("s", SubscribeRequest("narrow", 1, NARROW)),
     ):
         world.say(broker, message)
         world.run()
     for at in range(5):
-        world.say("s", Subscribe("wide", 1, WIDE), after=at)
-        world.say("s", Unsubscribe("wide", 1), after=at + 0.5)
+        world.say("s", SubscribeRequest("wide", 1, WIDE), after=at)
+        world.say("s", UnsubscribeRequest("wide", 1), after=at + 0.5)
     events = [world.publish("p", "pub", 1, IN_NARROW, after=at / 100) for at in range(600)]
     world.run()
     return sum("narrow" not in world.got(event) for event in events)
@@ -206,7 +212,7 @@ def got_after_a_stray_message(broker: Broker) -> list[str]:
     scene = Scene(broker, star("a", "b", "p"))
     scene.promises("p", "pub", 1)
     scene.wants("a", c=NARROW)
-    stray = Unsubscribed(Name("a", 1))
+    stray = UnsubscribeStatement(Name("a", 1))
     scene.simulation.post(scene.simulation.clock.now, "m", stray, sender="b")
     scene.run()
     return scene.gets(IN_NARROW)
@@ -246,7 +252,7 @@ def publish(scene: Scene, n: int, keys: Pair, number: int = 1) -> None:
 
 def end_s(scene: Scene) -> Scene:
     """S ends, and that goes as far as it goes; remnants rest still."""
-    scene.say("s", Unsubscribe("S", 1))
+    scene.say("s", UnsubscribeRequest("S", 1))
     scene.run(0.3)
     return scene
 
@@ -414,7 +420,7 @@ def test_trap_13_those_behind_the_arrival_link_are_no_others() -> None:
 def beside_a_remnant(broker: Broker) -> list[tuple[float, int]]:
     """The headers that another neighbour of p gets: with the remnant, and in the end."""
     scene = with_remnant(broker)
-    scene.say("z", Subscribe("Z", 1, ALL))
+    scene.say("z", SubscribeRequest("Z", 1, ALL))
     scene.run(0.05)
     scene.publish("p", "pub", 1, IN_ALL)
     scene.run(0.05)
@@ -431,7 +437,7 @@ def test_trap_14_a_remnant_counts_while_it_stands_and_the_sweep_ends_it() -> Non
     assert beside_a_remnant(naive.Forgets) == [(0, 1), (0, 1)]
 
 
-SAID, REMOVED = ("p", Subscribed), ("p", Unsubscribed)
+SAID, REMOVED = ("p", SubscribeStatement), ("p", UnsubscribeStatement)
 PROBED = [("p", Probe), ("b", Echo)]
 
 

@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 
 from distributary.content import (
-    Advertise,
+    AdvertiseRequest,
     ContentBroker,
     Covering,
     Detach,
     Inbox,
     Publication,
     PublishUnder,
-    Subscribe,
-    Unadvertise,
-    Unsubscribe,
+    SubscribeRequest,
+    UnadvertiseRequest,
+    UnsubscribeRequest,
 )
 from distributary.content.events import ContentEvent
 from distributary.content.messages import Echo, Probe
@@ -107,17 +107,17 @@ class Watch:
     def on_taken(self, broker: str, message: object, now: float) -> None:
         """A broker takes a message from a client or another broker in."""
         match message:
-            case Subscribe(client, number, filter):
+            case SubscribeRequest(client, number, filter):
                 self._end(self.wishes, (broker, client, number), now)
                 wish = self.wishes[broker, client, number] = Wish(client, filter, now)
                 self.inboxes[client].attach(broker)
                 self.all_wishes.append(wish)
-            case Unsubscribe(client, number):
+            case UnsubscribeRequest(client, number):
                 self._end(self.wishes, (broker, client, number), now)
-            case Advertise(client, number, filter):
+            case AdvertiseRequest(client, number, filter):
                 self._end(self.promises, (broker, client, number), now)
                 self.promises[broker, client, number] = Wish(client, filter, now)
-            case Unadvertise(client, number):
+            case UnadvertiseRequest(client, number):
                 self._end(self.promises, (broker, client, number), now)
             case Detach(client):
                 self.inboxes[client].detach(broker)

@@ -20,7 +20,6 @@ from distributary.cost.updates import (
     estimate_pairing,
     estimate_removal,
     has_enough_common,
-    least_common,
     toll,
 )
 from distributary.model import FloatArray
@@ -173,7 +172,8 @@ def test_the_example_of_section_3_1() -> None:
         >= 0
         > estimate_addition(LINEAR, cluster, topic, 911)
     )
-    assert least_common(LINEAR, cluster, topic) == 911
+    assert not has_enough_common(LINEAR, cluster, topic, 910)
+    assert has_enough_common(LINEAR, cluster, topic, 911)
     assert isclose((1 + 0.1 * 10_001) / 1.1, 910.09, abs_tol=0.01)
     assert coin(0.99, 911) == pytest.approx(0.005042, abs=1e-6)
 
@@ -225,8 +225,10 @@ def test_one_estimate_tells_whether_enough_are_common(
     members: int, size: int, flow: float, common: int, prices: OperatingPrices
 ) -> None:
     cluster, topic = Channel(members, 0.5, 4), Channel(size, flow)
-    found = has_enough_common(prices, cluster, topic, common)
-    assert found == (common >= least_common(prices, cluster, topic))
+    full = Channel(max(size, members + 2), flow)
+    pays = [estimate_addition(prices, cluster, full, n) < 0 for n in range(members + 2)]
+    least = pays.index(True) if True in pays else members + 2
+    assert has_enough_common(prices, cluster, topic, common) == (common >= least)
 
 
 @given(st.sampled_from([0.0, 0.5, 0.99, 1.0]), st.floats(0.0, 0.999), st.integers(1, 5_000))

@@ -18,6 +18,7 @@ from distributary.delivery.simulation import Subscribe, Unsubscribe
 from tests.delivery.schedules import END, MENDED, Era, Life, World, covers
 
 NEVER = float("inf")
+PATIENCE = 2.0  # in which a receiver is to learn that a flow is not carried any more
 
 
 @dataclass
@@ -161,14 +162,24 @@ class InterestJudge:
     def is_reported(self, life: Life, era: Era, flow: str, number: int) -> bool:
         """Whether its packets were reported as given up, or the flow as not carried by the plan."""
         payload = [found for name, found in era.node.taken if name == flow][number - 1]
+        times = [
+            at
+            for (name, _), at in zip(era.node.taken, era.node.taken_at, strict=True)
+            if name == flow
+        ]
         places = self.world.sent.places[era.incarnation, payload]
-        notes = [note for _, note in life.notes]
-        unserved = {
-            note.version for note in notes if isinstance(note, Unserved) and flow in note.flows
-        }
-        gaps = [note for note in notes if isinstance(note, Gap)]
+        gaps = [note for _, note in life.notes if isinstance(note, Gap)]
+        if any(covers(gap, place) for gap in gaps for place in places):
+            return True
+        return self.is_unserved(life, flow, times[number - 1])
+
+    def is_unserved(self, life: Life, flow: str, time: float) -> bool:
+        """Whether the flow was reported as unserved then, or soon after."""
+        notes = [(at, note) for at, note in life.notes if isinstance(note, Unserved)]
+        ends = [*(at for at, _ in notes[1:]), NEVER][: len(notes)]
         return any(
-            place[1] in unserved or any(covers(gap, place) for gap in gaps) for place in places
+            flow in note.flows and at <= time + PATIENCE and end >= time
+            for (at, note), end in zip(notes, ends, strict=True)
         )
 
 

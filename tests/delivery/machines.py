@@ -13,6 +13,7 @@ from distributary.delivery import (
     SenderMachine,
     SenderParams,
 )
+from distributary.delivery.wire import PacketKind
 from distributary.machines import Send, SetTimer
 from distributary.model import Plan
 
@@ -60,6 +61,20 @@ def delivered(actions: Iterable[object]) -> list[tuple[str, int, bytes]]:
         if isinstance(action, Messages)
         for message in action
     ]
+
+
+def introduce(sender: SenderMachine, receiver: ReceiverMachine, now: float) -> list[object]:
+    """Let a receiver look up what it wants: what it did, besides asking."""
+    seen: list[object] = []
+    for _ in range(4):
+        asked = receiver.on_timer("wake", now)
+        seen += asked
+        for packet in sends(asked):
+            for answer in sends(sender.on_message("r", packet, now)):
+                if answer[3] != PacketKind.REPLY:
+                    seen += receiver.on_packet(answer, now)
+        now += 0.0075  # more than the sender's hold-off time, less than the receiver's patience
+    return seen
 
 
 def start_sender(plan: Plan, now: float = 0.0, **params: float) -> SenderMachine:

@@ -19,8 +19,8 @@ from distributary.delivery._wire_kernels import (
 )
 
 INCARNATION = 7
-VERSION = 3
-SESSIONS, FLOWS = 6, 12
+PUBLISHER = 0x8000_0003
+STREAMS, FLOWS = 6, 12
 WIDTH = 192  # bytes for each generated packet, and something between them
 
 Entry = tuple[int, int, int, int, int]  # packet, flow, sequence, start and end in the packet
@@ -39,33 +39,34 @@ class Outcome:
 
 
 def some_tables(rng: np.random.Generator) -> SubscriptionTables:
-    """Two versions in use; about half of the sessions and of the flows are wanted."""
-    stream_of = np.full((4, SESSIONS), -1, np.int32)
+    """Two publishers are followed; about half of the streams and of the flows are wanted."""
+    stream_of = np.full((4, STREAMS), -1, np.int32)
     flow_of = np.full((4, FLOWS), -1, np.int32)
     flow_stream = np.full((4, FLOWS), -1, np.int32)
     for row in (0, 2):
-        sessions = np.flatnonzero(rng.random(SESSIONS) < 0.6)
-        stream_of[row, sessions] = row * SESSIONS + sessions
+        streams = np.flatnonzero(rng.random(STREAMS) < 0.6)
+        stream_of[row, streams] = row * STREAMS + streams
         flows = np.flatnonzero(rng.random(FLOWS) < 0.6)
         flow_of[row, flows] = flows
-        flow_stream[row] = row * SESSIONS + rng.integers(0, SESSIONS, FLOWS)
-    return SubscriptionTables(
-        np.array([VERSION, -1, VERSION + 1, -1]), stream_of, flow_of, flow_stream
-    )
+        flow_stream[row] = row * STREAMS + rng.integers(0, STREAMS, FLOWS)
+    publishers = np.array([PUBLISHER, -1, PUBLISHER + 1, -1])
+    incarnations = np.array([INCARNATION, 0, INCARNATION + 1, 0])
+    return SubscriptionTables(publishers, incarnations, stream_of, flow_of, flow_stream)
 
 
 def some_state(rng: np.random.Generator) -> StreamState:
     return StreamState(
-        rng.integers(0, 4, 3 * SESSIONS),
-        rng.random(3 * SESSIONS) < 0.8,
-        rng.integers(0, 4, FLOWS),
+        rng.integers(0, 4, 3 * STREAMS),
+        rng.random(3 * STREAMS) < 0.8,
+        rng.integers(-1, 4, FLOWS),
+        rng.random(FLOWS) < 0.2,
     )
 
 
 def valid_packet(rng: np.random.Generator, tables: SubscriptionTables, tag: int = 0) -> bytes:
-    """A packet as a sender makes it, of a session and of flows that are mostly wanted."""
+    """A packet as a sender makes it, of a stream and of flows that are mostly wanted."""
     row = int(rng.choice([0, 2]))
-    session = int(rng.integers(0, SESSIONS))
+    stream = int(rng.integers(0, STREAMS))
     kind = int(rng.choice([1, 1, 1, 1, 2, 3, 5]))
     body, count = b"", 0
     if kind <= 2:
@@ -75,13 +76,15 @@ def valid_packet(rng: np.random.Generator, tables: SubscriptionTables, tag: int 
             head = struct.pack("<IIQ", rng.integers(0, FLOWS + 1), size, rng.integers(1, 6))
             body += head + rng.bytes(size)
     elif kind == 3:
-        body = struct.pack("<QQ", rng.integers(1, 3), rng.integers(0, 2))
+        stream, count = 0xFFFFFFFF, 1
+        body = struct.pack("<IIQQ", rng.integers(0, STREAMS), rng.integers(0, 2), 1, 3)
     if rng.random() < 0.05:
-        session, kind = 0xFFFFFFFF, 6
-    length = 32 + len(body) + tag
-    version = int(tables.versions[row])
-    head = struct.pack("<HBBHHII", 0xD157, 1, kind, length, count, version, session)
-    return head + struct.pack("<QQ", INCARNATION, rng.integers(1, 6)) + body + b"t" * tag
+        stream, kind = 0xFFFFFFFF, int(rng.choice([6, 8, 9]))
+    length = 40 + len(body) + tag
+    publisher, incarnation = int(tables.publishers[row]), int(tables.incarnations[row])
+    head = struct.pack("<HBBHHII", 0xD157, 2, kind, length, count, publisher, stream)
+    numbers = struct.pack("<QQQ", incarnation, rng.integers(1, 6), rng.integers(0, 2**60))
+    return head + numbers + body + b"t" * tag
 
 
 @dataclass
@@ -122,7 +125,7 @@ def broken(pattern: Batch, rng: np.random.Generator, n: int) -> Batch:
     for _ in range(3):
         hit = (ways == 1) & (rng.random(n) < 0.6)
         rows[at[hit], rng.integers(0, WIDTH, n)[hit]] ^= rng.integers(1, 256, n, np.uint8)[hit]
-    fields = np.array([4, 5, 6, 7, 8, 12, 24, 32, 36, 37, 38, 39, 40, 47])
+    fields = np.array([4, 5, 6, 7, 8, 12, 24, 32, 40, 44, 45, 46, 47, 48, 55])
     extremes = np.array([0, 1, 2, 127, 128, 254, 255], np.uint8)
     for _ in range(3):
         hit = ways == 2
@@ -135,7 +138,7 @@ def broken(pattern: Batch, rng: np.random.Generator, n: int) -> Batch:
     noise = ways == 5
     rows[noise] = rng.integers(0, 256, (int(noise.sum()), WIDTH), dtype=np.uint8)
     dressed = noise & (rng.random(n) < 0.8)  # noise under a good header
-    rows[dressed, :4] = np.frombuffer(struct.pack("<HBB", 0xD157, 1, 1), np.uint8)
+    rows[dressed, :4] = np.frombuffer(struct.pack("<HBB", 0xD157, 2, 1), np.uint8)
     rows[dressed, 4] = lengths[dressed]
     rows[dressed, 5] = 0
     rows[dressed, 7] = 0
@@ -145,8 +148,8 @@ def broken(pattern: Batch, rng: np.random.Generator, n: int) -> Batch:
 
 def _expect(tag: int, line: int | None) -> Expected:
     if line is None:
-        return Expected(INCARNATION, tag)
-    return Expected(INCARNATION, tag, kernels.FIRST_COPIES + line, kernels.COPIES + line)
+        return Expected(tag)
+    return Expected(tag, kernels.FIRST_COPIES + line, kernels.COPIES + line)
 
 
 def run_compiled(
@@ -161,7 +164,7 @@ def run_compiled(
     counts = np.zeros(kernels.COUNTS, np.int64) if counts is None else counts
     places = PacketBatch(batch.buffer, batch.offsets, batch.lengths)
     every = KeptPackets(*np.empty((3, n), np.int64), np.zeros(n, np.uint8))
-    passed, _ = kernels.keep_sessions((*places,), 0, (*tables,), (*every,), counts)
+    passed, _ = kernels.keep_streams((*places,), 0, (*tables,), (*every,), counts)
     kept = KeptPackets(*(column[:passed] for column in every[:3]), every.fate)
     most = int(np.maximum(batch.lengths, 0).sum()) // 16 + 1
     found = FoundMessages(
@@ -209,7 +212,7 @@ def run_plain(
     line: int | None = None,
 ) -> Outcome:
     counts = np.zeros(kernels.COUNTS, np.int64)
-    kept = reference.keep_sessions(packets, tables, counts)
+    kept = reference.keep_streams(packets, tables, counts)
     outcome = Outcome()
     while kept:
         at, delivered, waiting, missed = reference.take_packets(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -64,3 +65,37 @@ def random_plan(
     )
     assert plan_problems(plan, interest) == ()
     return plan
+
+
+def move_flows(plan: Plan, wanted: Mapping[str, Sequence[str]], rng: np.random.Generator) -> Plan:
+    """The same plan, but that two sessions exchange a flow each, or one gives a flow away."""
+    sessions_of: dict[int, set[int]] = {}
+    for flow, session in zip(
+        plan.placement_flow.tolist(), plan.placement_session.tolist(), strict=True
+    ):
+        sessions_of.setdefault(flow, set()).add(session)
+    if plan.n_sessions > 1:
+        a, b = rng.choice(plan.n_sessions, 2, replace=False).tolist()
+        for left, entered in ((a, b), (b, a)) if rng.random() < 0.7 else ((a, b),):
+            flows = [flow for flow, found in sorted(sessions_of.items()) if left in found]
+            others = [flow for flow in flows if entered not in sessions_of[flow]]
+            if others and len(flows) > 1:
+                moved = sessions_of[int(rng.choice(others))]
+                moved.remove(left)
+                moved.add(entered)
+    subscriptions = {
+        (plan.receivers.index(receiver), min(sessions_of[plan.flows.index(flow)]))
+        for receiver, flows in wanted.items()
+        for flow in flows
+        if plan.flows.index(flow) in sessions_of
+    }
+    heard = {session for _, session in subscriptions}
+    subscriptions |= {(0, session) for session in range(plan.n_sessions) if session not in heard}
+    placement = {(flow, session) for flow, found in sessions_of.items() for session in found}
+    return replace(
+        plan,
+        placement_flow=pairs(placement)[0],
+        placement_session=pairs(placement)[1],
+        subscription_receiver=pairs(subscriptions)[0],
+        subscription_session=pairs(subscriptions)[1],
+    )

@@ -3,7 +3,8 @@
 `run_schedule(seed)` plays one: messages are offered while packets are lost, doubled, damaged and
 late, nodes crash and come back, parts of the network are cut off and the plan changes. Then the
 network is mended, one last message of each flow is offered, and the judge looks at every life of
-every receiver. It reads packets with code of its own, as they leave the sender.
+every receiver. It reads packets with code of its own, as they leave the sender, and checks too that
+sessions which a change does not touch go on in the same streams.
 """
 
 from __future__ import annotations
@@ -21,14 +22,13 @@ import numpy as np
 from distributary.delivery import (
     Gap,
     Missing,
-    NeedPlan,
     ReceiverMachine,
     ReceiverParams,
     Restarted,
     SenderMachine,
     SenderParams,
-    fingerprint_of,
 )
+from distributary.delivery.sender import SenderAction
 from distributary.delivery.simulation import (
     Faults,
     LearnPlan,
@@ -42,26 +42,37 @@ from distributary.delivery.simulation import (
 from distributary.machines import Action, Send
 from distributary.machines.virtual import Link, Simulation
 from distributary.model import Plan
-from tests.delivery.plans import random_plan
+from tests.delivery.plans import move_flows, random_plan
 
 TRAFFIC = 2.0  # seconds in which messages are offered
 MENDED = 3.0  # when all faults end
 LAST = 8.0  # when the last messages are offered
 END = 14.0
 
-Place = tuple[int, int, int, int]  # incarnation, version, session, sequence
+Place = tuple[int, int, int]  # incarnation, stream, sequence
+JOURNAL = 0
 
 
 def parse(packet: bytes) -> tuple[int, Place, list[bytes]]:
     """Kind, place and payloads of a packet, as docs/wire.md has it."""
     kind, count = packet[3], struct.unpack_from("<H", packet, 6)[0]
-    version, session, incarnation, sequence = struct.unpack_from("<IIQQ", packet, 8)
-    payloads, at = [], 32
+    _, stream, incarnation, sequence, _ = struct.unpack_from("<IIQQQ", packet, 8)
+    payloads, at = [], 40
     for _ in range(count if kind in (1, 2) else 0):
         length = struct.unpack_from("<I", packet, at + 4)[0]
         payloads.append(packet[at + 16 : at + 16 + length])
         at += 16 + length
-    return kind, (incarnation, version, session, sequence), payloads
+    return kind, (incarnation, stream, sequence), payloads
+
+
+def parse_heartbeat(packet: bytes) -> list[Place]:
+    """How far a heartbeat says that streams have come."""
+    incarnation, count = parse(packet)[1][0], struct.unpack_from("<H", packet, 6)[0]
+    found = []
+    for at in range(40, 40 + 24 * count, 24):
+        stream, _, _, last = struct.unpack_from("<IIQQ", packet, at)
+        found.append((incarnation, stream, last))
+    return found
 
 
 @dataclass
@@ -72,30 +83,57 @@ class Sent:
         default_factory=lambda: defaultdict(list)
     )
     times: dict[Place, float] = field(default_factory=dict)
-    told: list[tuple[float, Place]] = field(default_factory=list)  # how far sessions have come
+    told: list[tuple[float, Place]] = field(default_factory=list)  # how far streams have come
+    repairs: int = 0
 
     def note(self, packet: bytes, now: float) -> None:
         kind, place, payloads = parse(packet)
-        if kind in (1, 3):
-            self.told.append((now, place))
+        self.repairs += kind == 2
+        if kind == 3:
+            self.told += [(now, found) for found in parse_heartbeat(packet)]
         if kind == 1:
+            self.told.append((now, place))
             assert place not in self.times, f"{place} was sent twice as new"
+            before = (*place[:2], place[2] - 1)
+            assert place[2] == 1 or before in self.times, f"{place} has none before it"
             self.times[place] = now
-            for payload in payloads:
+            for payload in payloads if place[1] != JOURNAL else ():
                 self.places[place[0], payload].append(place)
 
-    def reached(self, session: tuple[int, int, int], now: float) -> int:
-        """How far a session had come by then."""
-        return max(place[3] for at, place in self.told if place[:3] == session and at <= now)
+    def reached(self, stream: tuple[int, int], now: float) -> int:
+        """How far a stream had come by then."""
+        return max(place[2] for at, place in self.told if place[:2] == stream and at <= now)
+
+    def has_ended(self, stream: tuple[int, int], linger: float, now: float) -> bool:
+        """Whether a stream had sent nothing for as long as ended streams are repaired."""
+        last = max(at for place, at in self.times.items() if place[:2] == stream)
+        return last + linger <= now
+
+
+class NotingSender(SenderMachine):
+    """A sender that notes by which plan version it took each message."""
+
+    taken_by: list[int]
+
+    def offer(self, flow: str, payload: bytes, now: float) -> list[SenderAction]:
+        version = self.version
+        actions = super().offer(flow, payload, now)
+        self.taken_by.append(version)
+        return actions
 
 
 class Tapped(SenderNode):
     """A sender whose packets are noted; unicast ones for many receivers too."""
 
+    machine: NotingSender
     sent: Sent
     taken_at: list[float]
+    requested: Plan
+    plans: dict[int, Plan]  # that took effect, by version
 
     def on_message(self, sender: str, message: Any, now: float) -> list[Action]:
+        if isinstance(message, PlanChange):
+            self.requested = message.plan
         return self._note(super().on_message(sender, message, now), now)
 
     def on_timer(self, name: str, now: float) -> list[Action]:
@@ -103,6 +141,7 @@ class Tapped(SenderNode):
 
     def _note(self, actions: list[Action], now: float) -> list[Action]:
         self.taken_at += [now] * (len(self.taken) - len(self.taken_at))
+        self.plans.setdefault(self.machine.version, self.requested)
         for action in actions:
             if not isinstance(action, Send):
                 continue
@@ -149,22 +188,41 @@ class Schedule:
     receiver_params: ReceiverParams
     key: bytes | None
     batch: float
-    late_plans: bool
     sender_crashes: list[float]
     changes: list[float]
     cuts: list[tuple[float, float, str]]
     receiver_crashes: list[tuple[float, float, str]]
 
     @property
+    def looks_back(self) -> bool:
+        """Receivers ask for what was before; it may have travelled in streams that are over."""
+        return self.receiver_params.history and len(self.plans) > 1
+
+    @property
     def benign(self) -> bool:
         """Nothing happens that repairs cannot mend."""
         return (
-            not (self.sender_crashes or self.cuts or self.late_plans)
+            not (self.sender_crashes or self.cuts or self.looks_back)
             and self.sender_params.window_packets >= 1_000
+            and self.sender_params.journal_packets >= 1_000
             and self.sender_params.linger >= 1.0
             and self.receiver_params.tries >= 30
             and self.receiver_params.held_packets >= 1_000
         )
+
+
+def draw_plans(wanted: dict[str, list[str]], rng: np.random.Generator) -> list[Plan]:
+    """Plans one after another: all different, or each with a few flows moved, there and back."""
+    plans = [random_plan(wanted, rng)]
+    similar = rng.random() < 0.5
+    for _ in range(int(rng.integers(0, 6 if similar else 4))):
+        if similar and len(plans) > 1 and rng.random() < 0.3:
+            plans.append(plans[-2])
+        elif similar:
+            plans.append(move_flows(plans[-1], wanted, rng))
+        else:
+            plans.append(random_plan(wanted, rng, extra="a" if rng.random() < 0.3 else None))
+    return plans
 
 
 def draw_schedule(seed: int) -> Schedule:
@@ -173,10 +231,7 @@ def draw_schedule(seed: int) -> Schedule:
     receivers = [f"r{i}" for i in range(int(rng.integers(1, 6)))]
     flows = [f"f{i}" for i in range(int(rng.integers(2, 9)))]
     wanted = {r: [f for f in flows if chance() < 0.5] or [flows[0]] for r in receivers}
-    plans = [
-        random_plan(wanted, rng, extra="a" if chance() < 0.3 else None)
-        for _ in range(int(rng.integers(1, 5)))
-    ]
+    plans = draw_plans(wanted, rng)
     reorders = bool(chance() < 0.5)
     link = Link(0.001, float(chance() * 0.01), float(chance() * 0.3), reorders)
     keyed = bool(chance() < 0.6)
@@ -199,6 +254,7 @@ def draw_schedule(seed: int) -> Schedule:
             messages_per_packet=int(rng.integers(1, 6)),
             max_age=0.002 if chance() < 0.5 else float(chance()),
             window_packets=int(rng.integers(2, 12)) if small else 4_096,
+            journal_packets=int(rng.choice([1, 3, 4_096])) if small else 4_096,
             rate=float(rng.choice([40e3, 200e3, 1e6])),
             burst=3e3,
             queue_packets=int(rng.choice([4, 100])),
@@ -213,7 +269,6 @@ def draw_schedule(seed: int) -> Schedule:
         ),
         key=b"a key of some bytes" if keyed else None,
         batch=0.003 if chance() < 0.5 else 0.0,
-        late_plans=bool(chance() < 0.3) and not calm,
         sender_crashes=sorted(times() for _ in range(int(rng.integers(0, 3))))
         if chance() < 0.4
         else [],
@@ -241,7 +296,6 @@ class World:
         self.eras: list[Era] = []
         self.lives: defaultdict[str, list[Life]] = defaultdict(list)
         self.plan = plot.plans[0]
-        self.published = [self.plan]
 
     def play(self) -> None:
         plot, at = self.schedule, self.simulation.clock.at
@@ -284,9 +338,11 @@ class World:
 
     def start_sender(self, now: float) -> None:
         plot, incarnation = self.schedule, 1 + len(self.eras)
-        machine = SenderMachine(self.plan, incarnation, params=plot.sender_params, key=plot.key)
+        machine = NotingSender(self.plan, incarnation, params=plot.sender_params, key=plot.key)
+        machine.taken_by = []
         node = Tapped(machine, self.network)
         node.sent, node.taken_at = self.sent, []
+        node.requested, node.plans = self.plan, {}
         self.eras.append(Era(incarnation, now, float("inf"), node))
         self.simulation.add("sender", node)
         self.post(now, "sender", "start")
@@ -299,10 +355,7 @@ class World:
 
     def change_plan(self, plan: Plan) -> None:
         self.plan = plan
-        now = self.simulation.clock.now
-        self.post(now, "sender", PlanChange(plan))
-        late = float(self.schedule.rng.uniform(0.0, 1.0)) if self.schedule.late_plans else 0.0
-        self.simulation.clock.at(now + late, partial(self.published.append, plan))
+        self.post(self.simulation.clock.now, "sender", PlanChange(plan))
 
     def start_receiver(self, name: str) -> None:
         if self.lives[name] and self.lives[name][-1].end == float("inf"):
@@ -312,24 +365,19 @@ class World:
         machine = ReceiverMachine(
             name, plot.wanted[name], rng=rng, params=plot.receiver_params, key=plot.key
         )
-        life = Life(machine, self.network, plot.batch, self.find_plan)
+        life = Life(machine, self.network, plot.batch)
         life.start, life.end, life.reached = now, float("inf"), defaultdict(list)
         self.lives[name].append(life)
         self.simulation.add(name, life)
         self.post(now, name, "start")
         if plot.rng.random() < 0.5:
-            self.post(now, name, LearnPlan(self.published[-1]))
+            self.post(now, name, LearnPlan(self.plan))
 
     def crash_receiver(self, name: str) -> None:
         if self.lives[name] and self.lives[name][-1].end == float("inf"):
             self.simulation.crash(name)
             self.network.leave_all(name)
             self.lives[name][-1].end = self.simulation.clock.now
-
-    def find_plan(self, need: NeedPlan) -> Plan | None:
-        return next(
-            (plan for plan in self.published if fingerprint_of(plan) == need.fingerprint), None
-        )
 
 
 class Judge:
@@ -348,7 +396,27 @@ class Judge:
         for name, lives in self.world.lives.items():
             for life in lives:
                 self.check_life(name, life)
+        for era in self.world.eras:
+            self.check_streams(era)
         return self.counts
+
+    def check_streams(self, era: Era) -> None:
+        """While the sessions of a flow stay as they are, so do the streams that it is sent in."""
+        before: dict[str, tuple[Sessions, set[int], int]] = {}
+        for (flow, payload), version in zip(era.node.taken, era.node.machine.taken_by, strict=True):
+            places = self.world.sent.places.get((era.incarnation, payload))
+            if places is None:
+                continue  # the sender crashed before it was sent
+            sessions, streams = (
+                sessions_of(era.node.plans[version], flow),
+                {at for _, at, _ in places},
+            )
+            known = before.get(flow)
+            if known is not None and known[0] == sessions and version - known[2] <= 1:
+                same = streams == known[1] or (era.end < END and streams < known[1])  # a crash
+                assert same, f"{flow} went on in {streams}, not in {known[1]}"
+                self.counts["undisturbed"] += version != known[2]
+            before[flow] = sessions, streams, version
 
     def check_life(self, name: str, life: Life) -> None:
         wanted = self.world.schedule.wanted[name]
@@ -403,8 +471,11 @@ class Judge:
     def explain_missing(
         self, what: str, life: Life, era: Era, flow: str, first: int, last: int
     ) -> None:
-        """Each message missed was in packets given up, or sent by a plan that was not known."""
+        """Each message missed was in packets given up, or sent while the receiver was cut off."""
         plot = self.world.schedule
+        if first == 1 and len(era.node.plans) > 1:
+            self.counts["lead"] += 1  # it had moved when the receiver found out where it travels
+            return
         assert not plot.benign, f"{what}: {first} to {last} lost for no reason"
         gaps = [note for _, note in life.notes if isinstance(note, Gap)]
         for sequence in range(first, last + 1):
@@ -412,7 +483,8 @@ class Judge:
             places = self.world.sent.places[era.incarnation, payload]
             given_up = any(covers(gap, place) for gap in gaps for place in places)
             self.counts["missing"] += 1
-            away = plot.cuts or plot.late_plans
+            away = plot.cuts or plot.sender_params.journal_packets < 10
+            away = away or plot.looks_back or any(gap.stream == JOURNAL for gap in gaps)
             assert given_up or away, f"{what}: {sequence} of {places} is in none of {gaps}"
 
     def check_gaps(self, life: Life) -> None:
@@ -424,9 +496,11 @@ class Judge:
             assert not plot.benign, f"{note} has no reason"
             if note.reason == "window":
                 assert note.last is not None
-                session = note.incarnation, note.version, note.session
-                window = plot.sender_params.window_packets
-                assert sent.reached(session, time) - note.last >= window, f"{note}: still there"
+                stream, params = (note.incarnation, note.stream), plot.sender_params
+                window = params.window_packets if note.stream else params.journal_packets
+                gone = sent.reached(stream, time) - note.last >= window
+                ended = len(plot.plans) > 1 and sent.has_ended(stream, params.linger, time)
+                assert gone or ended, f"{note}: still there"
             elif note.reason == "unanswered":
                 assert plot.receiver_params.tries < 10 or plot.cuts or plot.sender_crashes, note
             elif note.reason == "restart":
@@ -440,10 +514,28 @@ class Judge:
         self.counts["restarts"] += len(told)
 
 
+Sessions = frozenset[object]
+
+
+def sessions_of(plan: Plan, flow: str) -> Sessions:
+    """The sessions of a flow, each as its group and flows, and who gets it alone."""
+    if flow not in plan.flows:
+        return frozenset()
+    number = plan.flows.index(flow)
+    found: Counter[object] = Counter()
+    for session in plan.placement_session[plan.placement_flow == number].tolist():
+        flows = plan.placement_flow[plan.placement_session == session].tolist()
+        names = frozenset(plan.flows[each] for each in flows)
+        found[int(plan.session_group[session]), names] += 1
+    alone = plan.unicast_receiver[plan.unicast_flow == number].tolist()
+    found.update(plan.receivers[receiver] for receiver in alone)
+    return frozenset(found.items())
+
+
 def covers(gap: Gap, place: Place) -> bool:
-    incarnation, version, session, sequence = place
+    incarnation, stream, sequence = place
     return (
-        (gap.incarnation, gap.version, gap.session) == (incarnation, version, session)
+        (gap.incarnation, gap.stream) == (incarnation, stream)
         and gap.first <= sequence
         and (gap.last is None or sequence <= gap.last)
     )

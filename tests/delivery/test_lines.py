@@ -21,7 +21,7 @@ from distributary.delivery.simulation import (
 from distributary.delivery.wire import PacketKind
 from distributary.machines.virtual import Link, Simulation
 from tests.delivery.line_schedules import run_interest_line_schedule, run_line_schedule
-from tests.delivery.machines import delivered, receiver_of, sends, simple_plan, wake
+from tests.delivery.machines import delivered, introduce, receiver_of, sends, simple_plan, wake
 
 PLAN = simple_plan([0, 0, 1], [0, 1])
 A, B = 0, 1
@@ -35,7 +35,8 @@ def start_pair(**params: float) -> tuple[SenderMachine, ReceiverMachine]:
     receiver = receiver_of(PLAN, ["f0"], **params)
     for packet in sends(sender.start(0.0)):
         for line in (A, B):
-            receiver.on_packet(packet, 0.99, line=line)
+            receiver.on_packet(packet, 0.9, line=line)
+    introduce(sender, receiver, 0.95)
     sender.on_timer("wake", 1.0)
     return sender, receiver
 

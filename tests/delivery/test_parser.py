@@ -36,7 +36,7 @@ def check_inside(batch: Batch, outcome: Outcome, tag: int) -> None:
     if not found:
         return
     packet, flow, sequence, start, end = np.array(found, np.int64).T
-    assert (start >= 32 + 16).all()
+    assert (start >= 40 + 16).all()
     assert (start <= end).all()
     assert (end <= batch.lengths[packet] - tag).all()
     assert (sequence > 0).all()
@@ -154,7 +154,7 @@ def test_offsets_and_lengths_beyond_the_buffer_are_malformed() -> None:
     tables, state = some_tables(rng), some_state(rng)
     buffer = templates(rng, tables, 1).buffer
     size = len(buffer)
-    offsets = np.array([-1, size, size - 31, 0, 2**62, 0, -(2**62)])
+    offsets = np.array([-1, size, size - 39, 0, 2**62, 0, -(2**62)])
     lengths = np.array([40, 40, 40, size + 1, 2**62, -5, 2**62])
     outcome = run_compiled(Batch(buffer, offsets, np.minimum(lengths, 10**6)), tables, state)
     assert outcome.counts[kernels.MALFORMED] == 7

@@ -12,21 +12,25 @@ from hypothesis import strategies as st
 from distributary.delivery import fingerprint_of
 from distributary.delivery.authentication import TAG_SIZE, Authenticator
 from distributary.delivery.gaps import Gaps, draw_back_off
+from distributary.delivery.incoming_journal import decode_records
 from distributary.delivery.pacing import TokenBucket
-from distributary.delivery.routes import FlowRoutes, group_name
+from distributary.delivery.routes import subscribed_groups, unserved_flows, wanted_flows
 from distributary.delivery.window import RepairWindow
 from distributary.delivery.wire import (
     Announcement,
     Header,
+    StreamPosition,
     WireError,
     decode_announcement,
     decode_header,
     decode_heartbeat,
+    decode_lookup,
     decode_ranges,
     decode_request,
     encode_announcement,
     encode_header,
     encode_heartbeat,
+    encode_lookup,
     encode_ranges,
     encode_request,
 )
@@ -36,12 +40,19 @@ LONG = st.integers(0, 2**63 - 1)
 WORD = st.integers(0, 2**32 - 1)
 
 
-@given(st.integers(1, 7), st.integers(0, 0xFFFF), WORD, WORD, LONG, LONG)
+@given(st.integers(1, 10), st.integers(0, 0xFFFF), WORD, WORD, LONG, LONG, LONG)
 def test_headers_come_back(
-    kind: int, items: int, version: int, session: int, incarnation: int, sequence: int
+    kind: int, items: int, publisher: int, stream: int, incarnation: int, sequence: int, sent: int
 ) -> None:
-    packet = encode_header(Header(kind, 32, items, version, session, incarnation, sequence))
-    assert decode_header(packet) == (kind, 32, items, version, session, incarnation, sequence)
+    header = Header(kind, 40, items, publisher, stream, incarnation, sequence, sent)
+    assert decode_header(encode_header(header)) == header
+
+
+def test_packets_of_the_first_wire_version_are_refused() -> None:
+    packet = bytearray(encode_header(Header(1, 40, 1)))
+    packet[2] = 1
+    with pytest.raises(WireError, match="wire version"):
+        decode_header(bytes(packet))
 
 
 @given(st.lists(st.tuples(st.integers(1, 2**40), st.integers(0, 2**40)), max_size=64))
@@ -52,19 +63,22 @@ def test_ranges_come_back(found: list[tuple[int, int]]) -> None:
 
 @given(st.integers(1, 2**62), st.booleans(), st.text(max_size=30))
 def test_bodies_come_back(number: int, ended: bool, text: str) -> None:
-    assert decode_heartbeat(encode_heartbeat(number, ended)) == (number, ended)
+    positions = [StreamPosition(stream, ended, number, number + stream) for stream in range(3)]
+    assert decode_heartbeat(encode_heartbeat(positions), 3) == positions
     assert decode_request(encode_request(text)) == text
-    found = Announcement(1, 2, 3, 1, number, number + 1, text)
+    assert decode_lookup(encode_lookup([number % 2**32, 7]), 2) == [number % 2**32, 7]
+    found = Announcement(1, 2, number, number + 1, 64, number, number, number + 7, text, text[::-1])
     assert decode_announcement(encode_announcement(found)) == found
 
 
 @given(st.binary(max_size=100), st.integers(0, 70))
 def test_bytes_are_read_or_refused(body: bytes, items: int) -> None:
-    for decode in (decode_header, decode_heartbeat, decode_announcement, decode_request):
+    for decode in (decode_header, decode_announcement, decode_request):
         with suppress(WireError):
             decode(body)
-    with suppress(WireError):
-        assert len(decode_ranges(body, items)) == items
+    for decode_items in (decode_ranges, decode_heartbeat, decode_lookup, decode_records):
+        with suppress(WireError):
+            assert len(decode_items(body, items)) == items
 
 
 @given(st.binary(min_size=1, max_size=200), st.data())
@@ -107,6 +121,16 @@ def test_gaps_are_what_did_not_come(came: list[int], below: int) -> None:
     assert left == missing - gone
 
 
+@given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 9)), max_size=20))
+def test_gaps_take_ranges_anywhere(found: list[tuple[int, int]]) -> None:
+    known, missing = gaps(), set()
+    for first, more in found:
+        known.insert(first, first + more, 0.0)
+        missing.update(range(first, first + more + 1))
+    numbers = [n for each in known.ranges for n in range(each.first, each.last + 1)]
+    assert numbers == sorted(missing)
+
+
 @given(st.floats(1e-4, 10.0), st.floats(1.0, 1e4), st.integers(0, 1_000))
 def test_back_off_is_at_most_what_was_asked(longest: float, receivers: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -146,16 +170,12 @@ def test_a_window_holds_the_last_packets(sizes: list[int], packets: int, size: i
         assert sum(sizes[at - 1] for at in [kept[0] - 1, *kept]) > size
 
 
-def test_routes_follow_from_the_plan() -> None:
-    plan = simple_plan([0, 1, 1, -1], [4, 2], {"r": [3]})
-    found = {
-        route.flow: route for route in FlowRoutes(plan, "r").find_all(["f0", "f2", "f3", "other"])
-    }
-    assert set(found) == {"f0", "f2", "f3"}
-    assert (found["f0"].session, found["f0"].group) == (0, group_name(4))
-    assert (found["f2"].number, found["f2"].group) == (2, group_name(2))
-    assert (found["f3"].session, found["f3"].group) == (2, None)
-    assert [route.session for route in FlowRoutes(plan, "stranger").find_all(["f2"])] == [1]
+def test_a_plan_says_what_it_means_for_a_receiver() -> None:
+    plan = simple_plan([0, 1, 1, -1, -1], [4, 2], {"r": [3], "s": [4]})
+    assert wanted_flows(plan, "r") == ("f0", "f1", "f2", "f3")
+    assert subscribed_groups(plan, "r") == {2, 4}
+    assert unserved_flows(plan, "r", ["f0", "f2", "f3", "f4", "other"]) == ("f4", "other")
+    assert unserved_flows(plan, "stranger", ["f2", "f3"]) == ("f3",)
 
 
 def test_fingerprints_tell_plans_apart() -> None:

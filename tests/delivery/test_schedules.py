@@ -19,9 +19,11 @@ def test_schedules(first: int) -> None:
 def test_schedules_reach_what_they_are_for() -> None:
     """A schedule in which nothing happens proves nothing: all kinds of trouble occur."""
     total: Counter[str] = Counter()
-    for seed in range(120, 150):
+    for seed in range(0, 40):
         total += run_schedule(seed)
-    for what in ("delivered", "benign", "late", "missing", "changes", "restarts"):
+    for what in (
+        "delivered", "benign", "late", "missing", "changes", "restarts", "undisturbed",
+    ):  # fmt: skip
         assert total[what] > 0, what
     assert {"gap window", "gap unanswered", "gap restart", "gap room"} <= set(total)
 

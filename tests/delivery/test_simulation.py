@@ -1,8 +1,9 @@
-"""The same machines with hundreds of receivers in virtual time."""
+"""The same machines with hundreds of receivers in virtual time, and thousands."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from distributary.delivery import ReceiverMachine, ReceiverParams, SenderMachine, SenderParams
 from distributary.delivery.simulation import (
@@ -10,11 +11,12 @@ from distributary.delivery.simulation import (
     LearnPlan,
     MessageOffer,
     MulticastNetwork,
+    PlanChange,
     ReceiverNode,
     SenderNode,
 )
 from distributary.machines.virtual import Link, Simulation
-from tests.delivery.plans import random_plan
+from tests.delivery.plans import move_flows, random_plan
 
 RECEIVERS = 200
 
@@ -95,3 +97,90 @@ def test_one_receiver_that_gets_nothing_stops_nobody() -> None:
     network.heal("alone")
     simulation.run(until=8.0)
     check_complete(simulation, nodes, 40)
+
+
+def start_together(
+    receivers: int, flows: int, loss: float
+) -> tuple[SenderNode, list[ReceiverNode]]:
+    """Receivers that start at once, without a plan, beside a publisher that has long been there."""
+    rng = np.random.default_rng(4)
+    names = [f"flow {at}" for at in range(flows)]
+    plan = random_plan({"planned": names}, rng, unicast=False)
+    network = MulticastNetwork(Link(0.001, 0.001, loss), Faults(), rng)
+    simulation = Simulation(network)
+    sender = SenderNode(SenderMachine(plan, 1), network)
+    simulation.add("sender", sender)
+    simulation.post(0.0, "sender", "start", sender="caller")
+    nodes = []
+    for at in range(receivers):
+        wanted = [names[k] for k in rng.choice(flows, 5, replace=False)]
+        params = ReceiverParams(receivers=receivers, back_off=0.05)
+        machine = ReceiverMachine(f"r{at}", wanted, rng=np.random.default_rng(at), params=params)
+        nodes.append(ReceiverNode(machine, network))
+        simulation.add(f"r{at}", nodes[-1])
+        simulation.post(10.0, f"r{at}", "start", sender="caller")
+    simulation.run(until=15.0)
+    return sender, nodes
+
+
+@pytest.mark.parametrize(
+    ("receivers", "flows"),
+    [(200, 500), pytest.param(5_000, 1_000, marks=pytest.mark.slow)],
+)
+def test_receivers_that_start_together_cost_about_one_copy_of_the_directory(
+    receivers: int, flows: int
+) -> None:
+    sender, nodes = start_together(receivers, flows, loss=0.0)
+    assert all(len(node.machine.following) == 5 for node in nodes)
+    log = sender.machine._log
+    copy = sum(len(log.bodies_of(block)) for block in range(log.blocks))
+    found = sender.machine.statistics
+    assert found.directory_packets <= 2 * copy
+    assert found.announcements <= 80  # one a second, and once in the hold-off time on request
+    assert found.lookups <= 5 * receivers
+
+
+def test_receivers_that_start_together_find_their_flows_through_loss() -> None:
+    sender, nodes = start_together(200, 500, loss=0.2)
+    assert all(len(node.machine.following) == 5 for node in nodes)
+    log = sender.machine._log
+    copy = sum(len(log.bodies_of(block)) for block in range(log.blocks))
+    assert sender.machine.statistics.directory_packets <= 12 * copy
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_change_has_nothing_repaired_where_nothing_is_lost(seed: int) -> None:
+    """Nor is anything asked for but where a new stream stands."""
+    rng = np.random.default_rng(seed)
+    flows = [f"f{at}" for at in range(12)]
+    wanted = {f"r{at}": [f for f in flows if rng.random() < 0.5] or flows[:1] for at in range(6)}
+    plans = [random_plan(wanted, rng)]
+    for _ in range(6):
+        plans.append(move_flows(plans[-1], wanted, rng))
+    network = MulticastNetwork(Link(0.001), Faults(), rng)
+    simulation = Simulation(network)
+    sender = SenderNode(SenderMachine(plans[0], 1, params=SenderParams(grace=0.2)), network)
+    simulation.add("sender", sender)
+    nodes = []
+    for at, (name, found) in enumerate(wanted.items()):
+        machine = ReceiverMachine(name, found, rng=np.random.default_rng(at))
+        nodes.append(ReceiverNode(machine, network, batch=0.002 if at % 2 else 0.0))
+        simulation.add(name, nodes[-1])
+        simulation.post(0.0, name, "start", sender="caller")
+    simulation.post(0.0, "sender", "start", sender="caller")
+    for at, plan in enumerate(plans[1:]):
+        simulation.post(1.0 + 0.4 * at, "sender", PlanChange(plan), sender="caller")
+    for number in range(2_000):
+        message = MessageOffer(flows[number % 12], b"%d" % number)
+        simulation.post(0.5 + 0.0018 * number, "sender", message, sender="caller")
+    simulation.run(until=8.0)
+    assert sender.machine.version == len(plans)
+    assert sender.machine.statistics.repairs == 0
+    assert not [note for node in nodes for note in node.notes]
+    got: dict[str, list[bytes]] = {name: [] for name in wanted}
+    for _, node, _, _, message in simulation.record.delivered:
+        got[node].append(message.payload)
+    for name, found in wanted.items():
+        expected = {b"%d" % n for n in range(2_000) if flows[n % 12] in found}
+        assert len(got[name]) == len(expected)
+        assert set(got[name]) == expected

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from distributary.delivery import wire
+from distributary.delivery import directory_wire, wire
 
 PAGE = (Path(__file__).parents[2] / "docs" / "wire.md").read_text(encoding="utf-8")
 CODES = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q"}
@@ -18,8 +18,10 @@ def read_layout(heading: str) -> str:
     """The fixed fields of the first table behind a heading, as a struct's format."""
     table = PAGE[PAGE.index(heading) :].split("| --- | --- | --- |\n", 1)[1].split("\n\n", 1)[0]
     layout = "<"
-    for offset, kind in re.findall(r"^\| (\d+) \| (\w+)", table, re.MULTILINE):
+    for offset, kind in re.findall(r"^\| (\d+) \| (\d+ bytes|\w+)", table, re.MULTILINE):
         assert struct.calcsize(layout) == int(offset), (heading, offset)
+        if kind.endswith(" bytes"):
+            layout += f"{kind.split()[0]}s"
         layout += CODES.get(kind, "")  # text and payloads have no fixed size, and come last
     return layout
 
@@ -30,8 +32,10 @@ def read_layout(heading: str) -> str:
         ("### Header", wire.HEADER),
         ("A *message*", wire.MESSAGE_HEADER),
         ("A *range*", wire._RANGE),
-        ("A *heartbeat*", wire._HEARTBEAT),
-        ("A *plan announcement*", wire._ANNOUNCEMENT),
+        ("A *position*", wire._POSITION),
+        ("An *announcement*", wire._ANNOUNCEMENT),
+        ("A *block*", directory_wire._BLOCK),
+        ("An *entry*", directory_wire._ENTRY),
     ],
 )
 def test_the_page_has_the_layout_that_the_code_writes(heading: str, encoded: struct.Struct) -> None:
@@ -40,7 +44,14 @@ def test_the_page_has_the_layout_that_the_code_writes(heading: str, encoded: str
 
 def test_the_page_lists_every_kind_of_packet() -> None:
     table = PAGE[PAGE.index("### Kinds") : PAGE.index("### Bodies")]
-    listed = re.findall(r"^\| (\d+) \| (?:plan )?(\w+)", table, re.MULTILINE)
-    names = {"announcement": "PLAN", "confirmation": "CONFIRM"}
+    listed = re.findall(r"^\| (\d+) \| (\w+)", table, re.MULTILINE)
+    names = {"confirmation": "CONFIRM"}
     expected = {kind.value: kind.name for kind in wire.PacketKind}
     assert {int(kind): names.get(name, name.upper()) for kind, name in listed} == expected
+
+
+def test_the_page_lists_every_kind_of_record() -> None:
+    table = PAGE[PAGE.index("| kind | record |") :].split("\n\n", 1)[0]
+    listed = re.findall(r"^\| (\d+) \| (\w+)", table, re.MULTILINE)
+    expected = {kind.value: kind.name for kind in directory_wire.RecordKind}
+    assert {int(kind): name.upper() for kind, name in listed} == expected

@@ -19,6 +19,7 @@ import pytest
 from tests.delivery.udp.namespace import in_namespace, why_no_namespace
 from tests.docs.pages import EXAMPLES, ROOT, Command
 from tests.in_process import call_main
+from tests.spark import MASTER, SETTINGS
 from tests.warm import find_command
 
 PATIENCE = 600  # seconds, for what waits for something that never comes
@@ -26,18 +27,8 @@ OURS = [sys.executable, "-m", "distributary"]
 MULTICAST = ("publish", "receive", "calibrate")  # in a namespace of their own
 SPARK = ("pipeline", "spark-submit", "demo")  # whose Java keeps to the folder that it began in
 SMALL_DAY = "--symbols 200 --receivers 20 --messages 2000"
-SMALL_SPARK = "--master 'local[2]' " + " ".join(
-    f"--conf {setting}"
-    for setting in (
-        "spark.ui.enabled=false",
-        "spark.driver.memory=1g",
-        "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",
-        "spark.default.parallelism=2",
-        "spark.sql.shuffle.partitions=2",
-        "spark.sql.adaptive.enabled=false",
-        "spark.sql.codegen.wholeStage=false",
-        "spark.sql.codegen.factoryMode=NO_CODEGEN",
-    )
+SMALL_SPARK = f"--master '{MASTER}' " + " ".join(
+    f"--conf '{name}={value}'" for name, value in SETTINGS.items()
 )
 
 

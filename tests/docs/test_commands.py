@@ -19,10 +19,9 @@ from tests.docs.running import MULTICAST, SPARK, SUBSTITUTIONS, Ran, Runs, Subst
 
 # Wait for a change of the code; what is here passes once it is made.
 COMMANDS = all_commands()
-# Each starts Python anew, or Java: by default the first of each runs, the others with the slow.
+# Each starts Python anew: by default the first of each runs, the others with the slow. All that
+# start Java are slow; `tests/pipeline/test_command.py` calls those commands on one Spark.
 COSTLY = MULTICAST
-# All of these are slow but the one that Spark has the least to do for.
-LEAST_OF_SPARK = "pipeline topics"
 
 
 def cases() -> list[ParameterSet]:
@@ -40,9 +39,7 @@ def cases() -> list[ParameterSet]:
 
 
 def is_slow(command: Command, first: bool) -> bool:
-    if command.name.startswith(SPARK):
-        return not (first and command.name == LEAST_OF_SPARK)
-    return command.name in COSTLY and not first
+    return command.name.startswith(SPARK) or (command.name in COSTLY and not first)
 
 
 @pytest.fixture(scope="session")

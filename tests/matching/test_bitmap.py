@@ -76,7 +76,7 @@ def test_bits_and_their_summaries_say_which_boxes_pass(
             tests.append(tuple(zip(ends[::2], ends[1::2], strict=True)))
     expected = _bitmap_reference.lay_out(chosen.tolist(), tests, columns.tolist())
     groups, summaries, row_of, rows = _bitmap_kernels.lay_out(
-        chosen, *in_arrays(tests), columns, width
+        chosen, _bitmap_kernels.Ranges(*in_arrays(tests)), columns, width
     )
     boxes = (1 << n_boxes) - 1
     for column, bits in enumerate(expected):

@@ -102,9 +102,9 @@ def test_a_filter_with_residuals_covers_no_more_than_is_true(one: str, other: st
     assert covers(a, a)
     index: CoverIndex[str] = CoverIndex(SCHEMA)
     index.add(a, "a")
-    assert index.covering(b) == ["a"] * covers(a, b)
-    assert index.covered(b) == ["a"] * covers(b, a)
-    assert index.meeting(b) == ["a"] * intersects(a, b)
+    assert index.find_covers(b) == ["a"] * covers(a, b)
+    assert index.find_covered(b) == ["a"] * covers(b, a)
+    assert index.find_meeting(b) == ["a"] * intersects(a, b)
     assert index.is_covered(b) == covers(a, b)
     assert index.meets(b) == intersects(a, b)
 

@@ -202,7 +202,7 @@ def test_no_boxes_and_a_box_without_tests() -> None:
 def test_a_code_outside_its_axis_is_refused() -> None:
     axes = Axes.of([], SCHEMA)
     tree = SearchTree.of([], axes)
-    with pytest.raises(ValueError, match="outside its axis"):
+    with pytest.raises(ValueError, match="beyond the end of its axis"):
         tree.match(np.array([0, 0, 9, 0, 0, 0, 0], np.int32))
     with pytest.raises(ValueError, match="2 attributes, not 7"):
         tree.count(np.zeros((3, 2), np.int32))

@@ -56,9 +56,9 @@ def test_words_hold_any_number_of_links(given: tuple[int, int]) -> None:
 
 
 def test_other_letters_and_links_are_refused() -> None:
-    with pytest.raises(ValueError, match="other letters"):
+    with pytest.raises(ValueError, match="letters other than"):
         Trits.parse("YMX")
-    with pytest.raises(ValueError, match="two trits"):
+    with pytest.raises(ValueError, match="both yes and maybe"):
         Trits(2, yes=1, maybe=1)
-    with pytest.raises(ValueError, match="no such link"):
+    with pytest.raises(ValueError, match="beyond the 2 links"):
         Trits(2, yes=4)

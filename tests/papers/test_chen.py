@@ -8,8 +8,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from distributary.content import COVERING_POLICIES, ContentBroker, Unsubscribe
-from distributary.content.messages import Name, Packed, Subscribed
+from distributary.content import COVERING_POLICIES, ContentBroker, UnsubscribeRequest
+from distributary.content.messages import Name, Packed, SubscribeStatement
 from distributary.machines.actions import Work
 from distributary.model import Filter
 from distributary.papers import Figure
@@ -126,19 +126,21 @@ def test_every_box_of_a_statement_is_compared_with_the_table() -> None:
         schema,
     )
 
-    def work(message: Subscribed | Packed) -> float:
+    def work(message: SubscribeStatement | Packed) -> float:
         broker = ContentBroker("B", ["A"], schema, COVERING_POLICIES["active"])
         for number in range(5):
             filter = range_filter(schema, 9, [number / 10], [number / 10 + 0.05])
-            broker.on_message("A", Subscribed(Name("A", number), filter), 0.0)
+            broker.on_message("A", SubscribeStatement(Name("A", number), filter), 0.0)
         actions = broker.on_message("A", message, 0.0)
         return sum(
             each.units for each in actions if isinstance(each, Work) and each.kind == "compare"
         )
 
-    assert work(Subscribed(Name("A", 8), single)) == 5
-    assert work(Subscribed(Name("A", 8), union)) == 3 * 5
-    packed = Packed((Subscribed(Name("A", 8), single), Subscribed(Name("A", 9), single)))
+    assert work(SubscribeStatement(Name("A", 8), single)) == 5
+    assert work(SubscribeStatement(Name("A", 8), union)) == 3 * 5
+    packed = Packed(
+        (SubscribeStatement(Name("A", 8), single), SubscribeStatement(Name("A", 9), single))
+    )
     assert work(packed) == 5 + 6
 
 
@@ -179,7 +181,7 @@ def test_who_moves_often_is_at_one_broker_at_most() -> None:
         client: broker for client, broker, _ in (*load.monitors, *load.subscriptions)
     }
     for _, broker, message, client in sorted(simulation.posts, key=lambda post: post[0]):
-        if isinstance(message, Unsubscribe):
+        if isinstance(message, UnsubscribeRequest):
             assert here[client] == broker
             here[client] = None
         else:

@@ -5,26 +5,11 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from distributary.pipeline.spark import spark_session
+from tests.spark import start_small_spark
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    session = spark_session(
-        "local[2]",
-        {
-            "spark.ui.enabled": "false",
-            "spark.sql.shuffle.partitions": "2",
-            "spark.default.parallelism": "2",
-            "spark.driver.memory": "1g",
-            # Tiny frames: compiling a query takes longer than running it.
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-            "spark.sql.adaptive.enabled": "false",
-            # Java as well: its thorough compiler takes more time than it saves here.
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        },
-        name="tests",
-    )
+    session = start_small_spark()
     yield session
     session.stop()

@@ -12,13 +12,7 @@ from pathlib import Path
 from distributary.pipeline.spark import use_spark
 from distributary.pipeline.stream import StreamHooks, StreamJob, stream
 from distributary.planning import Request
-
-SETTINGS = {
-    "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.default.parallelism": "2",
-    "spark.driver.memory": "1g",
-}
+from tests.spark import MASTER, SETTINGS
 
 
 def small_job(folder: Path, out: str = "out", **changes: object) -> StreamJob:
@@ -37,6 +31,6 @@ def small_job(folder: Path, out: str = "out", **changes: object) -> StreamJob:
 
 
 if __name__ == "__main__":
-    with use_spark("local[2]", SETTINGS) as session:
+    with use_spark(MASTER, SETTINGS) as session:
         hooks = StreamHooks(step=lambda name: print(name, flush=True))
         stream(session, small_job(Path(sys.argv[1])), hooks)

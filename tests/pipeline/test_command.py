@@ -1,7 +1,7 @@
 """The pipeline's commands, and what other programs read of them.
 
 They are called here in one process, and share its Spark; with one of their own they run in
-`test_interrupts` and among the commands of the documentation.
+`test_interrupts` and, slowly, among the commands of the documentation.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,22 +33,38 @@ def call(folder: Path, *words: str) -> tuple[int, str, str]:
     return call_main(("distributary", *whole), folder)
 
 
+DEMO = (
+    *("demo", "--symbols", "200", "--receivers", "20", "--messages", "2000"),
+    *("--groups", "3", "--sessions", "6", "--out", "d"),
+)
+
+
+@dataclass(frozen=True)
+class Demo:
+    """A demo's folder and what it printed, and the document of the command it ends with."""
+
+    folder: Path
+    out: str
+    document: dict[str, Any]
+
+
 @pytest.fixture(scope="module")
-def made(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, dict[str, Any]]:
-    """A day of logs gone through `pipeline run`, and the document that it printed."""
+def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Demo:
+    """A demo, and then the command that it names next: `pipeline run` over the same logs."""
     folder = tmp_path_factory.mktemp("command")
-    assert call(folder, "generate", "day", "--out", "logs", *SMALL)[0] == 0
-    status, out, err = call(
-        folder, "pipeline", "run", *SUBSCRIPTIONS, *LOGS, *SIZE, "--out", "run", "--json"
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        # Of so few rows, enough to find some in either log.
+        patch.setattr("distributary.cli.demo.BAD_ROWS", 0.05)
+        status, demo_out, err = call(folder, *DEMO)
+    assert status == 0, err
+    next_command = demo_out.rpartition("distributary ")[2].split()
+    status, out, err = call(folder, *next_command, "--budget", "1s", "--json")
     assert (status, err) == (0, "")
-    return folder, json.loads(out)
+    return Demo(folder / "d", demo_out, json.loads(out))
 
 
-def test_run_prints_what_other_programs_read(made: tuple[Path, dict[str, Any]]) -> None:
-    folder, document = made
+def test_run_prints_what_other_programs_read(made: Demo) -> None:
+    folder, document = made.folder, made.document
     for log in ("subscriptions", "publications"):
         told = document[log]
         assert told["read"] == pq.read_metadata(folder / "logs" / f"{log}.parquet").num_rows
@@ -61,15 +78,15 @@ def test_run_prints_what_other_programs_read(made: tuple[Path, dict[str, Any]]) 
     )
 
 
-def test_run_leaves_pages_and_tables(made: tuple[Path, dict[str, Any]]) -> None:
-    folder, _ = made
+def test_run_leaves_pages_and_tables(made: Demo) -> None:
+    folder = made.folder
     names = {path.name for path in (folder / "run").iterdir()}
     assert {"plan", "interest", "rates", "quarantine", "receivers", "groups", "replay"} <= names
     assert {"manifest.json", "report.html", "plan.html"} <= names
 
 
-def test_replay_of_the_plan_gives_what_the_run_found(made: tuple[Path, dict[str, Any]]) -> None:
-    folder, document = made
+def test_replay_of_the_plan_gives_what_the_run_found(made: Demo) -> None:
+    folder, document = made.folder, made.document
     status, out, err = call(
         folder, "pipeline", "replay", "run/plan", *LOGS, "--interest", "run/interest",
         "--out", "again", "--json",
@@ -86,10 +103,15 @@ def test_replay_of_the_plan_gives_what_the_run_found(made: tuple[Path, dict[str,
     }
 
 
-DEMO = (
-    *("demo", "--symbols", "400", "--receivers", "30", "--groups", "4", "--sessions", "8"),
-    *("--messages", "3000", "--out", "d"),
-)
+def test_topics_leaves_proposals(made: Demo) -> None:
+    status, out, err = call(
+        made.folder, "pipeline", "topics", *SUBSCRIPTIONS, *LOGS, "--max-bad", "20%",
+        "--interval", "5m", "--out", "proposals", "--json",
+    )  # fmt: skip
+    assert (status, err) == (0, "")
+    assert json.loads(out) == json.loads((made.folder / "proposals/proposals.json").read_text())
+    names = {path.name for path in (made.folder / "proposals").iterdir()}
+    assert {"proposals.parquet", "invitations.parquet", "interest", "rates"} <= names
 
 
 def headline_of(page: str) -> str:
@@ -99,14 +121,10 @@ def headline_of(page: str) -> str:
     return heading[1]
 
 
-def test_a_small_demo_ends_with_the_report_and_the_next_command(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    status, out, err = call(tmp_path, *DEMO)
-    assert status == 0, err
-    check_demo(tmp_path, out)
-    next_command = out.rpartition("distributary ")[2].split()
-    assert call(tmp_path, *next_command, "--budget", "1s")[0] == 0
+def test_a_small_demo_ends_with_the_report_and_the_next_command(made: Demo) -> None:
+    check_demo(made.folder, made.out)
+    assert made.document["sessions"] <= 12  # twice what the demo was given
+    assert made.document["diff"] is not None
 
 
 @pytest.mark.slow
@@ -116,14 +134,14 @@ def test_the_demo_starts_a_spark_of_its_own(tmp_path: Path) -> None:
         cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
-    check_demo(tmp_path, ran.stdout)
+    check_demo(tmp_path / "d", ran.stdout)
 
 
 def check_demo(folder: Path, out: str) -> None:
-    page = (folder / "d/report.html").read_text(encoding="utf-8")
+    page = (folder / "report.html").read_text(encoding="utf-8")
     assert 'href="plan.html"' in page
-    plan_page = folder / "d/plan.html"
-    assert (folder / "d/run/plan/plan.json").is_file()
+    plan_page = folder / "plan.html"
+    assert (folder / "run/plan/plan.json").is_file()
     heading = headline_of(page)
     assert heading == headline_of(plan_page.read_text(encoding="utf-8"))
     assert re.fullmatch(r"Receivers waste [\d.]+\u202f% less work than with flooding", heading)
@@ -141,9 +159,9 @@ def check_demo(folder: Path, out: str) -> None:
     ],
 )
 def test_a_place_that_cannot_be_written_is_told_in_one_line(
-    made: tuple[Path, dict[str, Any]], tmp_path: Path, name: str, place: str
+    made: Demo, tmp_path: Path, name: str, place: str
 ) -> None:
-    folder, _ = made
+    folder = made.folder
     outs = {"full": tmp_path / "full" / "out", "forbidden": Path("/proc/nowhere/out")}
     out = outs.get(place, tmp_path / "file" / "out")
     (tmp_path / "file").write_text("mine")
@@ -170,8 +188,8 @@ def test_a_place_that_cannot_be_written_is_told_in_one_line(
     assert "defect" not in line
 
 
-def test_a_log_with_too_much_that_is_bad_changes_nothing(made: tuple[Path, dict[str, Any]]) -> None:
-    folder, _ = made
+def test_a_log_with_too_much_that_is_bad_changes_nothing(made: Demo) -> None:
+    folder = made.folder
     before = (folder / "run" / "manifest.json").read_bytes()
     status, _, err = call(
         folder, "pipeline", "run", *SUBSCRIPTIONS, *LOGS, *SIZE,

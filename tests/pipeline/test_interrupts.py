@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 
 from tests.in_process import call_main
+from tests.spark import MASTER, SETTINGS
 
 from .test_command import LOGS, SMALL, SUBSCRIPTIONS
 
 SPARK = (
-    *("--master", "local[2]", "--conf", "spark.ui.enabled=false"),
-    *("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"),
+    *("--master", MASTER),
+    *(word for name, value in SETTINGS.items() for word in ("--conf", f"{name}={value}")),
 )
 COMMANDS = {
     "run": (*SUBSCRIPTIONS, *LOGS, "--groups", "3", "--budget", "60s", "--out", "out"),

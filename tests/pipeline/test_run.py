@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from pyspark.sql import SparkSession
 from distributary.cost import evaluate
 from distributary.errors import DistributaryError, InputError
 from distributary.files import read_demand, read_flow_filters, read_plan
-from distributary.model import AttributeKind, plan_problems
+from distributary.model import AttributeKind, Demand, plan_problems
 from distributary.pipeline import distributed
 from distributary.pipeline.ingest import BadRowsError, TimeWindow
 from distributary.pipeline.job import Job, Outcome, driver_need
@@ -30,6 +31,7 @@ from distributary.workloads import (
     subscription_log,
     trading_floor,
 )
+from tests.spark import SETTINGS
 
 REQUEST = Request(groups=4, sessions=8, seed=1, budget_s=0.05)
 BEGIN = datetime(2025, 3, 3, tzinfo=UTC)
@@ -78,6 +80,11 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
+def count_messages(logs: Path) -> Counter[str]:
+    rows = pq.read_table(logs / "publications.parquet").to_pylist()
+    return Counter(row["flow"] for row in rows if row["ts"] and row["flow"] and row["size"] >= 0)
+
+
 def test_every_row_that_came_in_is_somewhere(done: tuple[Path, Outcome], logs: Path) -> None:
     out, outcome = done
     for name in ("subscriptions", "publications"):
@@ -102,26 +109,25 @@ def test_interest_and_rates_are_those_of_the_logs(done: tuple[Path, Outcome], lo
     wanted = {key for key, (_, _, action) in last.items() if action == "subscribe"}
     found = pq.read_table(out / "interest").to_pylist()
     assert {(row["receiver"], row["flow"]) for row in found} == wanted
-    messages: dict[str, int] = {}
-    for row in pq.read_table(logs / "publications.parquet").to_pylist():
-        if row["ts"] and row["flow"] and row["size"] >= 0:
-            messages[row["flow"]] = messages.get(row["flow"], 0) + 1
+    messages = count_messages(logs)
     seconds = outcome.manifest["window"]["seconds"]
     rates = {row["flow"]: row["rate"] for row in pq.read_table(out / "rates").to_pylist()}
-    assert rates == pytest.approx(
-        {flow: max(messages.get(flow, 0), 1) / seconds for _, flow in wanted}
-    )
+    assert rates == pytest.approx({flow: max(messages[flow], 1) / seconds for _, flow in wanted})
     silent = {flow for _, flow in wanted} - messages.keys()
     assert outcome.manifest["rates"]["silent"] == len(silent)
 
 
 def test_the_replay_agrees_with_the_evaluation_of_the_plan(
-    spark: SparkSession, logs: Path, tmp_path: Path
+    done: tuple[Path, Outcome], logs: Path
 ) -> None:
     """At the log's own rates; flows that are silent are given next to nothing."""
-    outcome = run(spark, job(logs, tmp_path / "out", floor=1e-12))
-    demand = read_demand(tmp_path / "out" / "interest", tmp_path / "out" / "rates").demand
-    stored = read_plan(tmp_path / "out" / "plan", demand.interest)
+    out, outcome = done
+    stated = read_demand(out / "interest", out / "rates").demand
+    messages = count_messages(logs)
+    heard = np.array([flow in messages for flow in stated.interest.flows])
+    assert not heard.all()
+    demand = Demand(stated.interest, np.where(heard, stated.rate, 1e-12))
+    stored = read_plan(out / "plan", demand.interest)
     assert plan_problems(stored.plan, demand.interest) == ()
     loads = evaluate(stored.plan, demand).loads
     seconds = outcome.manifest["window"]["seconds"]
@@ -142,7 +148,7 @@ def test_a_repeated_run_writes_the_same_bytes(
     try:
         run(spark, job(logs, tmp_path / "out"))
     finally:
-        spark.conf.set("spark.sql.shuffle.partitions", "2")
+        spark.conf.set("spark.sql.shuffle.partitions", SETTINGS["spark.sql.shuffle.partitions"])
     ours, theirs = contents(tmp_path / "out"), contents(done[0])
     assert {name for name in ours if ours[name] != theirs.get(name)} == set()
     assert ours.keys() == theirs.keys()
@@ -193,7 +199,6 @@ def test_too_many_bad_rows_fail_the_run_and_leave_the_old_output(
     ("module", "stage"),
     [
         ("inputs", "_account_rows"),
-        ("run", "tidy"),
         *(
             pytest.param(*stage, marks=pytest.mark.slow)
             for stage in (
@@ -201,6 +206,7 @@ def test_too_many_bad_rows_fail_the_run_and_leave_the_old_output(
                 ("run", "_plan_on_driver"),
                 ("run", "_replay_log"),
                 ("run", "write_group_table"),
+                ("run", "tidy"),
             )
         ),
     ],
@@ -247,8 +253,11 @@ def test_a_window_puts_aside_what_is_outside(
 ) -> None:
     until = BEGIN + timedelta(minutes=20)
     window = TimeWindow(since=BEGIN + timedelta(minutes=10), until=until)
-    told = run(spark, job(logs, tmp_path / "out", window=window)).manifest
+    told = run(spark, job(logs, tmp_path / "out", window=window, floor=0.25)).manifest
     assert told["window"]["seconds"] == 600
+    assert told["rates"]["floor"] == 0.25
+    rates = pq.read_table(tmp_path / "out" / "rates")["rate"].to_pylist()
+    assert rates.count(0.25) >= told["rates"]["silent"] > 0
     assert any("window" in reason for reason in told["publications"]["reasons"])
     minutes = pq.read_table(tmp_path / "out" / "replay" / "minutes.parquet")["minute"].to_pylist()
     assert min(minutes) >= BEGIN + timedelta(minutes=10)
@@ -326,8 +335,11 @@ def test_interest_beyond_the_limit_of_the_driver_is_planned_on_executors(
     assert told["plan"]["channel"]["cost"] == pytest.approx(evaluation.channel.cost)
     assert told["plan"]["channel"]["lower_bound"] == pytest.approx(evaluation.channel.lower_bound)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    before = contents(out)
     with pytest.raises(DistributaryError, match="too large for the driver"):
         run(spark, job(logs, out, driver_limit=1_000, restarts=2))
+    assert contents(out) == before  # though it ended in mid-work
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_the_need_of_the_driver_grows_with_pairs_and_with_seats() -> None:

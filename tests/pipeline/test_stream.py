@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
@@ -81,7 +80,7 @@ BAD_PUBLICATIONS = (
     ({"ts": "2999-03-06T00:00:00Z"}, Reason.OUTSIDE),
     ({"size": -1}, Reason.SIZE),
 )
-SUBSCRIPTION_FILES, PUBLICATION_FILES = 3, 7
+SUBSCRIPTION_FILES, PUBLICATION_FILES = 3, 5
 FORMATS = ("jsonl", "csv", "parquet")
 
 
@@ -89,14 +88,14 @@ def file_name(number: int) -> str:
     return f"{number:02d}.{FORMATS[number % 3]}"
 
 
-def make_logs(folder: Path, seed: int = 0) -> None:
+def make_logs(folder: Path, files: int = PUBLICATION_FILES, seed: int = 0) -> None:
     """Files of 20 minutes each in all formats, with ties, bad rows, late rows and changing tastes.
 
     The first files have a row of each bad kind. Late rows come two files late, so that they are
     late however files are put into batches.
     """
     rng = random.Random(seed)
-    for number in range(PUBLICATION_FILES):
+    for number in range(files):
         base = START + timedelta(minutes=20 * number)
         moments = [base + timedelta(seconds=10 * step) for step in range(120)]
         written = base + timedelta(minutes=21)
@@ -163,23 +162,6 @@ def everything(spark: SparkSession, job: StreamJob, state: LedgerState) -> Row:
     }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _small_queries(spark: SparkSession) -> Iterator[None]:
-    """A batch is some ten queries over a few rows: compiling them takes longer than running."""
-    quick = {
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.shuffle.partitions": "1",
-    }
-    before = {key: spark.conf.get(key, None) for key in quick}
-    for key, value in quick.items():
-        spark.conf.set(key, value)
-    yield
-    for key, old in before.items():
-        spark.conf.unset(key) if old is None else spark.conf.set(key, old)
-
-
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("logs")
@@ -190,6 +172,20 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def undisturbed(spark: SparkSession, logs: Path) -> tuple[StreamJob, LedgerState]:
     job = small_job(logs, "undisturbed")
+    return job, stream(spark, job)
+
+
+@pytest.fixture(scope="module")
+def more_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Enough batches to stop 20 times."""
+    folder = tmp_path_factory.mktemp("more-logs")
+    make_logs(folder, files=7)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def more_undisturbed(spark: SparkSession, more_logs: Path) -> tuple[StreamJob, LedgerState]:
+    job = small_job(more_logs, "undisturbed")
     return job, stream(spark, job)
 
 
@@ -297,11 +293,11 @@ def test_a_stream_stopped_at_a_few_steps_ends_as_one_that_was_not(
 
 @pytest.mark.slow
 def test_a_stream_stopped_at_any_step_ends_as_one_that_was_not(
-    spark: SparkSession, logs: Path, undisturbed: tuple[StreamJob, LedgerState]
+    spark: SparkSession, more_logs: Path, more_undisturbed: tuple[StreamJob, LedgerState]
 ) -> None:
     points = stops(random.Random(5))
     assert len(points) == 20
-    stop_a_stream(spark, small_job(logs, "stopped"), points, undisturbed)
+    stop_a_stream(spark, small_job(more_logs, "stopped"), points, more_undisturbed)
 
 
 def stop_a_stream(
@@ -589,13 +585,13 @@ def started(folder: Path) -> subprocess.Popen[str]:
 
 @pytest.mark.slow
 def test_a_stream_killed_20_times_ends_as_one_that_was_not(
-    spark: SparkSession, logs: Path, undisturbed: tuple[StreamJob, LedgerState]
+    spark: SparkSession, more_logs: Path, more_undisturbed: tuple[StreamJob, LedgerState]
 ) -> None:
     """With SIGKILL, at a moment after a step, both drawn by lot; Spark and Python die together."""
     rng = random.Random(20)
-    job = small_job(logs)
+    job = small_job(more_logs)
     for _ in range(20):
-        process = started(logs)
+        process = started(more_logs)
         assert process.stdout is not None
         for _ in range(rng.randrange(1, 20)):
             process.stdout.readline()
@@ -603,12 +599,12 @@ def test_a_stream_killed_20_times_ends_as_one_that_was_not(
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         assert process.returncode == -signal.SIGKILL
-    process = started(logs)
+    process = started(more_logs)
     process.communicate()
     assert process.returncode == 0
     with Ledger(job.out).open() as ledger:
         state = ledger.state
-    ours, theirs = everything(spark, job, state), everything(spark, *undisturbed)
+    ours, theirs = everything(spark, job, state), everything(spark, *more_undisturbed)
     if [line["files"] for line in ours["history"]] != [line["files"] for line in theirs["history"]]:
         # Killed between Spark's notes on a source and those on the batch, which makes the next
         # batch larger: what was planned in between differs, what was counted does not.

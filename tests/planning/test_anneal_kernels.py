@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from distributary.cost import FilteringPrices
 from distributary.model import Demand, FloatArray, IntArray
 from distributary.planning import _reference as reference
-from distributary.planning._anneal_kernels import descend, draw_moves, regroup, sweep
+from distributary.planning._anneal_kernels import MovePrices, descend, draw_moves, regroup, sweep
 from distributary.planning._choice_kernels import pick as compiled_pick
 from distributary.planning._state_kernels import apply_moves
 from distributary.planning.hierarchy import Maps
@@ -43,8 +43,8 @@ def homes_of(data: st.DataObject, drawn: Hierarchy) -> list[int]:
     return data.draw(st.lists(st.integers(-1, len(drawn.group) - 1), min_size=n, max_size=n))
 
 
-def plain(drawn: Hierarchy) -> tuple[list[set[int]], list[int], list[int], list[int]]:
-    return drawn.receivers, drawn.weight, drawn.session, drawn.group
+def plain(drawn: Hierarchy) -> reference.PlainPlan:
+    return reference.PlainPlan(drawn.receivers, drawn.weight, drawn.session, drawn.group)
 
 
 def sessions(state: TwoLevel) -> list[int]:
@@ -59,10 +59,14 @@ def test_a_draw_at_temperature_0_takes_what_recomputing_says_is_cheapest(
     state = state_of(drawn)
     target = np.full(len(chosen), -7, np.int32)
     draw_moves(
-        np.array(chosen, np.int64), np.zeros(len(chosen)), float(alpha), float(beta), 0.0,
-        float(toll), np.array(home, np.int32), state.state, target,
-    )  # fmt: skip
-    assert target.tolist() == reference.draw_moves(chosen, *plain(drawn), alpha, beta, toll, home)
+        np.array(chosen, np.int64),
+        np.zeros(len(chosen)),
+        MovePrices(float(alpha), float(beta), float(toll), np.array(home, np.int32)),
+        0.0,
+        state.state,
+        target,
+    )
+    assert target.tolist() == reference.draw_moves(chosen, plain(drawn), alpha, beta, toll, home)
     assert sessions(state) == drawn.session
 
 
@@ -72,11 +76,9 @@ def test_a_descent_does_what_its_plain_twin_does(
 ) -> None:
     order, home = flows_of(data, drawn), homes_of(data, drawn)
     state = state_of(drawn)
-    moved = descend(
-        np.array(order, np.int64), float(alpha), float(beta), float(toll),
-        np.array(home, np.int32), state.state,
-    )  # fmt: skip
-    after = reference.descend(order, *plain(drawn), alpha, beta, toll, home)
+    prices = MovePrices(float(alpha), float(beta), float(toll), np.array(home, np.int32))
+    moved = descend(np.array(order, np.int64), prices, state.state)
+    after = reference.descend(order, plain(drawn), alpha, beta, toll, home)
     assert sessions(state) == after
     assert moved >= sum(a != b for a, b in zip(after, drawn.session, strict=True))
 
@@ -87,9 +89,7 @@ def test_a_cold_sweep_moves_each_flow_to_a_session_that_recomputing_says_is_chea
 ) -> None:
     state, now = state_of(drawn), list(drawn.session)
     for k in data.draw(st.permutations(range(len(now)))):
-        price = reference.prices_of_moving(
-            k, drawn.receivers, drawn.weight, now, drawn.group, alpha, beta
-        )
+        price = reference.prices_of_moving(k, plain(drawn)._replace(session=now), alpha, beta)
         sweep(np.array([k]), np.array([chance]), float(alpha), float(beta), 1e-5, state.state)
         now = sessions(state)
         assert price[now[k]] - min(price) <= 1e-6 * max(price)  # single precision has 24 bits
@@ -140,7 +140,7 @@ def test_regrouping_at_temperature_0_does_what_its_plain_twin_does(
 ) -> None:
     state = state_of(drawn)
     moved = regroup(np.zeros(len(drawn.group)), float(alpha), 0.0, state.state)
-    after = reference.regroup(*plain(drawn), drawn.n_groups, alpha)
+    after = reference.regroup(plain(drawn), drawn.n_groups, alpha)
     assert state.maps.group.tolist() == after
     assert moved == sum(a != b for a, b in zip(after, drawn.group, strict=True))
 

@@ -14,8 +14,8 @@ from distributary.cost import FilteringPrices
 from distributary.model import Demand, Previous, plan_problems
 from distributary.planning import Request, Step, plan
 from distributary.planning import _reference as reference
-from distributary.planning.best import SWEEPS_PER_ROUND, anneal, best, effort
-from distributary.planning.hierarchy import groups_first
+from distributary.planning.best import SWEEPS_PER_ROUND, Allowance, anneal, best, effort
+from distributary.planning.hierarchy import TwoLevelProblem, groups_first
 from distributary.workloads import TwoClass, two_class
 from tests import oracles
 from tests.strategies import Hierarchy, hierarchies
@@ -61,8 +61,9 @@ def test_best_is_never_worse_than_the_groups_first_it_starts_from(
     things, prices = drawn.things, FilteringPrices(alpha, 1)
     sessions = min(sessions, len(things))
     groups = min(2, sessions)
-    first = groups_first(things, sessions, groups, np.random.default_rng(seed), prices)
-    found = best(things, sessions, groups, np.random.default_rng(seed), prices, SHORT)
+    problem = TwoLevelProblem(things, sessions, groups, prices)
+    first = groups_first(problem, np.random.default_rng(seed))
+    found = best(problem, np.random.default_rng(seed), Allowance(SHORT))
     assert found.maps.work(things, prices) <= first.work(things, prices)
     assert len(found.maps.session) == len(things)
     assert int(found.maps.session.max()) < sessions
@@ -75,9 +76,9 @@ def test_best_is_never_worse_than_the_start_it_is_given(
     drawn: Hierarchy, seed: int, budget: float
 ) -> None:
     things, prices, start = drawn.things, FilteringPrices(), drawn.maps
-    sizes = len(drawn.group), drawn.n_groups
+    problem = TwoLevelProblem(things, len(drawn.group), drawn.n_groups, prices)
     rng = np.random.default_rng(seed)
-    found = best(things, *sizes, rng, prices, budget, start=start)
+    found = best(problem, rng, Allowance(budget), start=start)
     assert found.maps.work(things, prices) <= start.work(things, prices)
     assert start.session.tolist() == drawn.session
 
@@ -91,14 +92,13 @@ def _threads_for_little(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_one_thread_and_two_find_the_same_plan(seed: int) -> None:
     """With chains side by side (many sweeps) and with classes side by side (few)."""
-    things = random_things(seed, 300, 40).things
+    problem = TwoLevelProblem(random_things(seed, 300, 40).things, 60, 24)
     for budget, classes in ((0.5, 1), (0.02, 2)):
-        assert effort(budget, things, 60, 24).classes == classes
+        assert effort(budget, problem).classes == classes
         one, two = (
-            best(things, 60, 24, np.random.default_rng(seed), FilteringPrices(), budget,
-                 threads=threads)
+            best(problem, np.random.default_rng(seed), Allowance(budget, threads=threads))
             for threads in (1, 2)
-        )  # fmt: skip
+        )
         assert one.maps.session.tolist() == two.maps.session.tolist()
         assert one.maps.group.tolist() == two.maps.group.tolist()
 
@@ -111,7 +111,8 @@ def test_annealing_in_classes_tells_the_cost_of_the_maps_it_gives(
     things, prices = drawn.things, FilteringPrices(1, 2)
     rng = np.random.default_rng(seed)
     classes = min(classes, drawn.n_groups)
-    rounds = anneal(things, drawn.maps, drawn.n_groups, 12, rng, prices, max(2, classes))
+    problem = TwoLevelProblem(things, len(drawn.group), drawn.n_groups, prices)
+    rounds = anneal(problem, drawn.maps, 12, rng, max(2, classes))
     for done, work, maps in rounds:
         assert 0 < done <= 12
         assert work == maps.work(things, prices)
@@ -122,7 +123,7 @@ def test_annealing_in_classes_tells_the_cost_of_the_maps_it_gives(
 def test_more_budget_is_more_sweeps_and_a_larger_demand_fewer() -> None:
     def sweeps(budget: float = 10, flows: int = 50, sessions: int = 9, groups: int = 3) -> int:
         things = random_things(1, flows, 10).things
-        return effort(budget, things, sessions, groups).sweeps
+        return effort(budget, TwoLevelProblem(things, sessions, groups)).sweeps
 
     assert sweeps(1e-12) == 1
     assert sweeps(1) < sweeps(10) < sweeps(100)
@@ -135,11 +136,14 @@ def test_more_budget_is_more_sweeps_and_a_larger_demand_fewer() -> None:
 
 def test_classes_are_for_budgets_that_are_short_for_the_demand() -> None:
     things = random_things(1, 400, 50).things
-    classes = [effort(budget, things, 200, 100).classes for budget in (10, 0.1, 0.01, 1e-6)]
+    classes = [
+        effort(budget, TwoLevelProblem(things, 200, 100)).classes
+        for budget in (10, 0.1, 0.01, 1e-6)
+    ]
     assert classes == sorted(classes)
     assert classes[0] == 1
     assert classes[-1] == 8  # of at least 12 groups each
-    assert effort(1e-6, things, 200, 23).classes == 1
+    assert effort(1e-6, TwoLevelProblem(things, 200, 23)).classes == 1
 
 
 def clock_that_jumps(patch: pytest.MonkeyPatch, jump: float, looks: int) -> None:
@@ -160,10 +164,11 @@ def test_a_run_that_the_clock_ends_says_so_and_is_still_no_worse(
     prices = FilteringPrices()
     clock_that_jumps(monkeypatch, 100, looks)
     steps: list[Step] = []
-    found = best(things, 6, 3, np.random.default_rng(2), prices, 10, steps.append)
+    problem = TwoLevelProblem(things, 6, 3)
+    found = best(problem, np.random.default_rng(2), Allowance(10), steps.append)
     assert found.cut_short
     assert len(steps) <= looks + 1
-    first = groups_first(things, 6, 3, np.random.default_rng(2), prices)
+    first = groups_first(problem, np.random.default_rng(2))
     assert found.maps.work(things, prices) <= first.work(things, prices)
 
 
@@ -173,10 +178,11 @@ def test_a_run_that_the_clock_does_not_end_does_not_say_so(
     things = random_things(1, 40, 12).things
     clock_that_jumps(monkeypatch, 0, 0)
     steps: list[Step] = []
-    found = best(things, 6, 3, np.random.default_rng(2), FilteringPrices(), 0.02, steps.append)
+    problem = TwoLevelProblem(things, 6, 3)
+    found = best(problem, np.random.default_rng(2), Allowance(0.02), steps.append)
     assert not found.cut_short
     kinds, _ = things.kinds()
-    assert len(steps) == -(-effort(0.02, kinds, 6, 3).sweeps // SWEEPS_PER_ROUND)
+    assert len(steps) == -(-effort(0.02, TwoLevelProblem(kinds, 6, 3)).sweeps // SWEEPS_PER_ROUND)
     told = [step.best for step in steps]
     assert told == sorted(told, reverse=True, key=float)  # type: ignore[arg-type]
     assert all(step.done <= (step.total or 0) for step in steps)
@@ -214,7 +220,8 @@ def test_improving_a_plan_says_whether_the_clock_ended_the_search(
 def test_a_tiny_demand_ends_long_before_a_large_budget(seed: int) -> None:
     things = random_things(seed, 6, 5).things
     steps: list[Step] = []
-    best(things, 3, 2, np.random.default_rng(seed), FilteringPrices(), 3600, steps.append)
+    problem = TwoLevelProblem(things, 3, 2)
+    best(problem, np.random.default_rng(seed), Allowance(3600), steps.append)
     total = steps[0].total
     assert total is not None
     assert total > 1_000_000
@@ -227,7 +234,8 @@ def test_the_optimum_of_tiny_flat_demands_is_nearly_always_met() -> None:
     for seed in range(instances):
         tiny = random_things(seed, 6, 5)
         prices = FilteringPrices(1, 1)
-        found = best(tiny.things, 3, 3, np.random.default_rng(seed), prices, 0.02).maps
+        problem = TwoLevelProblem(tiny.things, 3, 3, prices)
+        found = best(problem, np.random.default_rng(seed), Allowance(0.02)).maps
         least = 2 * (
             reference.cheapest_partition(tiny.receivers, tiny.weight, 3) - sum(tiny.weight)
         )
@@ -245,7 +253,8 @@ def test_the_optimum_of_tiny_two_level_demands_is_nearly_always_met(
     for seed in range(instances):
         tiny = random_things(100 + seed, 5, 4)
         prices = FilteringPrices(alpha, beta)
-        found = best(tiny.things, 3, 2, np.random.default_rng(seed), prices, 0.02).maps
+        problem = TwoLevelProblem(tiny.things, 3, 2, prices)
+        found = best(problem, np.random.default_rng(seed), Allowance(0.02)).maps
         wants = [{k for k in range(5) if receiver in tiny.receivers[k]} for receiver in range(4)]
         least = oracles.cheapest_two_level(wants, tiny.weight, 3, 2, alpha, beta)
         assert found.work(tiny.things, prices) >= least

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from distributary.cost import FilteringPrices, filtering_cost, plan_loads
 from distributary.model import Demand, Interest, plan_problems
 from distributary.planning._duplication_kernels import CopyPrices, Sources, redraw_sources
-from distributary.planning.duplication import Duplicated, duplicate, place_parts
+from distributary.planning.duplication import Copying, Duplicated, duplicate, place_parts
 from distributary.planning.hierarchy import Maps
 from distributary.planning.merging import user_merge
 from distributary.planning.things import Things, in_messages
@@ -131,8 +131,7 @@ def test_redrawing_compiled_and_plain_choose_the_same_sessions(
     redraw_sources(
         np.arange(len(things)),
         np.zeros(2 * len(pairs)),
-        CopyPrices(prices.alpha, prices.beta, float(fee), float(limit)),
-        0.0,
+        CopyPrices(prices.alpha, prices.beta, float(fee), float(limit), 0.0),
         sources_of(things, compiled, sent, state),
     )
     assert compiled.tolist() == plain_redraw(
@@ -155,8 +154,7 @@ def test_after_any_redrawing_the_state_kept_is_the_state_from_scratch(
         redraw_sources(
             rng.permutation(len(things)),
             rng.random(2 * len(pairs)),
-            CopyPrices(prices.alpha, prices.beta, 0.5, limit),
-            heat,
+            CopyPrices(prices.alpha, prices.beta, 0.5, limit, heat),
             sources_of(things, source, sent, state),
         )
         fresh = TwoLevel(*split(drawn, source.tolist()), prices)
@@ -184,7 +182,7 @@ def duplicated(
     group = np.concatenate((np.arange(groups), rng.integers(groups, size=sessions - groups)))
     maps = Maps(rng.integers(sessions, size=len(things)).astype(np.int32), group.astype(np.int32))
     homes = user_merge(demand, groups) if with_homes else None
-    found = duplicate(things, maps, prices, max_sent, rng, homes=homes, budget_s=budget_s)
+    found = duplicate(things, maps, prices, Copying(max_sent, homes, budget_s), rng)
     return things, maps, found
 
 
@@ -309,7 +307,7 @@ def test_with_a_second_copy_of_flow_1_nothing_is_wasted(
     maps = Maps(np.array(session, np.int32), np.arange(2, dtype=np.int32))
     prices, rng = FilteringPrices(), np.random.default_rng(0)
     homes = user_merge(TABLE_1, 2) if with_homes else None
-    plan = place_parts(TABLE_1, duplicate(things, maps, prices, 1.01, rng, homes=homes))
+    plan = place_parts(TABLE_1, duplicate(things, maps, prices, Copying(1.01, homes), rng))
     assert filtering_cost(plan, TABLE_1, prices).excess == 0
     assert plan.duplicated_flows == 1
     assert plan_loads(plan, TABLE_1).group_rate.tolist() == [101, 101]
@@ -319,22 +317,20 @@ def test_a_copy_that_the_limit_does_not_hold_is_not_made() -> None:
     things = Things.flows_of(TABLE_1, BITS)
     maps = Maps(np.array([0, 0, 1], np.int32), np.arange(2, dtype=np.int32))
     prices, rng = FilteringPrices(), np.random.default_rng(0)
-    plan = place_parts(TABLE_1, duplicate(things, maps, prices, 1.004, rng))
+    plan = place_parts(TABLE_1, duplicate(things, maps, prices, Copying(1.004), rng))
     assert plan.duplicated_flows == 0
     assert filtering_cost(plan, TABLE_1, prices).excess == 200
 
 
 @pytest.mark.parametrize("max_sent", [0.99, float("nan"), float("inf")])
 def test_a_limit_below_sending_all_once_is_refused(max_sent: float) -> None:
-    things = Things.flows_of(TABLE_1, BITS)
-    maps = Maps(np.zeros(3, np.int32), np.zeros(1, np.int32))
     with pytest.raises(ValueError, match="max_sent"):
-        duplicate(things, maps, FilteringPrices(), max_sent, np.random.default_rng(0))
+        Copying(max_sent)
 
 
 def test_more_homes_than_groups_are_refused() -> None:
     things = Things.flows_of(TABLE_1, BITS)
     maps = Maps(np.zeros(3, np.int32), np.zeros(1, np.int32))
-    homes = np.arange(2, dtype=np.int32)
+    copying = Copying(2.0, np.arange(2, dtype=np.int32))
     with pytest.raises(ValueError, match="2 homes for 1 groups"):
-        duplicate(things, maps, FilteringPrices(), 2.0, np.random.default_rng(0), homes=homes)
+        duplicate(things, maps, FilteringPrices(), copying, np.random.default_rng(0))

@@ -12,6 +12,7 @@ from distributary.model import Demand
 from distributary.planning import Annealing, Step, place_single
 from distributary.planning.hierarchy import (
     Maps,
+    TwoLevelProblem,
     _equal_shares,
     groups_first,
     iterative,
@@ -48,7 +49,7 @@ def test_maps_stay_within_what_was_asked(
     seed: int,
 ) -> None:
     things, n_sessions, n_groups = job
-    maps = solver(things, n_sessions, n_groups, np.random.default_rng(seed), prices)
+    maps = solver(TwoLevelProblem(*job, prices), np.random.default_rng(seed))
     assert len(maps.session) == len(things)
     assert len(maps.group) <= n_sessions
     assert 0 <= maps.session.min() <= maps.session.max() < len(maps.group)
@@ -66,8 +67,9 @@ def test_what_starts_from_gf_is_never_worse_than_gf(
     seed: int,
 ) -> None:
     things = job[0]
-    start = groups_first(*job, np.random.default_rng(seed), prices)
-    better = solver(*job, np.random.default_rng(seed), prices)
+    problem = TwoLevelProblem(*job, prices)
+    start = groups_first(problem, np.random.default_rng(seed))
+    better = solver(problem, np.random.default_rng(seed))
     assert better.work(things, prices) <= start.work(things, prices)
 
 
@@ -80,7 +82,8 @@ def test_the_best_maps_met_are_kept_though_later_ones_are_worse(
     things, prices = Things.flows_of(demand), FilteringPrices()
     for seed in range(5):
         steps: list[Step] = []
-        maps = solver(things, 20, 8, np.random.default_rng(seed), prices, steps.append)
+        problem = TwoLevelProblem(things, 20, 8, prices)
+        maps = solver(problem, np.random.default_rng(seed), steps.append)
         best = [step.best for step in steps if step.best is not None]
         assert best == sorted(best, reverse=True)
         assert maps.work(things, prices) == best[-1]
@@ -91,7 +94,7 @@ def test_gf_starts_again_from_its_own_sessions_and_finds_nothing_to_do(
     job: tuple[Things, int, int], seed: int
 ) -> None:
     things, n_sessions, n_groups = job
-    maps = groups_first(*job, np.random.default_rng(seed), FilteringPrices())
+    maps = groups_first(TwoLevelProblem(*job), np.random.default_rng(seed))
     again = sessions_in_groups(
         things, maps.flow_group, n_sessions, n_groups, np.random.default_rng(seed + 1), maps
     )

@@ -243,5 +243,5 @@ def test_a_plan_with_a_flow_in_two_sessions_is_refused() -> None:
     demand = Demand(Interest.from_pairs([("a", "x"), ("b", "x")]), np.array([1.0]))
     pairs = np.array([0, 0], np.int32), np.array([0, 1], np.int32)
     plan = Plan(("a", "b"), ("x",), *pairs, pairs[1], pairs[1], pairs[1])
-    with pytest.raises(ValueError, match="each flow once"):
+    with pytest.raises(ValueError, match="each flow in one session"):
         choose_unicast(demand, FilteringPrices(), plan, UnicastLimits())

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from distributary.cost import FilteringPrices
 from distributary.planning import Progress, Step, silent
-from distributary.planning.best import best
+from distributary.planning.best import Allowance, best
+from distributary.planning.hierarchy import TwoLevelProblem
 from distributary.planning.interruptible import SEARCH_THREAD, call_interruptibly
 from tests.planning.test_best import random_things
 
@@ -70,6 +70,6 @@ def test_an_exception_ends_the_chains_of_best_that_run_beside_it(
 
     things = random_things(1, 400, 60).things
     n_groups, budget_s = (200, 5.0) if classes_side_by_side else (4, 1e6)
+    problem = TwoLevelProblem(things, 300 if classes_side_by_side else 6, n_groups)
     with pytest.raises(KeyboardInterrupt):
-        best(things, 300 if classes_side_by_side else 6, n_groups, np.random.default_rng(1),
-             FilteringPrices(), budget_s, fail, threads=2)  # fmt: skip
+        best(problem, np.random.default_rng(1), Allowance(budget_s, threads=2), fail)

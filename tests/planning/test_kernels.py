@@ -9,12 +9,20 @@ from hypothesis import strategies as st
 
 from distributary.planning import _reference as reference
 from distributary.planning._kernels import (
+    Clusters,
+    Merging,
     audience_sizes,
     cluster_counts,
     kmeans_pass,
     merge_closest,
 )
-from distributary.planning._search_kernels import search_covers, search_partitions
+from distributary.planning._search_kernels import (
+    Covers,
+    Cursor,
+    Partitions,
+    search_covers,
+    search_partitions,
+)
 from distributary.planning.merging import bits
 from tests import oracles
 from tests.strategies import Clustering, clusterings
@@ -27,18 +35,16 @@ class State:
         things = drawn.things
         self.cluster = np.array(cluster, np.int32)
         self._things = (things.offsets, things.members, things.weight, self.cluster)
-        self.count = np.full((drawn.n_receivers, drawn.n_clusters), 77, np.int32)
-        self.present = np.full((drawn.n_receivers, drawn.n_clusters), 77, np.uint8)
-        self.audience = np.full(drawn.n_clusters, 77, np.int64)
-        self.total = np.full(drawn.n_clusters, 77, np.int64)
-        cluster_counts(*self._things, *self.arrays)
-
-    @property
-    def arrays(self) -> tuple[np.ndarray, ...]:
-        return self.count, self.present, self.audience, self.total
+        self.clusters = Clusters(
+            count=np.full((drawn.n_receivers, drawn.n_clusters), 77, np.int32),
+            present=np.full((drawn.n_receivers, drawn.n_clusters), 77, np.uint8),
+            audience=np.full(drawn.n_clusters, 77, np.int64),
+            total=np.full(drawn.n_clusters, 77, np.int64),
+        )
+        cluster_counts(*self._things, self.clusters)
 
     def run_pass(self) -> tuple[int, int]:
-        return kmeans_pass(*self._things, *self.arrays)
+        return kmeans_pass(*self._things, self.clusters)
 
 
 @given(drawn=clusterings())
@@ -46,11 +52,11 @@ def test_counts_from_scratch_are_those_of_plain_sets(drawn: Clustering) -> None:
     state = State(drawn, drawn.cluster)
     for c in range(drawn.n_clusters):
         things = [k for k, cluster in enumerate(drawn.cluster) if cluster == c]
-        assert state.total[c] == sum(drawn.weight[k] for k in things)
+        assert state.clusters.total[c] == sum(drawn.weight[k] for k in things)
         copies = [sum(n in drawn.receivers[k] for k in things) for n in range(drawn.n_receivers)]
-        assert state.count[:, c].tolist() == copies
-        assert state.present[:, c].tolist() == [int(n > 0) for n in copies]
-        assert state.audience[c] == sum(n > 0 for n in copies)
+        assert state.clusters.count[:, c].tolist() == copies
+        assert state.clusters.present[:, c].tolist() == [int(n > 0) for n in copies]
+        assert state.clusters.audience[c] == sum(n > 0 for n in copies)
 
 
 @given(drawn=clusterings())
@@ -89,7 +95,7 @@ def test_the_state_kept_by_kmeans_is_the_state_from_scratch(drawn: Clustering, p
     for _ in range(passes):
         state.run_pass()
         fresh = State(drawn, state.cluster.tolist())
-        for kept, recounted in zip(state.arrays, fresh.arrays, strict=True):
+        for kept, recounted in zip(state.clusters, fresh.clusters, strict=True):
             assert kept.tolist() == recounted.tolist()
 
 
@@ -144,49 +150,43 @@ def sets_to_merge(draw: st.DrawFn, *, max_sets: int = 9) -> Sets:
     return Sets(n_elements, sets, weights, [1] * n, 1)
 
 
-class Merging:
+def start_merging(drawn: Sets) -> Merging:
     """The arrays that merging keeps, at their start."""
+    n = len(drawn.sets)
+    owner = np.array([a for a, members in enumerate(drawn.sets) for _ in members], np.int64)
+    element = np.array([e for members in drawn.sets for e in members], np.int32)
+    words = bits(owner, element, n, drawn.n_elements)
+    weights = drawn.element_weight or []
+    padding = [0] * (words.shape[1] * 64 - len(weights)) if weights else []
+    weigh = weights or [1] * drawn.n_elements
+    return Merging(
+        words,
+        np.array([*weights, *padding], np.int64),
+        mass=np.array(drawn.mass, np.int64),
+        extent=np.array([sum(weigh[e] for e in s) for s in drawn.sets], np.int64),
+        bonus=drawn.bonus,
+        parent=np.arange(n, dtype=np.int32),
+        nearest=np.full(n, -1, np.int32),
+        least=np.full(n, np.iinfo(np.int64).min, np.int64),
+        stale=np.ones(n, np.bool_),
+    )
 
-    def __init__(self, drawn: Sets) -> None:
-        n = len(drawn.sets)
-        owner = np.array([a for a, members in enumerate(drawn.sets) for _ in members], np.int64)
-        element = np.array([e for members in drawn.sets for e in members], np.int32)
-        self.words = bits(owner, element, n, drawn.n_elements)
-        weights = drawn.element_weight or []
-        padding = [0] * (self.words.shape[1] * 64 - len(weights)) if weights else []
-        self.element_weight = np.array([*weights, *padding], np.int64)
-        self.mass = np.array(drawn.mass, np.int64)
-        weigh = weights or [1] * drawn.n_elements
-        self.extent = np.array([sum(weigh[e] for e in s) for s in drawn.sets], np.int64)
-        self.bonus = drawn.bonus
-        self.parent = np.arange(n, dtype=np.int32)
-        self._memory = (
-            np.full(n, -1, np.int32),
-            np.full(n, np.iinfo(np.int64).min, np.int64),
-            np.ones(n, np.bool_),
-        )
 
-    def merge(self, steps: int) -> int:
-        return merge_closest(
-            self.words, self.element_weight, self.mass, self.extent, self.bonus,
-            self.parent, *self._memory, steps,
-        )  # fmt: skip
-
-    def rows_together(self) -> list[set[int]]:
-        root = list(range(len(self.parent)))
-        for row, parent in enumerate(self.parent.tolist()):
-            root[row] = root[parent]
-        return [{row for row in range(len(root)) if root[row] == a} for a in sorted(set(root))]
+def rows_together(merging: Merging) -> list[set[int]]:
+    root = list(range(len(merging.parent)))
+    for row, parent in enumerate(merging.parent.tolist()):
+        root[row] = root[parent]
+    return [{row for row in range(len(root)) if root[row] == a} for a in sorted(set(root))]
 
 
 @given(drawn=sets_to_merge(), data=st.data())
 def test_merging_does_what_its_plain_twin_does(drawn: Sets, data: st.DataObject) -> None:
     steps = data.draw(st.integers(0, len(drawn.sets)))
-    merging = Merging(drawn)
-    merged = merging.merge(steps)
+    merging = start_merging(drawn)
+    merged = merge_closest(merging, steps)
     weigh = drawn.element_weight or [1] * drawn.n_elements
     expected = reference.merge_closest(drawn.sets, weigh, drawn.mass, drawn.bonus, steps)
-    assert merging.rows_together() == expected
+    assert rows_together(merging) == expected
     assert merged == min(steps, len(drawn.sets) - 1)
     for rows in expected:
         a = min(rows)
@@ -200,18 +200,18 @@ def test_merging_does_what_its_plain_twin_does(drawn: Sets, data: st.DataObject)
 def test_a_merged_set_that_ties_goes_before_later_sets() -> None:
     # Row 0 is as near to 2 as to 3. Once 3 is merged into 1, that is the pair with smaller rows.
     drawn = Sets(5, [{1}, {2, 3}, {4}, {1, 2, 3}], None, [1, 1, 1, 5], 0)
-    merging = Merging(drawn)
-    merging.merge(1)
-    assert merging.rows_together() == [{0}, {1, 3}, {2}]
-    merging.merge(1)
-    assert merging.rows_together() == [{0, 1, 3}, {2}]
+    merging = start_merging(drawn)
+    merge_closest(merging, 1)
+    assert rows_together(merging) == [{0}, {1, 3}, {2}]
+    merge_closest(merging, 1)
+    assert rows_together(merging) == [{0, 1, 3}, {2}]
 
 
 @given(drawn=sets_to_merge(), chunks=st.lists(st.integers(1, 3), min_size=1, max_size=8))
 def test_merging_in_several_calls_is_merging_in_one(drawn: Sets, chunks: list[int]) -> None:
-    whole, parts = Merging(drawn), Merging(drawn)
-    merged = whole.merge(sum(chunks))
-    assert merged == sum(parts.merge(steps) for steps in chunks)
+    whole, parts = start_merging(drawn), start_merging(drawn)
+    merged = merge_closest(whole, sum(chunks))
+    assert merged == sum(merge_closest(parts, steps) for steps in chunks)
     assert parts.parent.tolist() == whole.parent.tolist()
     assert parts.words.tolist() == whole.words.tolist()
     assert parts.mass.tolist() == whole.mass.tolist()
@@ -220,12 +220,12 @@ def test_merging_in_several_calls_is_merging_in_one(drawn: Sets, chunks: list[in
 
 @given(drawn=sets_to_merge(max_sets=30))
 def test_merging_many_sets_does_what_its_plain_twin_does(drawn: Sets) -> None:
-    merging = Merging(drawn)
+    merging = start_merging(drawn)
     steps = max(0, len(drawn.sets) - 2)
-    merging.merge(steps)
+    merge_closest(merging, steps)
     weigh = drawn.element_weight or [1] * drawn.n_elements
     expected = reference.merge_closest(drawn.sets, weigh, drawn.mass, drawn.bonus, steps)
-    assert merging.rows_together() == expected
+    assert rows_together(merging) == expected
 
 
 class Search:
@@ -238,26 +238,37 @@ class Search:
         n_flows = len(rate)
         self.rate = np.array(rate, np.int64)
         self.wants = np.array([[w >> k & 1 for w in wishes] for k in range(n_flows)], np.bool_)
-        self.child = np.zeros((n_flows, n_choices), np.int64)
-        self.bound = np.zeros((n_flows, n_choices), np.int64)
-        self.width = np.full(n_flows, -1, np.int64)
-        self.at = np.zeros(n_flows, np.int64)
-        self.depth, self.best = 0, 2**62
-        self.best_child = np.full(n_flows, -1, np.int64)
-
-    def go_on(self, kernel: Callable[..., tuple[int, int]], *state: object, nodes: int) -> None:
-        cursor = (self.child, self.bound, self.width, self.at)
-        self.depth, self.best = kernel(
-            *state, *cursor, self.depth, self.best, self.best_child, nodes
+        self.cursor = Cursor(
+            child=np.zeros((n_flows, n_choices), np.int64),
+            bound=np.zeros((n_flows, n_choices), np.int64),
+            width=np.full(n_flows, -1, np.int64),
+            at=np.zeros(n_flows, np.int64),
+            best_child=np.full(n_flows, -1, np.int64),
         )
+        self.depth, self.best = 0, 2**62
+
+    def prove(
+        self,
+        kernel: Callable[..., tuple[int, int]],
+        flows: Partitions | Covers,
+        least: int,
+        steps: list[int],
+    ) -> list[int]:
+        """Search in those steps, then to the end; return the choice for each flow."""
+        for nodes in steps:
+            self.depth, self.best = kernel(flows, self.cursor, self.depth, self.best, nodes)
+            assert min([self.best, *self.bounds_left]) <= least <= self.best
+        assert kernel(flows, self.cursor, self.depth, self.best, 10**9) == (-1, least)
+        return self.cursor.best_child.tolist()
 
     @property
     def bounds_left(self) -> list[int]:
         """The bounds of all the choices that were listed and not tried."""
+        bounds, width, at = self.cursor.bound, self.cursor.width, self.cursor.at
         return [
             int(bound)
             for level in range(self.depth + 1)
-            for bound in self.bound[level, self.at[level] : self.width[level]]
+            for bound in bounds[level, at[level] : width[level]]
         ]
 
 
@@ -284,19 +295,14 @@ def test_the_search_for_partitions_finds_what_its_plain_twin_finds(
     search = Search(wishes, rate, n_groups)
     flow, receiver = np.nonzero(search.wants)
     words = bits(flow, receiver.astype(np.int32), n_flows, len(wishes))
-    state = (
+    flows = Partitions(
         search.rate,
         words,
         np.zeros((n_flows, n_groups, words.shape[1]), np.uint64),
         np.zeros((n_flows, n_groups), np.int64),
         np.zeros(n_flows, np.int64),
     )
-    for nodes in steps:
-        search.go_on(search_partitions, *state, nodes=nodes)
-        assert min([search.best, *search.bounds_left]) <= least <= search.best
-    search.go_on(search_partitions, *state, nodes=10**9)
-    assert (search.depth, search.best) == (-1, least)
-    found = search.best_child.tolist()
+    found = search.prove(search_partitions, flows, least, steps)
     assert set(found) <= set(range(n_groups))
     assert reference.clustering_cost(receivers, rate, found) == least
 
@@ -313,7 +319,7 @@ def test_the_search_for_covers_finds_what_its_plain_twin_finds(
     search = Search(wishes, rate, n_sets)
     meets = [sum(1 << t for t in range(n_sets) if s & t) for s in range(n_sets)]
     alone = [r * (len(wanting) + 1) for r, wanting in zip(rate, receivers, strict=True)]
-    state = (
+    flows = Covers(
         search.rate,
         search.wants,
         np.array(meets, np.uint64),
@@ -322,23 +328,14 @@ def test_the_search_for_covers_finds_what_its_plain_twin_finds(
         np.zeros((n_flows, n_groups), np.int64),
         np.zeros(n_flows, np.int64),
     )
-    for nodes in steps:
-        search.go_on(search_covers, *state, nodes=nodes)
-        assert min([search.best, *search.bounds_left]) <= least <= search.best
-    search.go_on(search_covers, *state, nodes=10**9)
-    assert (search.depth, search.best) == (-1, least)
-    placed = [{g for g in range(n_groups) if s >> g & 1} for s in search.best_child.tolist()]
+    found = search.prove(search_covers, flows, least, steps)
+    placed = [{g for g in range(n_groups) if s >> g & 1} for s in found]
     carried = [
         sum(r for r, groups in zip(rate, placed, strict=True) if g in groups)
         for g in range(n_groups)
     ]
     received = sum(
-        oracles.cheapest_cover_price(
-            [sorted(placed[k]) for k in range(n_flows) if w >> k & 1],
-            range(n_groups),
-            [0] * n_groups,
-            carried,
-        )
+        oracles.cheapest_cover_price([placed[k] for k in range(n_flows) if w >> k & 1], carried)
         for w in wishes
     )
     assert sum(carried) + received == least

@@ -91,5 +91,5 @@ def test_only_best_takes_more_than_a_size_and_most_take_unicast(name: str, algor
 
 
 def test_a_setting_that_does_not_exist_is_named() -> None:
-    with pytest.raises(TypeError, match="no setting called 'budget'"):
+    with pytest.raises(TypeError, match="no setting 'budget'"):
         Request(2, budget=3)  # type: ignore[call-arg]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -11,11 +12,12 @@ from hypothesis import strategies as st
 
 from distributary.cost import OperatingPrices
 from distributary.cost.topics import MeasuredCost, clustering_cost
-from distributary.model import Interest, Rates
+from distributary.model import FloatArray, Interest, Rates
 from distributary.model.topics import BoolArray, Clustering
+from distributary.planning import topics as planning
 from distributary.planning.topic_answers import Answers
 from distributary.planning.topic_prices import Tariff
-from distributary.planning.topics import Planner, adopt_proposals, plan_proposals, proposals
+from distributary.planning.topics import Planner, plan_proposals, proposals
 
 # The paper's, those of trees with helper peers, and those of a server to which nobody tells events.
 _TREES = MeasuredCost((1, 2, 5, 10, 20, 50, 100), (3.7, 6.4, 13.0, 23.0, 40.0, 75.0, 100.0))
@@ -42,6 +44,61 @@ def blocks(users: int = 40, topics: int = 12, seed: int = 0) -> BoolArray:
     kind = np.arange(users) % 2
     own = (np.arange(topics) * 2 // topics) == kind[:, None]
     return rng.random((users, topics)) < np.where(own, 0.95, 0.02)
+
+
+def adopt_all(
+    wants: BoolArray,
+    clustering: Clustering,
+    frequency: FloatArray,
+    proposals: Sequence[planning.Proposal],
+    planner: Planner,
+) -> Clustering:
+    """The clustering after each invited subscriber moved to the cheapest cover of its interests.
+
+    Clusters left without members are removed.
+    """
+    here = planning._PresentState.of(wants, clustering, frequency, planner)
+    at = {int(who): row for row, who in enumerate(here.active)}
+    offers = [
+        planning._Offer(
+            np.isin(np.arange(wants.shape[1]), p.topics),
+            np.array([at[who] for who in p.invited], np.int64),
+            p.moves,
+        )
+        for p in proposals
+    ]
+    carries, target, moved, _ = planning._apply_offers(
+        here, sorted(offers, key=planning._by_topics), planner
+    )
+    return move_subscribers(here, clustering, carries, target, moved)
+
+
+def move_subscribers(
+    here: planning._PresentState,
+    clustering: Clustering,
+    carries: BoolArray,
+    target: BoolArray,
+    moved: BoolArray,
+) -> Clustering:
+    """Copy a clustering and move some of its subscribers."""
+    found, kept = Clustering(*clustering.wants.shape), clustering.clusters
+    who = here.active[moved]
+    for at, carried in enumerate(carries):
+        rows = here.active[target[:, at]]
+        if at < len(kept):
+            outside = clustering.member[:, kept[at]].copy()
+            outside[here.active] = False
+            rows = np.concatenate((rows, np.flatnonzero(outside)))
+        if len(rows):
+            found.join(rows, found.form(np.flatnonzero(carried)))
+    stays = np.ones(clustering.n_subscribers, bool)
+    stays[who] = False
+    for topic in range(clustering.n_topics):
+        found.follow(np.flatnonzero(clustering.direct[:, topic] & stays), topic)
+        wanted = np.flatnonzero(clustering.wants[:, topic])
+        found.follow(wanted[found.copies[wanted, topic] == 0], topic)
+        found.want(wanted, topic)
+    return found
 
 
 def test_two_kinds_of_users_get_a_cluster_each() -> None:
@@ -95,7 +152,7 @@ def test_proposals_save_what_a_recomputation_says(
     state, planner = settled(wants, rng), Planner(prices)
     before = clustering_cost(state, frequency, prices).cost
     found = plan_proposals(wants, state, frequency, budget, planner)
-    after = adopt_proposals(wants, state, frequency, found, planner)
+    after = adopt_all(wants, state, frequency, found, planner)
     after.check()
     assert np.array_equal(after.wants, wants)
     saved = before - clustering_cost(after, frequency, prices).cost
@@ -109,7 +166,7 @@ def test_proposals_save_what_a_recomputation_says(
 def test_kinds_of_users_get_clusters_at_any_prices(kind: str) -> None:
     wants, planner = blocks(), Planner(PRICES[kind])
     found = plan_proposals(wants, direct(wants), np.full(12, 0.02), 10_000, planner)
-    after = adopt_proposals(wants, direct(wants), np.full(12, 0.02), found, planner)
+    after = adopt_all(wants, direct(wants), np.full(12, 0.02), found, planner)
     alone = clustering_cost(direct(wants), np.full(12, 0.02), PRICES[kind]).cost
     assert clustering_cost(after, np.full(12, 0.02), PRICES[kind]).cost < 0.4 * alone
 

@@ -131,10 +131,10 @@ def test_after_a_descent_no_single_move_of_a_flow_or_a_session_helps(
     state.descend()
     assert state.work <= before
     session, group = state.maps.session.tolist(), state.maps.group.tolist()
-    plain = drawn.receivers, drawn.weight, session, group
+    plain = reference.PlainPlan(drawn.receivers, drawn.weight, session, group)
     for k in range(len(session)):
-        assert min(reference.prices_of_moving(k, *plain, alpha, beta)) == state.work
-    assert reference.regroup(*plain, drawn.n_groups, alpha) == group
+        assert min(reference.prices_of_moving(k, plain, alpha, beta)) == state.work
+    assert reference.regroup(plain, drawn.n_groups, alpha) == group
 
 
 @given(drawn=hierarchies(), alpha=st.integers(0, 3), beta=st.integers(1, 3))
@@ -143,10 +143,10 @@ def test_the_gain_of_a_flow_is_what_its_cheapest_session_would_save(
 ) -> None:
     state = TwoLevel(drawn.things, drawn.maps, FilteringPrices(alpha, beta))
     saved, target = state.gains()
-    plain = drawn.receivers, drawn.weight, drawn.session, drawn.group
-    cost = reference.two_level_cost(*plain, alpha, beta)
+    plain = reference.PlainPlan(drawn.receivers, drawn.weight, drawn.session, drawn.group)
+    cost = reference.two_level_cost(plain, alpha, beta)
     for k in range(len(drawn.weight)):
-        price = reference.prices_of_moving(k, *plain, alpha, beta)
+        price = reference.prices_of_moving(k, plain, alpha, beta)
         assert saved[k] == cost - min(price)
         assert price[target[k]] == min(price)
     assert_in_step(state, drawn.n_groups)
@@ -168,8 +168,8 @@ def test_a_flow_goes_to_each_session_in_proportion_to_its_odds(
 ) -> None:
     """Over evenly spread chances, the share of each session is its odds from exact prices."""
     k = data.draw(st.integers(0, len(drawn.weight) - 1))
-    plain = drawn.receivers, drawn.weight, drawn.session, drawn.group
-    price = np.array(reference.prices_of_moving(k, *plain, prices.alpha, prices.beta))
+    plain = reference.PlainPlan(drawn.receivers, drawn.weight, drawn.session, drawn.group)
+    price = np.array(reference.prices_of_moving(k, plain, prices.alpha, prices.beta))
     temperature = degrees * (price.mean() + 1) / 10
     steps = (price[drawn.session[k]] - price) / (64 * temperature)
     odds = np.maximum(1 + steps, 0) ** 64

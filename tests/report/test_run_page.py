@@ -255,8 +255,8 @@ def test_every_count_of_the_manifest_is_on_the_page() -> None:
 
 def test_rows_of_each_log_are_shown_adding_up() -> None:
     text = text_of()
-    assert "Subscriptions99,996rows read = 98,765 used + 0 repeated + 1,231 put aside" in text
-    assert "Publications5,060rows read = 5,000 used + 43 repeated + 17 put aside" in text
+    assert "Subscriptions99,996rows read = 98,765 used + 0 duplicates + 1,231 quarantined" in text
+    assert "Publications5,060rows read = 5,000 used + 43 duplicates + 17 quarantined" in text
 
 
 def test_headline_is_the_one_of_the_plans_own_page() -> None:
@@ -272,8 +272,8 @@ def test_headline_says_when_the_costs_are_missing() -> None:
 
 def test_the_replay_holds_the_waste_against_floodings_and_the_intake() -> None:
     assert (
-        "Receivers throw away 12.5\u202f% of what flooding would make them; "
-        "1 message in 4 they take in is one they asked for."
+        "Receivers discard 12.5\u202f% of what they would with flooding; "
+        "they want 1 in 4 messages they receive."
     ) in text_of()
 
 
@@ -281,12 +281,16 @@ def test_the_replay_holds_the_waste_against_floodings_and_the_intake() -> None:
     ("plan", "flooding", "said"),
     [
         (totals_of(0, 0, 0, 0), totals_of(0, 0, 0, 0), "Nothing that anybody wants was published"),
-        (totals_of(9, 0, 0, 9), totals_of(9, 0, 9, 9), "Receivers throw nothing away"),
-        (totals_of(9, 0, 1, 9), totals_of(9, 0, 1, 9), "throw away as much as flooding would"),
-        (totals_of(9, 0, 1, 9), totals_of(9, 0, 10, 9), "90.0\u202f% of the messages they take in"),
-        (totals_of(0, 2, 1, 9), totals_of(0, 0, 6, 9), "none of the messages they take in"),
-        (totals_of(9, 0, 1, 9), {}, "throw away 10.0\u202f% of the messages they take in"),
-        ({"unserved": 5}, {}, "This plan brings nobody anything"),
+        (totals_of(9, 0, 0, 9), totals_of(9, 0, 9, 9), "Receivers discard nothing"),
+        (totals_of(9, 0, 1, 9), totals_of(9, 0, 1, 9), "discard as much as with flooding"),
+        (
+            totals_of(9, 0, 1, 9),
+            totals_of(9, 0, 10, 9),
+            "want 90.0\u202f% of the messages they receive",
+        ),
+        (totals_of(0, 2, 1, 9), totals_of(0, 0, 6, 9), "none of the messages they receive"),
+        (totals_of(9, 0, 1, 9), {}, "discard 10.0\u202f% of the messages they receive"),
+        ({"unserved": 5}, {}, "This plan delivers nothing"),
     ],
 )
 def test_the_replays_sentence_copes_with_every_outcome(
@@ -294,7 +298,7 @@ def test_the_replays_sentence_copes_with_every_outcome(
 ) -> None:
     told = {**manifest(), "replay": {"plan": plan, "flooding": flooding}}
     sentence = re.search(
-        "<strong>(Receivers|Nothing|This plan brings)(.*?)</strong>", page_of(told)
+        "<strong>(Receivers|Nothing|This plan delivers)(.*?)</strong>", page_of(told)
     )
     assert sentence is not None
     assert said in sentence[1] + sentence[2]
@@ -314,7 +318,7 @@ def test_wanted_messages_that_are_missed_are_an_alert_and_a_column() -> None:
     told["plan"] |= {"valid": False, "problems": ["flow <x> travels nowhere"]}
     text = text_of(told)
     assert "This plan is not valid" in text
-    assert "1,313 wanted messages do not reach who asked for them" in text
+    assert "1,313 wanted messages do not reach the receivers that want them" in text
     assert "flow <x> travels nowhere" in text
     assert "missed" in text
 
@@ -365,7 +369,7 @@ def test_floodings_mean_is_a_line_where_it_fits_and_words_where_not(
     page = page_of(told)
     names = [trace["name"] for trace in charts_of(page)["minutes"]["data"]]  # type: ignore[attr-defined]
     assert ("flooding, on average" in names) is drawn
-    assert ("81 a minute on average, too many to be drawn here" in page) is not drawn
+    assert ("81 a minute on average, which is beyond this chart" in page) is not drawn
 
 
 def test_receivers_that_throw_away_most_come_first_and_are_ten() -> None:
@@ -374,7 +378,7 @@ def test_receivers_that_throw_away_most_come_first_and_are_ten() -> None:
     assert listed == [f"r{nth:03d}" for nth in range(39, 29, -1)]
     assert f"{39 * 3 + 10:,}" in text
     # 3 x (30 + ... + 39) of 3 x (0 + ... + 39).
-    assert "44.2\u202f% falls on the 10 that throw away most" in text
+    assert "44.2\u202f% falls on the 10 that discard most" in text
 
 
 def test_the_distribution_counts_every_receiver_that_takes_anything_in() -> None:
@@ -388,27 +392,27 @@ def test_the_distribution_counts_every_receiver_that_takes_anything_in() -> None
     bars = charts_of(page)["shares"]["data"][0]["y"]  # type: ignore[index]
     assert (bars[0], bars[10], bars[19], sum(bars)) == (1, 1, 1, 3)
     for note in (
-        "1 receiver with no message at all",
-        "1 receiver with wishes, but without a place in the plan",
-        "1 receiver with a place in the plan, but without a wish",
-        "1 receiver without some of what they asked for",
+        "1 receiver without any message",
+        "1 receiver with interest but not in the plan",
+        "1 receiver in the plan but without interest",
+        "1 receiver without some of the messages they want",
     ):
         assert note in page
 
 
-def test_nothing_thrown_away_is_said() -> None:
-    assert "No receiver throws anything away" in page_of(receivers=receivers_of({"a": (9, 0, 0)}))
+def test_the_page_says_when_nothing_is_discarded() -> None:
+    assert "No receiver discards anything" in page_of(receivers=receivers_of({"a": (9, 0, 0)}))
 
 
-def test_what_was_put_aside_is_listed_by_log_with_the_most_frequent_fault_first() -> None:
+def test_what_was_quarantined_is_listed_by_log_with_the_most_frequent_fault_first() -> None:
     text = text_of()
     order = ["unknown action", "no receiver", "ts is not a time"]
     assert [text.index(reason) for reason in order] == sorted(map(text.index, order))
     for note in (
-        "43 rows with an id that came before",
-        "31 flows asked for but silent: planned at 1 message in 3,600\u202fs",
+        "43 rows with an id that was seen before",
+        "31 flows wanted but without messages, planned at the least rate, 1 message in 3,600",
         "6 flows that nobody wants, with 1,007 messages",
-        "11 receivers not heard of",
+        "11 receivers not seen",
     ):
         assert note in text
     content = text_of(first_run_on_executors())
@@ -427,13 +431,13 @@ def test_many_faults_are_cut_and_clean_logs_say_so() -> None:
 
 def test_changes_are_told_in_words_and_the_first_plan_has_none() -> None:
     text = text_of()
-    assert "19 receivers with something to do" in text
+    assert "19 receivers with a change" in text
     assert "14 moves of a flow" in text
     assert "1 time a receiver joins a group" in text
-    assert "unicast, from now on" not in text
+    assert "by unicast from now on" not in text
     assert "This is the first plan" in text_of(first_run_on_executors())
     same = {**manifest(), "diff": dict.fromkeys(manifest()["diff"], 0)}
-    assert "this plan is the previous one" in text_of(same)
+    assert "this plan is the same as the previous one" in text_of(same)
 
 
 def test_provenance_names_window_algorithm_seed_place_and_command() -> None:

@@ -391,6 +391,17 @@ def test_a_cluster_does_not_wait_for_a_topic_that_nobody_made(host: StoredHost) 
     assert not host.clusters["cluster/1/t"].state.adding
 
 
+def tell_forgotten(host: StoredHost, subscriber: Subscriber, generation: int, at: float) -> None:
+    """The client, still of that generation, is told twice that it is forgotten, and joins again."""
+    for now in (at, at + 1.0):
+        host.take("s", "service", Beat(generation, True), now)
+        assert host.out.pop() == ("s", "service", Forgotten(generation))
+    for action in subscriber.on_message("service", Forgotten(generation), at + 2.0):
+        if isinstance(action, Send):
+            host.take("s", action.to, action.message, at + 2.0)
+    assert "s" in host.topics["topic/t"].state.members
+
+
 def test_a_client_that_was_away_for_days_is_told_too(host: StoredHost) -> None:
     subscriber = subscribe(host, "s", "t")
     subscriber.generation = 3
@@ -399,13 +410,7 @@ def test_a_client_that_was_away_for_days_is_told_too(host: StoredHost) -> None:
     assert not host.state.dead
     host.take("s", topic_channel("t"), Repair(1), 200_000.0)
     host.out.clear()
-    for at in (200_001.0, 200_002.0):
-        host.take("s", "service", Beat(3, True), at)
-        assert host.out.pop() == ("s", "service", Forgotten(3))
-    for action in subscriber.on_message("service", Forgotten(3), 200_003.0):
-        if isinstance(action, Send):
-            host.take("s", action.to, action.message, 200_003.0)
-    assert "s" in host.topics["topic/t"].state.members
+    tell_forgotten(host, subscriber, 3, 200_001.0)
     for new in (Beat(subscriber.generation, True), Beat(0, False)):
         host.take("s" if new.joined else "new", "service", new, 200_004.0)
         assert isinstance(host.out.pop()[2], Pulse)
@@ -426,13 +431,7 @@ def test_a_client_that_was_found_dead_is_told_until_it_knows(host: StoredHost) -
     host.perform(host.bury(20.0, 5.0))
     assert not host.heard
     assert "s" not in machine.state.members
-    for at in (21.0, 22.0):
-        host.take("s", "service", Beat(0, True), at)
-        assert host.out.pop() == ("s", "service", Forgotten(0))
-    for action in subscriber.on_message("service", Forgotten(0), 23.0):
-        if isinstance(action, Send):
-            host.take("s", action.to, action.message, 23.0)
-    assert "s" in machine.state.members
+    tell_forgotten(host, subscriber, 0, 21.0)
     host.perform(host.bury(40.0, 5.0))
     assert not host.heard
     host.take("s", "service", Beat(1, True), 41.0)

@@ -42,6 +42,30 @@ def draw(params: WorkflowsParams, seed: int = 0) -> Workflows:
     return workflows(params, np.random.default_rng(seed))
 
 
+def covering_degree(found: Workflows) -> float:
+    """The mean number of new roots per ended root, from the filters alone."""
+    index: CoverIndex[int] = CoverIndex(found.schema)
+    for at, (_, _, filter) in enumerate(found.subscriptions):
+        index.add(filter, at)
+    # A subscription covers itself: one with two covers becomes a root when the other ends.
+    covering = [index.find_covers(filter) for _, _, filter in found.subscriptions]
+    roots = sum(len(names) == 1 for names in covering)
+    return sum(len(names) == 2 for names in covering) / roots
+
+
+def shared_events(found: Workflows, samples: int, rng: np.random.Generator) -> np.ndarray:
+    """For each root, the share of its events that another subscription wants too."""
+    shares = []
+    for root in found.roots:
+        near = np.flatnonzero(found.workflow == found.workflow[root])
+        near = near[near != root]
+        low, high = found.low[root], found.high[root]
+        points = low + rng.random((samples, found.params.dimensions)) * (high - low)
+        inside = (found.low[near] <= points[:, None]) & (points[:, None] < found.high[near])
+        shares.append(inside.all(axis=2).any(axis=1).mean())
+    return np.array(shares)
+
+
 def draw_roaming(seed: int = 0, **params: float) -> Roaming:
     return roaming(RoamingParams(subscribers=200, **params), np.random.default_rng(seed))  # type: ignore[arg-type]
 
@@ -96,7 +120,7 @@ def test_no_root_covers_a_root_and_children_have_one_cover(params: WorkflowsPara
 
 @pytest.mark.parametrize("params", SHAPES)
 def test_the_degree_is_the_one_asked_for(params: WorkflowsParams) -> None:
-    assert draw(params).covering_degree() == pytest.approx(params.degree, rel=0.05)
+    assert covering_degree(draw(params)) == pytest.approx(params.degree, rel=0.05)
 
 
 def test_the_degree_is_found_by_removing_roots() -> None:
@@ -114,7 +138,7 @@ def test_the_degree_is_found_by_removing_roots() -> None:
         gone = index.remove(root)
         new += len(roots() - before)
         index.add(gone, root)
-    assert found.covering_degree() == new / len(before)
+    assert covering_degree(found) == new / len(before)
 
 
 @pytest.mark.slow
@@ -122,10 +146,10 @@ def test_by_default_there_are_as_many_as_in_the_paper() -> None:
     found = draw(WorkflowsParams())
     assert len(found.subscriptions) == 30_000
     assert len(found.roots) == 968
-    assert found.covering_degree() == pytest.approx(30, abs=0.1)
+    assert covering_degree(found) == pytest.approx(30, abs=0.1)
     assert len({client for client, _, _ in found.subscriptions}) == 30_000
     assert {broker for _, broker, _ in found.subscriptions} == set(subscriber_edges())
-    alike = found.similarities(100, np.random.default_rng(1))
+    alike = shared_events(found, 100, np.random.default_rng(1))
     assert 0.9 < alike.mean() < 1
     assert 0.7 < (alike >= 0.9).mean() < 1
     probes = found.probes(20, np.random.default_rng(2))
@@ -146,19 +170,6 @@ def test_probes_reach_more_edges_than_events_do(params: WorkflowsParams) -> None
     worst = min(count_reached(found, event) for event in probes)
     assert worst >= np.quantile([count_reached(found, event) for event in events], 0.95)
     assert worst > 0
-
-
-def test_the_share_of_events_that_others_want_is_that_of_the_filters() -> None:
-    found = draw(SMALL)
-    alike = found.similarities(400, np.random.default_rng(1))
-    filters = [filter for _, _, filter in found.subscriptions]
-    events = found.events(4_000, np.random.default_rng(2))
-    for root, share in list(zip(found.roots, alike, strict=True))[:5]:
-        own = [event for event in events if filters[root].matches(event)]
-        others = filters[:root] + filters[root + 1 :]
-        also = sum(any(filter.matches(event) for filter in others) for event in own)
-        assert len(own) > 50
-        assert also / len(own) == pytest.approx(share, abs=0.15)
 
 
 def test_some_events_are_wanted_by_several_roots() -> None:

@@ -1,4 +1,4 @@
-"""The commands put together, and what every one of them does when something goes wrong."""
+"""The table of commands, and the error handling that all of them share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 
 PLANS, LOGS, CONTENT, LIVE, STUDY = (
     "Plans",
-    "Logs, on Spark",
+    "Logs (Spark)",
     "Content: filters and brokers",
     "Live: multicast and topics",
     "Try out and reproduce",
@@ -40,53 +40,68 @@ def _entry(panel: str, name: str, help: str, attribute: str | None = None) -> Co
 
 # The help lines repeat the commands' own first paragraphs, which a test compares with these.
 COMMANDS = {
-    "plan": _entry(PLANS, "plan", "Decide which flow goes where and who joins what."),
+    "plan": _entry(
+        PLANS,
+        "plan",
+        "Decide which session and group carry each flow, and which groups each receiver joins.",
+    ),
     "evaluate": _entry(
         PLANS,
         "evaluate",
-        "Check a plan and price it: is anybody missed, what is wasted, who carries how much.",
+        "Check that a plan misses nobody, and compute what it costs and wastes.",
     ),
     "report": _entry(PLANS, "report", "Write a self-contained HTML page about a plan."),
     "sweep": _entry(
         PLANS,
         "sweep",
-        "Say what one more group buys: plan with several numbers of groups and find the knee.",
+        "Plan with several numbers of groups, and find the knee beyond which more buy little.",
     ),
     "export": _entry(
-        PLANS, "export", "Turn a plan into configuration: tables, Cyclone DDS, NATS or Aeron."
+        PLANS,
+        "export",
+        "Export a plan as configuration: CSV tables, Cyclone DDS, NATS or Aeron.",
     ),
-    "pipeline": _entry(LOGS, "pipeline", "From logs to a plan and its replay, on Spark.", "app"),
+    "pipeline": _entry(
+        LOGS, "pipeline", "Plan from logs, replay logs and propose topics, on Spark.", "app"
+    ),
     "match": _entry(CONTENT, "match", "Match a table of events against a table of SQL filters."),
-    "filter": _entry(CONTENT, "filter", "Explain SQL filters.", "app"),
-    "broker": _entry(CONTENT, "broker", "Try out networks of content brokers.", "app"),
+    "filter": _entry(CONTENT, "filter", "Explain and compare SQL filters.", "app"),
+    "broker": _entry(CONTENT, "broker", "Simulate networks of content brokers.", "app"),
     "publish": _entry(
-        LIVE, "publish", "Publish messages by a plan, over multicast, and repair what is missed."
+        LIVE,
+        "publish",
+        "Publish messages over IP multicast as a plan says, and repair losses.",
     ),
     "receive": _entry(
         LIVE,
         "receive",
-        "Receive the wanted flows of a plan, each message once and in its flow's order.",
+        "Receive flows over IP multicast: each message once, each flow in order.",
     ),
     "calibrate": _entry(
         LIVE,
         "calibrate",
-        "Measure what receivers spend on a message at either filter: alpha(h) and beta(h).",
+        "Measure what a message costs a receiver at each of the two filters, for `plan`.",
     ),
     "topics": _entry(
-        LIVE, "topics", "Topics on a NATS server that share channels where that saves.", "app"
+        LIVE,
+        "topics",
+        "Serve topics on NATS; topics with the same readers share channels.",
+        "app",
     ),
     "demo": _entry(
         STUDY,
         "demo",
-        "Generate a day of a trading floor's logs, plan from them on Spark, replay them, report.",
+        "Generate a day of trading-floor logs, plan from them on Spark, replay them and report.",
     ),
-    "generate": _entry(STUDY, "generate", "Write a workload: interest and rates, or logs.", "app"),
-    "paper": _entry(STUDY, "paper", "Reproduce a paper's figure.", "app"),
+    "generate": _entry(
+        STUDY, "generate", "Generate a workload: interest and rates, or logs.", "app"
+    ),
+    "paper": _entry(STUDY, "paper", "Reproduce figures of the papers.", "app"),
 }
 
 
 class Commands(LazyGroup):
-    """The commands of distributary."""
+    """The top-level command, with all commands below it."""
 
     table = COMMANDS
 
@@ -94,7 +109,7 @@ class Commands(LazyGroup):
 app = typer.Typer(
     name="distributary",
     cls=Commands,
-    help="Decide which message flows travel together, over which few channels, to whom.",
+    help="Fit many message flows into few multicast groups, so that receivers discard little.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -118,7 +133,7 @@ def options(
         ),
     ] = False,
 ) -> None:
-    """Hold the options that come before any command."""
+    """Declare the options that come before the command."""
 
 
 def main() -> None:
@@ -144,7 +159,7 @@ def _run_command() -> None:
             _fail_by_defect(error)
         _fail(str(missing))
     except MemoryError:
-        _fail("there is not enough memory for this input; plan on a larger machine")
+        _fail("there is not enough memory for this input; use a machine with more")
     except OSError as error:
         _fail(_describe(error))
     except Exception as error:
@@ -152,7 +167,7 @@ def _run_command() -> None:
 
 
 def _flush_results() -> None:
-    """Have results that cannot be written fail here, where it can be told, not at the very end."""
+    """Flush stdout here, where a failure can still be reported."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -161,23 +176,23 @@ def _flush_results() -> None:
 
 
 def _describe(error: OSError) -> str:
-    """Describe a fault of the environment that no room knew to describe better."""
+    """Describe an operating-system error that nothing below has turned into one of ours."""
     from distributary.files.faults import show_path, summarize_error
 
     reason = summarize_error(error)
     if isinstance(error.filename, str):
         return f"{show_path(error.filename)}: {reason}; check the path and its permissions"
     if error.errno in _UNWRITABLE:
-        return f"the output cannot be written: {reason}; make room, or send it elsewhere"
+        return f"the output cannot be written: {reason}; free some space, or write elsewhere"
     return reason
 
 
 def _leave_interrupted() -> NoReturn:
-    """Exit by Ctrl-C, without waiting for a search that is inside a compiled loop."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it has been heard
+    """Exit after Ctrl-C, without waiting for a search that is inside a compiled loop."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # one is enough
     with suppress(OSError):
         notes.print("interrupted: nothing is left half-written")
-    planning = sys.modules.get("distributary.planning")  # who searches has imported it
+    planning = sys.modules.get("distributary.planning")  # imported if a search runs
     if planning and any(t.name == planning.SEARCH_THREAD for t in threading.enumerate()):
         os._exit(INTERRUPTED)
     sys.exit(INTERRUPTED)
@@ -186,8 +201,8 @@ def _leave_interrupted() -> NoReturn:
 def _fail_by_defect(error: Exception) -> NoReturn:
     if "DISTRIBUTARY_DEBUG" in os.environ:
         raise error
-    said = " ".join(f"{type(error).__name__}: {error}".split())
-    _fail(f"a defect in distributary itself: {said}; DISTRIBUTARY_DEBUG=1 shows the traceback")
+    summary = " ".join(f"{type(error).__name__}: {error}".split())
+    _fail(f"a defect in distributary itself: {summary}; DISTRIBUTARY_DEBUG=1 shows the traceback")
 
 
 def _fail(message: str) -> NoReturn:

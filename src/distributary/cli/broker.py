@@ -1,9 +1,9 @@
-"""`distributary broker simulate`: what each covering policy would do to a network of brokers."""
+"""`distributary broker simulate`: compare covering policies on a network of brokers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +13,19 @@ import typer
 from rich.table import Table
 
 from distributary.cli.console import print_json, results, show_progress
-from distributary.cli.options import INPUT, OUTPUT, PRICES, TABLE, Json, Seed, at_most
+from distributary.cli.option_groups import takes_groups
+from distributary.cli.options import (
+    INPUT,
+    OUTPUT,
+    PRICES,
+    TABLE,
+    EventFile,
+    FilterFile,
+    Json,
+    at_most,
+    option,
+    seed_option,
+)
 from distributary.content import COVERING_POLICIES
 from distributary.content.rehearsal import (
     DEFAULT_PRICES,
@@ -37,135 +49,138 @@ from distributary.planning import Step
 
 __all__ = ["app"]
 
-DAY = "The day"
+WORKLOAD = "Workload"
 
-app = typer.Typer(help="Try out networks of content brokers.", no_args_is_help=True)
+app = typer.Typer(help="Simulate networks of content brokers.", no_args_is_help=True)
 POLICIES = ", ".join(COVERING_POLICIES)
 
 
 @app.callback()
 def _group() -> None:
-    """Try out networks of content brokers."""
+    """Simulate networks of content brokers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkFiles:
+    """The tables that describe the brokers and their workload."""
+
+    links: Annotated[
+        Path,
+        option(
+            f"Table of links without cycles, with columns a, b, delay (s). {TABLE}.",
+            INPUT,
+            "--links",
+        ),
+    ]
+    filters: FilterFile
+    events: EventFile
+    homes: Annotated[
+        Path | None,
+        option(
+            "Table of each receiver's broker, with columns receiver, broker.",
+            INPUT,
+            "--homes",
+            show_default="random",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadOptions:
+    """What happens in the workload, and the policies to compare."""
+
+    publish_at: Annotated[
+        list[str] | None,
+        option(
+            "Broker where events are published; repeatable.",
+            WORKLOAD,
+            "--publish-at",
+            show_default="all",
+        ),
+    ] = None
+    rate: Annotated[
+        float, option("Events published per second.", WORKLOAD, min=1e-3, callback=at_most(1e9))
+    ] = 100.0
+    leave: Annotated[
+        int,
+        option("Number of subscriptions that end half-way; the widest ones do.", WORKLOAD, min=0),
+    ] = 0
+    within: Annotated[
+        float,
+        option(
+            "With --leave: seconds within which they end.",
+            WORKLOAD,
+            min=0.0,
+            callback=at_most(LONGEST_DELAY_S),
+        ),
+    ] = 10.0
+    policy: Annotated[
+        list[str] | None,
+        option(
+            f"Covering policy to compare, one of {POLICIES}; repeatable.",
+            WORKLOAD,
+            show_default="all",
+        ),
+    ] = None
+    seed: Annotated[int, seed_option(WORKLOAD)] = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceOptions:
+    """What a message costs a broker."""
+
+    per_message: Annotated[
+        float,
+        option(
+            "Seconds that a broker spends on a message.",
+            PRICES,
+            min=0.0,
+            callback=at_most(LONGEST_DELAY_S),
+        ),
+    ] = DEFAULT_PRICES.per_message
+    per_box: Annotated[
+        float,
+        option(
+            "Seconds more for each entry in its routing table.",
+            PRICES,
+            min=0.0,
+            callback=at_most(LONGEST_DELAY_S),
+        ),
+    ] = DEFAULT_PRICES.per_box
 
 
 @app.command()
+@takes_groups
 def simulate(
-    links: Annotated[
-        Path,
-        typer.Option(
-            "--links",
-            help=f"The overlay, without cycles: a, b, delay. {TABLE}.",
-            rich_help_panel=INPUT,
-        ),
-    ],
-    filters: Annotated[
-        Path,
-        typer.Option(
-            "--filters", help=f"Who wants what: receiver, filter. {TABLE}.", rich_help_panel=INPUT
-        ),
-    ],
-    events: Annotated[
-        Path, typer.Option("--events", help=f"Any columns. {TABLE}.", rich_help_panel=INPUT)
-    ],
-    homes: Annotated[
-        Path | None,
-        typer.Option(
-            "--homes",
-            help="Who is where: receiver, broker. Without it, drawn by seed.",
-            rich_help_panel=INPUT,
-        ),
-    ] = None,
-    publish_at: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--publish-at",
-            help="A broker where events begin, again for more; or all.",
-            rich_help_panel=DAY,
-        ),
-    ] = None,
-    rate: Annotated[
-        float,
-        typer.Option(
-            min=1e-3, callback=at_most(1e9), help="Events per second.", rich_help_panel=DAY
-        ),
-    ] = 100.0,
-    leave: Annotated[
-        int,
-        typer.Option(
-            min=0, help="How many of the widest subscriptions end half-way.", rich_help_panel=DAY
-        ),
-    ] = 0,
-    within: Annotated[
-        float,
-        typer.Option(
-            min=0.0,
-            callback=at_most(LONGEST_DELAY_S),
-            help="Within how many seconds.",
-            rich_help_panel=DAY,
-        ),
-    ] = 10.0,
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"Which to try, again for more: {POLICIES}; or all.", rich_help_panel=DAY
-        ),
-    ] = None,
-    per_message: Annotated[
-        float,
-        typer.Option(
-            min=0.0,
-            callback=at_most(LONGEST_DELAY_S),
-            help="Seconds that a message costs a broker.",
-            rich_help_panel=PRICES,
-        ),
-    ] = DEFAULT_PRICES.per_message,
-    per_box: Annotated[
-        float,
-        typer.Option(
-            min=0.0,
-            callback=at_most(LONGEST_DELAY_S),
-            help="Seconds more for each entry of its table.",
-            rich_help_panel=PRICES,
-        ),
-    ] = DEFAULT_PRICES.per_box,
-    seed: Seed = 0,
+    files: NetworkFiles,
+    options: WorkloadOptions,
+    prices: PriceOptions,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", help="Write the comparison here, one row a policy.", rich_help_panel=OUTPUT
-        ),
+        Path | None, option("Table to write, with one row per policy.", OUTPUT, "--out")
     ] = None,
     as_document: Json = False,
 ) -> None:
-    """Run the same day under several covering policies, in virtual time, and compare them."""
-    names = policy or list(COVERING_POLICIES)
+    """Run the same workload under several covering policies, in virtual time, and compare them."""
+    names = options.policy or list(COVERING_POLICIES)
     if unknown := [name for name in names if name not in COVERING_POLICIES]:
-        raise typer.BadParameter(f"{unknown[0]!r} is not a policy: there are {POLICIES}")
-    topology = _read_overlay(links)
-    table = read_events(events)
-    schema = event_schema(table.schema)
-    rng = np.random.default_rng(seed)
-    subscriptions = _read_subscriptions(filters, homes, schema, topology, rng)
-    published = _assign_events(
-        event_table(table, schema, path=str(events)), publish_at, topology, rng
-    )
-    ending = Ending(_find_widest(subscriptions, schema, leave), within=within)
-    workload = RehearsalWorkload(topology, schema, subscriptions, published, rate, ending)
-    prices = BrokerPrices(per_message, per_box)
+        raise typer.BadParameter(f"{unknown[0]!r} is not a policy; choose from {POLICIES}")
+    workload = _read_workload(files, options)
+    costs = BrokerPrices(prices.per_message, prices.per_box)
     outcomes: list[RehearsalOutcome] = []
     with show_progress() as progress:
         for at, name in enumerate(names):
             progress(Step(f"trying {name}", at, len(names)))
-            outcomes.append(rehearse(workload, COVERING_POLICIES[name], prices=prices, seed=seed))
+            policy = COVERING_POLICIES[name]
+            outcomes.append(rehearse(workload, policy, prices=costs, seed=options.seed))
     if out is not None:
         write_table(pa.Table.from_pylist([asdict(outcome) for outcome in outcomes]), out)
     if as_document:
         print_json(
             {
-                "brokers": len(topology.brokers),
-                "subscriptions": len(subscriptions),
-                "events": len(published),
-                "ended": len(ending.subscriptions),
+                "brokers": len(workload.topology.brokers),
+                "subscriptions": len(workload.subscriptions),
+                "events": len(workload.events),
+                "ended": len(workload.ending.subscriptions),
                 "policies": [asdict(outcome) for outcome in outcomes],
             }
         )
@@ -176,12 +191,25 @@ def simulate(
 # --- reading --------------------------------------------------------------------------------------
 
 
+def _read_workload(files: NetworkFiles, options: WorkloadOptions) -> RehearsalWorkload:
+    topology = _read_overlay(files.links)
+    table = read_events(files.events)
+    schema = event_schema(table.schema)
+    rng = np.random.default_rng(options.seed)
+    subscriptions = _read_subscriptions(files.filters, files.homes, schema, topology, rng)
+    published = _assign_events(
+        event_table(table, schema, path=str(files.events)), options.publish_at, topology, rng
+    )
+    ending = Ending(_find_widest(subscriptions, schema, options.leave), within=options.within)
+    return RehearsalWorkload(topology, schema, subscriptions, published, options.rate, ending)
+
+
 def _read_overlay(links: Path) -> Topology:
     topology = read_links(links)
     try:
         check_acyclic(topology)
     except ValueError as error:
-        raise InputError(f"{links}: {error}; leave out a link of it", path=str(links)) from None
+        raise InputError(f"{links}: {error}; remove one of its links", path=str(links)) from None
     return topology
 
 
@@ -222,7 +250,9 @@ def _assign_events(
     sources = publish_at or list(topology.brokers)
     for name in sources:
         if name not in topology.brokers:
-            raise InputError(f"--publish-at {name}: there is no such broker in --links", value=name)
+            raise InputError(
+                f"--publish-at {name}: no such broker; name one of --links", value=name
+            )
     at = rng.integers(len(sources), size=events.num_rows).tolist()
     schema = event_schema(events.schema)
     return [
@@ -234,7 +264,7 @@ def _assign_events(
 def _find_widest(
     subscriptions: Sequence[RehearsalSubscription], schema: Schema, leave: int
 ) -> list[int]:
-    """Find the subscriptions that cover most others: their end costs the brokers most."""
+    """Find the subscriptions that cover the most others: brokers have most work at their end."""
     if leave > len(subscriptions):
         raise InputError(
             f"--leave {leave}: there are only {len(subscriptions)} subscriptions", value=leave
@@ -244,7 +274,7 @@ def _find_widest(
     index: CoverIndex[int] = CoverIndex(schema)
     for number, each in enumerate(subscriptions):
         index.add(each.filter, number)
-    covered = [len(index.covered(each.filter)) for each in subscriptions]
+    covered = [len(index.find_covered(each.filter)) for each in subscriptions]
     return sorted(range(len(subscriptions)), key=lambda number: -covered[number])[:leave]
 
 
@@ -254,12 +284,13 @@ def _find_widest(
 def _make_table(outcomes: Sequence[RehearsalOutcome]) -> Table:
     table = Table(box=None, header_style="bold")
     table.add_column("policy")
-    for title in ("delay, ms", "90 %", "queue", "table", "tables", "said", "again", "unwanted"):
+    for title in ("delay, ms", "90 %", "queue", "table", "tables", "sent", "by ends", "unwanted"):
         table.add_column(title, justify="right")
     table.caption = (
-        "delay: publication to delivery, mean and 90th percentile; queue: the longest at a broker; "
-        "table, tables: boxes at the fullest broker and at all; said: statements, again: those "
-        "that an ending caused; unwanted: publications that nobody behind the link wanted"
+        "delay: from publication to delivery, mean and 90th percentile; queue: the longest at a "
+        "broker; table, tables: entries at the fullest broker and at all; sent: routing messages "
+        "between brokers; by ends: those caused by ending subscriptions; unwanted: share of "
+        "publications sent over a link behind which nobody wants them"
     )
     for each in outcomes:
         table.add_row(

@@ -1,4 +1,4 @@
-"""Where things are shown: results on stdout, everything else on stderr."""
+"""Results go to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 __all__ = ["notes", "print_json", "results", "show_progress", "wide_results"]
 
 results = Console(highlight=False, soft_wrap=True)
-# Wide enough for every figure: a narrow terminal wraps lines, but cuts no number short.
+# Wide enough for every figure: a narrow terminal wraps the lines but truncates no number.
 wide_results = Console(highlight=False, soft_wrap=True, width=120)
 notes = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """One JSON document on stdout, and nothing else there."""
+    """Print one JSON document on stdout."""
     print(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
 
 

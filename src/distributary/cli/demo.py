@@ -1,51 +1,61 @@
-"""`distributary demo`: the whole job once, on a generated day of a trading floor."""
+"""`distributary demo`: the whole job once, on a generated day of trading-floor logs."""
 
 from __future__ import annotations
 
 import shutil
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
-
-import typer
 
 from distributary import planning
 from distributary.cli.console import results
 from distributary.cli.generate import Messages, Receivers, workload_option, write_day
-from distributary.cli.options import LIMITS, OUTPUT, Groups, OutputFormat, Seed, reject_bad_values
-from distributary.cli.pipeline import run_job, tell_run
+from distributary.cli.option_groups import takes_groups
+from distributary.cli.options import (
+    LIMITS,
+    OUTPUT,
+    Groups,
+    OutputFormat,
+    Seed,
+    SparkOptions,
+    option,
+    reject_bad_values,
+)
+from distributary.cli.pipeline import print_run, run_job
 from distributary.workloads import DayParams, TradingFloor
 
 __all__ = ["demo"]
 
-BAD_ROWS = 0.0005  # so that there is something to put aside
+BAD_ROWS = 0.0005  # so that the quarantine is not empty
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FloorSize:
+    """The size of the generated day."""
+
+    symbols: Annotated[int, workload_option("Number of symbols; each is a flow.", 100)] = 20_000
+    receivers: Receivers = 500
+    messages: Messages = 1_000_000
+
+
+@takes_groups
 def demo(
-    out: Annotated[
-        Path, typer.Option(help="The folder for everything it writes.", rich_help_panel=OUTPUT)
-    ] = Path("demo"),
-    symbols: Annotated[
-        int, workload_option("The number of symbols; each is a flow.", 100)
-    ] = 20_000,
-    receivers: Receivers = 500,
-    messages: Messages = 1_000_000,
+    size: FloorSize,
+    out: Annotated[Path, option("Folder for all output.", OUTPUT)] = Path("demo"),
     groups: Groups = 50,
     sessions: Annotated[
-        int,
-        typer.Option(
-            min=1, help="The most sessions that the plan may use.", rich_help_panel=LIMITS
-        ),
+        int, option("Maximum number of sessions in the plan.", LIMITS, min=1)
     ] = 500,
     seed: Seed = 0,
 ) -> None:
-    """Generate a day of a trading floor's logs, plan from them on Spark, replay them, report."""
+    """Generate a day of trading-floor logs, plan from them on Spark, replay them and report."""
     from distributary.pipeline import Job
 
     with reject_bad_values():
-        floor = TradingFloor(symbols=symbols, receivers=receivers)
+        floor = TradingFloor(symbols=size.symbols, receivers=size.receivers)
         request = planning.Request(groups=groups, sessions=sessions, seed=seed, budget_s=10)
-        day = DayParams(messages=messages)
+        day = DayParams(messages=size.messages)
     subscriptions, publications = write_day(
         floor, day, BAD_ROWS, seed, out / "logs", OutputFormat.PARQUET
     )
@@ -55,10 +65,10 @@ def demo(
         publications=str(publications),
         request=request,
     )
-    outcome = run_job(job, compare=True)
+    outcome = run_job(job, SparkOptions(), compare=True)
     for page in ("report.html", "plan.html"):
         shutil.copy(job.out / page, out / page)
-    tell_run(outcome, job.out)
+    print_run(outcome, job.out)
     results.print(f"report: {out / 'report.html'}", markup=False)
     results.print(
         f"next:   {sys.argv[0]} pipeline run --subscriptions {subscriptions} --publications "

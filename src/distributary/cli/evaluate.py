@@ -1,8 +1,8 @@
-"""`distributary evaluate`: what a plan costs, recomputed from the files alone."""
+"""`distributary evaluate`: check a plan and compute its costs from the files alone."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -10,62 +10,57 @@ import typer
 
 from distributary import cost
 from distributary.cli.console import notes, print_json, results
-from distributary.cli.intake import intake_document, read_inputs, tell_intake
-from distributary.cli.options import (
-    PRICES,
-    Floor,
-    InterestFile,
-    Json,
-    MaxBad,
-    Quarantine,
-    RatesFile,
-    filtering_prices,
-)
-from distributary.cli.plan import tell_extensions
-from distributary.cli.quantities import Share
+from distributary.cli.intake import DemandFiles, intake_document, print_intake
+from distributary.cli.option_groups import takes_groups
+from distributary.cli.options import PRICES, Json, filtering_prices, option
+from distributary.cli.plan import print_extensions
 from distributary.cli.summary import cost_table, details_as_json, headline, load_table
 from distributary.cost import FilteringPrices
 from distributary.errors import PlanError
 from distributary.files import StoredPlan, evaluation_document, read_plan, stored_prices
 
-__all__ = ["PlansAlpha", "PlansBeta", "choose_prices", "evaluate"]
-
-PlansAlpha = Annotated[
-    float | None,
-    typer.Option(
-        "--alpha",
-        help="Price of a message at the session filter; the plan's own without it.",
-        rich_help_panel=PRICES,
-    ),
-]
-PlansBeta = Annotated[
-    float | None,
-    typer.Option(
-        "--beta",
-        help="Price of a message at the flow filter; the plan's own without it.",
-        rich_help_panel=PRICES,
-    ),
-]
+__all__ = ["OwnPrices", "evaluate"]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnPrices:
+    """The prices to evaluate a plan at: its own, unless others are given."""
+
+    alpha: Annotated[
+        float | None,
+        option(
+            "Cost of one message at the session filter.", PRICES, show_default="that of plan.json"
+        ),
+    ] = None
+    beta: Annotated[
+        float | None,
+        option("Cost of one message at the flow filter.", PRICES, show_default="that of plan.json"),
+    ] = None
+
+    def choose(self, stored: StoredPlan, folder: Path) -> FilteringPrices:
+        """Return the prices given; one that is not given is the one the plan was made with."""
+        alpha, beta = self.alpha, self.beta
+        if alpha is None or beta is None:
+            own = stored_prices(stored, folder)
+            alpha = own.alpha if alpha is None else alpha
+            beta = own.beta if beta is None else beta
+        return filtering_prices(alpha, beta)
+
+
+@takes_groups
 def evaluate(
-    plan: Annotated[Path, typer.Argument(help="A plan folder.")],
-    interest: InterestFile,
-    rates: RatesFile,
-    alpha: PlansAlpha = None,
-    beta: PlansBeta = None,
-    max_bad: MaxBad = Share("0%"),
-    floor: Floor = None,
-    quarantine: Quarantine = None,
+    plan: Annotated[Path, typer.Argument(help="Plan folder.")],
+    files: DemandFiles,
+    own: OwnPrices,
     as_document: Json = False,
 ) -> None:
-    """Check a plan and price it: is anybody missed, what is wasted, who carries how much.
+    """Check that a plan misses nobody, and compute what it costs and wastes.
 
-    Fails (exit 1) if the plan is not valid, after telling all it found.
+    If the plan is not valid, the command prints everything and then exits with 1.
     """
-    inputs = read_inputs(interest, rates, max_bad, floor, quarantine)
+    inputs = files.read()
     stored = read_plan(plan, inputs.demand.interest)
-    prices = choose_prices(stored, plan, alpha, beta)
+    prices = own.choose(stored, plan)
     evaluation = cost.evaluate(stored.plan, inputs.demand, prices)
     same_inputs = stored.metadata.get("inputs") == inputs.fingerprints
     if as_document:
@@ -82,24 +77,13 @@ def evaluate(
             }
         )
     else:
-        tell_intake(inputs)
+        print_intake(inputs)
         if not same_inputs:
-            notes.print("the plan was made from other inputs than these")
+            notes.print("the plan was made from other interest or rates than these")
         results.print(headline(evaluation))
         results.print(f"prices: alpha {prices.alpha:g}, beta {prices.beta:g}")
         results.print(cost_table(evaluation))
         results.print(load_table(evaluation))
-        tell_extensions(evaluation)
+        print_extensions(evaluation)
     if not evaluation.valid:
         raise PlanError(evaluation.problems, path=str(plan))
-
-
-def choose_prices(
-    stored: StoredPlan, folder: Path, alpha: float | None, beta: float | None
-) -> FilteringPrices:
-    """The prices given; for each that is not, the one that the plan was made with."""
-    if alpha is None or beta is None:
-        own = stored_prices(stored, folder)
-        alpha = own.alpha if alpha is None else alpha
-        beta = own.beta if beta is None else beta
-    return filtering_prices(alpha, beta)

@@ -1,4 +1,4 @@
-"""Events to publish by their content: read, sorted into flows, and accounted for."""
+"""Read events to publish by content, sort them into flows, and count what became of them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["EventIntake"]
 
 
 def _open_stdin() -> FileIO:
-    """Past Python's own stdin: a thread that reads that at the end would crash the process."""
+    """Not sys.stdin: a thread that still reads it when Python exits would crash the process."""
     return open(0, "rb", buffering=0, closefd=False)
 
 
 class EventIntake:
-    """The events of one publisher. It keeps the plan and the table that it begins with."""
+    """The events of one publisher. The plan and its content are read once, at the start."""
 
     def __init__(self, content: Path, plan: Path, max_bad: float) -> None:
         from distributary.delivery.content import EventSorter, check_content
@@ -38,7 +38,7 @@ class EventIntake:
         self._first_bad: InputError | None = None
 
     def read(self, source: str) -> Iterator[list[Record]]:
-        """The messages of a file's events, or of JSON lines on stdin."""
+        """Read events from a file, or as JSON lines from stdin, and yield their messages."""
         from distributary.delivery.udp.events import read_event_lines, read_events, sort_events
 
         if source != "-":
@@ -52,7 +52,7 @@ class EventIntake:
         self._first_bad = self._first_bad or error
 
     def document(self) -> dict[str, Any]:
-        """What became of the events, for other programs."""
+        """Count what became of the events, for JSON output."""
         from distributary.delivery.content_routes import RouteKind
 
         counts = self._sorter.counts
@@ -68,25 +68,25 @@ class EventIntake:
             ],
         }
 
-    def tell(self) -> None:
-        """Say which events had no flow of their own, and which were left out."""
+    def print_notes(self) -> None:
+        """Print which events had no flow of their own, and which were left out."""
         counts = self._sorter.counts
         if counts.unwanted:
-            notes.print(f"{counts.unwanted:,} events match no filter: left out")
+            notes.print(f"{counts.unwanted:,} events match no filter and were not published")
         if counts.unforeseen:
             filters, events = counts.combinations.most_common(1)[0]
             named = " and ".join(repr(self._table.texts[at]) for at in sorted(filters)[:3])
             more = f" and {len(filters) - 3:,} more" if len(filters) > 3 else ""
-            said = (
+            note = (
                 f"{counts.unforeseen:,} events match {len(counts.combinations):,} combinations of "
-                f"filters that have no flow of their own, the most frequent ({events:,} events): "
-                f"{named}{more}; they went to flows that reach all of their receivers, plan again "
-                "with these events"
+                f"filters that have no flow of their own, most often ({events:,} events) "
+                f"{named}{more}; they were sent in flows that reach all of their receivers. Plan "
+                "again with these events to give them flows"
             )
-            notes.print(f"[bold yellow]note:[/] {escape(said)}")
+            notes.print(f"[bold yellow]note:[/] {escape(note)}")
         if self._first_bad is not None:
-            said = f"{counts.bad:,} events cannot be used, the first: {self._first_bad}"
-            notes.print(f"[bold yellow]left out:[/] {escape(said)}")
+            note = f"{counts.bad:,} events cannot be used, the first: {self._first_bad}"
+            notes.print(f"[bold yellow]left out:[/] {escape(note)}")
 
     def check(self) -> None:
         """Raise an error if more events were bad than allowed."""
@@ -98,5 +98,5 @@ class EventIntake:
                 path=first.path,
                 row=first.row,
                 value=first.value,
-                remedy="mend these events, or raise --max-bad",
+                remedy="correct these events, or raise --max-bad",
             )

@@ -1,8 +1,9 @@
-"""`distributary export`: a plan as configuration for the middleware that carries it."""
+"""`distributary export`: a plan as configuration for other middleware."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,7 +11,8 @@ import typer
 
 from distributary import __version__
 from distributary.cli.console import notes, print_json, results
-from distributary.cli.options import INPUT, NETWORK, OUTPUT, TABLE, Json, reject_bad_values
+from distributary.cli.option_groups import takes_groups
+from distributary.cli.options import INPUT, NETWORK, OUTPUT, TABLE, Json, option, reject_bad_values
 from distributary.errors import PlanError
 from distributary.files import StoredPlan, fingerprint, read_interest, read_plan
 from distributary.files.replacing import replace_folder
@@ -22,94 +24,110 @@ if TYPE_CHECKING:
 __all__ = ["export"]
 
 MANIFEST = "export.json"
+FormatName = Literal["csv", "cyclonedds", "nats", "aeron"]
 
 
-def export(
-    plan: Annotated[Path, typer.Argument(help="A plan folder.")],
-    format_name: Annotated[
-        Literal["csv", "cyclonedds", "nats", "aeron"],
-        typer.Option("--format", help="What it is for.", rich_help_panel=OUTPUT),
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(help="The folder to write, or an export to replace.", rich_help_panel=OUTPUT),
-    ],
-    interest: Annotated[
-        Path | None,
-        typer.Option(
-            "--interest",
-            help=f"Check first that the plan serves it. {TABLE}.",
-            rich_help_panel=INPUT,
-        ),
-    ] = None,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressOptions:
+    """Where groups are."""
+
     base: Annotated[
         str | None,
-        typer.Option(
-            help="The first multicast address, IPv4 or IPv6, as `publish --group-base` takes it; "
-            "239.192.77.0 without it.",
-            rich_help_panel=NETWORK,
+        option(
+            "First multicast address, IPv4 or IPv6; the same as --group-base of `publish`.",
+            NETWORK,
+            show_default="239.192.77.0",
         ),
-    ] = None,
+    ] = None
     port: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            max=65535,
-            help="The UDP port of all groups; 7702 without it.",
-            rich_help_panel=NETWORK,
-        ),
-    ] = None,
-    pairs: Annotated[
-        bool,
-        typer.Option(
-            "--pairs", help="Two lines, A and B, for each group.", rich_help_panel=NETWORK
-        ),
-    ] = False,
+        option("UDP port of all groups.", NETWORK, min=1, max=65535, show_default="7702"),
+    ] = None
+    pairs: Annotated[bool, option("Give each group two lines, A and B.", NETWORK, "--pairs")] = (
+        False
+    )
     interface: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Aeron: the interface, such as 10.1.0.0/16; for pairs first A's, then B's.",
-            rich_help_panel=NETWORK,
+        option(
+            "Aeron only: interface, such as 10.1.0.0/16; with --pairs give A's, then B's.", NETWORK
         ),
-    ] = None,
+    ] = None
+
+    def make_network(self, format_name: str) -> Network:
+        """Make the network settings; reject options that the format would ignore."""
+        from distributary.export import FORMATS, Network
+
+        asked: dict[str, Any] = {
+            "base": self.base,
+            "port": self.port,
+            "pairs": self.pairs or None,
+            "interfaces": tuple(self.interface or ()),
+        }
+        given = {name: value for name, value in asked.items() if value not in (None, ())}
+        for name in given:
+            if name not in FORMATS[format_name].settings:
+                option = "--interface" if name == "interfaces" else f"--{name}"
+                raise typer.BadParameter(f"{option} does not apply to {FORMATS[format_name].label}")
+        with reject_bad_values():
+            return Network(**given)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOutput:
+    """What is written, and where."""
+
+    format_name: Annotated[
+        FormatName, option("Software to export for; csv is for your own.", OUTPUT, "--format")
+    ]
+    out: Annotated[Path, option("Folder to write; an earlier export in it is replaced.", OUTPUT)]
     guard: Annotated[
         bool,
-        typer.Option(
+        option(
+            "In CSV files, put ' before cells that a spreadsheet would run as a formula.",
+            OUTPUT,
             "--guard-spreadsheets",
-            help="Put ' before names in CSV files that a spreadsheet would run as a formula.",
-            rich_help_panel=OUTPUT,
         ),
-    ] = False,
-    as_document: Json = False,
+    ] = False
+    as_document: Json = False
+
+
+@takes_groups
+def export(
+    plan: Annotated[Path, typer.Argument(help="Plan folder.")],
+    output: ExportOutput,
+    addresses: AddressOptions,
+    interest: Annotated[
+        Path | None,
+        option(
+            f"Table with columns receiver, flow: check that the plan serves it. {TABLE}.",
+            INPUT,
+            "--interest",
+        ),
+    ] = None,
 ) -> None:
-    """Turn a plan into configuration: tables, Cyclone DDS, NATS or Aeron.
+    """Export a plan as configuration: CSV tables, Cyclone DDS, NATS or Aeron.
 
-    With --interest, fails (exit 1) if the plan does not serve it, and writes nothing then.
+    With --interest, the command writes nothing and exits with 1 if the plan does not serve it.
     """
-    from distributary.export import FORMATS, export_files, guard_spreadsheets
+    from distributary.export import FORMATS
 
-    network = _network(format_name, base, port, pairs, interface)
+    format_name, out = output.format_name, output.out
+    network = addresses.make_network(format_name)
     wanted = None if interest is None else read_interest(interest).value
     stored = read_plan(plan, wanted)
     problems = () if wanted is None else plan_problems(stored.plan, wanted)
     if problems:
         raise PlanError(problems, path=str(plan))
-    files = export_files(stored.plan, format_name, network)
-    if guard:
-        if not any(name.endswith(".csv") for name in files):
-            raise typer.BadParameter(
-                f"--guard-spreadsheets: there is no CSV for {FORMATS[format_name].label}"
-            )
-        files = guard_spreadsheets(files)
+    files = _make_files(stored.plan, network, format_name, guard=output.guard)
     manifest = _manifest(stored.plan, format_name, network, sorted(files))
-    manifest["guarded_spreadsheets"] = guard
+    manifest["guarded_spreadsheets"] = output.guard
     if format_name == "csv":
         manifest["control_group"] = network.control
-    _write(files, manifest, out)
-    if as_document:
+    _write_files(files, manifest, out)
+    if output.as_document:
         print_json(manifest)
         return
-    _tell_doubts(stored, wanted, format_name)
+    _print_warnings(stored, wanted, format_name)
     results.print(
         f"{len(stored.plan.flows) - stored.plan.unicast_flows:,} flows in "
         f"{stored.plan.n_sessions:,} sessions over {stored.plan.n_groups:,} groups, "
@@ -118,30 +136,23 @@ def export(
     )
 
 
-def _network(
-    format_name: str,
-    base: str | None,
-    port: int | None,
-    pairs: bool,
-    interface: list[str] | None,
-) -> Network:
-    """Make the network options; refuse what is wrong or what the format would ignore."""
-    from distributary.export import FORMATS, Network
+def _make_files(
+    plan: Plan, network: Network, format_name: FormatName, *, guard: bool
+) -> dict[str, bytes]:
+    from distributary.export import FORMATS, export_files, guard_spreadsheets
 
-    asked: dict[str, Any] = {
-        "base": base, "port": port, "pairs": pairs or None, "interfaces": tuple(interface or ()),
-    }  # fmt: skip
-    given = {name: value for name, value in asked.items() if value not in (None, ())}
-    for name in given:
-        if name not in FORMATS[format_name].settings:
-            option = "--interface" if name == "interfaces" else f"--{name}"
-            raise typer.BadParameter(f"{option} means nothing to {FORMATS[format_name].label}")
-    with reject_bad_values():
-        return Network(**given)
+    files = export_files(plan, format_name, network)
+    if not guard:
+        return files
+    if not any(name.endswith(".csv") for name in files):
+        raise typer.BadParameter(
+            f"--guard-spreadsheets: {FORMATS[format_name].label} has no CSV files"
+        )
+    return guard_spreadsheets(files)
 
 
 def _manifest(plan: Plan, format_name: str, network: Network, names: list[str]) -> dict[str, Any]:
-    """What was exported and how: enough to do it again, and nothing of the moment."""
+    """Describe what was exported and how: enough to repeat it, without a timestamp."""
     from distributary.export import FORMATS
 
     settings = FORMATS[format_name].settings
@@ -158,26 +169,26 @@ def _manifest(plan: Plan, format_name: str, network: Network, names: list[str]) 
     }
 
 
-def _write(files: dict[str, bytes], manifest: dict[str, Any], out: Path) -> None:
+def _write_files(files: dict[str, bytes], manifest: dict[str, Any], out: Path) -> None:
     with replace_folder(out, lambda folder: (folder / MANIFEST).is_file(), "export") as new:
         for name, content in files.items():
             (new / name).write_bytes(content)
         (new / MANIFEST).write_bytes((json.dumps(manifest, indent=2) + "\n").encode())
 
 
-def _tell_doubts(stored: StoredPlan, interest: Interest | None, format_name: str) -> None:
+def _print_warnings(stored: StoredPlan, interest: Interest | None, format_name: str) -> None:
     from distributary.export.formats import MANY_MAPPINGS
 
     inputs = stored.metadata.get("inputs")
     made_from = inputs.get("interest") if isinstance(inputs, dict) else None
     if interest is not None and made_from != fingerprint(interest):
-        notes.print("the plan was made from another interest than this, which it serves too")
+        notes.print("the plan was made from another interest table, but serves this one too")
     if stored.plan.unicast_flows:
         notes.print(
-            f"{stored.plan.unicast_flows:,} of the flows go by unicast: they are left to the sender"
+            f"{stored.plan.unicast_flows:,} flows go by unicast; the sender has to send them itself"
         )
     if format_name == "nats" and len(stored.plan.placement_flow) > MANY_MAPPINGS:
         notes.print(
-            f"nats-server searches mappings one by one: for more than {MANY_MAPPINGS:,} use "
+            f"nats-server searches mappings one by one: with more than {MANY_MAPPINGS:,}, use "
             "accounts.conf"
         )

@@ -1,4 +1,4 @@
-"""`distributary filter check`: what a filter means, and how it stands to others."""
+"""`distributary filter check`: a filter's normal form, and how it relates to others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from distributary.cli.console import notes, print_json, results
-from distributary.cli.options import INPUT, TABLE, Json
+from distributary.cli.options import INPUT, TABLE, Json, option
 from distributary.errors import InputError
 from distributary.files import read_events, read_filter_texts, read_filters
 from distributary.matching import event_schema, infer_schema, parse_filter, print_filter
@@ -16,55 +16,57 @@ from distributary.model import Filter, Schema, covers, equivalent, intersects
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Explain SQL filters.", no_args_is_help=True)
+app = typer.Typer(help="Explain and compare SQL filters.", no_args_is_help=True)
 MOST_SHOWN = 20
 
 
 @app.callback()
 def _group() -> None:
-    """Explain SQL filters."""
+    """Explain and compare SQL filters."""
 
 
 @app.command()
 def check(
-    text: Annotated[str, typer.Argument(help="A SQL condition, such as \"symbol = 'IBM'\".")],
+    text: Annotated[str, typer.Argument(help="SQL filter, such as \"symbol = 'IBM'\".")],
     against: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            f"Table of filters to compare with, with columns receiver, filter. {TABLE}.",
+            INPUT,
             "--against",
-            help=f"Filters to compare with: receiver, filter. {TABLE}.",
-            rich_help_panel=INPUT,
         ),
     ] = None,
     events: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "Table of events whose columns give the types of attributes.",
+            INPUT,
             "--events",
-            help="Take the attributes' types from this table of events.",
-            rich_help_panel=INPUT,
+            show_default="inferred from the constants",
         ),
     ] = None,
     as_document: Json = False,
 ) -> None:
-    """Explain a filter: its normal form, and which others it covers, equals, meets or is within.
+    """Print a filter's normal form, and which others it equals, covers, is covered by or meets.
 
-    Without --events the types of attributes are what the constants beside them say.
+    A filter covers another if it matches every event that the other matches; two filters meet if
+    some event may match both.
     """
     texts = () if against is None else read_filter_texts(against)
     schema = _choose_schema(text, texts, events)
     found = _parse(text, schema)
-    told: dict[str, Any] = {
+    explanation: dict[str, Any] = {
         "filter": text,
         "normal_form": print_filter(found),
         "alternatives": len(found.boxes),
         "attributes": _list_attributes(found),
     }
     if against is not None:
-        told |= _compare(found, against, schema)
+        explanation |= _compare(found, against, schema)
     if as_document:
-        print_json(told)
+        print_json(explanation)
     else:
-        _show(told)
+        _print_result(explanation)
 
 
 def _parse(text: str, schema: Schema) -> Filter:
@@ -72,7 +74,7 @@ def _parse(text: str, schema: Schema) -> Filter:
         return parse_filter(text, schema)
     except InputError as error:
         raise InputError(
-            f"the filter cannot be used: {error.reason}", value=text, remedy="mend that part"
+            f"the filter cannot be used: {error.reason}", value=text, remedy="correct that part"
         ) from None
 
 
@@ -91,9 +93,15 @@ def _list_attributes(found: Filter) -> dict[str, str]:
 
 
 def _compare(found: Filter, against: Path, schema: Schema) -> dict[str, Any]:
-    """Row numbers, from 0, of the others by how they stand to this one; equal ones only as such."""
+    """Sort the other filters, by row number from 0, into one relation each to this filter."""
     others = read_filters(against, schema)
-    told: dict[str, Any] = {"equals": [], "covers": [], "covered_by": [], "meets": [], "apart": []}
+    explanation: dict[str, Any] = {
+        "equals": [],
+        "covers": [],
+        "covered_by": [],
+        "meets": [],
+        "apart": [],
+    }
     for row, other in zip(others.rows, others.filters, strict=True):
         if equivalent(found, other):
             relation = "equals"
@@ -103,19 +111,24 @@ def _compare(found: Filter, against: Path, schema: Schema) -> dict[str, Any]:
             relation = "covered_by"
         else:
             relation = "meets" if intersects(found, other) else "apart"
-        told[relation].append(row)
-    return {**told, "refused": [each.row for each in others.refused]}
+        explanation[relation].append(row)
+    return {**explanation, "refused": [each.row for each in others.refused]}
 
 
-def _show(told: dict[str, Any]) -> None:
-    results.print(told["normal_form"], markup=False)
-    if told["alternatives"] != 1:
-        results.print(f"{told['alternatives']} alternatives")
-    for name, kind in told["attributes"].items():
+def _print_result(explanation: dict[str, Any]) -> None:
+    results.print(explanation["normal_form"], markup=False)
+    if explanation["alternatives"] != 1:
+        results.print(f"{explanation['alternatives']} alternatives")
+    for name, kind in explanation["attributes"].items():
         notes.print(f"{name} is {kind}", markup=False)
-    words = {"covered_by": "is covered by", "meets": "meets, without covering,"}
+    words = {
+        "covered_by": "is covered by",
+        "meets": "meets, without covering,",
+        "apart": "is apart from",
+        "refused": "cannot be compared with",
+    }
     for relation in ("equals", "covers", "covered_by", "meets", "apart", "refused"):
-        rows = told.get(relation)
+        rows = explanation.get(relation)
         if rows:
             more = ", …" if len(rows) > MOST_SHOWN else ""
             listed = ", ".join(map(str, rows[:MOST_SHOWN])) + more

@@ -1,43 +1,68 @@
-"""The two tables that most commands read, and what became of their rows."""
+"""Read interest and rates, and account for every row."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from distributary.cli.console import notes
+from distributary.cli.options import INPUT, TABLE, option, share_option
+from distributary.cli.quantities import Share
 from distributary.files import BadTablesError, Intake, ReadDemand, read_demand, write_quarantine
 
-__all__ = ["intake_document", "read_inputs", "tell_intake"]
+__all__ = ["DemandFiles", "intake_document", "print_intake"]
 
 
-def read_inputs(
-    interest: Path,
-    rates: Path,
-    max_bad: float,
-    floor: float | None,
-    quarantine: Path | None,
-    *,
-    on_peak: bool = False,
-) -> ReadDemand:
-    """Read interest and rates; bad rows go to the quarantine, also where there are too many."""
-    try:
-        inputs = read_demand(interest, rates, on_peak=on_peak, max_bad=float(max_bad), floor=floor)
-    except BadTablesError as error:
-        if quarantine is not None:
-            write_quarantine(error.bad, quarantine)
-        raise
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="'--floor'") from None
-    if quarantine is not None:
-        write_quarantine(inputs.bad, quarantine)
-    return inputs
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemandFiles:
+    """The options that name the tables of interest and rates, and say what to do with bad rows."""
+
+    interest: Annotated[
+        Path, option(f"Table of who wants which flow, with columns receiver, flow. {TABLE}.", INPUT)
+    ]
+    rates: Annotated[
+        Path, option(f"Table of rates in messages/s, with columns flow, rate. {TABLE}.", INPUT)
+    ]
+    max_bad: Annotated[
+        Share,
+        share_option("Leave out bad rows, up to this share of each table, such as 1%.", INPUT),
+    ] = Share("0%")
+    floor: Annotated[
+        float | None,
+        option(
+            "Messages/s for wanted flows that have no rate; without it they are an error.", INPUT
+        ),
+    ] = None
+    quarantine: Annotated[
+        Path | None, option("Write all bad rows to this table, with file, row and reason.", INPUT)
+    ] = None
+
+    def read(self, *, on_peak: bool = False) -> ReadDemand:
+        """Read both tables; write bad rows to the quarantine, even if they are too many."""
+        try:
+            inputs = read_demand(
+                self.interest,
+                self.rates,
+                on_peak=on_peak,
+                max_bad=float(self.max_bad),
+                floor=self.floor,
+            )
+        except BadTablesError as error:
+            if self.quarantine is not None:
+                write_quarantine(error.bad, self.quarantine)
+            raise
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="'--floor'") from None
+        if self.quarantine is not None:
+            write_quarantine(inputs.bad, self.quarantine)
+        return inputs
 
 
-def tell_intake(inputs: ReadDemand) -> None:
-    """Say what was read, where rows collapsed, and what was left out."""
+def print_intake(inputs: ReadDemand) -> None:
+    """Print how many rows were used, repeated, quarantined or left out."""
     for name, intake in _tables(inputs).items():
         if intake.bad:
             notes.print(
@@ -48,16 +73,16 @@ def tell_intake(inputs: ReadDemand) -> None:
                 notes.print(f"  {number:,} x {reason}", markup=False)
         elif intake.duplicates:
             notes.print(
-                f"{name}: {intake.duplicates:,} of {intake.rows:,} rows repeat another: collapsed"
+                f"{name}: {intake.duplicates:,} of {intake.rows:,} rows are duplicates, used once"
             )
     if inputs.floored:
-        notes.print(f"rates: {inputs.floored:,} wanted flows without a rate are given the floor")
+        notes.print(f"rates: {inputs.floored:,} wanted flows without a rate get the one of --floor")
     if inputs.unwanted_flows:
         notes.print(f"rates: {inputs.unwanted_flows:,} flows that nobody wants are left out")
 
 
 def intake_document(inputs: ReadDemand) -> dict[str, Any]:
-    """What became of the rows of each table, for other programs."""
+    """The counts of `print_intake`, for JSON output."""
     document: dict[str, Any] = {
         name: {
             "rows": intake.rows,

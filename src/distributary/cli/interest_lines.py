@@ -1,4 +1,4 @@
-"""Lines on stdin that change what a running receiver wants: `+NAME` and `-NAME`."""
+"""Read lines on stdin that change what a running receiver wants: `+NAME` and `-NAME`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CHUNK = 1 << 16
 
 
 class InterestLine(NamedTuple):
-    """A line of stdin: a flow to subscribe to or to unsubscribe from; None is neither."""
+    """A line of stdin: subscribe (True), unsubscribe (False), or not understood (None)."""
 
     row: int
     text: str
@@ -25,7 +25,7 @@ class InterestLine(NamedTuple):
 
 
 def can_read_stdin() -> bool:
-    """Whether stdin is there and ours: who reads a terminal in the background is stopped."""
+    """Whether stdin may be read: a background process that reads its terminal is stopped."""
     try:
         return not os.isatty(0) or os.tcgetpgrp(0) == os.getpgrp()
     except OSError:
@@ -33,12 +33,12 @@ def can_read_stdin() -> bool:
 
 
 def read_interest_lines(descriptor: int = 0) -> Iterator[list[InterestLine]]:
-    """Read the lines of a file descriptor, as many at a time as there are without waiting."""
+    """Yield the lines of a file descriptor, as many at a time as are available."""
     row, rest = 0, b""
     while True:
         try:
             chunk = os.read(descriptor, _CHUNK)
-        except OSError:  # the terminal is gone, for instance: interest stays as it is
+        except OSError:  # such as a closed terminal: the interest stays as it is
             return
         *lines, rest = (rest + chunk).split(b"\n") if chunk else (rest, b"")
         found = [_parse_line(row + at, line) for at, line in enumerate(lines, 1)]

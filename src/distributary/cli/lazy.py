@@ -1,4 +1,4 @@
-"""Commands whose modules are imported when they are run, so that `--help` is quick."""
+"""Commands whose modules are imported only when they run, so that `--help` is fast."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["CommandEntry", "LazyGroup"]
 
 
 class CommandEntry(NamedTuple):
-    """Where a command is, and what the list of commands says of it."""
+    """Where a command is defined, and its line and panel in the list of commands."""
 
     module: str
     attribute: str
@@ -36,7 +36,7 @@ class LazyGroup(TyperGroup):
             self.commands[name] = stub
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command that is run, which is the moment to import it."""
+        """Import the command that is run, and resolve it."""
         if args[0] in self.table:
             self.load(args[0], ctx)
         return super().resolve_command(ctx, args)
@@ -48,12 +48,12 @@ class LazyGroup(TyperGroup):
         return params
 
     def load(self, name: str, ctx: Any) -> Any:
-        """Import a command and put it in the place of its stub."""
+        """Import a command and replace its stub."""
         entry = self.table[name]
         with exit_on_interrupt():
             found = getattr(import_module(entry.module), entry.attribute)
         command = _make_command(name, found)
-        _tidy(command, ctx)
+        _hide_values(command, ctx)
         self.commands[name] = command
         return command
 
@@ -68,14 +68,14 @@ def _make_command(name: str, found: typer.Typer | Callable[..., Any]) -> Any:
     return get_command(single)
 
 
-def _tidy(command: Any, ctx: Any) -> None:
+def _hide_values(command: Any, ctx: Any) -> None:
     _hide_values_of_switches(command.get_params(ctx))
     for inner in getattr(command, "commands", {}).values():
-        _tidy(inner, ctx)
+        _hide_values(inner, ctx)
 
 
 def _hide_values_of_switches(params: Any) -> None:
-    """Show `--json` as it is given. Typer would show `--json <bool>`, as if it took a value."""
+    """Show a switch as `--json`; Typer would show `--json <bool>`, as if it took a value."""
     for param in params:
         if getattr(param, "is_flag", False):
             param.metavar = ""

@@ -1,8 +1,8 @@
-"""Lines written by a thread of their own, so that a slow reader does not stop the receiver.
+"""Write output lines from a separate thread, so that a slow reader does not stop the receiver.
 
-What waits to be written is bounded. The policy where it is full is to hold the receiver back: it
-reads its sockets no more until half of that is written. The system then drops what it has no room
-for, and repair brings it later or a gap is reported.
+The buffer is bounded. When it is full, the receiver is paused: it stops reading its sockets until
+half of the buffer is written. Meanwhile the operating system drops packets that it has no room for;
+they are repaired later, or reported as gaps.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 __all__ = ["LineWriter", "MessageLines", "describe_message", "describe_payload"]
 
-MOST_WAITING = 32 << 20  # bytes of lines that may wait to be written
+MOST_WAITING = 32 << 20  # bytes
 _WRITTEN_AT_ONCE = 1 << 16
 
 
 class LineWriter:
-    """Writes to a file descriptor from a thread, in order; call it on a running event loop.
+    """Writes to a file descriptor from a thread, in order; used on a running event loop.
 
-    `on_full` and `on_room` hold back and let go on who makes the lines; `on_end` hears that nothing
-    can be written any more: the other end of a pipe was closed, or `failure` has the reason.
+    `on_full` and `on_room` pause and resume the producer of the lines. `on_end` is called when
+    nothing more can be written: the other end of a pipe was closed, or `failure` has the reason.
     """
 
     def __init__(
@@ -59,17 +59,17 @@ class LineWriter:
         self._full = self._closing = False
         self._written = asyncio.Event()
         self.failure: OutputError | None = None
-        self.ended = False  # nothing can be written any more
-        # A daemon: the process may end while a write hangs, if its user insists.
+        self.ended = False  # nothing more can be written
+        # A daemon thread, so that the process can exit while a write hangs.
         threading.Thread(target=self._work, daemon=True).start()
 
     @property
     def waiting(self) -> int:
-        """Bytes that are not written yet."""
+        """The number of bytes not written yet."""
         return self._bytes
 
     def put(self, lines: bytes) -> None:
-        """Have lines written, each whole; they are taken also where there is no room."""
+        """Queue whole lines for writing; they are accepted even if the buffer is full."""
         if self.ended or not lines:
             return
         with self._changed:
@@ -82,7 +82,7 @@ class LineWriter:
             self._on_full()
 
     async def finish(self) -> None:
-        """Wait until all is written, or nothing can be. Cancelled, the rest is left out."""
+        """Wait until all is written, or nothing more can be. If cancelled, the rest is dropped."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -95,12 +95,12 @@ class LineWriter:
             while (lines := self._take()) is not None:
                 self._write(lines)
                 self._note_written(len(lines))
-        except BrokenPipeError:  # whoever read it has had enough
-            self._tell(self._end)
+        except BrokenPipeError:  # the reader closed its end
+            self._call_on_loop(self._end)
         except OSError as error:
             self.failure = OutputError(error.strerror or str(error), path=self._name)
-            self._tell(self._end)
-        self._tell(self._written.set)
+            self._call_on_loop(self._end)
+        self._call_on_loop(self._written.set)
 
     def _take(self) -> bytes | None:
         with self._changed:
@@ -118,7 +118,7 @@ class LineWriter:
         while left:
             try:
                 left = left[os.write(self._descriptor, left) :]
-            except BlockingIOError:  # a pipe that does not wait, as its other end has set it
+            except BlockingIOError:  # the other end made the pipe non-blocking
                 select.select([], [self._descriptor], [])
 
     def _note_written(self, size: int) -> None:
@@ -128,14 +128,14 @@ class LineWriter:
             if empties:
                 self._full = False
         if empties:
-            self._tell(self._on_room)
+            self._call_on_loop(self._on_room)
 
     def _end(self) -> None:
         self.ended = True
         self._on_end()
 
-    def _tell(self, call: Callable[[], object]) -> None:
-        """Call on the event loop, if that still runs."""
+    def _call_on_loop(self, call: Callable[[], object]) -> None:
+        """Call a function on the event loop, if it still runs."""
         try:
             self._loop.call_soon_threadsafe(call)
         except RuntimeError:
@@ -143,7 +143,7 @@ class LineWriter:
 
 
 class MessageLines:
-    """Messages and reports as JSON lines, in the order that they come in."""
+    """Writes messages and reports as JSON lines, in the order of arrival."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class MessageLines:
         stop: asyncio.Event,
         as_object: Callable[[Message], dict[str, object] | None] | None = None,
     ) -> None:
-        """`as_object` makes the object of a line; a message that it returns None for has none."""
+        """`as_object` makes the object to print for a message, or None to skip the message."""
         self._put = put
         self._as_object = as_object or describe_message
         self._left = count
@@ -160,7 +160,7 @@ class MessageLines:
         self._encode = msgspec.json.Encoder().encode
 
     def take(self, messages: Messages) -> None:
-        """Write messages, up to as many as are asked for."""
+        """Write messages until the count is reached."""
         lines = []
         for message in messages:
             if self._left == 0:
@@ -176,20 +176,20 @@ class MessageLines:
             self._stop.set()
 
     def report(self, report: Report) -> None:
-        """Write what is not there, where it would have been."""
+        """Write a report, such as a gap, at its place among the messages."""
         kind = type(report).__name__.lower()
         if self._left != 0:
             self._put(self._encode({"report": kind, **asdict(report)}) + b"\n")
 
 
 def describe_message(message: Message) -> dict[str, object]:
-    """The object that is printed for a message."""
+    """Return the object to print for a message."""
     place = {"flow": message.flow, "sequence": message.sequence}
     return {**place, **describe_payload(message.payload)}
 
 
 def describe_payload(payload: bytes) -> dict[str, object]:
-    """A payload as text, or in base64 where it is none."""
+    """Return a payload as text, or as base64 if it is not UTF-8."""
     try:
         return {"payload": payload.decode()}
     except UnicodeDecodeError:

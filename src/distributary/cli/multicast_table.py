@@ -1,4 +1,4 @@
-"""The table of a publisher or a receiver while it runs: totals, and how many a second."""
+"""The live statistics of a publisher or a receiver: totals, and rates per second."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 __all__ = ["show_live", "statistics_table"]
 
-EVERY = 1.0
+_REFRESH_S = 1.0
 _WORDS = {
     "messages": "messages wanted",
     "unwanted_packets": "packets dropped by session (stage one)",
     "unwanted_messages": "messages dropped by flow (stage two)",
-    "gaps": "gaps given up",
+    "gaps": "gaps not repaired",
     "missing_messages": "messages missing",
     "missing_ranges": "gaps being repaired",
     "naks": "NAKs",
     "packet_bytes": "bytes in packets",
-    "curbed_naks": "NAKs cut short",
-    "outranked": "questions of followers of a later sender",
-    "strangers": "packets of strangers",
+    "curbed_naks": "NAKs answered in part",
+    "outranked": "requests of receivers that follow a later sender",
+    "strangers": "packets from strangers",
     "unplanned_messages": "messages of flows in no plan",
     "cpu_seconds": "CPU seconds",
 }
@@ -38,17 +38,17 @@ _GAUGES = ("plan_version", "joined_groups", "waiting", "held_packets", "missing_
 
 
 def statistics_table(
-    told: dict[str, Any], before: dict[str, Any] | None = None, seconds: float = 1.0
+    statistics: dict[str, Any], before: dict[str, Any] | None = None, seconds: float = 1.0
 ) -> Table:
-    """Statistics as rows; beside them what was added in so many seconds."""
+    """Make a table of statistics; with `before`, also the change per second since then."""
     table = Table(box=None)
     table.add_column()
     table.add_column("so far", justify="right")
     if before is not None:
-        table.add_column("a second", justify="right")
-    told = _flatten_lines(told)
+        table.add_column("per second", justify="right")
+    statistics = _flatten_lines(statistics)
     before = None if before is None else _flatten_lines(before)
-    for name, value in told.items():
+    for name, value in statistics.items():
         cells = [_WORDS.get(name, name.replace("_", " ")), _format(value)]
         if before is not None:
             changes = name not in _GAUGES and not name.endswith("silent_seconds")
@@ -57,10 +57,10 @@ def statistics_table(
     return table
 
 
-def _flatten_lines(told: dict[str, Any]) -> dict[str, Any]:
-    """Statistics with those of lines A and B as entries of their own, named by their line."""
-    flat = {name: value for name, value in told.items() if name != "lines"}
-    for line in told.get("lines", ()):
+def _flatten_lines(statistics: dict[str, Any]) -> dict[str, Any]:
+    """Move the statistics of lines A and B to the top level, each named by its line."""
+    flat = {name: value for name, value in statistics.items() if name != "lines"}
+    for line in statistics.get("lines", ()):
         for name, value in line.items():
             if name != "line":
                 flat[f"line_{line['line']}_{name}"] = value
@@ -75,7 +75,7 @@ def _format(value: float | None) -> str:
 
 @asynccontextmanager
 async def show_live(snapshot: Callable[[], Snapshot]) -> AsyncIterator[None]:
-    """Keep a table on stderr up to date, if that is a terminal."""
+    """Show a live table on stderr while the block runs, if it is a terminal."""
     from distributary.delivery.udp import snapshot_document
     from distributary.machines.real.tasks import own_tasks
 
@@ -86,10 +86,10 @@ async def show_live(snapshot: Callable[[], Snapshot]) -> AsyncIterator[None]:
     async def refresh(shown: Live) -> None:
         before, then = snapshot_document(snapshot()), time.monotonic()
         while True:
-            await asyncio.sleep(EVERY)
-            told, now = snapshot_document(snapshot()), time.monotonic()
-            shown.update(statistics_table(told, before, now - then), refresh=True)
-            before, then = told, now
+            await asyncio.sleep(_REFRESH_S)
+            statistics, now = snapshot_document(snapshot()), time.monotonic()
+            shown.update(statistics_table(statistics, before, now - then), refresh=True)
+            before, then = statistics, now
 
     with Live(console=notes, auto_refresh=False, transient=True) as shown:
         async with own_tasks() as start:

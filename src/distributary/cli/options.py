@@ -1,19 +1,20 @@
-"""The options that several commands share, by the panel of `--help` that they stand in."""
+"""The options that several commands share, by their panel in `--help`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Unpack
 
 import typer
 
 from distributary.cli.quantities import Seconds, Share, parse_moment
 from distributary.cost import FilteringPrices
-from distributary.planning import ALGORITHMS
+from distributary.planning import ALGORITHMS, Request, RequestSettings
 
 __all__ = [
     "INPUT",
@@ -25,31 +26,23 @@ __all__ = [
     "SPARK",
     "TABLE",
     "AlgorithmName",
-    "Alpha",
-    "Beta",
-    "Budget",
-    "CalibrationFile",
-    "Conf",
-    "Floor",
+    "EventFile",
+    "FilterFile",
     "Groups",
-    "InterestFile",
     "Json",
-    "Master",
-    "MaxBad",
-    "MessagesPerPacket",
     "Moment",
     "OutputFormat",
-    "Quarantine",
-    "RatesFile",
+    "PlannerOptions",
+    "Publications",
     "Seed",
-    "Sessions",
+    "SparkOptions",
     "at_most",
     "duration_option",
     "filtering_prices",
     "moment_option",
-    "parse_settings",
+    "option",
     "reject_bad_values",
-    "select_prices",
+    "seed_option",
     "share_option",
 ]
 
@@ -59,143 +52,135 @@ INPUT, OUTPUT = "Input", "Output"
 LIMITS, SEARCH, PRICES = "Limits", "Search", "Prices"
 NETWORK, SPARK = "Network", "Spark"
 
-TABLE = "Parquet, CSV or JSON lines, by extension, or a folder of such files"
+TABLE = "Parquet, CSV or JSON lines (by extension), or a folder of such files"
 BUDGET_HELP = (
-    "How long to search for a plan: 30s, 2m. best makes a fixed amount of work of it, so that the "
-    "same seed gives the same plan; the clock ends only a run that takes 2.5 times as long, which "
-    "says so. optimal and optimal-shared go by the clock, the others just end."
+    "How long to search for a plan, such as 30s or 2m. `best` turns it into a fixed amount of "
+    "work, so the same seed and budget give the same plan on any machine; the clock stops it only "
+    "after 2.5 times the budget, and it then reports that it was cut short. `optimal` and "
+    "`optimal-shared` stop when the time is over. The other algorithms ignore it."
 )
-ALGORITHM_HELP = "One of " + ", ".join(a.label for a in ALGORITHMS.values()) + "."
+ALGORITHM_HELP = (
+    "Planning algorithm: one of " + ", ".join(a.label for a in ALGORITHMS.values()) + "."
+)
+
+
+def option(help: str, panel: str, *names: str, **limits: Any) -> typer.models.OptionInfo:
+    """Declare an option of a panel."""
+    made: typer.models.OptionInfo = typer.Option(*names, help=help, rich_help_panel=panel, **limits)
+    return made
 
 
 def duration_option(help: str, panel: str, *names: str) -> typer.models.OptionInfo:
-    """Declare an option that takes a time such as 30s."""
-    made: typer.models.OptionInfo = typer.Option(
-        *names, parser=Seconds, metavar="TIME", help=help, rich_help_panel=panel
-    )
-    return made
+    """Declare an option for a time such as 30s."""
+    return option(help, panel, *names, parser=Seconds, metavar="TIME")
 
 
 def share_option(help: str, panel: str, *names: str) -> typer.models.OptionInfo:
-    """Declare an option that takes a share such as 1%."""
-    made: typer.models.OptionInfo = typer.Option(
-        *names, parser=Share, metavar="SHARE", help=help, rich_help_panel=panel
-    )
-    return made
+    """Declare an option for a share such as 1%."""
+    return option(help, panel, *names, parser=Share, metavar="SHARE")
+
+
+def seed_option(panel: str) -> typer.models.OptionInfo:
+    """Declare the option for the random seed."""
+    return option("Random seed; the same seed gives the same result.", panel, min=0)
 
 
 def moment_option(help: str) -> typer.models.OptionInfo:
-    """Declare an option that takes a moment in ISO 8601."""
-    made: typer.models.OptionInfo = typer.Option(
-        parser=parse_moment, metavar="MOMENT", help=help, rich_help_panel=INPUT
-    )
-    return made
+    """Declare an option for a moment in ISO 8601."""
+    return option(help, INPUT, parser=parse_moment, metavar="MOMENT")
 
 
 # --- input ----------------------------------------------------------------------------------------
 
-InterestFile = Annotated[
+FilterFile = Annotated[
     Path,
-    typer.Option(
-        "--interest", help=f"Who wants what: receiver, flow. {TABLE}.", rich_help_panel=INPUT
-    ),
+    option(f"Table of SQL filters, with columns receiver, filter. {TABLE}.", INPUT, "--filters"),
 ]
-RatesFile = Annotated[
-    Path,
-    typer.Option("--rates", help=f"How fast: flow, rate. {TABLE}.", rich_help_panel=INPUT),
-]
-MaxBad = Annotated[
-    Share,
-    share_option("Put bad rows aside, up to this share of each table, such as 1%.", INPUT),
-]
-Floor = Annotated[
-    float | None,
-    typer.Option(
-        "--floor",
-        help="Messages/s of flows that are wanted but have no rate.",
-        rich_help_panel=INPUT,
-    ),
-]
-Quarantine = Annotated[
-    Path | None,
-    typer.Option(
-        "--quarantine",
-        help="Write the bad rows here, with file, row and reason.",
-        rich_help_panel=INPUT,
-    ),
+EventFile = Annotated[
+    Path, option(f"Table of events; its columns are the attributes. {TABLE}.", INPUT, "--events")
 ]
 Moment = datetime | None
+Publications = Annotated[
+    str, option("Publication log: a file, a folder, or a table in Spark's catalogue.", INPUT)
+]
 
 # --- the planner ----------------------------------------------------------------------------------
 
-Groups = Annotated[
-    int,
-    typer.Option(
-        min=1, help="The most multicast groups that the plan may use.", rich_help_panel=LIMITS
-    ),
-]
-Sessions = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="The most sessions that the plan may use; one per group without it.",
-        rich_help_panel=LIMITS,
-    ),
-]
-AlgorithmName = Annotated[
-    str, typer.Option("--algorithm", help=ALGORITHM_HELP, rich_help_panel=SEARCH)
-]
-Budget = Annotated[Seconds, duration_option(BUDGET_HELP, SEARCH)]
-Seed = Annotated[
-    int, typer.Option(min=0, help="The same seed gives the same answer.", rich_help_panel=SEARCH)
-]
+Groups = Annotated[int, option("Maximum number of multicast groups in the plan.", LIMITS, min=1)]
+Seed = Annotated[int, seed_option(SEARCH)]
+AlgorithmName = Annotated[str, option(ALGORITHM_HELP, SEARCH, "--algorithm")]
 
-# --- prices ---------------------------------------------------------------------------------------
 
-Alpha = Annotated[
-    float,
-    typer.Option(
-        help="Price of a message at the session filter (per message/s).", rich_help_panel=PRICES
-    ),
-]
-Beta = Annotated[
-    float, typer.Option(help="Price of a message at the flow filter.", rich_help_panel=PRICES)
-]
-CalibrationFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--calibration",
-        help="Prices that `calibrate` measured, instead of --alpha and --beta.",
-        rich_help_panel=PRICES,
-    ),
-]
-MessagesPerPacket = Annotated[
-    float,
-    typer.Option(min=1, help="With --calibration: messages in a packet.", rich_help_panel=PRICES),
-]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannerOptions:
+    """The size of a plan, the prices it is made for, and the search."""
+
+    groups: Groups
+    sessions: Annotated[
+        int | None,
+        option(
+            "Maximum number of sessions in the plan.", LIMITS, min=1, show_default="one per group"
+        ),
+    ] = None
+    alpha: Annotated[
+        float, option("Cost of one message at the session filter (any unit).", PRICES)
+    ] = 1.0
+    beta: Annotated[
+        float, option("Cost of one message at the flow filter (same unit).", PRICES)
+    ] = 1.0
+    budget: Annotated[Seconds, duration_option(BUDGET_HELP, SEARCH)] = Seconds("30s")
+    seed: Seed = 0
+
+    def select_prices(self) -> FilteringPrices:
+        """Make prices of the two options; invalid ones are wrong usage."""
+        return filtering_prices(self.alpha, self.beta)
+
+    def make_request(self, **settings: Unpack[RequestSettings]) -> Request:
+        """Make the request for a plan, with more settings; what it refuses is wrong usage."""
+        whole: RequestSettings = {
+            "prices": self.select_prices(),
+            "seed": self.seed,
+            "budget_s": float(self.budget),
+            **settings,
+        }
+        with reject_bad_values():
+            return Request(groups=self.groups, sessions=self.sessions, **whole)
+
 
 # --- output and Spark -----------------------------------------------------------------------------
 
-Json = Annotated[
-    bool,
-    typer.Option("--json", help="Print one JSON document on stdout.", rich_help_panel=OUTPUT),
-]
-Master = Annotated[
-    str | None,
-    typer.Option(
-        help="Where Spark runs; this machine with all its cores without it.", rich_help_panel=SPARK
-    ),
-]
-Conf = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--conf", help="A setting of Spark as key=value; repeatable.", rich_help_panel=SPARK
-    ),
-]
+Json = Annotated[bool, option("Print one JSON document on stdout.", OUTPUT, "--json")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkOptions:
+    """Where Spark runs, and its settings."""
+
+    master: Annotated[
+        str | None,
+        option(
+            "Spark master, such as spark://HOST:7077.",
+            SPARK,
+            show_default="spark-submit's, or all cores of this machine",
+        ),
+    ] = None
+    conf: Annotated[
+        list[str] | None, option("Spark setting as key=value; repeatable.", SPARK, "--conf")
+    ] = None
+
+    def parse_settings(self) -> dict[str, str]:
+        """Parse the `key=value` settings of Spark."""
+        settings = {}
+        for entry in self.conf or ():
+            key, equals, value = entry.partition("=")
+            if not (equals and key):
+                raise typer.BadParameter(f"{entry!r} is not key=value", param_hint="'--conf'")
+            settings[key.strip()] = value
+        return settings
 
 
 class OutputFormat(StrEnum):
-    """How tables are written."""
+    """The file formats of tables."""
 
     PARQUET = "parquet"
     CSV = "csv"
@@ -207,7 +192,7 @@ class OutputFormat(StrEnum):
 
 @contextmanager
 def reject_bad_values(hint: str | None = None) -> Iterator[None]:
-    """Report what a params object refuses (a `ValueError`) as wrong usage of the options."""
+    """Turn the `ValueError` of a params object into a usage error."""
     try:
         yield
     except ValueError as error:
@@ -215,26 +200,13 @@ def reject_bad_values(hint: str | None = None) -> Iterator[None]:
 
 
 def filtering_prices(alpha: float, beta: float) -> FilteringPrices:
-    """The two prices, refused as wrong usage where they make no sense."""
+    """Make prices of the two options; invalid ones are wrong usage."""
     with reject_bad_values("'--alpha' / '--beta'"):
         return FilteringPrices(alpha, beta)
 
 
-def select_prices(
-    alpha: float, beta: float, calibration: Path | None, messages_per_packet: float
-) -> FilteringPrices:
-    """The prices named, or those of a calibration."""
-    if calibration is None:
-        return filtering_prices(alpha, beta)
-    if (alpha, beta) != (1.0, 1.0):
-        raise typer.BadParameter("--calibration replaces --alpha and --beta")
-    from distributary.files import read_prices  # commands without tables need no Arrow
-
-    return read_prices(calibration, messages_per_packet)
-
-
 def at_most(most: float) -> Callable[[float], float]:
-    """Make a check of an option's number: no more than that, and a number at all."""
+    """Make an option callback that rejects numbers above `most`, and not-a-number."""
 
     def check(value: float) -> float:
         if not value <= most:
@@ -242,14 +214,3 @@ def at_most(most: float) -> Callable[[float], float]:
         return value
 
     return check
-
-
-def parse_settings(conf: list[str] | None) -> dict[str, str]:
-    """Settings of Spark from `key=value`s."""
-    settings = {}
-    for entry in conf or ():
-        key, equals, value = entry.partition("=")
-        if not (equals and key):
-            raise typer.BadParameter(f"--conf takes key=value, not {entry!r}")
-        settings[key.strip()] = value
-    return settings

@@ -1,4 +1,4 @@
-"""`distributary paper`: the papers' figures, ours beside theirs."""
+"""`distributary paper`: reproduce the papers' figures, ours beside theirs."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ import typer
 from rich.table import Table
 
 from distributary.cli.console import results, show_progress
-from distributary.cli.options import OUTPUT, SEARCH, Seed
+from distributary.cli.options import OUTPUT, option, seed_option
 from distributary.papers import FIGURES, run_figure, write_figure, write_index
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Reproduce a paper's figure.")
+RUN = "Run"
+
+app = typer.Typer(no_args_is_help=True, help="Reproduce figures of the papers.")
 
 
 @app.command("list")
 def list_figures() -> None:
-    """List the figures."""
+    """List the figures that can be reproduced."""
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     for name, figure in FIGURES.items():
         table.add_row(name, figure.summary)
@@ -28,18 +30,16 @@ def list_figures() -> None:
 
 @app.command("run")
 def run(
-    name: Annotated[str, typer.Argument(help="A figure's name, or all.")],
-    quick: Annotated[
-        bool, typer.Option(help="Run fewer instances, for a first look.", rich_help_panel=SEARCH)
-    ] = False,
-    out: Annotated[
-        Path, typer.Option(help="The folder for CSV, chart and text.", rich_help_panel=OUTPUT)
-    ] = Path("papers"),
-    seed: Seed = 0,
+    name: Annotated[str, typer.Argument(help="Name of a figure (see `paper list`), or all.")],
+    quick: Annotated[bool, option("Run fewer instances, for a first look.", RUN)] = False,
+    out: Annotated[Path, option("Folder for the CSV, SVG and Markdown files.", OUTPUT)] = Path(
+        "papers"
+    ),
+    seed: Annotated[int, seed_option(RUN)] = 0,
 ) -> None:
-    """Run a figure; write its table, its chart and a text with the paper's figures beside ours."""
+    """Reproduce a figure: write its table, its chart and a comparison with the paper."""
     if name not in ("all", *FIGURES):
-        raise typer.BadParameter(f"no figure is called {name!r}; there are {', '.join(FIGURES)}")
+        raise typer.BadParameter(f"no figure is called {name!r}; choose from {', '.join(FIGURES)}")
     figures = []
     for chosen in FIGURES if name == "all" else [name]:
         with show_progress() as progress:

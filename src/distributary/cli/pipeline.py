@@ -1,9 +1,9 @@
-"""`distributary pipeline`: from logs to a plan, its replay and its drift, on Spark."""
+"""`distributary pipeline`: plan from logs, replay logs and propose topics, on Spark."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +12,7 @@ import typer
 
 from distributary import planning
 from distributary.cli.console import notes, print_json, results
+from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import (
     INPUT,
     LIMITS,
@@ -19,27 +20,23 @@ from distributary.cli.options import (
     SEARCH,
     SPARK,
     AlgorithmName,
-    Alpha,
-    Beta,
-    Budget,
-    Conf,
-    Groups,
     Json,
-    Master,
     Moment,
-    Seed,
-    Sessions,
+    PlannerOptions,
+    Publications,
+    SparkOptions,
     duration_option,
-    filtering_prices,
     moment_option,
-    parse_settings,
+    option,
     reject_bad_values,
     share_option,
 )
 from distributary.cli.quantities import ByteCount, Seconds, Share
 from distributary.cli.report import CURVE_GROUPS
+from distributary.cli.stages import call_on_spark, print_address, show_stages
 from distributary.cli.stream import pipeline_stream
 from distributary.cli.summary import cost_table, headline, saving_lines
+from distributary.cli.topic_proposals import pipeline_topics
 from distributary.extras import require
 from distributary.planning import compare_algorithms, cost_curve
 from distributary.report import Report, render_report, render_run
@@ -48,281 +45,212 @@ from distributary.report.wording import stored_headline
 if TYPE_CHECKING:
     from distributary.pipeline.job import Job, Outcome
 
-__all__ = ["app", "run_job", "tell_run"]
+__all__ = ["app", "print_run", "run_job"]
 
 PLAN_PAGE = "plan.html"
 
-app = typer.Typer(no_args_is_help=True, help="From logs to a plan and its replay, on Spark.")
+app = typer.Typer(
+    no_args_is_help=True, help="Plan from logs, replay logs and propose topics, on Spark."
+)
 app.command("stream")(pipeline_stream)
+app.command("topics")(pipeline_topics)
 
-Publications = Annotated[
-    str,
-    typer.Option(
-        help="The publication log: a file, a folder, or a table Spark knows.",
-        rich_help_panel=INPUT,
-    ),
-]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """The logs to plan from, and how they are read."""
+
+    publications: Publications
+    subscriptions: Annotated[
+        str | None,
+        option("Subscription log: a file, a folder, or a table in Spark's catalogue.", INPUT),
+    ] = None
+    filters: Annotated[
+        str | None,
+        option(
+            "Table of SQL filters, with columns receiver, filter, instead of --subscriptions.",
+            INPUT,
+        ),
+    ] = None
+    since: Annotated[Moment, moment_option("Quarantine publications before this moment.")] = None
+    until: Annotated[Moment, moment_option("Quarantine rows at or after this moment.")] = None
+    rate_half_life: Annotated[
+        Seconds | None,
+        duration_option("Time after which a message counts half towards its flow's rate.", INPUT),
+    ] = None
+    presence_half_life: Annotated[
+        Seconds | None,
+        duration_option(
+            "Forget receivers not seen for 3.3 times this (presence below 10%).", INPUT
+        ),
+    ] = None
+    floor: Annotated[
+        float | None,
+        option(
+            "Messages/s for wanted flows without a message in the log.",
+            INPUT,
+            show_default="one message per window",
+        ),
+    ] = None
+    plan_on_peak: Annotated[
+        Seconds | None,
+        duration_option("Plan on each flow's busiest period of this length, such as 1m.", INPUT),
+    ] = None
+    max_flows: Annotated[
+        int, option("With --filters: maximum number of flows to make of them.", INPUT, min=1)
+    ] = 1_000
+    max_bad: Annotated[
+        Share,
+        share_option("Fail if more than this share of a log cannot be used, such as 1%.", INPUT),
+    ] = Share("100%")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlanner(PlannerOptions):
+    """How the plan is made, and from which."""
+
+    algorithm: AlgorithmName = planning.DEFAULT_ALGORITHM
+    previous: Annotated[
+        Path | None,
+        option(
+            "Plan folder to compare with, and with --max-moves to start from.",
+            SEARCH,
+            "--from",
+            show_default="the plan in --out",
+        ),
+    ] = None
+    max_moves: Annotated[
+        int | None,
+        option(
+            "Start from the plan of --from, and move at most this many flows.",
+            LIMITS,
+            min=0,
+            show_default="plan anew",
+        ),
+    ] = None
+    restarts: Annotated[
+        int,
+        option(
+            "Number of seeds to plan with in parallel on executors; the best plan is kept.",
+            SEARCH,
+            min=1,
+        ),
+    ] = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSpark(SparkOptions):
+    """Where Spark runs, and what the driver does itself."""
+
+    driver_limit: Annotated[
+        ByteCount,
+        option(
+            "Memory to plan with on the driver; larger jobs plan on executors.",
+            SPARK,
+            parser=ByteCount,
+            metavar="SIZE",
+        ),
+    ] = ByteCount("4GiB")
 
 
 @app.command("run")
+@takes_groups
 def pipeline_run(
-    publications: Publications,
-    groups: Groups,
-    out: Annotated[
-        Path, typer.Option(help="The folder to write, or to replace.", rich_help_panel=OUTPUT)
-    ],
-    subscriptions: Annotated[
-        str | None,
-        typer.Option(
-            help="The subscription log: a file, a folder, or a table.", rich_help_panel=INPUT
-        ),
-    ] = None,
-    filters: Annotated[
-        str | None,
-        typer.Option(
-            help="Instead of subscriptions: receivers and SQL conditions on messages.",
-            rich_help_panel=INPUT,
-        ),
-    ] = None,
-    sessions: Sessions = None,
-    algorithm: AlgorithmName = planning.DEFAULT_ALGORITHM,
-    alpha: Alpha = 1.0,
-    beta: Beta = 1.0,
-    budget: Budget = Seconds("30s"),
-    since: Annotated[Moment, moment_option("Put publications before this moment aside.")] = None,
-    until: Annotated[Moment, moment_option("Put rows of this moment and later aside.")] = None,
-    rate_half_life: Annotated[
-        Seconds | None,
-        duration_option("Let messages count half as much after each of these.", INPUT),
-    ] = None,
-    presence_half_life: Annotated[
-        Seconds | None,
-        duration_option("Forget receivers not seen for 3.3 of these (presence below 10%).", INPUT),
-    ] = None,
-    floor: Annotated[
-        float | None,
-        typer.Option(
-            help="Messages/s of flows that are wanted but silent; one per window.",
-            rich_help_panel=INPUT,
-        ),
-    ] = None,
-    plan_on_peak: Annotated[
-        Seconds | None,
-        duration_option("Plan on the busiest stretch of this length, such as 1m.", INPUT),
-    ] = None,
-    max_flows: Annotated[
-        int,
-        typer.Option(
-            min=1, help="With --filters: the most flows to make of them.", rich_help_panel=INPUT
-        ),
-    ] = 1_000,
-    max_bad: Annotated[
-        Share, share_option("Fail if a larger share of a log cannot be used, such as 1%.", INPUT)
-    ] = Share("100%"),
-    previous: Annotated[
-        Path | None,
-        typer.Option(
-            "--from", help="The plan to compare with; else the one in OUT.", rich_help_panel=SEARCH
-        ),
-    ] = None,
-    max_moves: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="Start from that plan and move at most so many flows.",
-            rich_help_panel=LIMITS,
-        ),
-    ] = None,
-    restarts: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Seeds to try side by side on executors; the best is kept.",
-            rich_help_panel=SEARCH,
-        ),
-    ] = 1,
-    driver_limit: Annotated[
-        ByteCount,
-        typer.Option(
-            parser=ByteCount,
-            metavar="SIZE",
-            help="Memory up to which the driver plans; beyond it executors do.",
-            rich_help_panel=SPARK,
-        ),
-    ] = ByteCount("4GiB"),
-    master: Master = None,
-    conf: Conf = None,
-    seed: Seed = 0,
+    logs: LogOptions,
+    planner: RunPlanner,
+    out: Annotated[Path, option("Folder to write or replace.", OUTPUT)],
+    spark: RunSpark,
     as_document: Json = False,
 ) -> None:
-    """Read the logs, plan, replay the log through the plan, and publish all of it at once."""
+    """Make a plan from logs, and replay the logs through it.
+
+    The output folder appears complete or not at all: plan, interest, rates, quarantine, replay and
+    an HTML report.
+    """
     from distributary.pipeline.ingest import TimeWindow
     from distributary.pipeline.job import Job
 
     with reject_bad_values():
         job = Job(
             out=out,
-            publications=publications,
-            subscriptions=subscriptions,
-            filters=filters,
-            request=planning.Request(
-                groups=groups,
-                sessions=sessions,
-                algorithm=algorithm,
-                prices=filtering_prices(alpha, beta),
-                seed=seed,
-                budget_s=float(budget),
-            ),
-            window=TimeWindow(since=since, until=until),
-            rate_half_life=_duration(rate_half_life),
-            presence_half_life=_duration(presence_half_life),
-            floor=floor,
-            peak_window=_duration(plan_on_peak),
-            max_flows=max_flows,
-            max_bad=float(max_bad),
-            previous=previous,
-            max_moves=max_moves,
-            restarts=restarts,
-            driver_limit=int(driver_limit),
+            publications=logs.publications,
+            subscriptions=logs.subscriptions,
+            filters=logs.filters,
+            request=planner.make_request(algorithm=planner.algorithm),
+            window=TimeWindow(since=logs.since, until=logs.until),
+            rate_half_life=_to_timedelta(logs.rate_half_life),
+            presence_half_life=_to_timedelta(logs.presence_half_life),
+            floor=logs.floor,
+            peak_window=_to_timedelta(logs.plan_on_peak),
+            max_flows=logs.max_flows,
+            max_bad=float(logs.max_bad),
+            previous=planner.previous,
+            max_moves=planner.max_moves,
+            restarts=planner.restarts,
+            driver_limit=int(spark.driver_limit),
         )
-    outcome = run_job(job, master, conf)
+    outcome = run_job(job, spark)
     if as_document:
         print_json(_document(outcome.manifest))
         return
-    tell_run(outcome, out)
+    print_run(outcome, out)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedLog:
+    """The log to replay, and which part of it."""
+
+    publications: Publications
+    since: Annotated[Moment, moment_option("Leave out publications before this moment.")] = None
+    until: Annotated[Moment, moment_option("Leave out publications at or after this moment.")] = (
+        None
+    )
 
 
 @app.command("replay")
+@takes_groups
 def pipeline_replay(
-    plan: Annotated[Path, typer.Argument(help="A plan folder.")],
-    publications: Publications,
+    plan: Annotated[Path, typer.Argument(help="Plan folder.")],
+    log: ReplayedLog,
+    spark: SparkOptions,
     interest: Annotated[
-        str, typer.Option(help="Who wants what: receiver, flow.", rich_help_panel=INPUT)
+        str, option("Table of who wants which flow, with columns receiver, flow.", INPUT)
     ],
     out: Annotated[
-        Path | None,
-        typer.Option(
-            help="A folder for the tables per minute and per receiver.", rich_help_panel=OUTPUT
-        ),
+        Path | None, option("Folder for the tables per minute and per receiver.", OUTPUT)
     ] = None,
-    since: Annotated[Moment, moment_option("Leave out what is before this moment.")] = None,
-    until: Annotated[Moment, moment_option("Leave out this moment and later.")] = None,
-    master: Master = None,
-    conf: Conf = None,
     as_document: Json = False,
 ) -> None:
-    """Run a publication log through a plan: what each receiver would have got, and why."""
-    from distributary.cli.stages import show_stages
+    """Replay a publication log through a plan: what each receiver would have received."""
     from distributary.pipeline.ingest import TimeWindow
-    from distributary.pipeline.interruptible import call_interruptibly
     from distributary.pipeline.run import replay_plan
-    from distributary.pipeline.spark import use_spark
 
-    window = TimeWindow(since=since, until=until)
-
-    def work() -> dict[str, Any]:
-        with use_spark(master, parse_settings(conf)) as spark, show_stages(spark):
-            return replay_plan(spark, plan, publications, interest, window, out)
-
-    document = call_interruptibly(work)
+    window = TimeWindow(since=log.since, until=log.until)
+    document = call_on_spark(
+        spark,
+        lambda running: replay_plan(running, plan, log.publications, interest, window, out),
+    )
     if as_document:
         print_json(document)
         return
-    _tell_replay(document["replay"])
-    _tell_log("publications", document["publications"])
+    _print_replay(document["replay"])
+    _print_log_counts("publications", document["publications"])
     if out is not None:
         results.print(f"per minute and per receiver: {out}", markup=False)
 
 
-@app.command("topics")
-def pipeline_topics(
-    subscriptions: Annotated[
-        str,
-        typer.Option(
-            help="The subscription log: a file, a folder, or a table.", rich_help_panel=INPUT
-        ),
-    ],
-    publications: Publications,
-    out: Annotated[
-        Path, typer.Option(help="The folder to write, or to replace.", rich_help_panel=OUTPUT)
-    ],
-    budget: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="How many subscriptions may change for all proposals.",
-            rich_help_panel=LIMITS,
-        ),
-    ] = 1_000,
-    interval: Annotated[
-        Seconds,
-        duration_option("How often a channel is maintained, such as 30m or 1h.", SEARCH),
-    ] = Seconds("1h"),
-    clusters: Annotated[
-        Path | None,
-        typer.Option(help="The clusters there are: cluster, topic.", rich_help_panel=INPUT),
-    ] = None,
-    members: Annotated[
-        Path | None, typer.Option(help="Who is on them: cluster, receiver.", rich_help_panel=INPUT)
-    ] = None,
-    max_bad: Annotated[
-        Share, share_option("Fail if a larger share of a log cannot be used.", INPUT)
-    ] = Share("1%"),
-    master: Master = None,
-    conf: Conf = None,
-    as_document: Json = False,
-) -> None:
-    """Propose clusters of topics from logs: few changes that save much."""
-    from distributary.cli.stages import show_stages
-    from distributary.pipeline.interruptible import call_interruptibly
-    from distributary.pipeline.spark import use_spark
-    from distributary.pipeline.topics import Clusters, TopicJob, propose
+def run_job(job: Job, options: SparkOptions, *, compare: bool = False) -> Outcome:
+    """Start Spark, run the job, show its progress and write its pages.
 
-    if (clusters is None) != (members is None):
-        raise typer.BadParameter("--clusters and --members belong together: give both or none")
-    job = TopicJob(
-        out,
-        subscriptions,
-        publications,
-        budget,
-        timedelta(seconds=interval),
-        None if clusters is None or members is None else Clusters(clusters, members),
-        max_bad=float(max_bad),
-    )
-
-    def work() -> dict[str, Any]:
-        with use_spark(master, parse_settings(conf)) as spark, show_stages(spark):
-            return propose(spark, job)
-
-    document = call_interruptibly(work)
-    if as_document:
-        print_json(document)
-        return
-    cost = document["operating_cost"]
-    results.print(
-        f"{len(document['proposals']):,} clusters of {document['topics']:,} topics would save "
-        f"{cost['saving']:,.0f} of {cost['now']:,.0f} messages an interval for "
-        f"{document['moves']:,} changed subscriptions: {out}",
-        markup=False,
-    )
-
-
-def run_job(
-    job: Job, master: str | None = None, conf: list[str] | None = None, *, compare: bool = False
-) -> Outcome:
-    """Start Spark, run the job with its progress shown, write its pages.
-
-    With `compare` the plan's page also holds it against other algorithms, which takes longer.
+    With `compare` the plan's page also compares other algorithms, which takes longer.
     """
-    from distributary.cli.stages import show_stages
     from distributary.pipeline import run, use_spark
     from distributary.pipeline.interruptible import call_interruptibly
-    from distributary.pipeline.spark import ui_address
 
     require("report")
 
     def finish(outcome: Outcome, folder: Path, progress: planning.Progress) -> None:
-        page = _plan_page(outcome, job, compare, progress)
+        page = _render_plan_page(outcome, job, compare, progress)
         if page is not None:
             (folder / PLAN_PAGE).write_text(page, encoding="utf-8")
         title = f"The run into {job.out.name}"
@@ -331,21 +259,19 @@ def run_job(
         (folder / "report.html").write_text(page, encoding="utf-8")
 
     def work() -> Outcome:
-        with use_spark(master, settings) as spark:
-            address = ui_address(spark)
-            if address and notes.is_terminal:
-                notes.print(f"Spark shows its work at {address}", markup=False)
+        with use_spark(options.master, settings) as spark:
+            print_address(spark)
             with show_stages(spark) as progress:
                 return run(spark, job, lambda made, place: finish(made, place, progress), progress)
 
-    settings = parse_settings(conf)
+    settings = options.parse_settings()
     return call_interruptibly(work)
 
 
-def _plan_page(
+def _render_plan_page(
     outcome: Outcome, job: Job, compare: bool, progress: planning.Progress
 ) -> str | None:
-    """The page about the plan alone, where the driver had all of it."""
+    """Render the page about the plan; None if the plan was made on executors."""
     if outcome.demand is None or outcome.evaluation is None:
         return None
     page = Report(
@@ -367,8 +293,8 @@ def _plan_page(
     return render_report(page)
 
 
-def tell_run(outcome: Outcome, out: Path) -> None:
-    """Say what the plan saves, which rows were used, what the plan costs, how the replay went."""
+def print_run(outcome: Outcome, out: Path) -> None:
+    """Print what the plan saves and costs, which rows were used, and the replay."""
     manifest = outcome.manifest
     if outcome.evaluation is not None:
         results.print(headline(outcome.evaluation))
@@ -376,21 +302,24 @@ def tell_run(outcome: Outcome, out: Path) -> None:
         results.print(saving_lines(stored_headline(manifest["plan"])))
     for name in ("subscriptions", "filters", "publications"):
         if name in manifest:
-            _tell_log(name, manifest[name])
+            _print_log_counts(name, manifest[name])
     rates = manifest["rates"]
     if rates["silent"]:
-        notes.print(f"{rates['silent']:,} wanted flows were silent: {rates['floor']:.3g} msg/s")
+        notes.print(
+            f"{rates['silent']:,} wanted flows have no messages; they are planned at "
+            f"{rates['floor']:.3g} messages/s"
+        )
     if rates["unwanted"]:
         notes.print(
-            f"{rates['unwanted']:,} flows with {rates['unwanted_messages']:,} messages are wanted "
-            "by nobody and left out"
+            f"{rates['unwanted']:,} flows with {rates['unwanted_messages']:,} messages are left "
+            "out, since nobody wants them"
         )
     if outcome.evaluation is not None:
         results.print(cost_table(outcome.evaluation))
     else:
         excess = manifest["plan"]["filtering"]["relative_excess"]
         results.print(f"planned on executors: Cx/Cf {excess:.4f}")
-    _tell_replay(manifest["replay"])
+    _print_replay(manifest["replay"])
     if manifest["diff"] is not None:
         diff = manifest["diff"]
         results.print(
@@ -400,16 +329,16 @@ def tell_run(outcome: Outcome, out: Path) -> None:
     results.print(f"plan: {out / 'plan'}   report: {out / 'report.html'}", markup=False)
 
 
-def _tell_log(name: str, told: Mapping[str, Any]) -> None:
+def _print_log_counts(name: str, counts: Mapping[str, Any]) -> None:
     results.print(
-        f"{name}: {told['read']:,} rows = {told['used']:,} used + {told['duplicates']:,} "
-        f"duplicates + {told['quarantined']:,} quarantined"
+        f"{name}: {counts['read']:,} rows = {counts['used']:,} used + {counts['duplicates']:,} "
+        f"duplicates + {counts['quarantined']:,} quarantined"
     )
-    for reason, number in told["reasons"].items():
+    for reason, number in counts["reasons"].items():
         results.print(f"  {number:,} x {reason}", markup=False)
 
 
-def _tell_replay(replays: Mapping[str, Mapping[str, Any]]) -> None:
+def _print_replay(replays: Mapping[str, Mapping[str, Any]]) -> None:
     for name, totals in replays.items():
         share = totals["wanted"] / totals["received"] if totals["received"] else 1.0
         results.print(
@@ -420,12 +349,12 @@ def _tell_replay(replays: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _document(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """What other programs read: the logs' counts, what `plan --json` has, and the replay."""
+    """The JSON output: the counts of the logs, the keys of `plan --json`, and the replay."""
     rest = {key: value for key, value in manifest.items() if key not in ("plan", "replay")}
     replays = manifest["replay"]
     against = {name: totals for name, totals in replays.items() if name != "plan"}
     return {**rest, **manifest["plan"], "replay": {**replays["plan"], "against": against}}
 
 
-def _duration(seconds: float | None) -> timedelta | None:
+def _to_timedelta(seconds: float | None) -> timedelta | None:
     return None if seconds is None else timedelta(seconds=seconds)

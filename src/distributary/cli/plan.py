@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import typer
 
 from distributary import cost, planning
 from distributary.cli.console import notes, print_json, results, show_progress
-from distributary.cli.intake import intake_document, read_inputs, tell_intake
+from distributary.cli.intake import DemandFiles, intake_document, print_intake
+from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import (
     INPUT,
     LIMITS,
     OUTPUT,
+    PRICES,
     SEARCH,
     AlgorithmName,
-    Alpha,
-    Beta,
-    Budget,
-    CalibrationFile,
-    Floor,
-    Groups,
-    InterestFile,
     Json,
-    MaxBad,
-    MessagesPerPacket,
     OutputFormat,
-    Quarantine,
-    RatesFile,
-    Seed,
-    Sessions,
-    select_prices,
+    PlannerOptions,
+    option,
+    reject_bad_values,
 )
-from distributary.cli.quantities import Seconds, Share
 from distributary.cli.summary import (
     cost_table,
     duplication_sentence,
@@ -44,11 +34,13 @@ from distributary.cli.summary import (
     unicast_sentence,
 )
 from distributary.files import (
+    ReadDemand,
     evaluation_document,
     read_flow_sets,
     read_labels,
     read_pins,
     read_previous,
+    read_prices,
     read_receiver_caps,
     save_plan,
     solver_document,
@@ -56,243 +48,261 @@ from distributary.files import (
 from distributary.model import Constraints
 from distributary.planning import Move, moves_between
 
-__all__ = ["plan", "tell_extensions"]
+__all__ = ["plan", "print_extensions"]
 
 MOVES_SHOWN = 10
-T = TypeVar("T")
 
 
-def plan(
-    interest: InterestFile,
-    rates: RatesFile,
-    groups: Groups,
-    out: Annotated[
-        Path, typer.Option(help="The plan folder to write, or to replace.", rich_help_panel=OUTPUT)
-    ],
-    sessions: Sessions = None,
-    algorithm: AlgorithmName = planning.DEFAULT_ALGORITHM,
-    alpha: Alpha = 1.0,
-    beta: Beta = 1.0,
-    calibration: CalibrationFile = None,
-    messages_per_packet: MessagesPerPacket = 8,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFiles(DemandFiles):
+    """The tables that a plan is made from, and what to read in them."""
+
     column: Annotated[
         str | None,
-        typer.Option(
-            help="The column of the rates that by-column goes by, such as a market.",
-            rich_help_panel=INPUT,
+        option(
+            "With by-column: keep flows together that have the same value in this column.", INPUT
         ),
-    ] = None,
-    objective: Annotated[
-        Literal["filtering", "channel"],
-        typer.Option(
-            help="The cost to go by where an algorithm chooses between plans.",
-            rich_help_panel=SEARCH,
-        ),
-    ] = "filtering",
-    budget: Budget = Seconds("30s"),
-    previous: Annotated[
-        Path | None,
-        typer.Option("--from", help="A plan folder to improve; best only.", rich_help_panel=SEARCH),
-    ] = None,
-    max_moves: Annotated[
-        int | None,
-        typer.Option(
-            min=0, help="With --from: the most flows that may move.", rich_help_panel=LIMITS
-        ),
-    ] = None,
+    ] = None
     plan_on: Annotated[
         Literal["mean", "peak"],
-        typer.Option(
-            "--plan-on",
-            help="Count costs in mean rates or in the rates' peak column.",
-            rich_help_panel=INPUT,
-        ),
-    ] = "mean",
-    group_cap: Annotated[
-        float | None,
-        typer.Option(
-            help="The most a group may carry (messages/s; at the peak where known).",
-            rich_help_panel=LIMITS,
-        ),
-    ] = None,
-    receiver_cap: Annotated[
-        float | None,
-        typer.Option(
-            help="The most any receiver may take in (messages/s).", rich_help_panel=LIMITS
-        ),
-    ] = None,
-    receiver_caps: Annotated[
+        option("Compute costs from the mean rates, or from the peak column of the rates.", INPUT),
+    ] = "mean"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolverOptions(PlannerOptions):
+    """The algorithm and what it takes into account."""
+
+    algorithm: AlgorithmName = planning.DEFAULT_ALGORITHM
+    calibration: Annotated[
         Path | None,
-        typer.Option(help="A table of receiver, rate: caps of their own.", rich_help_panel=LIMITS),
-    ] = None,
-    pins: Annotated[
-        Path | None,
-        typer.Option(help="A table of flow, group: where flows must be.", rich_help_panel=LIMITS),
-    ] = None,
-    together: Annotated[
-        Path | None,
-        typer.Option(
-            help="A table of set, flow: each set shares a session.", rich_help_panel=LIMITS
+        option(
+            "File written by `calibrate`: use its prices instead of --alpha and --beta.", PRICES
         ),
-    ] = None,
-    apart: Annotated[
-        Path | None,
-        typer.Option(
-            help="A table of set, flow: no two of a set share a group.", rich_help_panel=LIMITS
+    ] = None
+    messages_per_packet: Annotated[
+        float,
+        option("With --calibration: messages per packet that the prices are for.", PRICES, min=1),
+    ] = 8
+    objective: Annotated[
+        Literal["filtering", "channel"],
+        option("Cost by which an algorithm chooses among the plans it tries.", SEARCH),
+    ] = "filtering"
+    previous: Annotated[
+        Path | None, option("Plan folder to start from and improve (best only).", SEARCH, "--from")
+    ] = None
+    max_moves: Annotated[
+        int | None,
+        option(
+            "With --from: maximum number of flows that move.",
+            LIMITS,
+            min=0,
+            show_default="no limit",
         ),
-    ] = None,
+    ] = None
     max_sent: Annotated[
         float | None,
-        typer.Option(
+        option(
+            "Allow flows in several sessions, sending at most this multiple of all rates.",
+            LIMITS,
             min=1,
-            help="Let flows travel in several sessions: the most to send, as a multiple.",
-            rich_help_panel=LIMITS,
         ),
-    ] = None,
+    ] = None
+
+    def make_whole_request(self, unicast: planning.UnicastLimits | None) -> planning.Request:
+        """Make the request, but for what has to be read from the tables."""
+        return self.make_request(
+            algorithm=self.algorithm,
+            objective=self.objective,
+            prices=self.read_prices(),
+            previous=None if self.previous is None else read_previous(self.previous),
+            max_moves=self.max_moves,
+            max_sent=self.max_sent,
+            unicast=unicast,
+        )
+
+    def read_prices(self) -> cost.FilteringPrices:
+        """Return the prices given, or those of the calibration file."""
+        if self.calibration is None:
+            return self.select_prices()
+        if (self.alpha, self.beta) != (1.0, 1.0):
+            raise typer.BadParameter(
+                "--calibration replaces --alpha and --beta: give one or the other"
+            )
+        return read_prices(self.calibration, self.messages_per_packet)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstraintOptions:
+    """What a plan must keep to."""
+
+    group_cap: Annotated[
+        float | None,
+        option("Maximum messages/s that a group carries; peak rates count where given.", LIMITS),
+    ] = None
+    receiver_cap: Annotated[
+        float | None, option("Maximum messages/s that any receiver receives.", LIMITS)
+    ] = None
+    receiver_caps: Annotated[
+        Path | None,
+        option("Table of caps for single receivers, with columns receiver, rate.", LIMITS),
+    ] = None
+    pins: Annotated[
+        Path | None,
+        option("Table of flows that must be in a given group, with columns flow, group.", LIMITS),
+    ] = None
+    together: Annotated[
+        Path | None,
+        option("Table with columns set, flow: the flows of a set must share a session.", LIMITS),
+    ] = None
+    apart: Annotated[
+        Path | None,
+        option("Table with columns set, flow: no two flows of a set may share a group.", LIMITS),
+    ] = None
+
+    def read(self, receivers: Sequence[str]) -> Constraints:
+        """Read the tables and put the constraints together."""
+        caps = {} if self.receiver_cap is None else dict.fromkeys(receivers, self.receiver_cap)
+        caps |= read_receiver_caps(self.receiver_caps) if self.receiver_caps else {}
+        pinned = read_pins(self.pins) if self.pins else {}
+        together = read_flow_sets(self.together) if self.together else ()
+        apart = read_flow_sets(self.apart) if self.apart else ()
+        with reject_bad_values():
+            return Constraints(self.group_cap, caps, pinned, together, apart)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnicastOptions:
+    """What may go by unicast."""
+
     unicast_receivers: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="Flows with so many receivers or fewer may go by unicast.",
-            rich_help_panel=LIMITS,
-        ),
-    ] = None,
+        option("Allow unicast for flows with at most this many receivers.", LIMITS, min=1),
+    ] = None
     unicast_links: Annotated[
         int | None,
-        typer.Option(
-            min=0,
-            help="The most (receiver, flow) pairs to send by unicast.",
-            rich_help_panel=LIMITS,
-        ),
-    ] = None,
+        option("Maximum number of (receiver, flow) pairs served by unicast.", LIMITS, min=0),
+    ] = None
     unicast_rate: Annotated[
         float | None,
-        typer.Option(
-            min=0,
-            help="The most messages/s to send beyond one copy of each flow.",
-            rich_help_panel=LIMITS,
-        ),
-    ] = None,
-    max_bad: MaxBad = Share("0%"),
-    floor: Floor = None,
-    quarantine: Quarantine = None,
-    seed: Seed = 0,
+        option("Maximum messages/s sent by unicast beyond one copy of each flow.", LIMITS, min=0),
+    ] = None
+
+    def make_limits(self) -> planning.UnicastLimits | None:
+        """Make the limits, if any flow may go by unicast."""
+        links, rate = self.unicast_links, self.unicast_rate
+        if self.unicast_receivers is not None:
+            with reject_bad_values():
+                return planning.UnicastLimits(self.unicast_receivers, links, rate)
+        if links is not None or rate is not None:
+            raise typer.BadParameter("--unicast-links and --unicast-rate need --unicast-receivers")
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOutput:
+    """Where the plan goes, and how."""
+
+    out: Annotated[Path, option("Plan folder to write or replace.", OUTPUT)]
     table_format: Annotated[
-        OutputFormat,
-        typer.Option("--format", help="How the plan's tables are written.", rich_help_panel=OUTPUT),
-    ] = OutputFormat.PARQUET,
-    as_document: Json = False,
+        OutputFormat, option("File format of the plan's tables.", OUTPUT, "--format")
+    ] = OutputFormat.PARQUET
+    as_document: Json = False
+
+
+@takes_groups
+def plan(
+    files: PlanFiles,
+    solver: SolverOptions,
+    constraints: ConstraintOptions,
+    unicast: UnicastOptions,
+    output: PlanOutput,
 ) -> None:
-    """Decide which flow goes where and who joins what."""
-    if (column is None) == (algorithm.lower() == "by-column"):
-        raise typer.BadParameter("--column goes with --algorithm by-column, and only with it")
-    request = _make_from_options(
-        planning.Request,
-        groups=groups,
-        sessions=sessions,
-        algorithm=algorithm,
-        objective=objective,
-        prices=select_prices(alpha, beta, calibration, messages_per_packet),
-        seed=seed,
-        budget_s=float(budget),
-        previous=None if previous is None else read_previous(previous),
-        max_moves=max_moves,
-        max_sent=max_sent,
-        unicast=_unicast_limits(unicast_receivers, unicast_links, unicast_rate),
-    )
-    inputs = read_inputs(interest, rates, max_bad, floor, quarantine, on_peak=plan_on == "peak")
-    everybody = () if receiver_cap is None else inputs.demand.interest.receivers
-    caps = dict.fromkeys(everybody, receiver_cap)
-    request = _make_from_options(
-        request.replace,
-        constraints=_make_from_options(
-            Constraints,
-            group_rate=group_cap,
-            receiver_rate={**caps, **(read_receiver_caps(receiver_caps) if receiver_caps else {})},
-            pinned=read_pins(pins) if pins else {},
-            together=read_flow_sets(together) if together else (),
-            apart=read_flow_sets(apart) if apart else (),
-        ),
-    )
-    if column is not None:
-        labels = read_labels(rates, column, inputs.demand.interest.flows)
-        request = request.replace(labels=labels)
-    with show_progress() as progress:
-        made = _make_from_options(planning.make_plan, inputs.demand, request, progress)
-    save_plan(made, inputs, out, table_format=table_format.value)
-    solution, evaluation = made.solution, made.evaluation
-    moves = (
-        []
-        if request.change.previous is None
-        else moves_between(request.change.previous, solution.plan, solution.session_origin)
-    )
-    if as_document:
-        document = {
-            **evaluation_document(evaluation),
-            **solver_document(made),
-            "seconds": made.seconds,
-            "intake": intake_document(inputs),
-        }
-        if request.change.previous is not None:
-            document["moves"] = [asdict(move) for move in moves]
-        print_json(document)
+    """Decide which session and group carry each flow, and which groups each receiver joins."""
+    if (files.column is None) == (solver.algorithm.lower() == "by-column"):
+        raise typer.BadParameter("--algorithm by-column needs --column, and no other takes it")
+    request = solver.make_whole_request(unicast.make_limits())
+    inputs = files.read(on_peak=files.plan_on == "peak")
+    interest = inputs.demand.interest
+    limits = constraints.read(interest.receivers)
+    with reject_bad_values():
+        request = request.replace(constraints=limits)
+    if files.column is not None:
+        request = request.replace(labels=read_labels(files.rates, files.column, interest.flows))
+    with show_progress() as progress, reject_bad_values():
+        made = planning.make_plan(inputs.demand, request, progress)
+    save_plan(made, inputs, output.out, table_format=output.table_format.value)
+    moves = _list_moves(request, made.solution)
+    if output.as_document:
+        print_json(_document(made, inputs, moves))
         return
-    tell_intake(inputs)
+    print_intake(inputs)
+    _print_plan(made)
+    if moves is not None:
+        _print_moves(moves)
+    results.print(
+        f"{request.solver.label} took {made.seconds:.2f} s; the plan is in {output.out}",
+        markup=False,
+    )
+
+
+def _list_moves(request: planning.Request, solution: planning.Solution) -> list[Move] | None:
+    """List what moves, if there was a plan before."""
+    previous = request.change.previous
+    if previous is None:
+        return None
+    return moves_between(previous, solution.plan, solution.session_origin)
+
+
+def _document(
+    made: planning.MadePlan, inputs: ReadDemand, moves: list[Move] | None
+) -> dict[str, Any]:
+    document = {
+        **evaluation_document(made.evaluation),
+        **solver_document(made),
+        "seconds": made.seconds,
+        "intake": intake_document(inputs),
+    }
+    if moves is not None:
+        document["moves"] = [asdict(move) for move in moves]
+    return document
+
+
+def _print_plan(made: planning.MadePlan) -> None:
+    """Print what the plan costs, and how good it is known to be."""
+    solution, evaluation = made.solution, made.evaluation
     results.print(headline(evaluation))
     results.print(cost_table(evaluation))
     results.print(load_table(evaluation))
-    tell_extensions(evaluation)
-    _tell_proof(solution)
+    print_extensions(evaluation)
+    _print_proof(solution)
     if solution.cut_short:
         notes.print(
-            "cut short: the clock ended the search before its work was done, so another run with "
-            "this seed may give another plan; plan.json says so too"
+            "cut short: the search ran out of time, so another run with this seed may give another "
+            'plan; plan.json has "cut_short": true'
         )
-    if request.change.previous is not None:
-        _tell_moves(moves)
-    results.print(
-        f"{request.solver.label} took {made.seconds:.2f} s; the plan is in {out}", markup=False
-    )
 
 
-def tell_extensions(evaluation: cost.Evaluation) -> None:
-    """Say what goes by unicast or in several sessions, if anything does."""
+def print_extensions(evaluation: cost.Evaluation) -> None:
+    """Print what goes by unicast and what travels in several sessions."""
     if evaluation.unicast_flows:
         results.print(unicast_sentence(evaluation))
     if evaluation.duplicated_flows:
         results.print(duplication_sentence(evaluation))
 
 
-def _unicast_limits(
-    receivers: int | None, links: int | None, rate: float | None
-) -> planning.UnicastLimits | None:
-    if receivers is not None:
-        return _make_from_options(planning.UnicastLimits, receivers, links, rate)
-    if links is not None or rate is not None:
-        raise typer.BadParameter("--unicast-links and --unicast-rate need --unicast-receivers")
-    return None
-
-
-def _make_from_options(make: Callable[..., T], *values: Any, **asked: Any) -> T:
-    """Make a noun from options; what it does not allow is wrong usage."""
-    try:
-        return make(*values, **asked)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-
-
-def _tell_proof(solution: planning.Solution) -> None:
+def _print_proof(solution: planning.Solution) -> None:
     if solution.proven:
         results.print("proven: no plan of this kind has a lower channel cost")
     elif solution.channel_lower_bound is not None:
         results.print(
-            f"not proven in time: no plan has a channel cost below "
+            f"not proven within --budget: no plan has a channel cost below "
             f"{solution.channel_lower_bound:,.6g}; a longer --budget may prove more"
         )
 
 
-def _tell_moves(moves: list[Move]) -> None:
-    """Say what moves: all in numbers, the first few by name."""
+def _print_moves(moves: list[Move]) -> None:
+    """Print how many flows move, and the first few by name."""
     new = sum(move.before is None for move in moves)
     results.print(f"{len(moves) - new:,} flows move, {new:,} are new")
     for move in moves[:MOVES_SHOWN]:

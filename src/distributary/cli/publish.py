@@ -1,9 +1,10 @@
-"""`distributary publish`: messages in, packets out by a plan."""
+"""`distributary publish`: send messages over multicast as a plan says."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,27 +14,20 @@ from rich.markup import escape
 from distributary.cli.console import notes, print_json, results
 from distributary.cli.event_intake import EventIntake
 from distributary.cli.multicast_options import (
-    GroupBase,
-    GroupSource,
-    InterfaceName,
-    KeyFile,
-    MetricsAddress,
-    MetricsPort,
-    Pairs,
+    LineOptions,
+    MetricsOptions,
     PlanFolder,
-    Port,
-    Ttl,
-    key_from,
-    metrics_page,
-    network_from,
     run_until_signal,
-    tell_fault,
+    warn_of_fault,
 )
 from distributary.cli.multicast_table import show_live, statistics_table
+from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import (
     INPUT,
+    NETWORK,
     Json,
     duration_option,
+    option,
     reject_bad_values,
     share_option,
 )
@@ -41,129 +35,166 @@ from distributary.cli.quantities import ByteCount, Seconds, Share
 from distributary.errors import InputError
 
 if TYPE_CHECKING:
-    from distributary.delivery.udp import Publisher
+    from distributary.delivery import SenderParams
+    from distributary.delivery.udp import NetworkOptions, Publisher
     from distributary.delivery.udp.records import Record
 
 __all__ = ["publish"]
 
 INTERRUPTED = 130
 SENDING = "Sending"
-_NAMED = 10  # flows that are named where many are at fault
+_NAMED = 10  # flows to name if many are at fault
 
 
-def publish(
-    plan: PlanFolder,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageOptions:
+    """The messages to publish."""
+
     source: Annotated[
         str,
-        typer.Option(
+        option(
+            "Messages to publish: Parquet, JSON lines, or lines of FLOW, tab, PAYLOAD. With "
+            "--content also CSV. - is stdin.",
+            INPUT,
             "--from",
-            help="Parquet, JSON lines, or lines of FLOW, tab, PAYLOAD; - is stdin. With --content "
-            "also CSV.",
-            rich_help_panel=INPUT,
         ),
-    ] = "-",
+    ] = "-"
     content: Annotated[
         Path | None,
-        typer.Option(
-            help="Publish events by what they say: the folder `content` beside the plan.",
-            rich_help_panel=INPUT,
-        ),
-    ] = None,
+        option("Publish events by their content: the `content` folder beside the plan.", INPUT),
+    ] = None
     max_bad: Annotated[
         Share,
-        share_option("With --content: leave bad events out, up to this share.", INPUT),
-    ] = Share("0%"),
-    group_base: GroupBase = "239.192.77.0",
-    port: Port = 7702,
-    interface: InterfaceName = "",
-    pairs: Pairs = False,
-    group_source: GroupSource = "",
-    ttl: Ttl = 1,
+        share_option("With --content: leave out bad events, up to this share.", INPUT),
+    ] = Share("0%")
+
+    def open_events(self, plan: Path) -> EventIntake | None:
+        """Open the intake of events, if events are published by their content."""
+        if self.content is not None:
+            return EventIntake(self.content, plan, float(self.max_bad))
+        if self.max_bad:
+            raise typer.BadParameter(
+                "--max-bad needs --content; a bad message always ends the command"
+            )
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SenderLine(LineOptions):
+    """Where packets go, and how far."""
+
+    ttl: Annotated[
+        int,
+        option(
+            "Time to live of multicast packets: 0 stays on this machine, 1 on this link.",
+            NETWORK,
+            min=0,
+            max=255,
+        ),
+    ] = 1
+
+    def make_network(self) -> NetworkOptions:
+        """Make the network settings of the options."""
+        from distributary.delivery.udp import NetworkOptions
+
+        return NetworkOptions(self.make_groups(), self.interface, self.ttl)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendingOptions:
+    """How fast and in what packets to send."""
+
     rate: Annotated[
         float | None,
-        typer.Option(
+        option(
+            "Messages/s to publish.",
+            SENDING,
             min=0.001,
-            help="Messages/s; without it by the ts column, or at once.",
-            rich_help_panel=SENDING,
+            show_default="the pace of the ts column, or at once",
         ),
-    ] = None,
+    ] = None
     bandwidth: Annotated[
         ByteCount,
-        typer.Option(
+        option(
+            "Maximum bytes per second to send, repairs included.",
+            SENDING,
             parser=ByteCount,
             metavar="SIZE",
-            help="The most bytes a second to send, repairs included.",
-            rich_help_panel=SENDING,
         ),
-    ] = ByteCount("100MB"),
+    ] = ByteCount("100MB")
     messages_per_packet: Annotated[
-        int,
-        typer.Option(
-            min=1, max=65_535, help="The most messages in a packet (h).", rich_help_panel=SENDING
-        ),
-    ] = 8,
+        int, option("Maximum messages per packet (h).", SENDING, min=1, max=65_535)
+    ] = 8
     packet_size: Annotated[
-        int,
-        typer.Option(
-            min=1_100,
-            max=65_507,
-            help="The longest UDP payload, in bytes.",
-            rich_help_panel=SENDING,
-        ),
-    ] = 1_400,
+        int, option("Maximum UDP payload, in bytes.", SENDING, min=1_100, max=65_507)
+    ] = 1_400
     stay: Annotated[
         Seconds,
-        duration_option("At the end, repair until no receiver asked for this long.", SENDING),
-    ] = Seconds("500ms"),
-    key_file: KeyFile = None,
-    metrics: MetricsPort = None,
-    metrics_address: MetricsAddress = "127.0.0.1",
+        duration_option(
+            "At the end, keep repairing until no receiver has asked for this long.", SENDING
+        ),
+    ] = Seconds("500ms")
+
+    def make_params(self) -> SenderParams:
+        """Make the sender's settings."""
+        from distributary.delivery import SenderParams
+
+        with reject_bad_values():
+            return SenderParams(
+                packet_size=self.packet_size,
+                messages_per_packet=self.messages_per_packet,
+                rate=float(self.bandwidth),
+            )
+
+
+@takes_groups
+def publish(
+    plan: PlanFolder,
+    messages: MessageOptions,
+    line: SenderLine,
+    sending: SendingOptions,
+    metrics: MetricsOptions,
     as_document: Json = False,
 ) -> None:
-    """Publish messages by a plan, over multicast, and repair what is missed."""
-    from distributary.delivery import SenderParams
+    """Publish messages over IP multicast as a plan says, and repair losses."""
     from distributary.delivery.udp import Publisher, snapshot_document
 
-    if max_bad and content is None:
-        raise typer.BadParameter("--max-bad needs --content: a bad message ends the command")
-    with reject_bad_values():
-        params = SenderParams(
-            packet_size=packet_size,
-            messages_per_packet=messages_per_packet,
-            rate=float(bandwidth),
-        )
-    events = None if content is None else EventIntake(content, plan, float(max_bad))
+    params = sending.make_params()
+    events = messages.open_events(plan)
     publisher = Publisher(
         plan if events is None else events.plan,
-        network_from(group_base, port, interface, ttl, pairs=pairs, group_source=group_source),
+        line.make_network(),
         params=params,
-        key=key_from(key_file),
-        stay=float(stay),
-        on_fault=tell_fault,
+        key=line.read_key(),
+        stay=float(sending.stay),
+        on_fault=warn_of_fault,
     )
 
     async def work(stop: asyncio.Event) -> tuple[bool, dict[str, Any]]:
         async with publisher, show_live(lambda: publisher.statistics):
-            with metrics_page(lambda: publisher.statistics, metrics, metrics_address):
-                chunks = _chunks(source) if events is None else events.read(source)
-                done = await _publish_until(publisher, chunks, rate, stop)
+            with metrics.serve(lambda: publisher.statistics):
+                source = messages.source
+                chunks = _read_chunks(source) if events is None else events.read(source)
+                done = await _publish_until(publisher, chunks, sending.rate, stop)
                 await publisher.drain()
         return done, snapshot_document(publisher.statistics)
 
-    done, told = run_until_signal(work)
+    done, statistics = run_until_signal(work)
     unplanned = publisher.unplanned
     by_content = {} if events is None else {"content": events.document()}
     if as_document:
-        print_json({**told, **by_content, "unplanned_flows": unplanned, "interrupted": not done})
+        print_json(
+            {**statistics, **by_content, "unplanned_flows": unplanned, "interrupted": not done}
+        )
     else:
-        notes.print(statistics_table(told))
-        results.print(f"{told['messages']:,} messages published", markup=False)
+        notes.print(statistics_table(statistics))
+        results.print(f"{statistics['messages']:,} messages published", markup=False)
     if events is not None:
-        events.tell()
+        events.print_notes()
         if done:
             events.check()
     if unplanned:
-        dropped = _name_unplanned(unplanned, told["unplanned_messages"], plan)
+        dropped = _unplanned_error(unplanned, statistics["unplanned_messages"], plan)
         if done:
             raise dropped
         notes.print(f"[bold yellow]dropped:[/] {escape(str(dropped))}")
@@ -171,25 +202,25 @@ def publish(
         raise typer.Exit(INTERRUPTED)
 
 
-def _name_unplanned(unplanned: dict[str, int], messages: int, plan: Path) -> InputError:
-    """Name the flows whose messages were dropped because the plan does not have them."""
+def _unplanned_error(unplanned: dict[str, int], messages: int, plan: Path) -> InputError:
+    """Make the error that names the flows whose messages were dropped for lack of a plan."""
     most = sorted(unplanned, key=lambda flow: (-unplanned[flow], flow))
     named = ", ".join(f"{flow!r} ({unplanned[flow]:,})" for flow in most[:_NAMED])
     more = f" and {len(most) - _NAMED:,} more" if len(most) > _NAMED else ""
     return InputError(
-        f"{messages:,} messages were dropped, of flows that it does not have: {named}{more}",
+        f"{messages:,} messages were dropped, since the plan lacks their flows: {named}{more}",
         path=str(plan),
         value=most[0],
-        remedy="plan these flows too, or leave them out",
+        remedy="make a plan with these flows, or do not publish them",
     )
 
 
-def _chunks(source: str) -> Iterator[list[Record]]:
+def _read_chunks(source: str) -> Iterator[list[Record]]:
     from distributary.delivery.udp.records import read_lines, read_records
 
     if source != "-":
         return read_records(source)
-    # Past Python's own stdin: a thread that still reads that when we end would crash the process.
+    # Not sys.stdin: a thread that still reads it when Python exits would crash the process.
     return read_lines(open(0, "rb", buffering=0, closefd=False), "stdin")
 
 

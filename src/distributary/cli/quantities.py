@@ -1,7 +1,7 @@
-"""Times, shares, sizes and moments as a user writes them: `30s`, `1%`, `4GiB`, `2025-03-03T09:30`.
+"""Parse times, shares, sizes and moments: `30s`, `1%`, `4GiB`, `2025-03-03T09:30`.
 
-Typer calls these as the parsers of options. A quantity is a number that remembers how it was
-written, so that `--help` shows the default as one would type it.
+Typer uses these as the parsers of options. A quantity is a number that remembers its text, so that
+`--help` shows a default as one would type it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import typer
 
 __all__ = ["ByteCount", "Seconds", "Share", "parse_moment"]
 
-LONGEST_S = 1e9  # about 30 years: more is a typing error
+LONGEST_S = 1e9  # about 30 years: more is a typo
 
 
 class Seconds(float):
@@ -23,7 +23,7 @@ class Seconds(float):
     _text: str
 
     def __new__(cls, given: str | float) -> Self:
-        """Parse a time, or refuse it as wrong usage."""
+        """Parse a time; anything else is a usage error."""
         text = str(given)
         match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?", text.strip())
         unit = {"ms": 0.001, "m": 60, "h": 3600, "d": 86400}
@@ -44,12 +44,12 @@ class Share(float):
     _text: str
 
     def __new__(cls, given: str | float) -> Self:
-        """Parse a share, or refuse it as wrong usage."""
+        """Parse a share; anything else is a usage error."""
         text = str(given)
         match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%)?", text.strip())
         share = float(match[1]) / (100 if match[2] else 1) if match else -1.0
         if not 0 <= share <= 1:
-            raise typer.BadParameter(f"{text!r} is not a share, such as 1% or 0.01")
+            raise typer.BadParameter(f"{text!r} is not a share from 0 to 1, such as 1% or 0.01")
         made = super().__new__(cls, share)
         made._text = text
         return made
@@ -64,12 +64,12 @@ class ByteCount(int):
     _text: str
 
     def __new__(cls, given: str | int) -> Self:
-        """Parse a size, or refuse it as wrong usage."""
+        """Parse a size; anything else is a usage error."""
         text = str(given)
         pattern = r"(\d+(?:\.\d+)?)\s*(?:([KMGT])(i?)B?|B)?"
         match = re.fullmatch(pattern, text.strip(), re.IGNORECASE)
         if not match:
-            raise typer.BadParameter(f"{text!r} is not a size, such as 4GiB")
+            raise typer.BadParameter(f"{text!r} is not a size in bytes, such as 4GiB or 500MB")
         power = " KMGT".index((match[2] or " ").upper())
         made = super().__new__(cls, float(match[1]) * (1024 if match[3] else 1000) ** power)
         made._text = text
@@ -80,7 +80,7 @@ class ByteCount(int):
 
 
 def parse_moment(text: str) -> datetime:
-    """A moment in ISO 8601; UTC where it names no zone."""
+    """Parse a moment in ISO 8601; without a time zone it is in UTC."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

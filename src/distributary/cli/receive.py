@@ -1,10 +1,11 @@
-"""`distributary receive`: packets in, messages out as JSON lines."""
+"""`distributary receive`: print the messages of a plan's flows as JSON lines."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from contextlib import ExitStack
+from dataclasses import dataclass
 from io import FileIO
 from itertools import groupby
 from pathlib import Path
@@ -16,196 +17,243 @@ from rich.markup import escape
 from distributary.cli.console import notes, print_json
 from distributary.cli.interest_lines import can_read_stdin, read_interest_lines
 from distributary.cli.multicast_options import (
-    GroupBase,
-    GroupSource,
-    InterfaceName,
-    KeyFile,
-    LargestPacket,
-    MetricsAddress,
-    MetricsPort,
-    Pairs,
-    PlanFolder,
-    Port,
-    key_from,
-    metrics_page,
-    network_from,
+    LineOptions,
+    MetricsOptions,
     run_until_signal,
-    tell_fault,
+    warn_of_fault,
 )
 from distributary.cli.multicast_table import show_live, statistics_table
-from distributary.cli.options import INPUT, OUTPUT
+from distributary.cli.option_groups import takes_groups
+from distributary.cli.options import INPUT, NETWORK, OUTPUT, option
 from distributary.errors import OutputError
 
 if TYPE_CHECKING:
     from distributary.cli.multicast_lines import LineWriter
-    from distributary.delivery.udp import Receiver, Report
+    from distributary.cli.wanted_events import WantedEvents
+    from distributary.delivery.udp import NetworkOptions, Receiver, Report
 
 __all__ = ["receive"]
 
-_NAMED = 10  # flows that are named where many are at fault
-_PATIENCE = 1.0  # seconds of writing at the end after which the user hears of it
+_NAMED = 10  # flows to name if many are at fault
+_PATIENCE = 1.0  # seconds of writing at the end before the user is told
 
 
-def receive(
-    plan: PlanFolder,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedOptions:
+    """Who receives what."""
+
     name: Annotated[
         str,
-        typer.Option(
+        option(
+            "Name of this receiver in the plan; required unless --flow or --filter is given.",
+            INPUT,
             "--as",
-            help="The receiver, by its name in the plan; needed unless there is a --filter.",
-            rich_help_panel=INPUT,
         ),
-    ] = "",
+    ] = ""
     interest: Annotated[
         Path | None,
-        typer.Option(
-            help="Who wants what: receiver, flow; read again when it changes. Without it: all "
-            "that a plan brings.",
-            rich_help_panel=INPUT,
+        option(
+            "Table of who wants which flow, with columns receiver, flow; read again when it "
+            "changes.",
+            INPUT,
+            show_default="all flows that the plan brings to this receiver",
         ),
-    ] = None,
-    flow: Annotated[
-        list[str] | None, typer.Option(help="A wanted flow; repeatable.", rich_help_panel=INPUT)
-    ] = None,
+    ] = None
+    flow: Annotated[list[str] | None, option("Flow to receive; repeatable.", INPUT)] = None
     content: Annotated[
         Path | None,
-        typer.Option(
-            help="Receive events by what they say: the folder `content` beside the plan.",
-            rich_help_panel=INPUT,
-        ),
-    ] = None,
+        option("Receive events by their content: the `content` folder beside the plan.", INPUT),
+    ] = None
     condition: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "With --content: receive events that match this SQL filter, instead of the "
+            "receiver's own filters; repeatable.",
+            INPUT,
             "--filter",
-            help="With --content: an SQL condition on events, in place of the receiver's own "
-            "filters; repeatable.",
-            rich_help_panel=INPUT,
         ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Write to this file instead of stdout.", rich_help_panel=OUTPUT),
-    ] = None,
-    count: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="End after this many messages; without it, with Ctrl-C.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
+    ] = None
     history: Annotated[
         bool,
-        typer.Option(
-            "--history",
-            help="Ask the sender for the earlier messages that it still has.",
-            rich_help_panel=INPUT,
+        option(
+            "First ask the sender for the earlier messages that it still has.", INPUT, "--history"
         ),
-    ] = False,
-    group_base: GroupBase = "239.192.77.0",
-    port: Port = 7702,
-    interface: InterfaceName = "",
-    pairs: Pairs = False,
-    group_source: GroupSource = "",
-    largest_packet: LargestPacket = 9_216,
-    key_file: KeyFile = None,
-    metrics: MetricsPort = None,
-    metrics_address: MetricsAddress = "127.0.0.1",
+    ] = False
+
+    def check(self, plan: Path | None) -> None:
+        """Reject options that do not go together."""
+        if self.interest is not None and self.flow:
+            raise typer.BadParameter("give --flow or --interest, not both")
+        if not self.name and not self.condition and not self.flow:
+            raise typer.BadParameter(
+                "give the receiver's name with --as, or what it wants with --flow or --filter"
+            )
+        if self.condition and self.content is None:
+            raise typer.BadParameter("--filter needs --content")
+        if self.content is not None and (self.flow or self.interest):
+            raise typer.BadParameter("give --content, or --flow or --interest, not both")
+        if plan is None and not (self.flow or self.interest):
+            raise typer.BadParameter(
+                "give the sender's plan with --plan, or what is wanted with --flow or --interest"
+            )
+
+    @property
+    def receiver(self) -> str:
+        """The name to receive under."""
+        return self.name or "anonymous"
+
+    def open_events(self, plan: Path | None) -> WantedEvents | None:
+        """Open what is wanted of events, if they are received by their content."""
+        from distributary.cli.wanted_events import WantedEvents
+
+        if self.content is None or plan is None:
+            return None
+        return WantedEvents(self.content, plan, self.receiver, self.condition or ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineOutput:
+    """Where messages go, and when to end."""
+
+    out: Annotated[
+        Path | None, option("File to write the messages to.", OUTPUT, show_default="stdout")
+    ] = None
+    count: Annotated[
+        int | None,
+        option("Exit after this many messages.", OUTPUT, min=1, show_default="run until Ctrl-C"),
+    ] = None
     as_document: Annotated[
         bool,
-        typer.Option(
-            "--json",
-            help="With --out: print statistics as JSON at the end.",
-            rich_help_panel=OUTPUT,
+        option(
+            "With --out: print the statistics as one JSON document at the end.", OUTPUT, "--json"
         ),
-    ] = False,
-) -> None:
-    """Receive the wanted flows of a plan, each message once and in its flow's order.
+    ] = False
 
-    Lines on stdin change the wanted flows while it runs: +NAME subscribes, -NAME unsubscribes.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiverLine(LineOptions):
+    """Where packets come from."""
+
+    largest_packet: Annotated[
+        int, option("Maximum size of received packets, in bytes.", NETWORK, min=512, max=65_507)
+    ] = 9_216
+
+    def make_network(self) -> NetworkOptions:
+        """Make the network settings of the options."""
+        from distributary.delivery.udp import NetworkOptions
+
+        return NetworkOptions(
+            self.make_groups(), self.interface, 1, largest_packet=self.largest_packet
+        )
+
+
+@takes_groups
+def receive(
+    wanted: WantedOptions,
+    output: LineOutput,
+    line: ReceiverLine,
+    metrics: MetricsOptions,
+    plan: Annotated[
+        Path | None,
+        option("The sender's plan folder; not needed with --flow or --interest.", INPUT, "--plan"),
+    ] = None,
+) -> None:
+    """Receive flows over IP multicast: each message once, each flow in order.
+
+    The sender says where flows travel. Without --flow and --interest its plan is needed to say
+    which flows this receiver gets.
+
+    Lines on stdin change the wanted flows while the command runs: +NAME subscribes to a flow,
+    -NAME unsubscribes.
     """
-    from distributary.cli.multicast_lines import LineWriter, MessageLines
-    from distributary.cli.wanted_events import WantedEvents
-    from distributary.delivery import ReceiverParams
-    from distributary.delivery.udp import Receiver, snapshot_document
-    from distributary.machines.real import own_tasks
-
-    if as_document and out is None:
-        raise typer.BadParameter("--json needs --out: messages go to stdout")
-    if interest is not None and flow:
-        raise typer.BadParameter("--flow and --interest exclude each other")
-    _check_content(name, content, condition, flow or interest)
-    name = name or "filter"
-    wanted = None if content is None else WantedEvents(content, plan, name, condition or ())
+    if output.as_document and output.out is None:
+        raise typer.BadParameter("--json needs --out, since messages go to stdout otherwise")
+    wanted.check(plan)
+    events = wanted.open_events(plan)
     with ExitStack() as stack:
-        file = None if out is None else stack.enter_context(_open_output(out))
-        stop = asyncio.Event()
-        writer: LineWriter
-        lines = MessageLines(
-            lambda found: writer.put(found), count, stop, None if wanted is None else wanted.find
-        )
-
-        def report(found: Report) -> None:
-            lines.report(found)
-            _tell_report(found, name, plan, fixed=wanted is not None)
-
-        receiver = Receiver(
-            plan if wanted is None else wanted.plan,
-            (flow or interest) if wanted is None else wanted.flows,
-            name=name,
-            network=network_from(
-                group_base, port, interface, 1, largest_packet, pairs, group_source
-            ),
-            params=ReceiverParams(history=history),
-            key=key_from(key_file),
-            on_messages=lines.take,
-            on_report=report,
-            on_fault=tell_fault,
-        )
-        if not receiver.flows:
-            raise typer.BadParameter(
-                f"{name!r} wants nothing that is known of: check the name, or name flows"
-            )
-
-        async def work(signalled: asyncio.Event) -> dict[str, Any]:
-            nonlocal writer
-            writer = LineWriter(
-                sys.stdout.fileno() if file is None else file.fileno(),
-                "stdout" if out is None else str(out),
-                on_full=receiver.pause,
-                on_room=receiver.resume,
-                on_end=stop.set,
-            )
-            async with receiver, own_tasks() as start, show_live(lambda: receiver.statistics):
-                if wanted is None:
-                    start(_follow_stdin(receiver))
-                with metrics_page(lambda: receiver.statistics, metrics, metrics_address):
-                    await _first_of(receiver.wait(), signalled.wait(), stop.wait())
-                    told = snapshot_document(receiver.statistics)
-            await _finish(writer)
-            return told
-
-        told = run_until_signal(work)
-    if as_document:
-        print_json(told)
+        file = None if output.out is None else stack.enter_context(_open_output(output.out))
+        reception = _Reception(plan, wanted, events, line, output.count)
+        statistics = run_until_signal(lambda signalled: reception.run(file, metrics, signalled))
+    if output.as_document:
+        print_json(statistics)
     else:
-        notes.print(statistics_table(told))
+        notes.print(statistics_table(statistics))
 
 
-def _check_content(
-    name: str, content: Path | None, condition: list[str] | None, flows: object
-) -> None:
-    if not name and not condition:
-        raise typer.BadParameter("name the receiver with --as, or what it wants with --filter")
-    if condition and content is None:
-        raise typer.BadParameter("--filter needs --content, which has the attributes of events")
-    if content is not None and flows:
-        raise typer.BadParameter("--content excludes --flow and --interest")
+class _Reception:
+    """A receiver whose messages become lines of the output."""
+
+    def __init__(
+        self,
+        plan: Path | None,
+        wanted: WantedOptions,
+        events: WantedEvents | None,
+        line: ReceiverLine,
+        count: int | None,
+    ) -> None:
+        from distributary.cli.multicast_lines import MessageLines
+        from distributary.delivery import ReceiverParams
+        from distributary.delivery.udp import Receiver
+
+        self._plan, self._name = plan, wanted.receiver
+        self._by_content = events is not None
+        self._stop = asyncio.Event()
+        self._writer: LineWriter
+        self._lines = MessageLines(
+            lambda found: self._writer.put(found),
+            count,
+            self._stop,
+            None if events is None else events.find,
+        )
+        self._receiver = Receiver(
+            plan if events is None else events.plan,
+            (wanted.flow or wanted.interest) if events is None else events.flows,
+            name=self._name,
+            network=line.make_network(),
+            params=ReceiverParams(history=wanted.history),
+            key=line.read_key(),
+            on_messages=self._lines.take,
+            on_report=self._report,
+            on_fault=warn_of_fault,
+        )
+        if not self._receiver.flows:
+            raise typer.BadParameter(
+                f"no flow is known that {self._name!r} wants: check --as, or give --flow or "
+                "--interest"
+            )
+
+    async def run(
+        self, file: FileIO | None, metrics: MetricsOptions, signalled: asyncio.Event
+    ) -> dict[str, Any]:
+        """Receive and write until a signal or the end; return the statistics."""
+        from distributary.cli.multicast_lines import LineWriter
+        from distributary.delivery.udp import snapshot_document
+        from distributary.machines.real import own_tasks
+
+        receiver = self._receiver
+        self._writer = LineWriter(
+            sys.stdout.fileno() if file is None else file.fileno(),
+            "stdout" if file is None else str(file.name),
+            on_full=receiver.pause,
+            on_room=receiver.resume,
+            on_end=self._stop.set,
+        )
+        async with receiver, own_tasks() as start, show_live(lambda: receiver.statistics):
+            if not self._by_content:
+                start(_follow_stdin(receiver))
+            with metrics.serve(lambda: receiver.statistics):
+                await _wait_for_first(receiver.wait(), signalled.wait(), self._stop.wait())
+                statistics = snapshot_document(receiver.statistics)
+        await _finish(self._writer)
+        return statistics
+
+    def _report(self, found: Report) -> None:
+        self._lines.report(found)
+        _warn_of_report(found, self._name, self._plan, fixed=self._by_content)
 
 
 async def _follow_stdin(receiver: Receiver) -> None:
-    """Subscribe and unsubscribe as the lines on stdin say."""
+    """Subscribe and unsubscribe according to the lines on stdin."""
     from distributary.delivery.udp.records import feed_chunks
 
     if not can_read_stdin():
@@ -219,46 +267,48 @@ async def _follow_stdin(receiver: Receiver) -> None:
                 receiver.unsubscribe(line.flow for line in found)
             else:
                 for line in found:
-                    said = f"line {line.row} of stdin is neither +NAME nor -NAME: {line.text!r}"
-                    notes.print(f"[bold yellow]note:[/] {escape(said)}")
+                    note = f"line {line.row} of stdin is neither +NAME nor -NAME: {line.text!r}"
+                    notes.print(f"[bold yellow]note:[/] {escape(note)}")
 
 
-def _tell_report(report: Report, name: str, plan: Path, *, fixed: bool) -> None:
-    """Tell the user about reports that need a person; the rest is in the output.
+def _warn_of_report(report: Report, name: str, plan: Path | None, *, fixed: bool) -> None:
+    """Print a note about reports that the user should act on; the others are in the output.
 
-    With `fixed` the receiver does not look for other plans.
+    With `fixed` the receiver does not follow new plans in the folder.
     """
     from distributary.delivery import NeedPlan, Rival, Unserved
 
     match report:
         case Unserved(_, ()):
-            said = "all wanted flows come again"
+            note = "all wanted flows are served again"
         case Unserved(version, flows):
             named = ", ".join(repr(flow) for flow in flows[:_NAMED])
             more = f" and {len(flows) - _NAMED:,} more" if len(flows) > _NAMED else ""
             which = f"version {version} of the sender's plan" if version else str(plan)
-            said = f"{which} brings {name!r} nothing of {named}{more}, and only another plan can"
+            note = f"{which} does not bring {named}{more} to {name!r}; make a plan that does"
         case Rival(followed, incarnation, address):
-            said = f"another sender answers at {address}: {incarnation}, and {followed} is followed"
+            note = (
+                f"another sender, {incarnation}, answers at {address}; still following {followed}"
+            )
         case NeedPlan():
-            said = f"the sender's plan is not the one in {plan}; put the sender's plan there"
-            said += ", and its content beside it, and start again" if fixed else ""
+            note = f"the sender's plan is not the one in {plan}; put the sender's plan there"
+            note += " and its content beside it, and restart" if fixed else ""
         case _:
             return
-    notes.print(f"[bold yellow]note:[/] {escape(said)}")
+    notes.print(f"[bold yellow]note:[/] {escape(note)}")
 
 
 async def _finish(writer: LineWriter) -> None:
-    """Write what was received; a second Ctrl-C drops the rest and says how much that is."""
+    """Write what was received; a second Ctrl-C drops the rest and prints how much that is."""
     try:
         try:
             async with asyncio.timeout(_PATIENCE):
                 await writer.finish()
         except TimeoutError:
-            notes.print(f"writing {writer.waiting:,} bytes more; Ctrl-C leaves them out")
+            notes.print(f"{writer.waiting:,} bytes remain to be written; Ctrl-C drops them")
             await writer.finish()
     except asyncio.CancelledError:
-        notes.print(f"[bold yellow]left out:[/] {writer.waiting:,} bytes that nobody read")
+        notes.print(f"[bold yellow]dropped:[/] {writer.waiting:,} bytes that nobody read")
         raise
     if writer.failure is not None:
         raise writer.failure
@@ -271,8 +321,8 @@ def _open_output(out: Path) -> FileIO:
         raise OutputError(error.strerror or str(error), path=str(out)) from None
 
 
-async def _first_of(*works: Any) -> None:
-    """Wait for one of them to end, or to fail."""
+async def _wait_for_first(*works: Any) -> None:
+    """Wait until one of the coroutines ends or fails; cancel the others."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

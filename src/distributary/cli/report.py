@@ -1,4 +1,4 @@
-"""`distributary report`: a plan as one page to read, and held against other plans."""
+"""`distributary report`: a plan as an HTML page, compared with other plans."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import typer
 
 from distributary import cost, planning
 from distributary.cli.console import results, show_progress
-from distributary.cli.evaluate import PlansAlpha, PlansBeta, choose_prices
-from distributary.cli.intake import read_inputs, tell_intake
-from distributary.cli.options import OUTPUT, Floor, InterestFile, MaxBad, Quarantine, RatesFile
-from distributary.cli.quantities import Share
+from distributary.cli.evaluate import OwnPrices
+from distributary.cli.intake import DemandFiles, print_intake
+from distributary.cli.option_groups import takes_groups
+from distributary.cli.options import OUTPUT, option
 from distributary.extras import require
 from distributary.files import read_plan, replace_file
 from distributary.planning import compare_algorithms, cost_curve
@@ -24,32 +24,25 @@ __all__ = ["CURVE_GROUPS", "report", "write_report"]
 CURVE_GROUPS = (5, 10, 20, 50, 100, 200)
 
 
+@takes_groups
 def report(
-    plan: Annotated[Path, typer.Argument(help="A plan folder.")],
-    interest: InterestFile,
-    rates: RatesFile,
-    out: Annotated[Path, typer.Option(help="The page to write.", rich_help_panel=OUTPUT)] = Path(
-        "report.html"
-    ),
+    plan: Annotated[Path, typer.Argument(help="Plan folder.")],
+    files: DemandFiles,
+    own: OwnPrices,
+    out: Annotated[Path, option("HTML file to write.", OUTPUT)] = Path("report.html"),
     compare: Annotated[
         bool,
-        typer.Option(
-            help="Plan with the other algorithms and numbers of groups too (slower).",
-            rich_help_panel=OUTPUT,
+        option(
+            "Also plan with other algorithms and numbers of groups, to compare (slower).", OUTPUT
         ),
     ] = True,
-    alpha: PlansAlpha = None,
-    beta: PlansBeta = None,
-    max_bad: MaxBad = Share("0%"),
-    floor: Floor = None,
-    quarantine: Quarantine = None,
 ) -> None:
     """Write a self-contained HTML page about a plan."""
     require("report")
-    inputs = read_inputs(interest, rates, max_bad, floor, quarantine)
+    inputs = files.read()
     stored = read_plan(plan, inputs.demand.interest)
-    prices = choose_prices(stored, plan, alpha, beta)
-    tell_intake(inputs)
+    prices = own.choose(stored, plan)
+    print_intake(inputs)
     algorithm = str(stored.metadata.get("algorithm", "a plan from elsewhere"))
     seed = stored.metadata.get("seed")
     page = Report(
@@ -60,12 +53,11 @@ def report(
         algorithm=algorithm,
         seed=seed if isinstance(seed, int) else None,
         filtering_prices=prices,
-        parameters={"interest": str(interest), "rates": str(rates)},
+        parameters={"interest": str(files.interest), "rates": str(files.rates)},
     )
     if compare:
         page = _add_comparison(page)
     write_report(page, out)
-    tell_intake(inputs)
     results.print(f"the report is {out}", markup=False)
 
 

@@ -1,11 +1,11 @@
-"""Spark's progress as one bar on stderr."""
+"""Show Spark's progress as a bar on stderr."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console
 from rich.progress import (
@@ -19,6 +19,7 @@ from rich.progress import (
 )
 
 from distributary.cli.console import notes
+from distributary.cli.options import SparkOptions
 from distributary.planning import Step
 from distributary.planning.progress import Progress as Steps
 from distributary.planning.progress import silent
@@ -26,17 +27,19 @@ from distributary.planning.progress import silent
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["show_stages"]
+__all__ = ["call_on_spark", "print_address", "show_stages"]
 
-_PAUSE_S = 0.2
+T = TypeVar("T")
+
+_REFRESH_S = 0.2
 
 
 @contextmanager
 def show_stages(session: SparkSession, console: Console = notes) -> Iterator[Steps]:
-    """Show the current stage and its tasks while the block runs, on a terminal.
+    """Show the current stage and its tasks on a terminal while the block runs.
 
     A stage is named by the job description that was set when it started. The block gets a callback
-    for the steps of work on the driver, so that one bar shows both.
+    for the progress of work on the driver, so that one bar shows both.
     """
     if not console.is_terminal:
         yield silent
@@ -64,14 +67,35 @@ def show_stages(session: SparkSession, console: Console = notes) -> Iterator[Ste
             watcher.join()
 
 
+def call_on_spark(options: SparkOptions, work: Callable[[SparkSession], T]) -> T:
+    """Start Spark, run the work on it, and show its progress."""
+    from distributary.pipeline.interruptible import call_interruptibly
+    from distributary.pipeline.spark import use_spark
+
+    def run() -> T:
+        with use_spark(options.master, options.parse_settings()) as spark, show_stages(spark):
+            return work(spark)
+
+    return call_interruptibly(run)
+
+
+def print_address(session: SparkSession) -> None:
+    """Print the address of Spark's web interface, on a terminal."""
+    from distributary.pipeline.spark import ui_address
+
+    address = ui_address(session)
+    if address and notes.is_terminal:
+        notes.print(f"Spark's web interface is at {address}", markup=False)
+
+
 def _watch(session: SparkSession, bar: Progress, task: TaskID, done: Event) -> None:
     from distributary.pipeline.spark import active_stages
 
-    while not done.wait(_PAUSE_S):
+    while not done.wait(_REFRESH_S):
         try:
             stages = active_stages(session)
-        except Exception:  # a session that stops cannot be asked, and a bar is not worth a failure
-            return
+        except Exception:
+            return  # a stopping session does not answer; a progress bar must not fail the job
         if stages:
             bar.update(
                 task,

@@ -1,4 +1,4 @@
-"""Where a command starts. From here on Ctrl-C ends the process, also while modules are imported."""
+"""The entry point of the command line. Ctrl-C works even while modules are being imported."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def main() -> None:
 
 @contextmanager
 def exit_on_interrupt() -> Iterator[None]:
-    """Exit at once on Ctrl-C while modules are imported: there is nothing to tidy up yet.
+    """Exit at once on Ctrl-C while the block imports modules: there is nothing to clean up yet.
 
-    Does nothing where the caller handles or ignores SIGINT in its own way.
+    Does nothing if the caller has its own handler for SIGINT or ignores it.
     """
     handler = signal.getsignal(signal.SIGINT)
     if handler is not signal.default_int_handler:

@@ -1,37 +1,31 @@
-"""`distributary pipeline stream`: a plan that follows the logs as they come in."""
+"""`distributary pipeline stream`: keep a plan current while logs arrive."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from distributary import planning
-from distributary.cli.console import notes, results
+from distributary.cli.console import results
+from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import (
     INPUT,
     LIMITS,
     OUTPUT,
     SEARCH,
-    Alpha,
-    Beta,
-    Conf,
-    Groups,
-    Master,
-    Seed,
-    Sessions,
+    PlannerOptions,
+    SparkOptions,
     duration_option,
-    filtering_prices,
-    parse_settings,
+    option,
     reject_bad_values,
     share_option,
 )
 from distributary.cli.quantities import Seconds, Share
+from distributary.cli.stages import print_address
 
 if TYPE_CHECKING:
     from distributary.pipeline.ledger import LedgerState
@@ -39,132 +33,122 @@ if TYPE_CHECKING:
 __all__ = ["pipeline_stream"]
 
 
-def pipeline_stream(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFolders:
+    """Where logs come in, and how they are read."""
+
     subscriptions: Annotated[
-        str,
-        typer.Option(
-            help="The folder that subscription logs come into, or kafka://.", rich_help_panel=INPUT
-        ),
-    ],
+        str, option("Folder where subscription logs arrive, or kafka://.", INPUT)
+    ]
     publications: Annotated[
-        str,
-        typer.Option(
-            help="The folder that publication logs come into, or kafka://.", rich_help_panel=INPUT
-        ),
-    ],
-    groups: Groups,
-    out: Annotated[
-        Path,
-        typer.Option(
-            help="The stream's own folder; go on from what is there.", rich_help_panel=OUTPUT
-        ),
-    ],
-    sessions: Sessions = None,
-    trigger: Annotated[
-        Seconds, duration_option("How often to look for new files.", INPUT)
-    ] = Seconds("10s"),
+        str, option("Folder where publication logs arrive, or kafka://.", INPUT)
+    ]
+    trigger: Annotated[Seconds, duration_option("How often to look for new files.", INPUT)] = (
+        Seconds("10s")
+    )
     rate_window: Annotated[
-        Seconds, duration_option("The time that rates are averaged over.", INPUT)
-    ] = Seconds("1h"),
+        Seconds, duration_option("Time over which rates are averaged.", INPUT)
+    ] = Seconds("1h")
     late: Annotated[
         Seconds,
-        duration_option("Put messages aside that are older than the latest by more.", INPUT),
-    ] = Seconds("10m"),
+        duration_option("Quarantine messages older than the latest by more than this.", INPUT),
+    ] = Seconds("10m")
+    until_idle: Annotated[
+        bool, option("Exit when all files that are there have been read.", INPUT, "--until-idle")
+    ] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowingOptions(PlannerOptions):
+    """How the first plan is made, and when it changes."""
+
+    budget: Annotated[
+        Seconds, duration_option("How long to search for the first plan, as in `plan`.", SEARCH)
+    ] = Seconds("30s")
     drift: Annotated[
-        Share, share_option("Move flows when the excess grew by more than this share.", SEARCH)
-    ] = Share("10%"),
+        Share,
+        share_option(
+            "Change the plan when its wasted work has grown by more than this share.", SEARCH
+        ),
+    ] = Share("10%")
     max_moves: Annotated[
         int | None,
-        typer.Option(
-            min=0, help="The most flows to move at once; 2 % without it.", rich_help_panel=LIMITS
+        option(
+            "Maximum number of flows that move in one change of the plan.",
+            LIMITS,
+            min=0,
+            show_default="2% of the flows",
         ),
-    ] = None,
-    until_idle: Annotated[
-        bool,
-        typer.Option(
-            "--until-idle",
-            help="End when all files that are there were read.",
-            rich_help_panel=INPUT,
-        ),
-    ] = False,
-    alpha: Alpha = 1.0,
-    beta: Beta = 1.0,
-    budget: Annotated[
-        Seconds, duration_option("How long to search for the first plan.", SEARCH)
-    ] = Seconds("30s"),
-    master: Master = None,
-    conf: Conf = None,
-    seed: Seed = 0,
+    ] = None
+
+
+@takes_groups
+def pipeline_stream(
+    logs: LogFolders,
+    planner: FollowingOptions,
+    out: Annotated[
+        Path, option("Folder of the stream; an earlier stream in it is continued.", OUTPUT)
+    ],
+    spark: SparkOptions,
     as_document: Annotated[
-        bool,
-        typer.Option(
-            "--json", help="Print one JSON object a line for each batch.", rich_help_panel=OUTPUT
-        ),
+        bool, option("Print one JSON object per line for each batch.", OUTPUT, "--json")
     ] = False,
 ) -> None:
-    """Follow folders of logs, and publish a new version of the plan when it no longer fits.
+    """Follow folders of logs, and write a new version of the plan when the old no longer fits.
 
-    End it with Ctrl-C or in any other way, and start it again with the same OUT: it goes on where
-    it was, and no row is lost or counted twice.
+    Stop it with Ctrl-C or kill it; started again with the same --out, it continues where it was,
+    and no row is lost or counted twice.
     """
     from distributary.pipeline.interruptible import call_interruptibly
-    from distributary.pipeline.spark import ui_address, use_spark
+    from distributary.pipeline.spark import use_spark
     from distributary.pipeline.stream import StreamHooks, StreamJob, stream
 
     with reject_bad_values():
         job = StreamJob(
             out=out,
-            subscriptions=subscriptions,
-            publications=publications,
-            request=planning.Request(
-                groups=groups,
-                sessions=sessions,
-                prices=filtering_prices(alpha, beta),
-                seed=seed,
-                budget_s=float(budget),
-            ),
-            trigger=timedelta(seconds=trigger),
-            rate_window=timedelta(seconds=rate_window),
-            late=timedelta(seconds=late),
-            drift=float(drift),
-            max_moves=max_moves,
-            until_idle=until_idle,
+            subscriptions=logs.subscriptions,
+            publications=logs.publications,
+            request=planner.make_request(),
+            trigger=timedelta(seconds=logs.trigger),
+            rate_window=timedelta(seconds=logs.rate_window),
+            late=timedelta(seconds=logs.late),
+            drift=float(planner.drift),
+            max_moves=planner.max_moves,
+            until_idle=logs.until_idle,
         )
-    teller, settings = _Teller(as_document), parse_settings(conf)
+    printer, settings = _BatchPrinter(as_document), spark.parse_settings()
 
     def work() -> LedgerState:
-        with use_spark(master, settings) as spark:
-            address = ui_address(spark)
-            if address and notes.is_terminal:
-                notes.print(f"Spark shows its work at {address}", markup=False)
-            return stream(spark, job, StreamHooks(teller.tell, teller.step))
+        with use_spark(spark.master, settings) as running:
+            print_address(running)
+            return stream(running, job, StreamHooks(printer.print_batch, printer.note_step))
 
     state = call_interruptibly(work)
     if not as_document:
-        _tell_counts(state.counts)
+        _print_counts(state.counts)
         results.print(f"plan: {out / 'plan'}   history: {out / 'drift.jsonl'}", markup=False)
 
 
-class _Teller:
-    """Says what became of each batch, and how long it took."""
+class _BatchPrinter:
+    """Prints the counts of each batch, and how long it took."""
 
     def __init__(self, as_document: bool) -> None:
         self._as_document = as_document
         self._began = perf_counter()
 
-    def step(self, name: str) -> None:
+    def note_step(self, name: str) -> None:
         if name == "listing the files":
             self._began = perf_counter()
 
-    def tell(self, entry: Mapping[str, Any]) -> None:
+    def print_batch(self, entry: Mapping[str, Any]) -> None:
         seconds = perf_counter() - self._began
         if self._as_document:
             print(json.dumps({**entry, "seconds": round(seconds, 3)}), flush=True)
             return
-        results.print(_line(entry, seconds), markup=False)
+        results.print(_batch_line(entry, seconds), markup=False)
 
 
-def _line(entry: Mapping[str, Any], seconds: float) -> str:
+def _batch_line(entry: Mapping[str, Any], seconds: float) -> str:
     parts = [
         f"batch {entry['batch']}: {entry['files']} files",
         f"{entry['subscriptions']:,} subscriptions, {entry['publications']:,} publications",
@@ -182,12 +166,12 @@ def _line(entry: Mapping[str, Any], seconds: float) -> str:
     return "; ".join([*parts, f"{seconds:.1f} s"])
 
 
-def _tell_counts(counts: Mapping[str, Mapping[str, Any]]) -> None:
-    for log, told in counts.items():
-        bad = sum(told["reasons"].values())
+def _print_counts(counts: Mapping[str, Mapping[str, Any]]) -> None:
+    for log, found in counts.items():
+        used, duplicates, bad = found["used"], found["duplicates"], sum(found["reasons"].values())
         results.print(
-            f"{log}: {told['used'] + told['duplicates'] + bad:,} rows = {told['used']:,} used + "
-            f"{told['duplicates']:,} duplicates + {bad:,} quarantined"
+            f"{log}: {used + duplicates + bad:,} rows = {used:,} used + {duplicates:,} duplicates "
+            f"+ {bad:,} quarantined"
         )
-        for reason, number in told["reasons"].items():
+        for reason, number in found["reasons"].items():
             results.print(f"  {number:,} x {reason}", markup=False)

@@ -1,4 +1,4 @@
-"""An evaluation in the words of the command line: as JSON keys, and as a few lines of text."""
+"""An evaluation as terminal text and as JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 def details_as_json(
     evaluation: Evaluation, receivers: tuple[str, ...], session_group: IntArray
 ) -> dict[str, Any]:
-    """One entry per group, per session and per receiver."""
+    """List the loads of each group, session and receiver."""
     loads = evaluation.loads
     return {
         "per_group": _rows(
@@ -54,7 +54,7 @@ def details_as_json(
 
 
 def headline(evaluation: Evaluation) -> str:
-    """The figure that the plan's page starts with, and the size of the plan."""
+    """The headline of the plan's page, and the size of the plan."""
     return (
         f"{saving_lines(wording.headline(evaluation.filtering, valid=evaluation.valid))}\n"
         f"{evaluation.flows:,} flows to {evaluation.receivers:,} receivers in "
@@ -63,34 +63,34 @@ def headline(evaluation: Evaluation) -> str:
 
 
 def saving_lines(headline: str) -> str:
-    """A headline of the pages as the terminal shows it, and what it compares."""
+    """A page's headline for the terminal, followed by what it compares."""
     return f"[bold]{headline.replace(wording.NARROW_SPACE, '')}[/]\n{wording.SAVING_EXPLAINED}"
 
 
 def unicast_sentence(evaluation: Evaluation) -> str:
-    """What goes by unicast, what that costs the sender, and what it saves the receivers."""
+    """Say how much goes by unicast, what it costs the sender and saves the receivers."""
     loads = evaluation.loads
     return (
         f"{evaluation.unicast_flows:,} flows go by unicast over {evaluation.unicast_links:,} links "
         f"at {_number(loads.unicast_rate)} messages/s, {_number(loads.unicast_extra_rate)} more "
-        f"than one copy each; in sessions, one by one, they would add "
-        f"{_number(evaluation.unicast_saving)} to Cx"
+        f"than one copy each; that saves {_number(evaluation.unicast_saving)} of Cx, summed over "
+        "the flows one at a time"
     )
 
 
 def duplication_sentence(evaluation: Evaluation) -> str:
-    """What travels in several sessions, and what that saves the receivers."""
+    """Say how many flows travel in several sessions, and what that saves the receivers."""
     return (
-        f"{evaluation.duplicated_flows:,} flows travel in several sessions; with one copy each, "
-        f"one by one, they would add {_number(evaluation.duplication_saving)} to Cx"
+        f"{evaluation.duplicated_flows:,} flows travel in several sessions; that saves "
+        f"{_number(evaluation.duplication_saving)} of Cx, summed over the flows one at a time"
     )
 
 
 def cost_table(evaluation: Evaluation) -> Table:
-    """The costs, each beside what it is measured against."""
+    """The costs of a plan beside the best possible and those without a plan."""
     filtering, channel, operating = evaluation.filtering, evaluation.channel, evaluation.operating
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("cost", "this plan", "at best", "without a plan"):
+    for column in ("cost", "this plan", "lower bound", "without a plan"):
         table.add_column(column, justify="left" if column == "cost" else "right", no_wrap=True)
     table.add_row(
         "filtering work",
@@ -109,7 +109,7 @@ def cost_table(evaluation: Evaluation) -> Table:
     )  # fmt: skip
     table.add_row(
         "operating cost", _number(operating.cost), "",
-        f"{_number(operating.unclustered)} a group each",
+        f"{_number(operating.unclustered)} group per flow",
     )  # fmt: skip
     table.add_row(
         "goodput",
@@ -118,14 +118,14 @@ def cost_table(evaluation: Evaluation) -> Table:
         f"{evaluation.flooding_goodput:.1%} flooding",
     )
     table.add_row(
-        "copies sent", f"{channel.sent / _sent_once(evaluation):.2f}", "1",
+        "copies sent", f"{channel.sent / _rate_sent_once(evaluation):.2f}", "1",
         f"{evaluation.unicast_copies:.2f} unicast",
     )  # fmt: skip
     return table
 
 
 def load_table(evaluation: Evaluation) -> Table:
-    """How load spreads over groups, sessions and receivers: not only the mean."""
+    """The distribution of load over groups, sessions and receivers."""
     loads = evaluation.loads
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("messages/s", "min", "median", "mean", "90 %", "99 %", "max"):
@@ -147,7 +147,7 @@ def _spread(values: FloatArray) -> list[float]:
     return [low, median, float(values.mean()), high, higher, top]
 
 
-def _sent_once(evaluation: Evaluation) -> float:
+def _rate_sent_once(evaluation: Evaluation) -> float:
     loads = evaluation.loads
     return float(loads.wanted.sum()) / evaluation.unicast_copies
 

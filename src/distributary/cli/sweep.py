@@ -1,11 +1,11 @@
-"""`distributary sweep`: what one more group buys, over several numbers of groups."""
+"""`distributary sweep`: plan with several numbers of groups, and find the knee."""
 
 from __future__ import annotations
 
 import csv
 import io
 import shlex
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +15,8 @@ from rich.table import Table
 
 from distributary import planning
 from distributary.cli.console import print_json, results, show_progress, wide_results
-from distributary.cli.intake import intake_document, read_inputs, tell_intake
+from distributary.cli.intake import DemandFiles, intake_document, print_intake
+from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import (
     BUDGET_HELP,
     LIMITS,
@@ -23,18 +24,14 @@ from distributary.cli.options import (
     PRICES,
     SEARCH,
     AlgorithmName,
-    Floor,
-    InterestFile,
     Json,
-    MaxBad,
-    Quarantine,
-    RatesFile,
     Seed,
     duration_option,
     filtering_prices,
+    option,
     reject_bad_values,
 )
-from distributary.cli.quantities import Seconds, Share
+from distributary.cli.quantities import Seconds
 from distributary.cost import FilteringPrices
 from distributary.extras import require
 from distributary.files import replace_file
@@ -45,7 +42,7 @@ from distributary.planning.sweep import (
     SweepPoint,
     SweepResult,
 )
-from distributary.planning.sweep import sweep as swept
+from distributary.planning.sweep import sweep as run_sweep
 from distributary.report.sweep_page import knee_sentence, notes_on, render_sweep
 from distributary.report.wording import NARROW_SPACE, number
 
@@ -54,124 +51,127 @@ __all__ = ["sweep"]
 CSV_FILE, PAGE_FILE = "sweep.csv", "sweep.html"
 
 
-def sweep(
-    interest: InterestFile,
-    rates: RatesFile,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurveOptions:
+    """The numbers to plan with: several of each."""
+
     groups: Annotated[
         str,
-        typer.Option(
-            metavar="N,N,...",
-            help="The numbers of groups to try: 10,20,50,100.",
-            rich_help_panel=LIMITS,
-        ),
-    ],
+        option("Numbers of groups to plan with, such as 10,20,50,100.", LIMITS, metavar="N,N,..."),
+    ]
     sessions: Annotated[
         str | None,
-        typer.Option(
-            metavar="N,N,...",
-            help="The most sessions there may be, for each a curve.",
-            rich_help_panel=LIMITS,
-        ),
-    ] = None,
+        option("Maximum numbers of sessions; each gives a curve.", LIMITS, metavar="N,N,..."),
+    ] = None
     sessions_per_group: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "Maximum numbers of sessions per group, instead of --sessions.",
+            LIMITS,
             metavar="N,N,...",
-            help="Or the most sessions for each group. 1 without.",
-            rich_help_panel=LIMITS,
+            show_default="1",
         ),
-    ] = None,
+    ] = None
     alpha: Annotated[
         str,
-        typer.Option(
+        option(
+            "Costs of one message at the session filter; each gives a curve.",
+            PRICES,
             metavar="A,A,...",
-            help="Prices of a message at the session filter.",
-            rich_help_panel=PRICES,
         ),
-    ] = "1",
+    ] = "1"
     beta: Annotated[
         str,
-        typer.Option(
+        option(
+            "Costs of one message at the flow filter: one for all, or one for each alpha.",
+            PRICES,
             metavar="B,B,...",
-            help="At the flow filter: one for each alpha.",
-            rich_help_panel=PRICES,
         ),
-    ] = "1",
-    algorithm: AlgorithmName = planning.DEFAULT_ALGORITHM,
-    budget: Annotated[Seconds, duration_option(f"For each plan. {BUDGET_HELP}", SEARCH)] = Seconds(
-        "5s"
-    ),
-    max_bad: MaxBad = Share("0%"),
-    floor: Floor = None,
-    quarantine: Quarantine = None,
-    seed: Seed = 0,
+    ] = "1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchOptions:
+    """How each of the plans is made."""
+
+    algorithm: AlgorithmName = planning.DEFAULT_ALGORITHM
+    budget: Annotated[
+        Seconds,
+        duration_option(f"For each plan: {BUDGET_HELP[0].lower()}{BUDGET_HELP[1:]}", SEARCH),
+    ] = Seconds("5s")
+    seed: Seed = 0
+
+
+@takes_groups
+def sweep(
+    files: DemandFiles,
+    curves: CurveOptions,
+    search: SearchOptions,
     out: Annotated[
         Path | None,
-        typer.Option(
-            file_okay=False,
-            help=f"A folder for {CSV_FILE} and {PAGE_FILE}.",
-            rich_help_panel=OUTPUT,
-        ),
+        option(f"Folder to write {CSV_FILE} and {PAGE_FILE} to.", OUTPUT, file_okay=False),
     ] = None,
     as_document: Json = False,
 ) -> None:
-    """Say what one more group buys: plan with several numbers of groups and find the knee.
+    """Plan with several numbers of groups, and find the knee beyond which more buy little.
 
-    Each number of sessions and each pair of alpha and beta is a curve of its own.
+    Each number of sessions and each pair of alpha and beta gives a curve of its own.
     """
     if out is not None:
         require("report")
-    numbers = _whole_numbers("--groups", groups)
-    limits = _limits(sessions, sessions_per_group)
-    prices = _prices(alpha, beta)
-    request = _request(algorithm, float(budget), seed)
-    inputs = read_inputs(interest, rates, max_bad, floor, quarantine)
+    numbers = _parse_whole_numbers("--groups", curves.groups)
+    limits = _parse_limits(curves.sessions, curves.sessions_per_group)
+    prices = _parse_prices(curves.alpha, curves.beta)
+    with reject_bad_values():
+        request = planning.Request(
+            groups=1,
+            algorithm=search.algorithm,
+            seed=search.seed,
+            budget_s=float(search.budget),
+        )
+    inputs = files.read()
     with show_progress() as progress:
-        result = swept(inputs.demand, request, numbers, limits, prices, progress)
+        result = run_sweep(inputs.demand, request, numbers, limits, prices, progress)
     if not result.points:
         raise typer.BadParameter(
-            "every number of sessions is below every number of groups: every group holds a session",
+            "every number of sessions is below every number of groups, but a group needs a session",
             param_hint="'--groups' / '--sessions'",
         )
     if out is not None:
         given = {
-            "interest": str(interest),
-            "rates": str(rates),
-            "groups": groups,
-            "sessions": sessions,
-            "sessions-per-group": sessions_per_group,
-            "alpha": alpha,
-            "beta": beta,
+            "interest": str(files.interest),
+            "rates": str(files.rates),
+            **{name.replace("_", "-"): value for name, value in asdict(curves).items()},
             "algorithm": request.solver.name,
-            "budget": str(budget),
-            "max-bad": str(max_bad) if inputs.bad else None,
-            "floor": str(floor) if inputs.floored else None,
-            "seed": str(seed),
+            "budget": str(search.budget),
+            "max-bad": str(files.max_bad) if inputs.bad else None,
+            "floor": str(files.floor) if inputs.floored else None,
+            "seed": str(search.seed),
         }
-        _write(result, out, {option: value for option, value in given.items() if value})
+        _write_files(result, out, {option: value for option, value in given.items() if value})
     if as_document:
         print_json({**_document(result), "intake": intake_document(inputs)})
         return
-    tell_intake(inputs)
-    _tell(result)
+    print_intake(inputs)
+    _print_result(result)
     if out is not None:
         results.print(f"written: {out / CSV_FILE}, {out / PAGE_FILE}", markup=False)
 
 
-def _whole_numbers(option: str, text: str) -> list[int]:
+def _parse_whole_numbers(option: str, text: str) -> list[int]:
     try:
         numbers = [int(word) for word in text.split(",")]
     except ValueError:
         numbers = [0]
     if min(numbers) < 1:
         raise typer.BadParameter(
-            f"{text!r} is not a list of whole numbers from 1 on, such as 10,20,50",
+            f"{text!r} is not a list of whole numbers above 0, such as 10,20,50",
             param_hint=f"'{option}'",
         )
     return numbers
 
 
-def _numbers(option: str, text: str) -> list[float]:
+def _parse_numbers(option: str, text: str) -> list[float]:
     try:
         return [float(word) for word in text.split(",")]
     except ValueError:
@@ -180,25 +180,25 @@ def _numbers(option: str, text: str) -> list[float]:
         ) from None
 
 
-def _limits(sessions: str | None, per_group: str | None) -> list[SessionLimit]:
+def _parse_limits(sessions: str | None, per_group: str | None) -> list[SessionLimit]:
     if sessions is not None and per_group is not None:
         raise typer.BadParameter(
             "give one of them, not both", param_hint="'--sessions' / '--sessions-per-group'"
         )
     if sessions is not None:
-        return [SessionLimit(number) for number in _whole_numbers("--sessions", sessions)]
+        return [SessionLimit(number) for number in _parse_whole_numbers("--sessions", sessions)]
     if per_group is not None:
-        numbers = _whole_numbers("--sessions-per-group", per_group)
+        numbers = _parse_whole_numbers("--sessions-per-group", per_group)
         return [SessionLimit(number, per_group=True) for number in numbers]
     return [ONE_PER_GROUP]
 
 
-def _prices(alpha: str, beta: str) -> list[FilteringPrices]:
-    """Pairs of prices. A single one goes with all of the other list."""
-    alphas, betas = _numbers("--alpha", alpha), _numbers("--beta", beta)
+def _parse_prices(alpha: str, beta: str) -> list[FilteringPrices]:
+    """Pair the prices; a single one goes with every one of the other list."""
+    alphas, betas = _parse_numbers("--alpha", alpha), _parse_numbers("--beta", beta)
     if 1 not in (len(alphas), len(betas)) and len(alphas) != len(betas):
         raise typer.BadParameter(
-            f"{len(alphas)} alphas and {len(betas)} betas cannot be paired",
+            f"{len(alphas)} alphas and {len(betas)} betas cannot be paired: give as many, or one",
             param_hint="'--alpha' / '--beta'",
         )
     count = max(len(alphas), len(betas))
@@ -206,15 +206,10 @@ def _prices(alpha: str, beta: str) -> list[FilteringPrices]:
     return [filtering_prices(*pair) for pair in zip(alphas, betas, strict=True)]
 
 
-def _request(algorithm: str, budget_s: float, seed: int) -> planning.Request:
-    with reject_bad_values():
-        return planning.Request(groups=1, algorithm=algorithm, seed=seed, budget_s=budget_s)
-
-
-def _tell(result: SweepResult) -> None:
+def _print_result(result: SweepResult) -> None:
     results.print(
         f"{result.flows:,} flows to {result.receivers:,} receivers, algorithm "
-        f"{result.algorithm}; saved is of what flooding wastes",
+        f"{result.algorithm}; saved: share of the work that flooding wastes",
         markup=False,
     )
     several = len({curve.prices for curve in result.curves}) > 1
@@ -298,7 +293,7 @@ def _rows(result: SweepResult) -> list[dict[str, Any]]:
 
 
 def _curve_keys(curve: SweepCurve) -> dict[str, Any]:
-    """What tells a curve from the others: its prices, and its sessions in all or per group."""
+    """The keys of a curve: its prices, and its sessions in all or per group."""
     limit = curve.limit
     return {
         "alpha": curve.prices.alpha,
@@ -308,8 +303,8 @@ def _curve_keys(curve: SweepCurve) -> dict[str, Any]:
     }
 
 
-def _write(result: SweepResult, folder: Path, given: dict[str, str]) -> None:
-    """Write table and page, both or neither."""
+def _write_files(result: SweepResult, folder: Path, given: dict[str, str]) -> None:
+    """Write the table and the page, both or neither."""
     words = [word for option, value in given.items() for word in (f"--{option}", value)]
     command = shlex.join(["distributary", "sweep", *words])
     facts = {name: given[name] for name in ("interest", "rates", "budget")}
@@ -323,7 +318,7 @@ def _write(result: SweepResult, folder: Path, given: dict[str, str]) -> None:
 
 
 def _csv(rows: list[dict[str, Any]]) -> str:
-    """Numbers with all their digits; yes and no as 1 and 0; nothing where there is none."""
+    """Format rows as CSV: all digits of numbers, 1 and 0 for true and false, empty for None."""
     file = io.StringIO()
     writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
     writer.writeheader()

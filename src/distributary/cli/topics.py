@@ -1,4 +1,4 @@
-"""`distributary topics`: topics on NATS that share channels where that saves."""
+"""`distributary topics`: run and use a topic service on NATS."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
 from enum import StrEnum
 from threading import Semaphore, Thread
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -15,8 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from distributary.cli.console import notes, print_json, results
-from distributary.cli.nats_options import SERVER, ServerChoice, takes_server
-from distributary.cli.options import OUTPUT, Json, Seed, duration_option
+from distributary.cli.nats_options import SERVER, ServerChoice
+from distributary.cli.option_groups import takes_groups
+from distributary.cli.options import OUTPUT, Json, duration_option, option, seed_option
 from distributary.cli.quantities import Seconds
 
 if TYPE_CHECKING:
@@ -27,105 +29,110 @@ __all__ = ["app"]
 
 T = TypeVar("T")
 
-CHANNELS, KEEPING = "Channels", "Keeping"
+CHANNELS, STORAGE = "Channels", "Storage"
 Timeout = Annotated[Seconds, duration_option("How long to wait for an answer.", SERVER)]
 
 app = typer.Typer(
-    help="Topics on a NATS server that share channels where that saves.", no_args_is_help=True
+    help="Serve topics on NATS; topics with the same readers share channels.", no_args_is_help=True
 )
 
 
 class PolicyName(StrEnum):
-    """Who decides what on clusters."""
+    """The policies that decide which topics form a cluster."""
 
     OURS = "ours"
     TAMARA = "tamara"
 
 
-def serve(
-    server: ServerChoice,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelOptions:
+    """How channels decide."""
+
     policy: Annotated[
-        PolicyName, typer.Option(help="How channels decide.", rich_help_panel=CHANNELS)
-    ] = PolicyName.OURS,
+        PolicyName,
+        option("Policy that decides which topics share a channel: ours, or the paper's.", CHANNELS),
+    ] = PolicyName.OURS
     interval: Annotated[
         Seconds,
-        duration_option("A subscription costs as much as one message in this time.", CHANNELS),
-    ] = Seconds("1m"),
-    plan_every: Annotated[
-        Seconds, duration_option("How often to look for new clusters.", CHANNELS)
-    ] = Seconds("1m"),
-    history: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Events of each topic to keep for clients that were away.",
-            rich_help_panel=KEEPING,
+        duration_option(
+            "Price of a subscription: it costs as much as one message per this time.", CHANNELS
         ),
-    ] = 1_000,
+    ] = Seconds("1m")
+    plan_every: Annotated[Seconds, duration_option("How often to plan new clusters.", CHANNELS)] = (
+        Seconds("1m")
+    )
+    dead_after: Annotated[
+        Seconds, duration_option("Silence after which a client is considered dead.", CHANNELS)
+    ] = Seconds("10s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageOptions:
+    """How much the service stores, and how safely."""
+
+    history: Annotated[
+        int, option("Events per topic to keep for clients that were away.", STORAGE, min=1)
+    ] = 1_000
     history_bytes: Annotated[
         int,
-        typer.Option(
-            min=0,
-            help="The most bytes of each topic to keep; its last event always stays.",
-            rich_help_panel=KEEPING,
-        ),
-    ] = 1 << 24,
-    dead_after: Annotated[
-        Seconds, duration_option("Silence after which a client counts as dead.", CHANNELS)
-    ] = Seconds("10s"),
+        option("Maximum bytes per topic to keep; the last event is always kept.", STORAGE, min=0),
+    ] = 1 << 24
     fsync: Annotated[
-        bool,
-        typer.Option(
-            "--fsync",
-            help="Confirm events only when they are safely on disk.",
-            rich_help_panel=KEEPING,
-        ),
-    ] = False,
+        bool, option("Confirm events only once they are on disk (fsync).", STORAGE, "--fsync")
+    ] = False
+
+
+def serve(
+    channels: ChannelOptions,
+    storage: StorageOptions,
     monitor: Annotated[
         bool,
-        typer.Option(
+        option(
+            "Serve the embedded server's monitoring pages, to every local user.",
+            SERVER,
             "--monitor",
-            help="Let every local user see the embedded server's numbers.",
-            rich_help_panel=SERVER,
         ),
     ] = False,
-    seed: Seed = 0,
+    seed: Annotated[int, seed_option(CHANNELS)] = 0,
+    *,
+    server: ServerChoice,
 ) -> None:
-    """Run the channel service, with a NATS server of its own unless --nats names one.
+    """Run the topic service, with an embedded NATS server unless --nats is given.
 
-    End it with Ctrl-C (exit 0) or in any other way, and start it again with the same --state: every
-    event that it has confirmed is delivered, once and in order.
+    Stop it with Ctrl-C (exit 0) or kill it; started again with the same --state, it delivers every
+    event that it has confirmed, once and in order.
     """
     from distributary.topics import TAMARA
     from distributary.topics.nats import LIVE, ServiceSettings, live_policy
 
     if server.state is None:
-        raise typer.BadParameter("name a folder for its state", param_hint="'--state'")
-    base = LIVE if policy is PolicyName.OURS else TAMARA
+        raise typer.BadParameter("give a folder for its state", param_hint="'--state'")
+    base = LIVE if channels.policy is PolicyName.OURS else TAMARA
     settings = ServiceSettings(
         server.state,
         policy=live_policy(
             base,
-            interval=float(interval),
-            history=history,
-            history_bytes=history_bytes,
+            interval=float(channels.interval),
+            history=storage.history,
+            history_bytes=storage.history_bytes,
         ),
         prefix=server.prefix,
         seed=seed,
-        sync=fsync,
-        dead_after=float(dead_after),
-        plan_every=float(plan_every),
+        sync=storage.fsync,
+        dead_after=float(channels.dead_after),
+        plan_every=float(channels.plan_every),
     )
     _run(_serve(server, settings, monitor))
 
 
 def create(
-    server: ServerChoice,
-    topics: Annotated[list[str], typer.Argument(help="Any text.")],
+    topics: Annotated[list[str], typer.Argument(help="Names of topics; any text.")],
     timeout: Timeout = Seconds("30s"),
     as_document: Json = False,
+    *,
+    server: ServerChoice,
 ) -> None:
-    """Create topics; those that exist already stay as they are."""
+    """Create topics; existing ones stay as they are."""
 
     async def work() -> list[str]:
         async with _client(server, float(timeout)) as client:
@@ -136,26 +143,25 @@ def create(
         print_json({"topics": list(dict.fromkeys(topics)), "created": new})
     else:
         for topic in dict.fromkeys(topics):
-            said = "created" if topic in new else "there already"
-            results.print(f"{topic}: {said}", markup=False)
+            outcome = "created" if topic in new else "exists already"
+            results.print(f"{topic}: {outcome}", markup=False)
 
 
 def publish(
-    server: ServerChoice,
-    topic: Annotated[str, typer.Argument(help="Any text.")],
+    topic: Annotated[str, typer.Argument(help="Name of the topic; any text.")],
     payload: Annotated[
-        str | None, typer.Argument(help="One event; without it every line of stdin is one.")
+        str | None,
+        typer.Argument(help="Payload of one event.", show_default="one event per line of stdin"),
     ] = None,
     create: Annotated[
-        bool,
-        typer.Option(
-            "--create", help="Create the topic if it does not exist.", rich_help_panel=CHANNELS
-        ),
+        bool, option("Create the topic if it does not exist.", CHANNELS, "--create")
     ] = False,
     timeout: Timeout = Seconds("30s"),
     as_document: Json = False,
+    *,
+    server: ServerChoice,
 ) -> None:
-    """Publish events; ends when all of them are confirmed."""
+    """Publish events; exits when all of them are confirmed."""
     lines: Iterable[bytes] = sys.stdin.buffer if payload is None else [payload.encode()]
 
     async def work() -> int:
@@ -173,31 +179,24 @@ def publish(
 
 
 def subscribe(
-    server: ServerChoice,
-    topics: Annotated[list[str], typer.Argument(help="Any text.")],
+    topics: Annotated[list[str], typer.Argument(help="Names of topics; any text.")],
     count: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="End after this many events; without it, with Ctrl-C.",
-            rich_help_panel=OUTPUT,
-        ),
+        option("Exit after this many events.", OUTPUT, min=1, show_default="run until Ctrl-C"),
     ] = None,
     create: Annotated[
-        bool,
-        typer.Option("--create", help="Create topics that do not exist.", rich_help_panel=CHANNELS),
+        bool, option("Create topics that do not exist.", CHANNELS, "--create")
     ] = False,
     timeout: Timeout = Seconds("30s"),
     as_document: Annotated[
-        bool,
-        typer.Option(
-            "--json", help="Print one JSON object a line for each event.", rich_help_panel=OUTPUT
-        ),
+        bool, option("Print one JSON object per line for each event.", OUTPUT, "--json")
     ] = False,
+    *,
+    server: ServerChoice,
 ) -> None:
-    """Print the events of topics as they come, each once and in order.
+    """Print the events of topics as they arrive, each once and in order.
 
-    What was published before is not printed: subscribe first, then publish.
+    Events published before the subscription are not printed.
     """
 
     async def work() -> None:
@@ -210,25 +209,21 @@ def subscribe(
 
 
 def status(
-    server: ServerChoice,
     watch: Annotated[
-        bool,
-        typer.Option(
-            "--watch", help="Keep the table up to date until Ctrl-C.", rich_help_panel=OUTPUT
-        ),
+        bool, option("Keep the table up to date until Ctrl-C.", OUTPUT, "--watch")
     ] = False,
-    every: Annotated[Seconds, duration_option("With --watch: how often to ask.", OUTPUT)] = Seconds(
-        "2s"
-    ),
+    every: Annotated[
+        Seconds, duration_option("With --watch: how often to update.", OUTPUT)
+    ] = Seconds("2s"),
     monitor: Annotated[
         str | None,
-        typer.Option(
-            help="The server's monitoring pages, as http://HOST:8222.", rich_help_panel=SERVER
-        ),
+        option("Address of the server's monitoring pages, such as http://HOST:8222.", SERVER),
     ] = None,
     as_document: Json = False,
+    *,
+    server: ServerChoice,
 ) -> None:
-    """Show the clusters, what they save and what they cost in messages."""
+    """Show the clusters, what they save, and what they cost in messages."""
     from distributary.cli.topics_status import show_once, watch_status
 
     options, known = server.find()
@@ -240,7 +235,7 @@ def status(
 
 
 for _command in (serve, create, publish, subscribe, status):
-    app.command(_command.__name__)(takes_server(_command))
+    app.command(_command.__name__)(takes_groups(_command))
 
 
 # --- serving -------------------------------------------------------------------------------------
@@ -258,11 +253,11 @@ async def _serve(server: ServerChoice, settings: ServiceSettings, monitor: bool)
         if service is not None and service.started.is_set():
             service.stop()
         elif work is not None:
-            work.cancel()  # nothing was begun yet that should be finished
+            work.cancel()  # nothing has begun that would have to finish
 
     with _on_signals(stop), suppress(asyncio.CancelledError):
         async with AsyncExitStack() as stack:
-            # Locked before anything else: who is refused here has touched nothing of another's.
+            # Take the lock first: a second service must not touch anything of the first.
             store = stack.enter_context(Store(settings.folder, sync=settings.sync))
             options = server.own
             if options is None:
@@ -275,7 +270,7 @@ async def _serve(server: ServerChoice, settings: ServiceSettings, monitor: bool)
             await _run_service(service, f"serving topics on {where}, state in {settings.folder}")
 
 
-async def _run_service(service: TopicService, said_when_started: str) -> None:
+async def _run_service(service: TopicService, started_message: str) -> None:
     running = asyncio.create_task(service.run())
     starting = asyncio.create_task(service.started.wait())
     try:
@@ -283,12 +278,12 @@ async def _run_service(service: TopicService, said_when_started: str) -> None:
         for report in service.reports:
             _warn(report)
         if service.started.is_set():
-            notes.print(said_when_started, markup=False)
+            notes.print(started_message, markup=False)
         await running
     finally:
         starting.cancel()
         running.cancel()
-        # One that fails at the very moment it is ended has nobody to tell that to.
+        # The error of a service that fails while it is being stopped is dropped.
         await asyncio.gather(running, return_exceptions=True)
 
 
@@ -315,7 +310,7 @@ class _on_signals:  # noqa: N801 - reads as a verb where it is used
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine; of an exception group raise the first error."""
+    """Run a coroutine; raise the first error of an exception group."""
     try:
         return asyncio.run(work)
     except BaseExceptionGroup as failed:
@@ -342,7 +337,7 @@ async def _create_all(client: TopicClient, topics: Iterable[str]) -> list[str]:
 
 
 async def _publish_all(client: TopicClient, topic: str, lines: Iterable[bytes]) -> int:
-    """Publish every line; as many at a time as the client's window allows."""
+    """Publish every line, as many at a time as the client's window allows."""
     published = 0
     room = asyncio.Semaphore(client.settings.window)
 
@@ -353,20 +348,20 @@ async def _publish_all(client: TopicClient, topic: str, lines: Iterable[bytes]) 
         room.release()
 
     async with asyncio.TaskGroup() as group:
-        async for line in _read(lines):
+        async for line in _read_lines(lines):
             await room.acquire()
             group.create_task(one(line))
     return published
 
 
-async def _read(lines: Iterable[bytes]) -> AsyncIterator[bytes]:
-    """Yield lines without line ends. A daemon thread reads them: input may never come."""
+async def _read_lines(lines: Iterable[bytes]) -> AsyncIterator[bytes]:
+    """Yield lines without line ends. A daemon thread reads them, since a read may never return."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[bytes | None] = asyncio.Queue()
     room = Semaphore(1_000)
 
     def feed() -> None:
-        with suppress(RuntimeError):  # the command was ended
+        with suppress(RuntimeError):  # the event loop was closed
             for line in lines:
                 room.acquire()
                 loop.call_soon_threadsafe(queue.put_nowait, line.rstrip(b"\r\n"))
@@ -396,7 +391,7 @@ async def _print_events(
                 continue
             if event is None:
                 return
-            print(_line(event, as_document), flush=True)
+            print(_event_line(event, as_document), flush=True)
             printed += 1
             if printed == count:
                 await client.close()
@@ -406,7 +401,7 @@ async def _print_events(
             group.create_task(follow(topic))
 
 
-def _line(event: Event, as_document: bool) -> str:
+def _event_line(event: Event, as_document: bool) -> str:
     text = event.payload.decode(errors="replace")
     if as_document:
         return json.dumps(

@@ -1,4 +1,4 @@
-"""The table of `distributary topics status`: clusters, what they save, what they cost."""
+"""Fetch and print the status of a topic service: clusters, what they save, what they cost."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _SHOWN = 20  # clusters
 
 
 async def show_once(options: NatsOptions, prefix: str, monitor: str, as_document: bool) -> None:
-    """Ask once, and print."""
+    """Fetch the status once, and print it."""
     from distributary.topics.nats.options import connect_to_server
 
     async with connect_to_server(options, name="distributary topics status") as nc:
-        service, server = await _ask(nc, prefix, monitor)
+        service, server = await _fetch(nc, prefix, monitor)
     if as_document:
         print_json(_document(service, server))
     else:
@@ -37,24 +37,24 @@ async def show_once(options: NatsOptions, prefix: str, monitor: str, as_document
 async def watch_status(
     options: NatsOptions, prefix: str, monitor: str, every: float, as_document: bool
 ) -> None:
-    """Ask again and again, and keep the table up to date, or print one JSON object a line."""
+    """Keep the table up to date, or print one JSON object per line for each update."""
     from distributary.topics.nats.options import connect_to_server
 
     async with connect_to_server(options, name="distributary topics status") as nc:
-        service, server = await _ask(nc, prefix, monitor)
+        service, server = await _fetch(nc, prefix, monitor)
         if as_document:
             while True:
                 print(json.dumps(_document(service, server)), flush=True)
                 await asyncio.sleep(every)
-                service, server = await _ask(nc, prefix, monitor)
+                service, server = await _fetch(nc, prefix, monitor)
         with Live(_tables(service, server), console=results, auto_refresh=False) as shown:
             while True:
                 await asyncio.sleep(every)
-                service, server = await _ask(nc, prefix, monitor)
+                service, server = await _fetch(nc, prefix, monitor)
                 shown.update(_tables(service, server), refresh=True)
 
 
-async def _ask(nc: Any, prefix: str, monitor: str) -> tuple[TopicStatus, ServerStatus | None]:
+async def _fetch(nc: Any, prefix: str, monitor: str) -> tuple[TopicStatus, ServerStatus | None]:
     from distributary.topics.nats.status import fetch_server_status, fetch_status
     from distributary.topics.nats.subjects import Subjects
 
@@ -81,8 +81,8 @@ def _summary(service: TopicStatus, server: ServerStatus | None) -> Table:
         ("operating cost", f"{service.cost:,.1f} ({service.unclustered:,.1f} without clusters)"),
         ("saving", f"{service.saving:.1%}"),
         ("events accepted", f"{service.accepted:,}"),
-        ("overhead", f"{service.overhead:,} messages, {service.overhead / events:.3g} an event"),
-        ("repairs asked for", f"{service.repairs:,}"),
+        ("overhead", f"{service.overhead:,} messages, {service.overhead / events:.3g} per event"),
+        ("repairs requested", f"{service.repairs:,}"),
         ("clients found dead", f"{service.found_dead:,}"),
     ]
     if server is not None:
@@ -98,7 +98,7 @@ def _summary(service: TopicStatus, server: ServerStatus | None) -> Table:
 
 
 def _clusters(service: TopicStatus) -> Table:
-    table = Table("cluster", "topics", "members", "events / interval", "saves subscriptions")
+    table = Table("cluster", "topics", "members", "events / interval", "subscriptions saved")
     for one in service.clusters[:_SHOWN]:
         named = ", ".join(one.topics[:4]) + (", …" if one.n_topics > 4 else "")
         table.add_row(

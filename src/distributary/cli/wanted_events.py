@@ -1,4 +1,4 @@
-"""The events that a receiver wants, found in the messages of a plan's flows."""
+"""Find the events that a receiver wants among the messages of a plan's flows."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ __all__ = ["WantedEvents"]
 
 
 class WantedEvents:
-    """What a receiver wants: the events of its own filters, or of other conditions.
+    """Select the events that match a receiver's own filters, or the given conditions.
 
-    It keeps the plan and the table that it begins with.
+    The plan and its content are read once, at the start.
     """
 
     def __init__(self, content: Path, plan: Path, name: str, conditions: Sequence[str]) -> None:
         from distributary.delivery.content import EventFilter, check_content
         from distributary.delivery.content_routes import flows_for_owner
-        from distributary.delivery.routes import FlowRoutes
+        from distributary.delivery.routes import unserved_flows
         from distributary.files import read_flow_filters, read_plan
 
         self._content = content
@@ -41,19 +41,20 @@ class WantedEvents:
         else:
             filters = [table.filters[at] for at in sorted(table.owners.get(name, ()))]
             self.flows = flows_for_owner(table, name)
-        served = [route.flow for route in FlowRoutes(self.plan, name).find_all(self.flows)]
+        unserved = set(unserved_flows(self.plan, name, self.flows))
+        served = [flow for flow in self.flows if flow not in unserved]
         self._filter = EventFilter(table, filters, served)
 
     def find(self, message: Message) -> dict[str, object] | None:
-        """The object that is printed for a message; None if its event is not wanted."""
+        """Return the object to print for a message, or None if its event is not wanted."""
         before = self._filter.foreign
         found = self._filter.find(message.flow, message.sequence, message.payload)
         if not before and self._filter.foreign:
-            said = (
-                f"messages come that are not events of {self._content}, and are left out; put the "
-                "publisher's plan and content here"
+            warning = (
+                f"some messages are no events of {self._content} and are ignored; use the "
+                "publisher's plan and content"
             )
-            notes.print(f"[bold yellow]note:[/] {escape(said)}")
+            notes.print(f"[bold yellow]note:[/] {escape(warning)}")
         if found is None:
             return None
         place = {"flow": found.flow, "sequence": found.sequence, "number": found.number}
@@ -63,7 +64,7 @@ class WantedEvents:
 def _find_flows(
     table: FlowFilters, conditions: Sequence[str]
 ) -> tuple[list[Filter], tuple[str, ...]]:
-    """The conditions parsed, and all flows that may have events for them."""
+    """Parse the conditions, and find all flows that may carry events for them."""
     from distributary.delivery.content_routes import flows_for_condition
     from distributary.matching import parse_filter
 
@@ -81,9 +82,9 @@ def _find_flows(
         found, complete = flows_for_condition(table, filters[-1])
         flows.update(found)
         if not complete:
-            said = (
-                f"events that match {text!r} and no filter of the plan are not published; plan "
-                "again with this filter to get them too"
+            warning = (
+                f"events that match {text!r} but no filter of the plan are not published; add "
+                "this filter and plan again to get them"
             )
-            notes.print(f"[bold yellow]note:[/] {escape(said)}")
+            notes.print(f"[bold yellow]note:[/] {escape(warning)}")
     return filters, tuple(sorted(flows))

@@ -2,23 +2,29 @@
 
 from distributary.content.broker import ContentBroker
 from distributary.content.client import Inbox
-from distributary.content.events import ContentEvent, Forward, PublishEvent, Subscribe, Unsubscribe
+from distributary.content.events import (
+    ContentEvent,
+    Forward,
+    PublishEvent,
+    SubscribeRequest,
+    UnsubscribeRequest,
+)
 from distributary.content.forwarding import Broker
 from distributary.content.link_search import POLICIES, ForwardingPolicy, LinkSearch
 from distributary.content.messages import (
-    Advertise,
+    AdvertiseRequest,
     Detach,
     Publication,
     PublishUnder,
     RequestRefused,
-    Unadvertise,
+    UnadvertiseRequest,
 )
 from distributary.content.policies import COVERING_POLICIES, Covering, Pacing, Pruning
 
 __all__ = [
     "COVERING_POLICIES",
     "POLICIES",
-    "Advertise",
+    "AdvertiseRequest",
     "Broker",
     "ContentBroker",
     "ContentEvent",
@@ -34,7 +40,7 @@ __all__ = [
     "PublishEvent",
     "PublishUnder",
     "RequestRefused",
-    "Subscribe",
-    "Unadvertise",
-    "Unsubscribe",
+    "SubscribeRequest",
+    "UnadvertiseRequest",
+    "UnsubscribeRequest",
 ]

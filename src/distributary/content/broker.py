@@ -16,12 +16,12 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import partial
 
-from distributary.content.events import Subscribe, Unsubscribe
+from distributary.content.events import SubscribeRequest, UnsubscribeRequest
 from distributary.content.history import History, Seen
 from distributary.content.messages import (
     EVERYWHERE,
-    Advertise,
-    Advertised,
+    AdvertiseRequest,
+    AdvertiseStatement,
     Detach,
     Echo,
     Name,
@@ -32,10 +32,10 @@ from distributary.content.messages import (
     PublishUnder,
     RequestRefused,
     Statement,
-    Subscribed,
-    Unadvertise,
-    Unadvertised,
-    Unsubscribed,
+    SubscribeStatement,
+    UnadvertiseRequest,
+    UnadvertiseStatement,
+    UnsubscribeStatement,
 )
 from distributary.content.outlink import OutLink
 from distributary.content.pacing import Pace
@@ -85,11 +85,21 @@ class ContentBroker:
             case PublishUnder(client):
                 found = self.accept(message, now)
                 return self.route(client, found) if isinstance(found, Publication) else [found]
-            case Subscribed() | Unsubscribed() | Advertised() | Unadvertised():
+            case (
+                SubscribeStatement()
+                | UnsubscribeStatement()
+                | AdvertiseStatement()
+                | UnadvertiseStatement()
+            ):
                 return self._apply(sender, (message,), now)
             case Packed(statements):
                 return self._apply(sender, statements, now)
-            case Subscribe() | Unsubscribe() | Advertise() | Unadvertise():
+            case (
+                SubscribeRequest()
+                | UnsubscribeRequest()
+                | AdvertiseRequest()
+                | UnadvertiseRequest()
+            ):
                 if message.client in self.links:
                     reason = f"{message.client!r} is a broker's name; choose another"
                     return [Deliver(message.client, RequestRefused(message.number, reason), now)]
@@ -112,7 +122,13 @@ class ContentBroker:
     # --- clients ---------------------------------------------------------------------------------
 
     def _serve(
-        self, message: Subscribe | Unsubscribe | Advertise | Unadvertise | Detach, now: float
+        self,
+        message: SubscribeRequest
+        | UnsubscribeRequest
+        | AdvertiseRequest
+        | UnadvertiseRequest
+        | Detach,
+        now: float,
     ) -> list[Action]:
         """Turn a client's request into statements, replacing its request with that number."""
         statements: list[Statement] = []
@@ -120,17 +136,21 @@ class ContentBroker:
         if isinstance(message, Detach):
             ended = [key for key in self._own if key[0] == message.client]
         else:
-            kind = "subscription" if isinstance(message, Subscribe | Unsubscribe) else "promise"
+            kind = (
+                "subscription"
+                if isinstance(message, SubscribeRequest | UnsubscribeRequest)
+                else "promise"
+            )
             key = message.client, kind, message.number
             ended = [key] if key in self._own else []
         names = [self._own.pop(key) for key in ended]
         saves: list[Action] = [Save(("own", *key), None) for key in ended]
-        if isinstance(message, Subscribe | Advertise):
+        if isinstance(message, SubscribeRequest | AdvertiseRequest):
             name = self._own[key] = self._new_name()
             saves.append(Save(("own", *key), (name, message.filter)))
             statements = [_make_statement(kind, name, message.filter)]
         statements += [
-            Unsubscribed(name) if name in self.subscriptions else Unadvertised(name)
+            UnsubscribeStatement(name) if name in self.subscriptions else UnadvertiseStatement(name)
             for name in names
         ]
         return [*saves, *self._apply(message.client, statements, now)]
@@ -160,14 +180,14 @@ class ContentBroker:
             actions.append(Work("statement", 1))
             actions.append(Work("compare", _count_boxes(statement) * self.subscriptions.boxes))
             match statement:
-                case Subscribed(name, filter, triggered):
+                case SubscribeStatement(name, filter, triggered):
                     actions += [Work("triggered", 1)] if triggered else []
                     actions += self._subscribe(Entry(name, filter, hop))
-                case Unsubscribed(name, prune):
+                case UnsubscribeStatement(name, prune):
                     actions += self._unsubscribe(name, hop, prune)
-                case Advertised(name, filter):
+                case AdvertiseStatement(name, filter):
                     actions += self._advertise(Entry(name, filter, hop))
-                case Unadvertised(name):
+                case UnadvertiseStatement(name):
                     actions += self._unadvertise(name, hop)
         for neighbour in self.links:
             actions += self._start_deferred_work(neighbour, now)
@@ -233,7 +253,7 @@ class ContentBroker:
         actions: list[Action] = []
         for neighbour in self.links:
             if neighbour != entry.hop:
-                actions += self._send(neighbour, [Advertised(entry.name, entry.filter)])
+                actions += self._send(neighbour, [AdvertiseStatement(entry.name, entry.filter)])
         if entry.hop in self.links:
             actions += self._send(entry.hop, self._pull_subscriptions(entry.hop, entry.filter))
         return actions
@@ -254,7 +274,7 @@ class ContentBroker:
         actions: list[Action] = []
         for neighbour in self.links:
             if neighbour != hop:
-                actions += self._send(neighbour, [Unadvertised(name)])
+                actions += self._send(neighbour, [UnadvertiseStatement(name)])
         return actions + self._drop_unmatched(hop)
 
     def _drop_unmatched(self, hop: str) -> list[Action]:
@@ -325,7 +345,7 @@ class ContentBroker:
         """Allow retraction on a link, once everything that could need its statements is known."""
         self.retraction_blocked.discard(neighbour)
         gone = [
-            Unadvertised(name)
+            UnadvertiseStatement(name)
             for name in sorted(self._former.pop(neighbour, ()))
             if self.advertisements.hops.get(name, neighbour) == neighbour
         ]
@@ -388,12 +408,16 @@ class ContentBroker:
 
 
 def _make_statement(kind: str, name: Name, filter: Filter) -> Statement:
-    return Subscribed(name, filter) if kind == "subscription" else Advertised(name, filter)
+    return (
+        SubscribeStatement(name, filter)
+        if kind == "subscription"
+        else AdvertiseStatement(name, filter)
+    )
 
 
 def _count_boxes(statement: Statement) -> int:
     """The boxes that a statement compares with the table; 1 if it has no filter to compare."""
-    return len(statement.filter.boxes) if isinstance(statement, Subscribed) else 1
+    return len(statement.filter.boxes) if isinstance(statement, SubscribeStatement) else 1
 
 
 def _timer_name(neighbour: str) -> str:

@@ -30,7 +30,13 @@ from dataclasses import dataclass, field
 
 from distributary.content.broker import ContentBroker
 from distributary.content.connections import Connection, Packet, Timing
-from distributary.content.messages import Advertised, Name, Publication, PublishUnder, Subscribed
+from distributary.content.messages import (
+    AdvertiseStatement,
+    Name,
+    Publication,
+    PublishUnder,
+    SubscribeStatement,
+)
 from distributary.content.policies import Covering
 from distributary.content.resync import (
     HeardDigests,
@@ -203,8 +209,8 @@ class DurableBroker:
 
     def _replay(self, neighbour: str, known: Known, now: float) -> list[Action]:
         statements = (
-            *(Advertised(name, filter) for name, filter in known.advertisements.items()),
-            *(Subscribed(name, filter) for name, filter in known.subscriptions.items()),
+            *(AdvertiseStatement(name, filter) for name, filter in known.advertisements.items()),
+            *(SubscribeStatement(name, filter) for name, filter in known.subscriptions.items()),
         )
         return [a for each in statements for a in self.core.on_message(neighbour, each, now)]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from distributary.model import Filter, Key
 
-__all__ = ["ContentEvent", "Forward", "PublishEvent", "Subscribe", "Unsubscribe"]
+__all__ = ["ContentEvent", "Forward", "PublishEvent", "SubscribeRequest", "UnsubscribeRequest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class ContentEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Subscribe:
+class SubscribeRequest:
     """A client subscribes to a filter, replacing its subscription with the same number."""
 
     client: str
@@ -28,7 +28,7 @@ class Subscribe:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsubscribe:
+class UnsubscribeRequest:
     """A client ends a subscription."""
 
     client: str

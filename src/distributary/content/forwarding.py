@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from distributary.content.events import Forward, PublishEvent, Subscribe, Unsubscribe
+from distributary.content.events import Forward, PublishEvent, SubscribeRequest, UnsubscribeRequest
 from distributary.content.link_search import ForwardingPolicy, LinkSearch
 from distributary.machines.actions import Action, Deliver, Message, Send, Work
 from distributary.model import Topology
@@ -39,7 +39,7 @@ class Broker:
     def on_message(self, sender: str, message: Message, now: float) -> list[Action]:
         """Handle a message of a client or another broker."""
         match message:
-            case Subscribe() | Unsubscribe():
+            case SubscribeRequest() | UnsubscribeRequest():
                 self._change(message)
                 return self._spread(message)
             case PublishEvent(event):
@@ -52,16 +52,16 @@ class Broker:
         """A broker sets no timers."""
         raise ValueError(f"there is no timer {name!r}")
 
-    def _change(self, message: Subscribe | Unsubscribe) -> None:
+    def _change(self, message: SubscribeRequest | UnsubscribeRequest) -> None:
         subscription = message.client, message.number
         if subscription in self._handles:
             self.matcher.remove(self._handles.pop(subscription))
-        if isinstance(message, Subscribe):
+        if isinstance(message, SubscribeRequest):
             link = self._policy.link(message.client)
             if link is not None:
                 self._handles[subscription] = self.matcher.add(message.filter, link)
 
-    def _spread(self, message: Subscribe | Unsubscribe) -> list[Action]:
+    def _spread(self, message: SubscribeRequest | UnsubscribeRequest) -> list[Action]:
         home = self._topology.clients[message.client]
         children = self._topology.tree(home).children(self.name)
         return [

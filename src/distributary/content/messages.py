@@ -15,8 +15,8 @@ from distributary.model import Filter
 
 __all__ = [
     "EVERYWHERE",
-    "Advertise",
-    "Advertised",
+    "AdvertiseRequest",
+    "AdvertiseStatement",
     "Detach",
     "Echo",
     "Name",
@@ -27,10 +27,10 @@ __all__ = [
     "PublishUnder",
     "RequestRefused",
     "Statement",
-    "Subscribed",
-    "Unadvertise",
-    "Unadvertised",
-    "Unsubscribed",
+    "SubscribeStatement",
+    "UnadvertiseRequest",
+    "UnadvertiseStatement",
+    "UnsubscribeStatement",
 ]
 
 
@@ -41,11 +41,11 @@ class Name(NamedTuple):
     number: int
 
 
-# --- from clients; see `content.events` for `Subscribe` and `Unsubscribe` -------------------------
+# --- from clients; subscription requests are in `content.events` ----------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Advertise:
+class AdvertiseRequest:
     """A client announces that it will publish events matching a filter."""
 
     client: str
@@ -54,7 +54,7 @@ class Advertise:
 
 
 @dataclass(frozen=True, slots=True)
-class Unadvertise:
+class UnadvertiseRequest:
     """A client withdraws an advertisement."""
 
     client: str
@@ -94,7 +94,7 @@ EVERYWHERE = None
 
 
 @dataclass(frozen=True, slots=True)
-class Advertised:
+class AdvertiseStatement:
     """Events that match the filter will come from the sender."""
 
     name: Name
@@ -102,14 +102,14 @@ class Advertised:
 
 
 @dataclass(frozen=True, slots=True)
-class Unadvertised:
-    """Withdraws an `Advertised`."""
+class UnadvertiseStatement:
+    """Withdraws an advertisement."""
 
     name: Name
 
 
 @dataclass(frozen=True, slots=True)
-class Subscribed:
+class SubscribeStatement:
     """Asks for matching events; `triggered` if the subscription existed but was hidden before."""
 
     name: Name
@@ -118,14 +118,14 @@ class Subscribed:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsubscribed:
-    """Withdraws a `Subscribed`, as far as `prune` says."""
+class UnsubscribeStatement:
+    """Withdraws a subscription, as far as `prune` says."""
 
     name: Name
     prune: Prune | None = EVERYWHERE
 
 
-Statement = Advertised | Unadvertised | Subscribed | Unsubscribed
+Statement = AdvertiseStatement | UnadvertiseStatement | SubscribeStatement | UnsubscribeStatement
 
 
 @dataclass(frozen=True, slots=True)

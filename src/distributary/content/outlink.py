@@ -20,8 +20,8 @@ from distributary.content.messages import (
     Name,
     Prune,
     Statement,
-    Subscribed,
-    Unsubscribed,
+    SubscribeStatement,
+    UnsubscribeStatement,
 )
 from distributary.content.policies import Covering
 from distributary.matching.covering import CoverIndex
@@ -95,7 +95,7 @@ class OutLink:
                 continue
             if name in self.hidden:
                 self.hidden.remove(name)
-            covered = self.sent.covered(filter) if self._policy.retracts else []
+            covered = self.sent.find_covered(filter) if self._policy.retracts else []
             if name not in self.needed or (self._policy.retracts and self.sent.is_covered(filter)):
                 self.loose[name] = None
             else:
@@ -164,12 +164,12 @@ class OutLink:
             return []
         if self.sent.is_covered(filter, but=name):
             return [self._retract(name, self._at_once)]
-        covered = self.sent.covered(filter)
+        covered = self.sent.find_covered(filter)
         return [self._retract(other, self._at_once) for other in covered if other != name]
 
     def _end_sent(self, name: Name) -> list[Statement]:
         """End a sent subscription under merging: it stays, loose, while it hides something."""
-        if self.hidden.covered(self.sent[name]):
+        if self.hidden.find_covered(self.sent[name]):
             self.loose[name] = None
             return []
         return [self._retract(name, NO_FURTHER)]
@@ -177,7 +177,7 @@ class OutLink:
     def _loosen(self, gone: Filter) -> None:
         """Mark unions that hid an ended subscription as loose."""
         if self._policy.merges:
-            for name in self.sent.covering(gone):
+            for name in self.sent.find_covers(gone):
                 if name not in self.needed:
                     self.loose[name] = None
 
@@ -185,7 +185,7 @@ class OutLink:
         """The widest of the subscriptions that only this one hides, in order of arrival."""
         freed = [
             hidden
-            for hidden in self.hidden.covered(self.sent[name])
+            for hidden in self.hidden.find_covered(self.sent[name])
             if not self.sent.is_covered(self.needed[hidden], but=name)
         ]
         return self._keep_widest(freed) if len(freed) > 1 else freed
@@ -213,9 +213,9 @@ class OutLink:
         instead_of: Name | None = None,
     ) -> list[Statement]:
         """Send a subscription, then retract what it covers."""
-        covered = self.sent.covered(filter) if self._policy.retracts else []
+        covered = self.sent.find_covered(filter) if self._policy.retracts else []
         self.sent.add(filter, name)
-        said: list[Statement] = [Subscribed(name, filter, triggered)]
+        said: list[Statement] = [SubscribeStatement(name, filter, triggered)]
         return said + [
             self._retract(other, self._at_once) for other in covered if other != instead_of
         ]
@@ -227,7 +227,7 @@ class OutLink:
         self._next.pop(name, None)
         if name in self.needed:
             self.hidden.add(filter, name)
-        return Unsubscribed(name, prune)
+        return UnsubscribeStatement(name, prune)
 
 
 def _split_boxes(filters: Iterable[Filter]) -> Iterator[tuple[Box, ...]]:

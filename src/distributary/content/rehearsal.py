@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from distributary.content import (
-    Advertise,
+    AdvertiseRequest,
     ContentBroker,
     Covering,
     Publication,
     PublishUnder,
-    Subscribe,
-    Unsubscribe,
+    SubscribeRequest,
+    UnsubscribeRequest,
 )
 from distributary.content.events import ContentEvent
 from distributary.machines.virtual.engine import Simulation
@@ -145,10 +145,10 @@ def rehearse(
     everything = Filter.everything(schema)
     for source in sorted({event.broker for event in workload.events}):
         client = f"publisher at {source}"
-        simulation.post(0.0, source, Advertise(client, 0, everything), sender=client)
+        simulation.post(0.0, source, AdvertiseRequest(client, 0, everything), sender=client)
     simulation.run()
     for number, each in enumerate(workload.subscriptions):
-        message = Subscribe(each.client, number, each.filter)
+        message = SubscribeRequest(each.client, number, each.filter)
         simulation.post(simulation.clock.now, each.broker, message, sender=each.client)
     simulation.run()
     ends = _publish_and_end(simulation, workload)
@@ -167,7 +167,7 @@ def _publish_and_end(simulation: Simulation, workload: RehearsalWorkload) -> flo
     for at, number in enumerate(ending.subscriptions):
         each = workload.subscriptions[number]
         time = ends + ending.within * at / len(ending.subscriptions)
-        gone = Unsubscribe(each.client, number)
+        gone = UnsubscribeRequest(each.client, number)
         simulation.post(time, each.broker, gone, sender=each.client)
     simulation.run(until=begins + len(events) / rate + LONGEST_DRAIN)
     return ends

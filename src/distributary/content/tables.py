@@ -107,7 +107,7 @@ class AdvertisementTable:
 
     def find_intersecting(self, hop: str, filter: Filter) -> list[Name]:
         """The advertisements from there that intersect the filter."""
-        return self._behind[hop].meeting(filter) if hop in self._behind else []
+        return self._behind[hop].find_meeting(filter) if hop in self._behind else []
 
     def of(self, hop: str) -> list[Entry]:
         """The advertisements of one neighbour or client."""

@@ -25,7 +25,6 @@ __all__ = [
     "estimate_pairing",
     "estimate_removal",
     "has_enough_common",
-    "least_common",
     "toll",
 ]
 
@@ -124,27 +123,14 @@ def estimate_dissolution(
     return back - _price(prices, cluster)
 
 
-def least_common(prices: OperatingPrices, cluster: Channel, topic: Channel) -> int:
-    """The least number of common subscribers from which adding a topic pays.
-
-    The saving on the topic's channel is computed from a full channel, as if all of its subscribers
-    were common: the number is a threshold for tossing coins, not a decision.
-    """
-    low, high = 0, cluster.size + 2
-    size = max(topic.size, high)
-    while low < high:
-        middle = (low + high) // 2
-        if estimate_addition(prices, cluster, Channel(size, topic.flow), middle) < 0:
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
 def has_enough_common(
     prices: OperatingPrices, cluster: Channel, topic: Channel, common: int
 ) -> bool:
-    """Whether `common` is at least `least_common`, at the price of one estimate."""
+    """Whether `common` shared subscribers would make adding a topic pay.
+
+    The saving on the topic's channel is computed from a full channel, as if all of its subscribers
+    were common: this is a threshold for tossing coins, not a decision.
+    """
     most = cluster.size + 2
     size = max(topic.size, most)
     return (

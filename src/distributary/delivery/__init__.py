@@ -17,8 +17,9 @@ from distributary.delivery.actions import (
     Unserved,
 )
 from distributary.delivery.lines import LineStatistics
-from distributary.delivery.receiver import ReceiverMachine, ReceiverMachineStatistics
+from distributary.delivery.receiver import ReceiverMachine
 from distributary.delivery.receiver_params import ReceiverParams
+from distributary.delivery.receiver_statistics import ReceiverMachineStatistics
 from distributary.delivery.routes import (
     CONTROL_GROUP,
     SENDER,
@@ -26,8 +27,9 @@ from distributary.delivery.routes import (
     group_name,
     wanted_flows,
 )
-from distributary.delivery.sender import FullError, SenderMachine, SenderMachineStatistics
+from distributary.delivery.sender import FullError, SenderMachine
 from distributary.delivery.sender_params import SenderParams
+from distributary.delivery.sender_statistics import SenderMachineStatistics
 
 __all__ = [
     "CONTROL_GROUP",

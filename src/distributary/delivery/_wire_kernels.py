@@ -1,10 +1,10 @@
 """The compiled filters of a receiver; `_wire_reference.py` has the same functions in plain Python.
 
-The first filter, `keep_sessions`, reads plan version and session of each packet and drops packets
-of sessions that the receiver does not follow. The second, `take_packets`, reads the message headers
-of the remaining packets and accepts packets that arrive in order. It stops at the first packet that
-needs more than that (a packet after a gap, a heartbeat, a control packet); the caller handles that
-packet and continues with the next one.
+The first filter, `keep_streams`, reads publisher and stream of each packet and drops packets of
+streams that the receiver does not follow. The second, `take_packets`, reads the message headers of
+the remaining packets and accepts packets that arrive in order. It stops at the first packet that
+needs more than that (a packet after a gap, a message of a flow that moves, a heartbeat); the caller
+handles that packet and continues with the next one.
 
 No length in a packet is trusted: each is checked against the packet's bounds before it is used.
 
@@ -42,7 +42,7 @@ __all__ = [
     "PacketBatch",
     "StreamState",
     "SubscriptionTables",
-    "keep_sessions",
+    "keep_streams",
     "take_packets",
 ]
 
@@ -55,11 +55,12 @@ FIRST_ELSEWHERE = 9  # the same of packets by unicast, or where there is one lin
 COPIES = 10  # and 11, of line B: packets that had arrived before
 COUNTS = 12
 
-CONTROL = -2  # instead of a stream's slot: a packet of the control session
-_CONTROL_SESSION = np.uint64(0xFFFF_FFFF)
-_MAGIC = 0xD157 | 1 << 16  # with the version of the wire
-_HEADER, _MESSAGE = 32, 16
-_DATA, _REPAIR, _ANSWER = 1, 2, 8  # the first kind of packet, repairs, and the last kind
+CONTROL = -2  # instead of a stream's slot: a packet of no stream, or of the journal
+_CONTROL_STREAM = np.uint64(0xFFFF_FFFF)
+_JOURNAL = np.uint64(0)
+_MAGIC = 0xD157 | 2 << 16  # with the version of the wire
+_HEADER, _MESSAGE = 40, 16
+_DATA, _REPAIR, _LAST = 1, 2, 10  # the first kind of packet, repairs, and the last kind
 _LARGEST = np.uint64(1 << 63)
 
 
@@ -72,10 +73,11 @@ class PacketBatch(NamedTuple):
 
 
 class SubscriptionTables(NamedTuple):
-    """The wanted sessions and flows of each followed plan version, by the receiver's own slots."""
+    """The followed streams and wanted flows of each publisher, by the receiver's own slots."""
 
-    versions: IntArray  # plan version of each row; -1 where a row is not in use
-    stream_of: IndexArray  # row x session: the slot of its stream, or -1
+    publishers: IntArray  # number of each row's publisher; -1 where a row is not in use
+    incarnations: IntArray  # of each row's publisher
+    stream_of: IndexArray  # row x stream number: its slot, or -1
     flow_of: IndexArray  # row x flow number: the slot of the flow, or -1
     flow_stream: IndexArray  # row x flow number: the stream that the flow is taken from
 
@@ -84,7 +86,7 @@ class KeptPackets(NamedTuple):
     """The packets that passed the first filter, and the fate of every packet of the batch."""
 
     packets: IntArray  # indices into the batch
-    rows: IntArray  # of `SubscriptionTables`; -1 for the control session
+    rows: IntArray  # of `SubscriptionTables`; -1 where the publisher is not followed
     streams: IntArray  # slots, or CONTROL
     fate: ByteArray  # by packet of the batch: 0 if kept, else 1 + the index of its count
 
@@ -92,7 +94,6 @@ class KeptPackets(NamedTuple):
 class Expected(NamedTuple):
     """What every accepted packet has to match."""
 
-    incarnation: int  # the followed sender's
     tag: int  # bytes at the end of each packet that are its tag, checked before
     first: int = FIRST_ELSEWHERE  # which count has the packets that are new
     again: int = DUPLICATE  # which count has those that had arrived before
@@ -104,6 +105,7 @@ class StreamState(NamedTuple):
     last: IntArray  # by stream: the highest sequence number known
     in_order: NDArray[np.bool_]  # by stream: nothing is missing, and messages may be delivered
     next_of: IntArray  # by flow: the next message's sequence number; -n accepts any from n on
+    guarded: NDArray[np.bool_]  # by flow: it moves, and only its next message may be delivered
 
 
 class FoundMessages(NamedTuple):
@@ -135,16 +137,18 @@ def _read_u64(buffer: ByteArray, at: int) -> np.uint64:
 
 
 @kernel
-def keep_sessions(
+def keep_streams(
     batch: tuple[ByteArray, IntArray, IntArray],  # IN   `PacketBatch`
     begin: int,  # IN   the first packet to read
-    tables: tuple[IntArray, IndexArray, IndexArray, IndexArray],  # IN   `SubscriptionTables`
+    tables: tuple[
+        IntArray, IntArray, IndexArray, IndexArray, IndexArray
+    ],  # IN   `SubscriptionTables`
     kept: tuple[IntArray, IntArray, IntArray, ByteArray],  # OUT  `KeptPackets`
     counts: IntArray,  # OUT  added to
 ) -> tuple[int, int]:
     """Run the first filter; returns how many packets pass, and their size in bytes."""
     buffer, offsets, lengths = batch
-    versions, stream_of, _, _ = tables
+    publishers, _, stream_of, _, _ = tables
     packets, rows, streams, fate = kept
     n = size = 0
     width = np.uint64(stream_of.shape[1])
@@ -155,14 +159,15 @@ def keep_sessions(
             fate[at] = MALFORMED + 1
             continue
         row, stream = -1, -1
-        session = _read_u32(buffer, offset + 12)
-        if session == _CONTROL_SESSION:
+        publisher = np.int64(_read_u32(buffer, offset + 8))
+        number = _read_u32(buffer, offset + 12)
+        for each in range(len(publishers)):
+            if publishers[each] == publisher:
+                row = each
+        if number == _CONTROL_STREAM or (number == _JOURNAL and row >= 0):
             stream = CONTROL
-        elif session < width:
-            version = np.int64(_read_u32(buffer, offset + 8))
-            for each in range(len(versions)):
-                if versions[each] == version:
-                    row, stream = each, stream_of[each, session]
+        elif number < width and row >= 0:
+            stream = stream_of[row, number]
         if stream == -1:
             counts[UNWANTED_PACKETS] += 1
             fate[at] = UNWANTED_PACKETS + 1
@@ -182,7 +187,7 @@ def _has_header(buffer: ByteArray, offset: int, length: int, tag: int) -> bool:
     kind = buffer[offset + 3]
     said = np.int64(_read_u32(buffer, offset + 4) & np.uint64(0xFFFF))
     return (
-        _DATA <= kind <= _ANSWER
+        _DATA <= kind <= _LAST
         and said == length + tag
         and _read_u64(buffer, offset + 16) < _LARGEST
         and _read_u64(buffer, offset + 24) < _LARGEST
@@ -196,6 +201,7 @@ def _find_messages(
     count: int,  # IN   how many they must be
     flow_of: IndexArray,  # IN   one row of `SubscriptionTables`
     flow_stream: IndexArray,  # IN
+    guarded: NDArray[np.bool_],  # IN   of `StreamState`
     stream: int,  # IN   the packet's stream
     found: FoundMessages,  # OUT  wanted messages, from `used` on
     used: int,  # IN
@@ -215,7 +221,11 @@ def _find_messages(
         if size > end - start:
             return -1
         at = start + size
-        if flow < width and flow_of[flow] >= 0 and flow_stream[flow] == stream:
+        if (
+            flow < width
+            and flow_of[flow] >= 0
+            and (flow_stream[flow] == stream or guarded[flow_of[flow]])
+        ):
             sequence = _read_u64(buffer, start - 8)
             if sequence == np.uint64(0) or sequence >= _LARGEST:
                 return -1
@@ -224,6 +234,27 @@ def _find_messages(
             found.start[used], found.end[used] = start, at
             used += 1
     return used if at == end else -1
+
+
+@kernel
+def _may_accept(
+    found: FoundMessages,  # IN
+    begin: int,  # IN
+    end: int,  # IN
+    next_of: IntArray,  # IN
+    guarded: NDArray[np.bool_],  # IN
+) -> bool:
+    """Whether all messages of guarded flows in a packet are the next ones of their flows."""
+    for at in range(begin, end):
+        flow = found.flow[at]
+        if guarded[flow]:
+            expected = next_of[flow]
+            for before in range(begin, at):
+                if found.flow[before] == flow:
+                    expected += 1
+            if found.sequence[at] != expected:
+                return False
+    return True
 
 
 @kernel
@@ -262,9 +293,11 @@ def take_packets(
     batch: tuple[ByteArray, IntArray, IntArray],  # IN   `PacketBatch`
     kept: tuple[IntArray, IntArray, IntArray, ByteArray],  # IN   `KeptPackets`
     cursor: tuple[int, int],  # IN   the first kept packet to take, and the messages found so far
-    expected: tuple[int, int, int, int],  # IN   `Expected`
-    tables: tuple[IntArray, IndexArray, IndexArray, IndexArray],  # IN   `SubscriptionTables`
-    state: tuple[IntArray, NDArray[np.bool_], IntArray],  # OUT  `StreamState`
+    expected: tuple[int, int, int],  # IN   `Expected`
+    tables: tuple[
+        IntArray, IntArray, IndexArray, IndexArray, IndexArray
+    ],  # IN   `SubscriptionTables`
+    state: tuple[IntArray, NDArray[np.bool_], IntArray, NDArray[np.bool_]],  # OUT  `StreamState`
     found: FoundMessages,  # OUT  from the cursor on
     counts: IntArray,  # OUT  added to
 ) -> tuple[int, int, int, int]:
@@ -275,9 +308,9 @@ def take_packets(
     """
     buffer, offsets, lengths = batch
     packets, rows, streams, _ = kept
-    _, _, flow_of, flow_stream = tables
-    incarnation, tag, first, again = expected
-    last, in_order, next_of = state
+    _, incarnations, _, flow_of, flow_stream = tables
+    tag, first, again = expected
+    last, in_order, next_of, guarded = state
     begin, used = cursor
     missed = 0
     for i in range(begin, len(packets)):
@@ -288,7 +321,8 @@ def take_packets(
             continue
         if stream == CONTROL:
             return i, used, used, missed
-        if np.int64(_read_u64(buffer, offset + 16)) != incarnation:
+        row = rows[i]
+        if np.int64(_read_u64(buffer, offset + 16)) != incarnations[row]:
             counts[STALE] += 1
             continue
         if buffer[offset + 3] > _REPAIR:
@@ -296,9 +330,8 @@ def take_packets(
         count = np.int64(_read_u32(buffer, offset + 4) >> np.uint64(16))
         sequence = np.int64(_read_u64(buffer, offset + 24))
         body = (offset + _HEADER, offset + length)
-        row = rows[i]
         end = _find_messages(
-            buffer, body, count, flow_of[row], flow_stream[row], stream, found, used
+            buffer, body, count, flow_of[row], flow_stream[row], guarded, stream, found, used
         )
         if end < 0 or sequence == 0 or count == 0:
             counts[MALFORMED] += 1
@@ -308,6 +341,8 @@ def take_packets(
         if sequence <= last[stream]:
             counts[again] += 1
             continue
+        if not _may_accept(found, used, end, next_of, guarded):
+            return i, used, end, missed
         last[stream] = sequence
         counts[first] += 1
         counts[UNWANTED_MESSAGES] += count - (end - used)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from distributary.delivery import _wire_kernels as kernels
 from distributary.delivery._wire_kernels import Expected, StreamState, SubscriptionTables
 from distributary.delivery.wire import (
-    CONTROL_SESSION,
+    CONTROL_STREAM,
     HEADER_SIZE,
+    JOURNAL_STREAM,
     MESSAGE_HEADER,
     Header,
     PacketKind,
@@ -17,7 +21,7 @@ from distributary.delivery.wire import (
 )
 from distributary.model import IntArray
 
-__all__ = ["find_messages", "keep_sessions", "take_packets"]
+__all__ = ["find_messages", "keep_streams", "take_packets"]
 
 _LARGEST = 1 << 63
 
@@ -26,7 +30,7 @@ Entry = tuple[
 ]  # flow, sequence, and where the payload begins and ends in the packet
 
 
-def keep_sessions(
+def keep_streams(
     packets: Sequence[bytes], tables: SubscriptionTables, counts: IntArray
 ) -> list[tuple[int, int, int]]:
     """(packet, row of the tables or -1, stream or CONTROL) of what passes the first filter."""
@@ -35,26 +39,30 @@ def keep_sessions(
         if len(packet) < HEADER_SIZE:
             counts[kernels.MALFORMED] += 1
             continue
-        version = int.from_bytes(packet[8:12], "little")
-        session = int.from_bytes(packet[12:16], "little")
-        if session == CONTROL_SESSION:
-            kept.append((at, -1, kernels.CONTROL))
-            continue
-        streams = [
-            (row, int(tables.stream_of[row, session]))
-            for row, known in enumerate(tables.versions.tolist())
-            if known == version and session < tables.stream_of.shape[1]
-        ]
-        wanted = [(row, stream) for row, stream in streams if stream >= 0]
-        if wanted:
-            kept.append((at, *wanted[-1]))
-        else:
+        publisher = int.from_bytes(packet[8:12], "little")
+        number = int.from_bytes(packet[12:16], "little")
+        known = [row for row, found in enumerate(tables.publishers.tolist()) if found == publisher]
+        row = known[-1] if known else -1
+        stream = -1
+        if number == CONTROL_STREAM or (known and number == JOURNAL_STREAM):
+            stream = kernels.CONTROL
+        elif known and number < tables.stream_of.shape[1]:
+            stream = int(tables.stream_of[row, number])
+        if stream == -1:
             counts[kernels.UNWANTED_PACKETS] += 1
+        else:
+            kept.append((at, row, stream))
     return kept
 
 
 def find_messages(
-    packet: bytes, header: Header, tag: int, tables: SubscriptionTables, row: int, stream: int
+    packet: bytes,
+    header: Header,
+    tag: int,
+    tables: SubscriptionTables,
+    guarded: NDArray[np.bool_],
+    row: int,
+    stream: int,
 ) -> list[Entry]:
     """The wanted messages of a packet; `WireError` if they do not fill it exactly."""
     at, end = HEADER_SIZE, len(packet) - tag
@@ -67,7 +75,8 @@ def find_messages(
         start, at = at + MESSAGE_HEADER.size, at + MESSAGE_HEADER.size + size
         if at > end:
             raise WireError("a message beyond the packet's end")
-        if number < len(flow_of) and flow_of[number] >= 0 and flow_stream[number] == stream:
+        wanted = number < len(flow_of) and flow_of[number] >= 0
+        if wanted and (flow_stream[number] == stream or guarded[flow_of[number]]):
             if not 0 < sequence < _LARGEST:
                 raise WireError("a sequence number is out of range")
             found.append((int(flow_of[number]), sequence, start, at))
@@ -97,12 +106,12 @@ def take_packets(
             header = decode_header(packet, expected.tag)
             if stream == kernels.CONTROL:
                 return i, delivered, [], missed
-            if header.incarnation != expected.incarnation:
+            if header.incarnation != tables.incarnations[row]:
                 counts[kernels.STALE] += 1
                 continue
             if header.kind > PacketKind.REPAIR:
                 return i, delivered, [], missed
-            found = find_messages(packet, header, expected.tag, tables, row, stream)
+            found = find_messages(packet, header, expected.tag, tables, state.guarded, row, stream)
         except WireError:
             counts[kernels.MALFORMED] += 1
             continue
@@ -112,6 +121,8 @@ def take_packets(
         if header.sequence <= last:
             counts[expected.again] += 1
             continue
+        if not _may_accept(found, state):
+            return i, delivered, found, missed
         state.last[stream] = header.sequence
         counts[expected.first] += 1
         counts[kernels.UNWANTED_MESSAGES] += header.items - len(found)
@@ -127,3 +138,15 @@ def take_packets(
             counts[kernels.DELIVERED] += 1
             delivered.append((at, (flow, sequence, start, end)))
     return len(kept), delivered, [], missed
+
+
+def _may_accept(found: Sequence[Entry], state: StreamState) -> bool:
+    """Whether all messages of guarded flows in a packet are the next ones of their flows."""
+    following: dict[int, int] = {}
+    for flow, sequence, _, _ in found:
+        if state.guarded[flow]:
+            expected = following.get(flow, int(state.next_of[flow]))
+            if sequence != expected:
+                return False
+            following[flow] = expected + 1
+    return True

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 # Why packets are given up: all NAKs stayed unanswered; they left the sender's window; the sender
-# was restarted; the receiver has no room to wait; the sender stopped repairing that plan version.
+# was restarted; the receiver has no room to wait; flows moved while the receiver was away.
 Reason = Literal["unanswered", "window", "restart", "room", "change"]
 
 
@@ -50,7 +50,10 @@ class LeaveGroup:
 
 @dataclass(frozen=True, slots=True)
 class NeedPlan:
-    """The receiver lacks the sender's plan: find it (`where` may help) and call `learn_plan`."""
+    """A receiver that was given a plan, or wants all that plans bring, lacks the sender's plan.
+
+    Find it (`where` may help) and call `learn_plan`. Flows that are wanted by name come without it.
+    """
 
     version: int
     fingerprint: int
@@ -59,11 +62,13 @@ class NeedPlan:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """The receiver gave these packets of a session up; `last` is None if the end is unknown."""
+    """The receiver gave these packets of a stream up; `last` is None if the end is unknown.
+
+    Stream 0 is the sender's journal of plan changes, from which the receiver then starts over.
+    """
 
     incarnation: int
-    version: int
-    session: int
+    stream: int
     first: int
     last: int | None
     reason: Reason

@@ -1,18 +1,20 @@
-"""The packets that a receiver sends: plan requests, probes and NAKs, and their rate limit."""
+"""The packets that a receiver sends: requests, probes, lookups and NAKs, and their rate limit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from distributary.delivery.authentication import Authenticator
-from distributary.delivery.incoming import IncomingStream
+from distributary.delivery.incoming import IncomingStream, PublisherIdentity
 from distributary.delivery.pacing import TokenBucket
 from distributary.delivery.receiver_params import ReceiverParams
 from distributary.delivery.routes import SENDER
 from distributary.delivery.wire import (
+    MOST_LOOKUPS,
     MOST_RANGES,
     Header,
     PacketKind,
+    encode_lookup,
     encode_ranges,
     encode_request,
 )
@@ -35,14 +37,15 @@ class Feedback:
         self._wait = params.ask_every
         self.sender = SENDER  # where the sender is reached
         self.naks = 0
+        self.lookups = 0
 
-    def start_plan_requests(self, now: float) -> None:
-        """Request the plan now, and then at doubling intervals."""
+    def start_requests(self, now: float) -> None:
+        """Request an announcement now, and then at doubling intervals."""
         self._wait = self._params.ask_every
         self._ask_at = now
 
-    def stop_plan_requests(self) -> None:
-        """Stop requesting: the plan is known, and all unicast streams have been heard."""
+    def stop_requests(self) -> None:
+        """Stop requesting: the sender, and all unicast streams, have been heard."""
         self._ask_at = _NEVER
 
     def next_at(self, streams: Iterable[IncomingStream]) -> float:
@@ -52,8 +55,8 @@ class Feedback:
             at = min(at, stream.gaps.next_at(), stream.poll_at)
         return at
 
-    def make_due_plan_request(self, now: float) -> list[Send]:
-        """Make the request for the plan, if one is due."""
+    def make_due_request(self, now: float) -> list[Send]:
+        """Make the request for an announcement, if one is due."""
         if now < self._ask_at:
             return []
         self._ask_at = now + self._wait
@@ -61,11 +64,26 @@ class Feedback:
         return [self.make_request(self.sender, 0, 0)]
 
     def make_request(self, to: str, nonce: int, incarnation: int) -> Send:
-        """Make a request for the plan or, with a nonce, for a reply that returns the nonce."""
+        """Make a request for an announcement or, with a nonce, for a reply that returns it."""
         header = Header(PacketKind.REQUEST, incarnation=incarnation, sequence=nonce)
         return self._send(to, header, encode_request(self._name))
 
-    def make_due_naks(self, stream: IncomingStream, incarnation: int, now: float) -> list[Send]:
+    def make_lookups(self, publisher: PublisherIdentity, blocks: list[int]) -> list[Send]:
+        """Make the lookups of these blocks of a publisher's directory."""
+        sent = []
+        for begin in range(0, len(blocks), MOST_LOOKUPS):
+            some = blocks[begin : begin + MOST_LOOKUPS]
+            header = Header(
+                PacketKind.LOOKUP,
+                items=len(some),
+                publisher=publisher.number,
+                incarnation=publisher.incarnation,
+            )
+            sent.append(self._send(self.sender, header, encode_lookup(some)))
+        self.lookups += len(sent)
+        return sent
+
+    def make_due_naks(self, stream: IncomingStream, now: float) -> list[Send]:
         """Make the NAKs that are due for a stream, as far as the token bucket allows."""
         sent = []
         while due := stream.gaps.find_due(now, MOST_RANGES):
@@ -76,10 +94,10 @@ class Feedback:
                 break
             stream.gaps.note_naks(due, now)
             ranges = [(found.first, found.last) for found in due]
-            sent.append(self._make_nak(stream, incarnation, ranges, now))
+            sent.append(self._make_nak(stream, ranges, now))
         return sent
 
-    def make_poll(self, stream: IncomingStream, incarnation: int, now: float) -> list[Send]:
+    def make_poll(self, stream: IncomingStream, now: float) -> list[Send]:
         """Make a NAK without ranges, which the sender answers with a heartbeat."""
         ready = self._bucket.ready_at(now)
         if ready > now:
@@ -88,14 +106,13 @@ class Feedback:
         wait = min(self._params.repair_wait * 2 ** min(stream.polls, 30), self._params.longest_wait)
         stream.polls += 1
         stream.poll_at = now + wait
-        return [self._make_nak(stream, incarnation, [], now)]
+        return [self._make_nak(stream, [], now)]
 
-    def _make_nak(
-        self, stream: IncomingStream, incarnation: int, ranges: list[tuple[int, int]], now: float
-    ) -> Send:
+    def _make_nak(self, stream: IncomingStream, ranges: list[tuple[int, int]], now: float) -> Send:
         self._bucket.take(1, now)
         self.naks += 1
-        header = Header(PacketKind.NAK, 0, len(ranges), stream.version, stream.session, incarnation)
+        _, publisher, incarnation = stream.publisher
+        header = Header(PacketKind.NAK, 0, len(ranges), publisher, stream.number, incarnation)
         return self._send(self.sender, header, encode_ranges(ranges))
 
     def _send(self, to: str, header: Header, body: bytes) -> Send:

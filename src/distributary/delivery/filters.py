@@ -18,7 +18,7 @@ _UNAUTHENTIC = 255  # in `KeptPackets.fate`
 
 
 class Filters:
-    """Filters batches of packets by session, then by flow; wanted messages are in `found`."""
+    """Filters batches of packets by stream, then by flow; wanted messages are in `found`."""
 
     def __init__(self, subs: Subscriptions, authenticator: Authenticator, counts: IntArray) -> None:
         self._subs = subs
@@ -32,7 +32,7 @@ class Filters:
         """Compile the filters, or load them compiled, before the first packets arrive."""
         nothing = np.empty(0, np.int64)
         batch = PacketBatch(np.zeros(HEADER_SIZE, np.uint8), nothing, nothing)
-        self.take(batch, self.keep(batch, 0), (0, 0), (*Expected(0, 0),))
+        self.take(batch, self.keep(batch, 0), (0, 0), (*Expected(0),))
 
     def renew(self) -> None:
         """Allocate new arrays for found messages: the caller has not read the present ones yet."""
@@ -52,7 +52,7 @@ class Filters:
         n = len(batch.offsets)
         if n > len(self._kept.packets):
             self._kept = _make_kept_arrays(2 * n)
-        passed, size = kernels.keep_sessions(
+        passed, size = kernels.keep_streams(
             (*batch,), begin, (*self._subs.tables,), (*self._kept,), self._counts
         )
         if size // MESSAGE_HEADER_SIZE >= len(self.found.flow):
@@ -74,7 +74,7 @@ class Filters:
         batch: PacketBatch,
         kept: KeptPackets,
         cursor: tuple[int, int],
-        expected: tuple[int, int, int, int],
+        expected: tuple[int, int, int],
     ) -> tuple[int, int, int, int]:
         """Run the second filter; see `take_packets`."""
         subs = self._subs

@@ -55,6 +55,20 @@ class Gaps:
         """Add a range above all others, for which the back-off begins after a wait."""
         self.ranges.append(MissingRange(first, last, now + wait + self._draw()))
 
+    def insert(self, first: int, last: int, now: float) -> None:
+        """Add a range anywhere, as far as it is not missing already."""
+        for found in self.ranges:
+            if first < found.first:
+                self.ranges.append(
+                    MissingRange(first, min(last, found.first - 1), now + self._draw())
+                )
+            first = max(first, found.last + 1)
+            if first > last:
+                break
+        else:
+            self.ranges.append(MissingRange(first, last, now + self._draw()))
+        self.ranges.sort(key=lambda found: found.first)
+
     def remove(self, sequence: int) -> bool:
         """Remove a packet that arrived from its range; returns whether it was missing."""
         at = bisect_right(self.ranges, sequence, key=lambda found: found.first) - 1
@@ -119,7 +133,9 @@ class Gaps:
 
     def next_at(self) -> float:
         """When the next range is due."""
-        return min((found.at for found in self.ranges), default=float("inf"))
+        if not self.ranges:  # the usual case
+            return float("inf")
+        return min(found.at for found in self.ranges)
 
     def _draw(self) -> float:
         return draw_back_off(self.back_off, self.receivers, self.rng)

@@ -1,16 +1,16 @@
-"""The receiver's state of each session: what is missing, and the packets held behind a gap."""
+"""The receiver's state of streams and flows: what is missing, held, and on its way elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 from distributary.delivery._wire_kernels import ByteArray
 from distributary.delivery.gaps import Gaps
-from distributary.delivery.routes import FlowRoutes
 
-__all__ = ["Entry", "FollowedVersion", "IncomingStream"]
+__all__ = ["Entry", "HeldMessage", "IncomingFlow", "IncomingStream", "Leg", "PublisherIdentity"]
 
 Entry = tuple[
     int, int, int, int
@@ -18,19 +18,30 @@ Entry = tuple[
 _NEVER = float("inf")
 
 
+class PublisherIdentity(NamedTuple):
+    """A publisher in one incarnation; `row` is its row in the receiver's tables."""
+
+    row: int
+    number: int
+    incarnation: int
+
+
 @dataclass(slots=True, eq=False)
 class IncomingStream:
-    """One session of a plan version, as a stream; `slot` is its index in the receiver's arrays."""
+    """A stream that the receiver follows; `slot` is its index in the receiver's arrays."""
 
-    version: int
-    session: int
+    publisher: PublisherIdentity
+    number: int
     group: str | None  # None: by unicast
     slot: int
     gaps: Gaps
-    started: bool  # whether it is known with which packet the stream starts
-    end: int | None = None  # the last packet there will be
-    poll_at: float = _NEVER  # when to poll for the stream's present packet, or its end
+    started: bool = False  # whether it is known with which packet the stream starts
+    resumed: bool = False  # whether it goes on where the receiver left it before
+    origin: int = 0  # the packet before the first
+    poll_at: float = _NEVER  # when to poll for the stream's present packet
     polls: int = 0
+    legs: int = 0  # of flows that travel, or will travel, in this stream
+    leaving: dict[IncomingFlow, None] = field(default_factory=dict)  # until a known packet
     _held: dict[int, tuple[ByteArray, list[Entry]]] = field(default_factory=dict)
     _order: list[int] = field(default_factory=list)
 
@@ -39,15 +50,24 @@ class IncomingStream:
         """How many packets are held."""
         return len(self._held)
 
-    def hold(self, sequence: int, packet: ByteArray, entries: list[Entry]) -> None:
-        """Keep a packet's messages until all before them arrived or were given up."""
+    def hold(self, sequence: int, packet: ByteArray, entries: list[Entry]) -> bool:
+        """Keep a packet's messages until all before them arrived or were given up.
+
+        Returns False if the packet was held already, and now is with these messages too.
+        """
+        if sequence in self._held:
+            packet, before = self._held[sequence]
+            self._held[sequence] = packet, before + entries
+            return False
         self._held[sequence] = packet, entries
         heappush(self._order, sequence)
+        return True
 
-    def release(self, below: int) -> Iterator[tuple[ByteArray, list[Entry]]]:
+    def release(self, below: int) -> Iterator[tuple[int, ByteArray, list[Entry]]]:
         """Take out the held packets below a sequence number, in order."""
         while self._order and self._order[0] < below:
-            yield self._held.pop(heappop(self._order))
+            sequence = heappop(self._order)
+            yield sequence, *self._held.pop(sequence)
 
     def drop_flow(self, slot: int) -> list[ByteArray]:
         """Drop held messages of a flow; returns the packets that are not held any more."""
@@ -64,11 +84,52 @@ class IncomingStream:
 
 
 @dataclass(slots=True, eq=False)
-class FollowedVersion:
-    """A plan version that the receiver follows; `row` is its row in the tables."""
+class Leg:
+    """A part of a flow's way: in this stream, up to packet `until` once that is known."""
 
-    version: int
-    row: int
-    routes: FlowRoutes
-    streams: dict[int, IncomingStream]  # by slot
-    open: bool = False  # whether all earlier versions are complete
+    stream: IncomingStream
+    since: int | None  # packets up to this one passed without a look at the flow; None: `origin`
+    until: int | None = None
+
+    @property
+    def unseen(self) -> int:
+        """The last packet that passed without a look at the flow."""
+        return self.stream.origin if self.since is None else self.since
+
+
+class HeldMessage(NamedTuple):
+    """A message that waits for those that its flow sent by another stream."""
+
+    stream: IncomingStream
+    packet: int
+    buffer: ByteArray
+    entry: Entry
+
+
+@dataclass(slots=True, eq=False)
+class IncomingFlow:
+    """A wanted flow; `slot` is its index in the receiver's arrays.
+
+    It travels in the stream of its first leg. There are further legs while it moves: it is then
+    guarded, and only its next message may be delivered from whichever stream, until the first leg
+    is complete.
+    """
+
+    name: str
+    slot: int
+    row: int = -1  # of the publisher in the tables; -1 while that is not known
+    number: int = -1  # by which the publisher sends it
+    legs: list[Leg] = field(default_factory=list)
+    prepared: bool = False  # the last leg begins when the upcoming plan takes effect
+    retired: bool = False  # not wanted behind its first leg
+    held: list[HeldMessage] = field(default_factory=list)
+
+    @property
+    def served(self) -> bool:
+        """Whether the flow travels to the receiver now, not only by the upcoming plan."""
+        return len(self.legs) > self.prepared
+
+    @property
+    def guarded(self) -> bool:
+        """Whether the flow moves."""
+        return len(self.legs) > 1 or (bool(self.legs) and self.legs[0].until is not None)

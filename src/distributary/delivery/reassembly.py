@@ -1,4 +1,11 @@
-"""Handles packets that the filters leave over: late ones, duplicates, and those behind a gap."""
+"""Handles packets that the filters leave over: late ones, those behind a gap, and moving flows.
+
+A packet's messages are delivered when every packet of the stream before it arrived or was given up,
+or earlier if they are next in their flow. A flow that moves from one stream to another is guarded:
+its messages behind the move wait until the stream that it leaves has come to the packet that was
+its last one before the move. Moves wait for packets before them alone, so flows that change places
+do not wait for one another.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +14,17 @@ import numpy as np
 from distributary.delivery import _wire_kernels as kernels
 from distributary.delivery._wire_kernels import ByteArray, FoundMessages
 from distributary.delivery.actions import Gap, Messages, Missing, MulticastAction, Reason
-from distributary.delivery.incoming import Entry, FollowedVersion, IncomingStream
+from distributary.delivery.incoming import (
+    Entry,
+    HeldMessage,
+    IncomingFlow,
+    IncomingStream,
+    Leg,
+)
 from distributary.delivery.lines import Lines
 from distributary.delivery.receiver_params import ReceiverParams
 from distributary.delivery.subscriptions import Subscriptions
-from distributary.delivery.wire import Header, Heartbeat, PacketKind
+from distributary.delivery.wire import Header, PacketKind, StreamPosition
 from distributary.model import IntArray
 
 __all__ = ["Reassembly"]
@@ -32,7 +45,13 @@ class Reassembly:
         self.incarnation = 0
         self.gaps = 0
         self.gap_packets = 0
+        self.retired: list[str] = []  # flows that are over, as the plan brings them no longer
         self.actions: list[MulticastAction] = []
+
+    @property
+    def held_packets(self) -> int:
+        """How many packets wait, behind a gap or for a flow that moves."""
+        return self._held_packets
 
     # --- packets ----------------------------------------------------------------------------------
 
@@ -49,7 +68,7 @@ class Reassembly:
         if not stream.started:
             if header.kind == PacketKind.REPAIR:
                 return  # for other receivers; this one joined after that packet was sent
-            self._start(stream, sequence - 1)
+            self.start(stream, sequence - 1)
         last = int(state.last[slot])
         if sequence > last:
             if sequence > last + 1:
@@ -63,29 +82,29 @@ class Reassembly:
         self._counts[self._lines.first] += 1
         self._counts[kernels.UNWANTED_MESSAGES] += header.items - len(entries)
         buffer = np.frombuffer(packet, np.uint8)
-        if self._may_commit(stream) and sequence < self._frontier(stream):
-            self._commit(buffer, entries)
+        if sequence < self._frontier(stream):
+            self._commit(stream, sequence, buffer, entries)
         else:
             self._deliver_early(stream, sequence, buffer, entries)
         self.advance(stream)
         self._make_room(stream)
 
-    def take_heartbeat(
-        self, stream: IncomingStream, header: Header, found: Heartbeat, now: float
-    ) -> None:
-        """Take a heartbeat: the last packet sent, the first that can be repaired, and the end."""
+    def take_position(self, stream: IncomingStream, found: StreamPosition, now: float) -> None:
+        """Take from a heartbeat the last packet sent, and the first that can be repaired."""
         if not stream.started:
-            self._start(stream, header.sequence)
-        last = int(self._subs.state.last[stream.slot])
-        if header.sequence > last:
-            self._add_gap(stream, last + 1, header.sequence, now)
-            self._subs.state.last[stream.slot] = header.sequence
+            self.start(stream, found.last)
+        self.note_sent(stream, found.last, now)
         self._give_up(stream, stream.gaps.give_up(found.first), "window")
         stream.polls = 0
-        if found.ended:
-            stream.end = header.sequence
-            stream.poll_at = float("inf")
         self.advance(stream)
+
+    def note_sent(self, stream: IncomingStream, last: int, now: float) -> None:
+        """Note that a stream has come as far as this packet."""
+        known = int(self._subs.state.last[stream.slot])
+        if stream.started and last > known:
+            self._add_gap(stream, known + 1, last, now)
+            self._subs.state.last[stream.slot] = last
+            self._subs.state.in_order[stream.slot] = False
 
     def give_up_unanswered(self, stream: IncomingStream, now: float) -> None:
         """Give up ranges whose NAKs all stayed unanswered."""
@@ -94,96 +113,169 @@ class Reassembly:
             self._give_up(stream, gone, "unanswered")
             self.advance(stream)
 
-    def give_up_end(self, stream: IncomingStream) -> None:
-        """End a stream of an old plan at its last known packet, since no poll was answered."""
-        last = int(self._subs.state.last[stream.slot])
-        stream.poll_at = float("inf")
-        if stream.started:
-            self._report_gap(stream, last + 1, None, "unanswered")
-        stream.end = last
-        self.advance(stream)
-
     # --- streams ----------------------------------------------------------------------------------
 
+    def start(self, stream: IncomingStream, last: int) -> None:
+        """Start a stream behind that packet."""
+        stream.started = True
+        stream.origin = last
+        stream.poll_at = float("inf")
+        self._subs.state.last[stream.slot] = last
+        self.advance(stream)
+
+    def start_leg(self, leg: Leg, last: int, now: float) -> None:
+        """Have all packets of a leg's stream behind `last`, also those that passed before."""
+        if not leg.stream.started:
+            self.start(leg.stream, last)
+        elif leg.unseen > last:
+            leg.stream.gaps.insert(last + 1, leg.unseen, now)
+            self._subs.pending[leg.stream] = None
+            self.advance(leg.stream)
+        leg.since = last
+
     def advance(self, stream: IncomingStream) -> None:
-        """Deliver held messages that no gap precedes any more, and end the stream if complete."""
-        if self._subs.versions[stream.version].open:
-            self._commit_held(stream, self._frontier(stream))
-        over = stream.end is not None and self._frontier(stream) > stream.end
-        if over and not stream.holds:
-            self._subs.end(stream)
-            self.open_versions()
-            return
+        """Deliver held messages that no gap precedes any more, and let flows go on elsewhere."""
+        self._commit_held(stream, self._frontier(stream))
         if not stream.gaps and stream.poll_at == float("inf"):
             self._subs.pending.pop(stream, None)
-        self._subs.state.in_order[stream.slot] = self._may_commit(stream) and not (
-            stream.gaps or stream.holds
+        for flow in list(stream.leaving):
+            self.settle(flow)
+        if not stream.legs:
+            return  # it has ended
+        self._subs.state.in_order[stream.slot] = stream.started and not (
+            stream.gaps or stream.holds or stream.leaving
         )
-
-    def drop_flows(self, slots: list[int], idle: list[IncomingStream]) -> None:
-        """Drop what is held of flows that are not wanted any more, and end their idle streams."""
-        for stream in self._subs.streams():
-            for slot in slots:
-                for packet in stream.drop_flow(slot):
-                    self._held_packets -= 1
-                    self._held_bytes -= len(packet)
-        for stream in idle:
-            self._subs.end(stream)
-        for stream in list(self._subs.streams()):
-            self.advance(stream)
-        self.open_versions()
-
-    def open_versions(self) -> None:
-        """Open each version whose predecessors have no stream left."""
-        for followed in list(self._subs.versions.values()):
-            if not followed.open:
-                followed.open = True
-                for stream in list(followed.streams.values()):
-                    self.advance(stream)
-            if followed.streams:
-                return
-
-    def close_versions_after(self, version: int) -> bool:
-        """Close later versions for one whose plan arrived late; False if they have begun."""
-        later = [found for number, found in self._subs.versions.items() if number > version]
-        slots = [slot for followed in later for slot in followed.streams]
-        if self._subs.state.last[slots].any():
-            return False
-        self._subs.state.in_order[slots] = False
-        for followed in later:
-            followed.open = False
-        return True
-
-    def abandon(
-        self, followed: FollowedVersion, reason: Reason, *, end_matters: bool = True
-    ) -> None:
-        """Give up all streams of a version, which has to be the oldest."""
-        for stream in list(followed.streams.values()):
-            last = int(self._subs.state.last[stream.slot])
-            self._give_up(stream, stream.gaps.give_up(last + 1), reason)
-            if stream.started and stream.end is None and end_matters:
-                self._report_gap(stream, last + 1, None, reason)
-            followed.open = True
-            self._commit_held(stream, last + 1)
-            self._subs.end(stream)
 
     def _add_gap(self, stream: IncomingStream, first: int, last: int, now: float) -> None:
         stream.gaps.add(first, last, now, self._lines.wait_for_other(now))
         self._subs.pending[stream] = None
-
-    def _start(self, stream: IncomingStream, last: int) -> None:
-        stream.started = True
-        stream.poll_at = float("inf")
-        self._subs.state.last[stream.slot] = last
-
-    def _may_commit(self, stream: IncomingStream) -> bool:
-        return stream.started and self._subs.versions[stream.version].open
 
     def _frontier(self, stream: IncomingStream) -> int:
         """The sequence number below which every packet arrived or was given up."""
         if stream.gaps:
             return stream.gaps.ranges[0].first
         return int(self._subs.state.last[stream.slot]) + 1
+
+    # --- flows that move --------------------------------------------------------------------------
+
+    def settle(self, flow: IncomingFlow) -> None:
+        """Let a flow go on with its next leg, if its first one is complete."""
+        before = flow.legs[0].stream if flow.legs else None
+        self._release_leg(flow)
+        while flow.legs and self._is_complete(flow.legs[0]):
+            self.drop_leg(flow, flow.legs[0])
+            self._release_leg(flow)
+        if flow.legs and flow.legs[0].until is not None:
+            flow.legs[0].stream.leaving[flow] = None
+            self._subs.state.in_order[flow.legs[0].stream.slot] = False
+        self._subs.place(flow, flow.row, flow.number)
+        if not flow.legs:
+            self._let_go(flow.held)
+            flow.held = []
+            if flow.retired:
+                self._subs.forget(flow)
+                self.retired.append(flow.name)
+        elif flow.legs[0].stream is not before:
+            self.advance(flow.legs[0].stream)
+
+    def drop_leg(self, flow: IncomingFlow, leg: Leg) -> None:
+        """Remove a leg of a flow; its stream ends if no flow needs it."""
+        flow.legs.remove(leg)
+        stream = leg.stream
+        if not any(each.stream is stream and each.until is not None for each in flow.legs[:1]):
+            stream.leaving.pop(flow, None)
+        stream.legs -= 1
+        if not stream.legs:
+            self._end(stream)
+
+    def _end(self, stream: IncomingStream) -> None:
+        self._let_go([(buffer,) for _, buffer, _ in stream.release(1 << 63)])
+        self._subs.end(stream)
+
+    def _is_complete(self, leg: Leg) -> bool:
+        if leg.until is None:
+            return False
+        return not leg.stream.started or self._frontier(leg.stream) > leg.until
+
+    def _release_leg(self, flow: IncomingFlow) -> None:
+        """Deliver what is held of the flow's first leg, unless its end may still change."""
+        if not flow.legs or not flow.held:
+            return
+        leg, stay = flow.legs[0], []
+        if leg.until is None and len(flow.legs) > 1:
+            return
+        frontier = self._frontier(leg.stream)
+        for held in sorted(flow.held, key=lambda held: held.entry[1]):
+            if held.stream is not leg.stream or (leg.until is not None and held.packet > leg.until):
+                stay.append(held)
+                continue
+            self._let_go([held])
+            if held.packet < frontier:
+                self._deliver_held(held)
+            else:
+                self._hold(held.stream, held.packet, held.buffer, [held.entry])
+        if len(flow.legs) == 1 and leg.until is None:
+            self._let_go(stay)  # of a stream that the flow no longer travels in
+            stay = []
+        flow.held = stay
+
+    def _hold_moving(
+        self, stream: IncomingStream, packet: int, buffer: ByteArray, entry: Entry
+    ) -> bool:
+        """Hold a message that is not next in its flow, if another stream may have those before."""
+        flow = self._subs.flow(entry[0])
+        if flow is None or not flow.legs:
+            return True
+        leg = flow.legs[0]
+        if leg.stream is stream:
+            if not flow.guarded or (leg.until is not None and packet <= leg.until):
+                return False
+            if leg.until is None and self._subs.state.next_of[flow.slot] <= 0:
+                return False
+        elif not flow.guarded:
+            return True
+        if any(each.stream is stream for each in flow.legs):
+            flow.held.append(HeldMessage(stream, packet, buffer, entry))
+            self._held_packets += 1
+            self._held_bytes += len(buffer)
+        return True
+
+    # --- giving up --------------------------------------------------------------------------------
+
+    def drop_flow(self, flow: IncomingFlow) -> None:
+        """Drop a flow that is not wanted any more, and the streams that no other flow needs."""
+        for stream in {leg.stream for leg in flow.legs}:
+            gone = stream.drop_flow(flow.slot)
+            self._let_go([(packet,) for packet in gone])
+        streams = [leg.stream for leg in flow.legs]
+        for leg in list(flow.legs):
+            self.drop_leg(flow, leg)
+        self._let_go(flow.held)
+        flow.held = []
+        self._subs.forget(flow)
+        for stream in streams:
+            if stream.legs:
+                self.advance(stream)
+
+    def abandon_all(self, reason: Reason) -> None:
+        """Give up all streams, and deliver what is held."""
+        for stream in list(self._subs.streams()):
+            last = int(self._subs.state.last[stream.slot])
+            self._give_up(stream, stream.gaps.give_up(last + 1), reason)
+            self._commit_held(stream, last + 1)
+        for flow in self._subs.flows.values():
+            self._give_up_move(flow)
+            for leg in list(flow.legs):
+                self.drop_leg(flow, leg)
+            flow.prepared = False
+            self._subs.place(flow, -1, -1)
+
+    def _give_up_move(self, flow: IncomingFlow) -> None:
+        """Deliver what is held of a flow, whatever is missing before it."""
+        held, flow.held = sorted(flow.held, key=lambda held: held.entry[1]), []
+        self._let_go(held)
+        for found in held:
+            self._deliver_held(found)
 
     def _make_room(self, stream: IncomingStream) -> None:
         """Give up gaps while more is missing or held than the settings allow."""
@@ -192,16 +284,34 @@ class Reassembly:
             self._give_up_first(stream)
         while self._held_packets > params.held_packets or self._held_bytes > params.held_bytes:
             fullest = max(self._subs.streams(), key=lambda found: found.holds)
-            if self._subs.versions[fullest.version].open:
+            if fullest.holds:
                 self._give_up_first(fullest)
+                continue
+            flow = max(self._subs.flows.values(), key=lambda found: len(found.held))
+            if not flow.held:
+                break
+            leaves = flow.legs[0].stream
+            if leaves.gaps:
+                self._give_up_first(leaves)
             else:
-                self.abandon(next(iter(self._subs.versions.values())), "room")
-                self.open_versions()
+                self._give_up_move(flow)
 
     def _give_up_first(self, stream: IncomingStream) -> None:
         first = stream.gaps.ranges[0]
         self._give_up(stream, stream.gaps.give_up(first.last + 1), "room")
         self.advance(stream)
+
+    def _give_up(self, stream: IncomingStream, gone: list[tuple[int, int]], reason: Reason) -> None:
+        for first, last in gone:
+            self.report_gap(stream, first, last, reason)
+
+    def report_gap(
+        self, stream: IncomingStream, first: int, last: int | None, reason: Reason
+    ) -> None:
+        """Report packets that are given up."""
+        self.gaps += 1
+        self.gap_packets += 0 if last is None else last - first + 1
+        self.actions.append(Gap(self.incarnation, stream.number, first, last, reason))
 
     # --- messages ---------------------------------------------------------------------------------
 
@@ -241,22 +351,38 @@ class Reassembly:
         for flow, first, last in runs:
             self.actions.append(Missing(self.incarnation, self._subs.names[flow], first, last))
 
-    def _commit(self, buffer: ByteArray, entries: list[Entry]) -> None:
+    def _commit(
+        self, stream: IncomingStream, packet: int, buffer: ByteArray, entries: list[Entry]
+    ) -> None:
         """Deliver a packet's messages; every packet before it arrived or was given up."""
         next_of, new = self._subs.state.next_of, []
         for entry in entries:
             flow, sequence = entry[:2]
             expected = int(next_of[flow])
-            if sequence < abs(expected):
-                self._counts[kernels.DUPLICATE] += 1
+            beyond = sequence != expected and sequence >= abs(expected)
+            if beyond and self._hold_moving(stream, packet, buffer, entry):
                 continue
-            if sequence > expected > 0:
-                self._counts[kernels.MISSED] += sequence - expected
-                self.report_missed([(flow, expected, sequence - 1)])
-            next_of[flow] = sequence + 1
-            new.append(entry)
-        self._counts[kernels.DELIVERED] += len(new)
+            if self._accept(flow, sequence):
+                new.append(entry)
         self.deliver(buffer, new)
+
+    def _deliver_held(self, held: HeldMessage) -> None:
+        """Deliver a message that was held; those before it that did not arrive are missing."""
+        if self._accept(*held.entry[:2]):
+            self.deliver(held.buffer, [held.entry])
+
+    def _accept(self, flow: int, sequence: int) -> bool:
+        """Whether a message is new; reports those of its flow that are missing before it."""
+        expected = int(self._subs.state.next_of[flow])
+        if sequence < abs(expected):
+            self._counts[kernels.DUPLICATE] += 1
+            return False
+        if sequence > expected > 0:
+            self._counts[kernels.MISSED] += sequence - expected
+            self.report_missed([(flow, expected, sequence - 1)])
+        self._subs.state.next_of[flow] = sequence + 1
+        self._counts[kernels.DELIVERED] += 1
+        return True
 
     def _deliver_early(
         self, stream: IncomingStream, sequence: int, buffer: ByteArray, entries: list[Entry]
@@ -278,25 +404,24 @@ class Reassembly:
         self._counts[kernels.DELIVERED] += len(new)
         self.deliver(buffer, new)
         if rest:
-            stream.hold(sequence, buffer, rest)
+            self._hold(stream, sequence, buffer, rest)
+
+    def _hold(
+        self, stream: IncomingStream, sequence: int, buffer: ByteArray, entries: list[Entry]
+    ) -> None:
+        if stream.hold(sequence, buffer, entries):
             self._held_packets += 1
             self._held_bytes += len(buffer)
 
     def _commit_held(self, stream: IncomingStream, below: int) -> None:
-        for buffer, entries in stream.release(below):
+        for sequence, buffer, entries in stream.release(below):
             self._held_packets -= 1
             self._held_bytes -= len(buffer)
-            self._commit(buffer, entries)
+            self._commit(stream, sequence, buffer, entries)
 
-    def _give_up(self, stream: IncomingStream, gone: list[tuple[int, int]], reason: Reason) -> None:
-        for first, last in gone:
-            self._report_gap(stream, first, last, reason)
-
-    def _report_gap(
-        self, stream: IncomingStream, first: int, last: int | None, reason: Reason
-    ) -> None:
-        self.gaps += 1
-        self.gap_packets += 0 if last is None else last - first + 1
-        self.actions.append(
-            Gap(self.incarnation, stream.version, stream.session, first, last, reason)
-        )
+    def _let_go(self, held: list[HeldMessage] | list[tuple[ByteArray]]) -> None:
+        """Take packets that are held no longer out of the count."""
+        for found in held:
+            buffer = found.buffer if isinstance(found, HeldMessage) else found[0]
+            self._held_packets -= 1
+            self._held_bytes -= len(buffer)

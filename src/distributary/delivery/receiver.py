@@ -1,77 +1,51 @@
 """The receiver: packets in, messages of wanted flows out, each once and in its flow's order.
 
-Packets pass two filters (`_wire_kernels.py`): by session, then by flow. The filters accept packets
+Packets pass two filters (`_wire_kernels.py`): by stream, then by flow. The filters accept packets
 that arrive in order; `reassembly.py` handles the others. Messages behind a gap are delivered if
 they are next in their flow, else held until the gap is closed or given up. The receiver reports a
 gap that it gives up at once, as a range of packets, and again as a range of messages of a flow when
 the flow's next message arrives.
 
-Each plan version has sessions of its own. A version is opened when all sessions of the version
-before it have ended; until then its messages are held, unless they are next in their flow.
+Which streams carry the wanted flows the publisher says itself (`followed.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from distributary.delivery import _wire_kernels as kernels
 from distributary.delivery import _wire_reference as reference
 from distributary.delivery._wire_kernels import Expected, PacketBatch
-from distributary.delivery.actions import MulticastAction, Rival, Subscribed, Unserved
+from distributary.delivery.actions import MulticastAction, Subscribed, Unserved
 from distributary.delivery.authentication import Authenticator
 from distributary.delivery.feedback import Feedback
 from distributary.delivery.filters import Filters
-from distributary.delivery.incoming import Entry, IncomingStream
+from distributary.delivery.flow_router import FlowRouter
+from distributary.delivery.followed import FollowedPublisher
+from distributary.delivery.incoming import Entry
 from distributary.delivery.lines import Lines, LineStatistics
-from distributary.delivery.plan_versions import PlanVersions
+from distributary.delivery.plan_interest import PlanInterest
 from distributary.delivery.reassembly import Reassembly
 from distributary.delivery.receiver_params import ReceiverParams
-from distributary.delivery.senders import SenderClaim, Senders
+from distributary.delivery.receiver_statistics import ReceiverMachineStatistics
 from distributary.delivery.subscriptions import Subscriptions
 from distributary.delivery.wire import (
     HEADER_SIZE,
     KIND_AT,
-    Announcement,
-    Header,
     PacketKind,
     WireError,
-    decode_announcement,
     decode_header,
-    decode_heartbeat,
     decode_ranges,
 )
 from distributary.machines.actions import SetTimer
 from distributary.model import Plan
 
-__all__ = ["ReceiverMachine", "ReceiverMachineStatistics"]
+__all__ = ["ReceiverMachine"]
 
 WAKE = "wake"
 _NEVER = float("inf")
-_MOST_REPEATED = 3  # old announcements in a row, after which the receiver probes the sender
-
-
-@dataclass(frozen=True, slots=True)
-class ReceiverMachineStatistics:
-    """A snapshot of a receiver's counters."""
-
-    messages: int  # delivered
-    packets: int  # received, of any kind
-    unwanted_packets: int  # dropped by the first filter
-    unwanted_messages: int  # dropped by the second
-    duplicates: int  # packets, or messages of a packet, that had arrived before
-    malformed: int
-    unauthenticated: int
-    stale: int  # packets of another incarnation
-    strangers: int  # packets from an address, or by a socket, from which they are not accepted
-    naks: int
-    gaps: int  # ranges of packets that were given up
-    gap_packets: int  # in the gaps whose end is known
-    missing_messages: int  # reported as `Missing`
-    held_packets: int  # that wait now, behind a gap or a plan change
-    missing_ranges: int  # of packets, for which the receiver now sends NAKs
 
 
 class ReceiverMachine:
@@ -89,42 +63,50 @@ class ReceiverMachine:
     ) -> None:
         """With `wanted` None the receiver wants all that each plan carries to it.
 
-        Packets of senders before `incarnation`, the last one known, are refused as replayed."""
+        It then needs the plans: `NeedPlan` asks for those that it lacks. Packets of senders before
+        `incarnation`, the last one known, are refused as replayed."""
         self.name = name
-        flows = None if wanted is None else tuple(sorted(set(wanted)))
         self.params = params = ReceiverParams() if params is None else params
         self._authenticator = Authenticator(key)
-        self._subs = Subscriptions(name, flows, params, rng)
+        self._subs = Subscriptions(params, rng)
         self._feedback = Feedback(name, params, self._authenticator)
-        self._senders = Senders(self._feedback, params, rng)
         self._counts = np.zeros(kernels.COUNTS, np.int64)
         self._filters = Filters(self._subs, self._authenticator, self._counts)
         self._lines = Lines(params, self._counts)
         self._reassembly = Reassembly(self._subs, params, self._counts, self._lines)
-        self._reassembly.incarnation = incarnation
-        self._versions = PlanVersions(self._subs, self._reassembly, self._feedback, params)
-        self._announced: Announcement | None = None
-        self._announcements = 0
-        self._repeated = 0  # announcements in a row whose number was not new
+        self._router = FlowRouter(name, self._subs, self._reassembly)
+        self._followed = FollowedPublisher(
+            0,
+            incarnation,
+            self._subs,
+            self._reassembly,
+            self._router,
+            self._feedback,
+            self._lines,
+            params,
+            self._counts,
+            rng,
+        )
+        self._interest = PlanInterest(name, everything=wanted is None)
         self._strangers = 0
         self._packets = 0
         self._wake_at = _NEVER
         self._changes_seen = 0
         self._unserved: tuple[str, ...] = ()  # as last reported
         self._awaited: set[str] = set()  # flows that were subscribed, and not `Subscribed` yet
+        self._want(() if wanted is None else wanted, 0.0)
 
     # --- calls ---------------------------------------------------------------------------------
 
     @property
     def incarnation(self) -> int:
         """The incarnation of the sender that is followed, or else the one given at the start."""
-        return self._reassembly.incarnation
+        return self._followed.incarnation
 
     @property
     def statistics(self) -> ReceiverMachineStatistics:
         """A snapshot of the counters."""
         counts = self._counts.tolist()
-        streams = list(self._subs.streams())
         return ReceiverMachineStatistics(
             messages=counts[kernels.DELIVERED],
             packets=self._packets,
@@ -134,13 +116,14 @@ class ReceiverMachine:
             malformed=counts[kernels.MALFORMED],
             unauthenticated=self._filters.unauthenticated,
             stale=counts[kernels.STALE],
-            strangers=self._strangers,
+            strangers=self._strangers + self._followed.strangers,
             naks=self._feedback.naks,
+            lookups=self._feedback.lookups,
             gaps=self._reassembly.gaps,
             gap_packets=self._reassembly.gap_packets,
             missing_messages=counts[kernels.MISSED],
-            held_packets=sum(stream.holds for stream in streams),
-            missing_ranges=sum(len(stream.gaps.ranges) for stream in streams),
+            held_packets=self._reassembly.held_packets,
+            missing_ranges=sum(len(stream.gaps.ranges) for stream in self._subs.streams()),
         )
 
     def line_statistics(self, now: float) -> tuple[LineStatistics, ...]:
@@ -148,79 +131,79 @@ class ReceiverMachine:
         return self._lines.make_statistics(now)
 
     @property
-    def versions(self) -> tuple[int, ...]:
-        """The plan versions that the receiver follows."""
-        return tuple(self._subs.versions)
+    def version(self) -> int:
+        """The plan version that the sender uses; 0 before it is known."""
+        return self._followed.version
 
     @property
     def flows(self) -> tuple[str, ...]:
-        """The wanted flows, by the newest plan version that is followed."""
-        return self._subs.wanted
+        """The wanted flows."""
+        return tuple(sorted(name for name, flow in self._subs.flows.items() if not flow.retired))
+
+    @property
+    def following(self) -> tuple[str, ...]:
+        """The wanted flows of which it is known where they travel."""
+        return tuple(sorted(name for name, flow in self._subs.flows.items() if flow.served))
 
     @property
     def unserved(self) -> tuple[str, ...]:
-        """Wanted flows that the newest plan does not carry."""
-        return self._subs.unserved
+        """Wanted flows that the sender's plan does not carry."""
+        if self._followed.announced is None or not self._followed.complete:
+            return self._unserved
+        lost = self._interest.lost
+        return lost or tuple(name for name in self.flows if self._followed.lacks(name))
 
     def prepare(self) -> None:
         """Compile the filters, or load them compiled, before the first packets arrive."""
         self._filters.prepare()
 
     def start(self, now: float) -> list[MulticastAction]:
-        """Join the control group, and ask for the plan."""
+        """Join the control group, and ask for announcements."""
         self._reassembly.actions += self._subs.change_groups()
-        self._feedback.start_plan_requests(now)
-        self._reassembly.actions += self._feedback.make_due_plan_request(now)
+        self._feedback.start_requests(now)
+        self._reassembly.actions += self._feedback.make_due_request(now)
         return self._finish()
 
     def learn_plan(self, plan: Plan, now: float) -> list[MulticastAction]:
         """Take a plan, before or after the sender announces it."""
-        self._subs.remember(plan)
-        if self._announced is not None:
-            self._versions.adopt(self._announced, now)
-        self._report_unserved()
+        self._interest.learn(plan)
+        if self._followed.announced is None:
+            self._unserved = self._report_unserved_by(plan)
+        self._follow_plans(now)
         return self._finish()
 
     def knows(self, fingerprint: int) -> bool:
         """Whether the receiver has the plan of that fingerprint."""
-        return self._subs.find_plan(fingerprint) is not None
+        return self._interest.knows(fingerprint)
 
     def subscribe(self, flows: Iterable[str], now: float) -> list[MulticastAction]:
         """Want these flows too; `Subscribed` says from when on none of their messages is lost."""
-        flows = set(flows) - set(self._subs.wanted)
-        begun = self._subs.subscribe(flows, self._current)
-        if begun:  # a later version, opened because this one had no streams left, waits for it now
-            self._reassembly.close_versions_after(min(stream.version for stream in begun))
-        for stream in begun:
-            if stream.group is None:
-                self._feedback.start_plan_requests(now)
-            if not stream.started:  # ask for a heartbeat, which says at which packet it stands
-                stream.poll_at = now
-                self._subs.pending[stream] = None
-        self._awaited |= flows
-        self._report_unserved()
+        self._interest.fix()
+        new = self._want(flows, now)
+        self._awaited |= new
+        self._followed.hasten(new, now)
         return self._finish()
 
     def awaits(self, flows: Iterable[str]) -> bool:
         """Whether it is not known yet of all these flows that they are served, or are not."""
         undecided = self._awaited.intersection(flows)
-        if not self._subs.versions:
-            return bool(undecided)
-        return not undecided <= set(self._subs.unserved)
+        return any(not self._followed.lacks(flow) for flow in undecided)
 
     def unsubscribe(self, flows: Iterable[str], now: float) -> list[MulticastAction]:
         """Stop wanting these flows; nothing of them is delivered from now on."""
-        flows = set(flows)
-        self._awaited -= flows
-        self._reassembly.drop_flows(*self._subs.unsubscribe(flows))
-        self._report_unserved()
+        self._interest.fix()
+        gone = [flow for flow in set(flows) if flow in self._subs.flows]
+        self._awaited.difference_update(gone)
+        for flow in sorted(gone):
+            self._reassembly.drop_flow(self._subs.flows[flow])
+        self._followed.forget(gone)
         return self._finish()
 
     def want(self, wanted: Iterable[str], now: float) -> list[MulticastAction]:
         """Want these flows and no others."""
         flows = set(wanted)
         return [
-            *self.unsubscribe(set(self._subs.wanted) - flows, now),
+            *self.unsubscribe(set(self.flows) - flows, now),
             *self.subscribe(flows, now),
         ]
 
@@ -235,17 +218,12 @@ class ReceiverMachine:
         self._packets += 1
         self._lines.hear(line, 1, now)
         subs = self._subs
-        kept = reference.keep_sessions([packet], subs.tables, self._counts)
+        kept = reference.keep_streams([packet], subs.tables, self._counts)
         if kept and self._filters.accepts(packet):
             at, found, waiting, missed = reference.take_packets(
                 [packet],
                 kept,
-                Expected(
-                    self.incarnation,
-                    self._authenticator.size,
-                    self._lines.first,
-                    self._lines.again,
-                ),
+                Expected(self._authenticator.size, self._lines.first, self._lines.again),
                 subs.tables,
                 subs.state,
                 self._counts,
@@ -268,10 +246,10 @@ class ReceiverMachine:
     ) -> list[MulticastAction]:
         """Take a batch of packets, in order, with the compiled filters.
 
-        Announcements and replies are accepted only with `control`: for packets from the control
-        group or from the sender's own address. `line` is where all of them came: 0 for A, 1 for B,
-        None by unicast or where groups have one line. The resulting `Messages` refer to the buffer
-        of the batch, and are valid until the next call.
+        Packets of no stream other than heartbeats are accepted only with `control`: from the
+        control group or from the sender's own address. `line` is where all of them came: 0 for A,
+        1 for B, None by unicast or where groups have one line. The resulting `Messages` refer to
+        the buffer of the batch, and are valid until the next call.
         """
         self._packets += len(batch.offsets)
         if line is not None or self._lines.line is not None:  # spare the call where there are none
@@ -294,14 +272,14 @@ class ReceiverMachine:
             self._strangers += 1
         elif self._filters.accepts(packet):
             try:
-                self._take_reply(decode_header(packet, tag), now, source)
+                self._followed.take_reply(decode_header(packet, tag), now, source)
             except WireError:
                 self._counts[kernels.MALFORMED] += 1
         return self._finish()
 
     def is_sender(self, address: str) -> bool:
         """Whether the sender that is followed is at that address."""
-        return self._senders.is_followed(address)
+        return self._followed.senders.is_followed(address)
 
     def on_timer(self, name: str, now: float) -> list[MulticastAction]:
         """The machine's only timer has expired."""
@@ -309,18 +287,18 @@ class ReceiverMachine:
             raise ValueError(f"there is no timer {name!r}")
         actions = self._reassembly.actions
         self._wake_at = _NEVER
-        if self._announced is not None and not self._subs.unheard:
-            self._feedback.stop_plan_requests()
-        actions += self._feedback.make_due_plan_request(now)
-        for rival in self._senders.undecided_rivals():
-            self._decide_on_rival(rival, now)
+        if self._followed.announced is not None and not self._subs.unheard:
+            self._feedback.stop_requests()
+        actions += self._feedback.make_due_request(now)
+        self._followed.on_timer(now)
         for stream in list(self._subs.pending):
             if stream not in self._subs.pending:
                 continue  # it ended together with another stream
             self._reassembly.give_up_unanswered(stream, now)
             if stream in self._subs.pending:
-                actions += self._feedback.make_due_naks(stream, self.incarnation, now)
-                self._poll(stream, now)
+                actions += self._feedback.make_due_naks(stream, now)
+                if stream.poll_at <= now:
+                    actions += self._feedback.make_poll(stream, now)
         return self._finish()
 
     # --- filters ----------------------------------------------------------------------------------
@@ -341,7 +319,7 @@ class ReceiverMachine:
         at = used = 0
         while at < len(kept.packets):
             start = used
-            expected = reassembly.incarnation, tag, first, again
+            expected = tag, first, again
             at, used, end, n_missed = filters.take(batch, kept, (at, used), expected)
             if n_missed:
                 reassembly.report_missed(found.missed[:n_missed].tolist())
@@ -349,7 +327,8 @@ class ReceiverMachine:
             if at < len(kept.packets):
                 packet, stream = int(kept.packets[at]), int(kept.streams[at])
                 offset = int(batch.offsets[packet])
-                if stream == kernels.CONTROL and not control:
+                kind = int(batch.buffer[offset + KIND_AT])
+                if stream == kernels.CONTROL and not control and kind != PacketKind.HEARTBEAT:
                     self._strangers += 1
                 else:
                     copied = batch.buffer[offset : offset + int(batch.lengths[packet])].tobytes()
@@ -371,173 +350,100 @@ class ReceiverMachine:
         body = packet[HEADER_SIZE : len(packet) - self._authenticator.size]
         try:
             if slot == kernels.CONTROL:
-                self._take_control(header, body, now, source)
-            elif header.kind <= PacketKind.REPAIR:
-                self._note_heard(slot)
-                self._reassembly.take_data(self._subs.stream(slot), header, packet, entries, now)
-            else:
-                self._take_heartbeat_or_confirmation(slot, header, body, now)
+                before = self._followed.announced
+                self._followed.take_packet(header, body, now, source)
+                if self._followed.announced is not before:
+                    self._follow_plans(now)
+                return
+            stream = self._subs.stream(slot)
+            if header.kind <= PacketKind.REPAIR:
+                self._followed.note_heard(stream)
+                self._reassembly.take_data(stream, header, packet, entries, now)
+            elif header.kind == PacketKind.CONFIRM:
+                for first, last in decode_ranges(body, header.items):
+                    stream.gaps.confirm(first, last, now)
+            else:  # it belongs to no stream, or only senders accept it
+                self._counts[kernels.MALFORMED] += 1
         except WireError:
             self._counts[kernels.MALFORMED] += 1
 
-    def _take_heartbeat_or_confirmation(
-        self, slot: int, header: Header, body: bytes, now: float
-    ) -> None:
-        """Take a heartbeat or a confirmation."""
-        stream = self._subs.stream(slot)
-        if header.kind == PacketKind.HEARTBEAT:
-            found = decode_heartbeat(body)
-            if found.first > header.sequence + 1:
-                raise WireError("a window that begins behind the last packet")
-            self._note_heard(slot)
-            self._reassembly.take_heartbeat(stream, header, found, now)
-        elif header.kind == PacketKind.CONFIRM:
-            for first, last in decode_ranges(body, header.items):
-                stream.gaps.confirm(first, last, now)
-        else:
-            raise WireError("a packet that only senders accept")
+    # --- interest ---------------------------------------------------------------------------------
 
-    def _note_heard(self, slot: int) -> None:
-        self._subs.unheard.pop(self._subs.stream(slot), None)
+    def _want(self, flows: Iterable[str], now: float) -> set[str]:
+        """Want these flows too; returns those that were not wanted before."""
+        new = set()
+        for name in set(flows):
+            flow = self._subs.flows.get(name)
+            if flow is not None and flow.retired:
+                self._reassembly.drop_flow(flow)
+                self._followed.forget([name])
+            if name not in self._subs.flows:
+                new.add(name)
+        ordered = sorted(new)
+        self._subs.want(ordered)
+        self._followed.want(ordered, now)
+        return new
 
-    # --- plans ------------------------------------------------------------------------------------
-
-    def _take_control(self, header: Header, body: bytes, now: float, source: str | None) -> None:
-        if header.kind == PacketKind.PLAN:
-            self._take_plan(header, decode_announcement(body), now, source)
-        elif header.kind == PacketKind.REPLY:
-            self._take_reply(header, now, source)
-        else:
-            raise WireError("a packet that only senders accept")
-
-    def _take_plan(
-        self, header: Header, announced: Announcement, now: float, source: str | None
-    ) -> None:
-        """Take an announcement of the sender that is followed, or of a rival."""
-        senders = self._senders
-        if header.incarnation < self.incarnation:
-            self._counts[kernels.STALE] += 1
-        elif senders.followed is None:
-            self._follow_sender(senders.note_claim(header, announced, source, now), now)
+    def _follow_plans(self, now: float) -> None:
+        """Prefer the groups that the plan means for the receiver; want what it brings, if asked."""
+        announced = self._followed.announced
+        if announced is None:
+            if self._interest.everything:
+                self._want(self._interest.latest_flows(), now)
             return
-        elif header.incarnation == self.incarnation:
-            if source is None or senders.is_followed(source):
-                self._hear_sender(senders.followed, header, announced, now)
-            else:
-                self._strangers += 1
+        self._reassembly.actions += self._interest.find_needs(announced)
+        if not self._interest.note_announced(announced):
             return
-        self._decide_on_rival(senders.note_claim(header, announced, source, now), now)
-
-    def _hear_sender(
-        self, followed: SenderClaim, header: Header, announced: Announcement, now: float
-    ) -> None:
-        """Take an announcement of the sender that is followed."""
-        if header.sequence <= self._announcements:
-            self._counts[self._lines.again] += 1
-            self._repeated += 1
-            if self._repeated >= _MOST_REPEATED:  # a forged one may have raised the number
-                self._reassembly.actions += self._senders.probe(followed, now)
+        self._router.preferred = self._interest.groups_of(announced)
+        wanted = self._interest.flows_of(announced)
+        if wanted is None:
             return
-        self._announcements, self._repeated = header.sequence, 0
-        followed.heard_at = now
-        self._announced = announced
-        self._versions.adopt(announced, now)
-        if not self._subs.unheard:
-            self._feedback.stop_plan_requests()
-        if not followed.proven:
-            self._reassembly.actions += self._senders.probe(followed, now)
+        self._subs.changes += 1  # have it told if nothing is brought any more
+        self._want(wanted, now)
+        for name in sorted(set(self.flows) - wanted):
+            self._router.retire(self._subs.flows[name])
 
-    def _take_reply(self, header: Header, now: float, source: str | None) -> None:
-        """Take a reply, by which a sender proves that it is alive."""
-        claim = self._senders.take_reply(header, source, now)
-        if claim is None:
-            self._strangers += 1
-        elif claim is not self._senders.followed:
-            self._decide_on_rival(claim, now)
-        elif self._repeated >= _MOST_REPEATED:
-            self._announcements = self._repeated = 0
-
-    def _decide_on_rival(self, rival: SenderClaim, now: float) -> None:
-        """Follow a rival if it replaces the sender; else probe it and the followed sender."""
-        senders, followed = self._senders, self._senders.followed
-        unknown = rival.address is None and rival.incarnation > self.incarnation
-        if unknown or senders.replaces(rival, now):
-            self._follow_sender(rival, now)
-            return
-        actions = self._reassembly.actions
-        actions += senders.probe(rival, now)
-        if rival.proven and followed is not None:
-            actions += senders.probe(followed, now)
-            if not rival.reported:
-                rival.reported = True
-                actions.append(Rival(followed.incarnation, rival.incarnation, rival.address or ""))
-
-    def _follow_sender(self, claim: SenderClaim, now: float) -> None:
-        """Follow another sender, or the first one."""
-        if claim.incarnation != self.incarnation:
-            restarted = self._senders.followed is not None
-            self._versions.change_incarnation(
-                claim.incarnation, claim.announced, restarted=restarted
-            )
-        self._senders.follow(claim)
-        self._announcements, self._announced = claim.sequence, claim.announced
-        self._repeated = 0
-        self._versions.adopt(claim.announced, now)
-        if not self._subs.unheard:
-            self._feedback.stop_plan_requests()
-        if not claim.proven:
-            self._reassembly.actions += self._senders.probe(claim, now)
-
-    # --- the timer --------------------------------------------------------------------------------
-
-    def _poll(self, stream: IncomingStream, now: float) -> None:
-        if stream.poll_at > now:
-            return
-        starts = not stream.started and stream.version >= self._current
-        if starts or stream.polls < self.params.tries:
-            self._reassembly.actions += self._feedback.make_poll(stream, self.incarnation, now)
-        else:
-            self._reassembly.give_up_end(stream)
-
-    @property
-    def _current(self) -> int:
-        """The plan version that the sender uses, by its last announcement; 0 before the first."""
-        return 0 if self._announced is None else self._announced.current
+    def _report_unserved_by(self, plan: Plan) -> tuple[str, ...]:
+        """Report wanted flows that a plan lacks, before the sender is heard."""
+        unserved = self._interest.unserved_by(plan, self.flows)
+        if unserved != self._unserved:
+            self._reassembly.actions.append(Unserved(0, unserved))
+        return unserved
 
     def _report_subscribed(self) -> None:
         """Report subscribed flows whose streams have started: nothing of them is missed now."""
         ready = []
-        for flow in self._awaited:
-            stream = self._subs.find_stream(flow, self._current)
-            if stream is not None and stream.started:
-                ready.append(flow)
+        for name in self._awaited:
+            flow = self._subs.flows[name]
+            if flow.served and flow.legs[0].stream.started:
+                ready.append(name)
         if ready:
             self._awaited.difference_update(ready)
             self._reassembly.actions.append(Subscribed(tuple(sorted(ready))))
 
     def _report_unserved(self) -> None:
         """Report the wanted flows that no plan carries, if they changed."""
-        unserved = self._subs.unserved
-        if unserved is not self._unserved and unserved != self._unserved:
-            version = max(self._subs.versions, default=0)
-            self._reassembly.actions.append(Unserved(version, unserved))
-        self._unserved = unserved
+        if self._followed.complete:
+            unserved = self.unserved
+            if unserved != self._unserved:
+                self._reassembly.actions.append(Unserved(self.version, unserved))
+            self._unserved = unserved
+
+    # --- the end of each call ---------------------------------------------------------------------
 
     def _finish(self) -> list[MulticastAction]:
         """Update groups and timer, and return all actions."""
         reassembly, subs = self._reassembly, self._subs
-        for version, followed in list(subs.versions.items()):
-            done = self._announced is not None and version < self._announced.current
-            if done and not followed.streams:
-                subs.forget(version)
+        if reassembly.retired:
+            self._followed.forget(reassembly.retired)
+            reassembly.retired = []
+        if self._awaited:
+            self._report_subscribed()
         if subs.changes != self._changes_seen:
             self._changes_seen = subs.changes
             reassembly.actions += subs.change_groups()
-            if self._subs.versions:
-                self._report_unserved()
-        if self._awaited:
-            self._report_subscribed()
-        at = min(self._feedback.next_at(subs.pending), self._senders.next_at())
+            self._report_unserved()
+        at = min(self._feedback.next_at(subs.pending), self._followed.next_at())
         if at != self._wake_at:
             self._wake_at = at
             reassembly.actions.append(SetTimer(WAKE, None if at == _NEVER else at))

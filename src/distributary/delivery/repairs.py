@@ -68,6 +68,10 @@ class Repairs:
         """When the next repair may be sent, by the repairs' share of the rate."""
         return self._pace.ready_at(now)
 
+    def spend(self, size: int, now: float) -> None:
+        """Take so many bytes off the repairs' share of the rate."""
+        self._pace.take(size, now)
+
     def take(self, now: float) -> tuple[OutgoingStream, bytes] | None:
         """The next repair, to be sent now; None if its packet has left the window."""
         stream, sequence = next(iter(self._queue))
@@ -79,11 +83,11 @@ class Repairs:
         repair[KIND_AT] = PacketKind.REPAIR
         repair += self._authenticator.tag(repair)
         stream.window.note_repair(sequence, now)
-        self._pace.take(len(repair), now)
+        self.spend(len(repair), now)
         return stream, bytes(repair)
 
     def drop(self, streams: set[OutgoingStream]) -> None:
-        """Drop the queued repairs of these sessions."""
+        """Drop the queued repairs of these streams."""
         self._queue = {found: None for found in self._queue if found[0] not in streams}
 
 

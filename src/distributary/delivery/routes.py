@@ -1,14 +1,9 @@
-"""Numbers and names that both ends derive from the plan alone.
-
-Flow `k` of the plan is number `k`, its sessions keep their numbers, and what receiver `r` gets by
-unicast is session `n_sessions + r`. Two plans are the same if their fingerprints are.
-"""
+"""Names and numbers that both ends know, and what a plan alone says of a receiver."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,16 +12,23 @@ from distributary.model import Plan
 __all__ = [
     "CONTROL_GROUP",
     "SENDER",
-    "FlowRoute",
-    "FlowRoutes",
     "fingerprint_of",
     "group_name",
     "group_number",
+    "publisher_number",
+    "subscribed_groups",
+    "unserved_flows",
     "wanted_flows",
 ]
 
 CONTROL_GROUP = "group control"
 SENDER = "sender"
+
+
+def publisher_number(name: str) -> int:
+    """The number of a publisher in packets; it is never 0."""
+    digest = hashlib.blake2b(name.encode(), digest_size=4, person=b"publisher").digest()
+    return int.from_bytes(digest, "little") or 1
 
 
 def group_name(group: int) -> str:
@@ -72,45 +74,17 @@ def wanted_flows(plan: Plan, name: str) -> tuple[str, ...]:
     return tuple(plan.flows[flow] for flow in sorted({*placed.tolist(), *alone.tolist()}))
 
 
-class FlowRoute(NamedTuple):
-    """How a receiver gets a flow: its number, session and group; no group for unicast."""
+def subscribed_groups(plan: Plan, name: str) -> frozenset[int]:
+    """The groups of the sessions that a plan subscribes a receiver to."""
+    if name not in plan.receivers:
+        return frozenset()
+    me = plan.receivers.index(name)
+    sessions = plan.subscription_session[plan.subscription_receiver == me]
+    return frozenset(plan.session_group[sessions].tolist())
 
-    flow: str
-    number: int
-    session: int
-    group: str | None
 
-
-class FlowRoutes:
-    """How one receiver gets the flows of a plan.
-
-    By unicast if the plan says so, else in the first session that the receiver subscribes to, else
-    (the plan does not know of the receiver's interest) in the first session there is.
-    """
-
-    def __init__(self, plan: Plan, receiver: str) -> None:
-        self._plan = plan
-        self._numbers = {name: number for number, name in enumerate(plan.flows)}
-        self._me = plan.receivers.index(receiver) if receiver in plan.receivers else -1
-        self._alone = set(plan.unicast_flow[plan.unicast_receiver == self._me].tolist())
-        subscribed = plan.subscription_session[plan.subscription_receiver == self._me]
-        self._subscribed = set(subscribed.tolist())
-
-    def find(self, flow: str) -> FlowRoute | None:
-        """The route of a flow, or None if the plan does not carry it to this receiver."""
-        number = self._numbers.get(flow)
-        if number is None:
-            return None
-        plan = self._plan
-        if number in self._alone:
-            return FlowRoute(flow, number, plan.n_sessions + self._me, None)
-        begin, end = np.searchsorted(plan.placement_flow, [number, number + 1])
-        sessions = plan.placement_session[begin:end].tolist()
-        if not sessions:
-            return None
-        session = next((s for s in sessions if s in self._subscribed), sessions[0])
-        return FlowRoute(flow, number, session, group_name(int(plan.session_group[session])))
-
-    def find_all(self, flows: Iterable[str]) -> list[FlowRoute]:
-        """The routes of those of the flows that the plan carries to this receiver."""
-        return [route for flow in flows if (route := self.find(flow)) is not None]
+def unserved_flows(plan: Plan, name: str, flows: Iterable[str]) -> tuple[str, ...]:
+    """Those of the flows that a plan does not carry to a receiver."""
+    served = {plan.flows[flow] for flow in np.unique(plan.placement_flow).tolist()}
+    served.update(wanted_flows(plan, name))
+    return tuple(flow for flow in flows if flow not in served)

@@ -1,34 +1,45 @@
 """The sender: packs messages into packets, sends them to groups, and repairs what receivers miss.
 
-At the start, as at a plan change, the sender announces the plan, waits for the grace time so that
-receivers can join, and only then sends by it. A message waits in its session's packet until the
-packet is full or `max_age` old; the packet then waits in the queue until the pacing lets it pass.
-Repairs go before new packets, but use only a share of the rate. A receiver that asks too often
-cannot harm others: each packet is repaired at most once in the hold-off time.
+A message waits in the packet of its stream until the packet is full or `max_age` old; the packet
+then waits in the queue until the pacing lets it pass. Repairs go before new packets, but use only a
+share of the rate. A receiver that asks too often cannot harm others: each packet is repaired at
+most once in the hold-off time.
+
+Which streams carry a flow is in the sender's directory. A plan change is written to the directory's
+journal, which is a stream too; after the grace time, in which receivers can join, the flows that
+move are sent by their new streams. Streams that no flow enters or leaves notice nothing.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
+from distributary.delivery.announcements import Announcements, make_announcement
 from distributary.delivery.authentication import Authenticator
+from distributary.delivery.directory_answers import DirectoryAnswers
+from distributary.delivery.directory_log import DirectoryLog
+from distributary.delivery.directory_wire import Record, encode_record
 from distributary.delivery.heartbeats import Heartbeats
-from distributary.delivery.outgoing import OutgoingStream, OutgoingVersion
+from distributary.delivery.outgoing import OutgoingStream
+from distributary.delivery.outgoing_streams import OutgoingStreams
 from distributary.delivery.pacing import TokenBucket
+from distributary.delivery.packet_builder import PacketBuilder
 from distributary.delivery.packing import largest_payload
 from distributary.delivery.repairs import Repairs
 from distributary.delivery.routes import CONTROL_GROUP
 from distributary.delivery.sender_params import SenderParams
+from distributary.delivery.sender_statistics import SenderMachineStatistics
 from distributary.delivery.wire import (
-    CONTROL_SESSION,
     HEADER_SIZE,
-    Announcement,
+    MESSAGE_HEADER_SIZE,
+    POSITION_SIZE,
     Header,
     PacketKind,
     WireError,
     decode_header,
+    decode_lookup,
     decode_ranges,
     decode_request,
     encode_announcement,
@@ -39,7 +50,7 @@ from distributary.errors import DistributaryError
 from distributary.machines.actions import Send, SetTimer
 from distributary.model import Plan
 
-__all__ = ["FullError", "SenderAction", "SenderMachine", "SenderMachineStatistics"]
+__all__ = ["FullError", "SenderAction", "SenderMachine"]
 
 SenderAction = Send | SetTimer
 WAKE = "wake"
@@ -51,26 +62,6 @@ class FullError(DistributaryError):
     """The sender's queue is full and did not take the message; offer it again after a timer."""
 
 
-@dataclass(frozen=True, slots=True)
-class SenderMachineStatistics:
-    """A snapshot of a sender's counters; they count packets unless they say messages or bytes."""
-
-    messages: int = 0
-    unplanned_messages: int = 0  # of flows outside the plan
-    packets: int = 0
-    packet_bytes: int = 0
-    repairs: int = 0
-    heartbeats: int = 0
-    announcements: int = 0
-    naks: int = 0
-    curbed_naks: int = 0  # cut short, since the requester had used up its allowance
-    confirms: int = 0
-    malformed: int = 0
-    unauthenticated: int = 0
-    refused: int = 0  # messages offered while full
-    outranked: int = 0  # requests of receivers that follow a later incarnation
-
-
 class SenderMachine:
     """The sender's state machine. Call `start` once; each start needs a higher `incarnation`."""
 
@@ -79,44 +70,50 @@ class SenderMachine:
         plan: Plan,
         incarnation: int,
         *,
+        name: str = "publisher",
         params: SenderParams | None = None,
         key: bytes | None = None,
         where: str = "",
         addresses: Mapping[str, str] | None = None,
+        wall_clock: Callable[[], int] | None = None,
     ) -> None:
         """`addresses` has fixed unicast addresses of receivers; the sender learns others.
 
         A receiver's request shows its address. Until then the sender addresses its packets to the
-        receiver's name, which the caller resolves or drops.
+        receiver's name, which the caller resolves or drops. `wall_clock` returns nanoseconds since
+        1970; with it each packet says when it was sent.
         """
         if not 0 < incarnation < 1 << 63:
             raise ValueError(f"an incarnation is a number from 1 to 2^63 - 1, not {incarnation}")
         self.params = params = SenderParams() if params is None else params
         self.incarnation = incarnation
+        self.name = name
         self._authenticator = Authenticator(key)
+        self._packets = PacketBuilder(name, incarnation, self._authenticator, wall_clock)
         self._where = where
-        self._fixed_addresses = frozenset(addresses or ())
-        self._addresses = dict(addresses or {})
         self._counts = dict.fromkeys(SenderMachineStatistics.__slots__, 0)
         del self._counts["curbed_naks"]  # the repairs count these
         self._next_of: dict[str, int] = {}
         self._unplanned: Counter[str] = Counter()
-        self._versions: dict[int, OutgoingVersion] = {}
-        self._current = self._make_version(1, plan)
-        self._upcoming: OutgoingVersion | None = None
-        self._previous = 0  # the version before the current one
-        self._starts_at = _NEVER  # when the first version begins
-        self._changed_at = -_NEVER  # when a version began last
-        self._changes_at = _NEVER  # when the following version takes effect
+        self._room = params.packet_size - HEADER_SIZE - self._authenticator.size
+        self._log = DirectoryLog(self._room - MESSAGE_HEADER_SIZE)
+        self._streams = OutgoingStreams(params, self._room, addresses or {})
+        self._journal = self._streams.journal
+        self._routes: dict[str, tuple[int, tuple[OutgoingStream, ...]]] = {}
+        self._starts_at = _NEVER  # when the first packet may be sent
+        self._changes_at = _NEVER  # when the plan that is prepared takes effect
         self._ageing: deque[tuple[float, OutgoingStream]] = deque()
-        self._queue: deque[tuple[OutgoingStream, int, bytes]] = deque()
+        self._queue: deque[tuple[OutgoingStream, int, int, bytes]] = deque()
         self._repairs = Repairs(params, self._authenticator)
+        self._answers = DirectoryAnswers(self._log, params.hold_off)
         self._heartbeats = Heartbeats(params.heartbeat_min, params.heartbeat_max)
+        self._announcements = Announcements(params)
         self._pace = TokenBucket(params.rate, params.burst)
-        self._announce_at = _NEVER
-        self._announced_at = float("-inf")
-        self._announcements = 0
         self._wake_at: float | None = None
+        self._log.prepare(plan)
+        self._log.switch(lambda stream: 0)
+        self._records_sent = self._log.record  # nobody was there to hear of them
+        self._streams.begin(self._log.directory.places)
 
     # --- calls ---------------------------------------------------------------------------------
 
@@ -136,12 +133,12 @@ class SenderMachine:
     @property
     def version(self) -> int:
         """The plan version that messages are sent by."""
-        return self._current.number
+        return self._log.directory.version
 
     @property
     def changing(self) -> bool:
         """Whether an announced plan has not taken effect yet."""
-        return self._upcoming is not None or self._starts_at < _NEVER
+        return self._log.directory.following is not None or self._starts_at < _NEVER
 
     @property
     def waiting(self) -> int:
@@ -151,13 +148,13 @@ class SenderMachine:
     def start(self, now: float) -> list[SenderAction]:
         """Announce the plan; messages are sent after the grace time."""
         self._starts_at = now + self.params.grace
-        self._announce_at = now
+        self._announcements.hasten(now)
         return self._do_what_is_due(now)
 
     def offer(self, flow: str, payload: bytes, now: float) -> list[SenderAction]:
         """Take a message of a flow, or raise `FullError`."""
-        number = self._current.numbers.get(flow)
-        if number is None:
+        number, streams = self._routes.get(flow) or self._find_route(flow)
+        if not streams:
             self._count_unplanned(flow)
             return []
         if len(payload) > self.largest_message:
@@ -174,7 +171,7 @@ class SenderMachine:
         self._next_of[flow] = sequence + 1
         self._counts["messages"] += 1
         changed = False
-        for stream in self._current.route(number):
+        for stream in streams:
             changed |= self._pack(stream, number, sequence, payload, now)
         return self._do_what_is_due(now) if changed else []
 
@@ -185,19 +182,24 @@ class SenderMachine:
 
     def flush(self, now: float) -> list[SenderAction]:
         """Queue the packets that are not full yet."""
-        for stream in self._current.streams.values():
+        for stream in self._streams:
             self._close_packet(stream)
         return self._do_what_is_due(now)
 
     def change_plan(self, plan: Plan, now: float) -> list[SenderAction]:
         """Announce another plan, which takes over after the grace time; the last call wins."""
-        number = 1 + max(self._versions)
-        if self._upcoming is not None:
-            del self._versions[self._upcoming.number]
-        self._upcoming = self._make_version(number, plan)
+        directory = self._log.directory
+        if directory.following is not None:
+            self._stop(self._streams.drop(directory.following.begun))
+        records = self._log.prepare(plan)
+        assert directory.following is not None
+        begun = {number: directory.places[number] for number in directory.following.begun}
+        for stream in self._streams.begin(begun):
+            self._heartbeats.put_off(stream, now)
+        self._write(records)
         opened = now if self._starts_at == _NEVER else self._starts_at
         self._changes_at = opened + self.params.grace
-        self._announce_at = now
+        self._announcements.hasten(now)
         return self._do_what_is_due(now)
 
     def on_message(self, sender: str, message: bytes, now: float) -> list[SenderAction]:
@@ -225,6 +227,8 @@ class SenderMachine:
             return self._take_request(header, decode_request(body), sender, now)
         if header.kind == PacketKind.NAK:
             return self._take_nak(sender, header, decode_ranges(body, header.items), now)
+        if header.kind == PacketKind.LOOKUP:
+            return self._take_lookup(header, decode_lookup(body, header.items), now)
         raise WireError("a packet that only receivers accept")
 
     def _count_unplanned(self, flow: str) -> None:
@@ -234,18 +238,19 @@ class SenderMachine:
 
     # --- packing ----------------------------------------------------------------------------------
 
-    def _make_version(self, number: int, plan: Plan) -> OutgoingVersion:
-        params = self.params
-        room = params.packet_size - HEADER_SIZE - self._authenticator.size
-        window = params.window_packets, params.window_bytes
-        version = OutgoingVersion.from_plan(number, plan, room, params.messages_per_packet, window)
-        self._versions[number] = version
-        return version
+    def _find_route(self, flow: str) -> tuple[int, tuple[OutgoingStream, ...]]:
+        """The number of a flow, and the streams that carry it."""
+        number = self._log.directory.number_of(flow)
+        if number is None:
+            return 0, ()
+        streams = self._log.directory.streams_of(number)
+        found = self._routes[flow] = number, tuple(self._streams[stream] for stream in streams)
+        return found
 
     def _pack(
         self, stream: OutgoingStream, number: int, sequence: int, payload: bytes, now: float
     ) -> bool:
-        """Add a message to its session's packet; returns whether anything is due earlier now."""
+        """Add a message to its stream's packet; returns whether anything is due earlier now."""
         packer, changed = stream.packer, False
         if not packer.fits(len(payload)):
             self._close_packet(stream)
@@ -260,30 +265,21 @@ class SenderMachine:
         return changed
 
     def _close_packet(self, stream: OutgoingStream) -> None:
-        """Close the session's packet and queue it."""
-        if not stream.packer.count:
-            return
-        count, body = stream.packer.take()
-        stream.last_packed += 1
-        packet = self._build_packet(
-            PacketKind.DATA, body, count=count, stream=stream, sequence=stream.last_packed
-        )
-        self._queue.append((stream, stream.last_packed, packet))
+        """Close the stream's packet and queue it."""
+        if stream.packer.count:
+            stream.last_packed += 1
+            self._queue.append((stream, stream.last_packed, *stream.packer.take()))
 
-    def _build_packet(
-        self,
-        kind: PacketKind,
-        body: bytes,
-        *,
-        count: int = 0,
-        stream: OutgoingStream | None = None,
-        sequence: int = 0,
-    ) -> bytes:
-        version, session = 0, CONTROL_SESSION
-        if stream is not None:
-            version, session = stream.version, stream.session
-        header = Header(kind, 0, count, version, session, self.incarnation, sequence)
-        return self._authenticator.encode_packet(header, body)
+    def _write(self, records: list[Record]) -> None:
+        """Append records to the journal, which the log has counted already."""
+        number = self._log.record - len(records)
+        for record in records:
+            number += 1
+            kind, body = encode_record(record)
+            if not self._journal.packer.fits(len(body)):
+                self._close_packet(self._journal)
+            self._journal.packer.add(kind, number, body, 0.0)
+        self._close_packet(self._journal)
 
     # --- what is due ------------------------------------------------------------------------------
 
@@ -291,15 +287,15 @@ class SenderMachine:
         """Do all that is due, and set the timer for what comes next."""
         actions: list[SenderAction] = []
         if now >= self._starts_at:
-            self._starts_at = _NEVER
-            self._open_version(self._current, now)
-        if self._upcoming is not None and now >= self._changes_at:
-            self._change_version(now)
+            self._open(now)
+        if now >= self._changes_at:
+            self._switch(now)
         self._close_aged_packets(now)
         self._send_repairs(now, actions)
+        self._send_blocks(now, actions)
         self._send_queued_packets(now, actions)
         self._send_heartbeats(now, actions)
-        self._drop_expired_versions(now)
+        self._stop(self._streams.take_expired(now))
         self._announce(now, actions)
         at = self._due_at(now)
         if at != self._wake_at:
@@ -308,17 +304,16 @@ class SenderMachine:
         return actions
 
     def _due_at(self, now: float) -> float | None:
-        at = min(self._starts_at, self._changes_at, self._announce_at, self._heartbeats.next_at())
+        at = min(self._starts_at, self._changes_at, self._announcements.next_at)
+        at = min(at, self._heartbeats.next_at(), self._streams.next_at())
         while self._ageing and not self._ageing[0][1].packer.count:
             self._ageing.popleft()
         if self._ageing:
             at = min(at, self._ageing[0][0])
         if self._queue and self._starts_at == _NEVER:
             at = min(at, self._pace.ready_at(now))
-        if self._repairs:
+        if self._repairs or self._answers:
             at = min(at, max(self._pace.ready_at(now), self._repairs.ready_at(now)))
-        for version in self._versions.values():
-            at = min(at, version.expires_at)
         return None if at == _NEVER else at
 
     def _close_aged_packets(self, now: float) -> None:
@@ -329,59 +324,69 @@ class SenderMachine:
                 self._close_packet(stream)
 
     def _send(self, stream: OutgoingStream, packet: bytes, actions: list[SenderAction]) -> None:
-        to = self._addresses.get(stream.to, stream.to) if stream.unicast else stream.to
+        to = stream.to
+        if stream.unicast:
+            to = self._streams.addresses.get(to, to)
         actions.append(Send(to, packet))
 
     def _send_queued_packets(self, now: float, actions: list[SenderAction]) -> None:
         if self._starts_at < _NEVER:
             return
         while self._queue and self._pace.ready_at(now) <= now:
-            stream, sequence, packet = self._queue.popleft()
+            stream, sequence, count, body = self._queue.popleft()
+            packet = self._packets.build(
+                PacketKind.DATA, body, count=count, stream=stream, sequence=sequence
+            )
             stream.last_sent = sequence
             stream.window.add(sequence, packet)
             self._pace.take(len(packet), now)
             self._send(stream, packet, actions)
+            if stream is self._journal:
+                self._records_sent += count
+                self._counts["journal_packets"] += 1
+                continue
             self._counts["packets"] += 1
             self._counts["packet_bytes"] += len(packet)
             if stream.finished:
-                self._versions[stream.version].expires_at = now + self.params.linger
+                self._streams.note_sent(stream, now)
             self._heartbeats.put_off(stream, now)
 
     # --- heartbeats -------------------------------------------------------------------------------
 
     def _send_heartbeats(self, now: float, actions: list[SenderAction]) -> None:
-        for stream in self._heartbeats.take_due(now):
-            self._send_heartbeat(stream, now, actions)
+        for streams in self._heartbeats.take_due(now):
+            self._send_heartbeat(streams, now, actions)
 
     def _send_heartbeat(
-        self, stream: OutgoingStream, now: float, actions: list[SenderAction]
+        self, streams: list[OutgoingStream], now: float, actions: list[SenderAction]
     ) -> None:
-        stream.heartbeat_sent_at = now
-        body = encode_heartbeat(stream.window.first, stream.finished)
-        packet = self._build_packet(
-            PacketKind.HEARTBEAT, body, stream=stream, sequence=stream.last_sent
-        )
-        self._send(stream, packet, actions)
-        self._counts["heartbeats"] += 1
+        """Tell how far streams of one group have come."""
+        most = self._room // POSITION_SIZE
+        for begin in range(0, len(streams), most):
+            some = streams[begin : begin + most]
+            body = encode_heartbeat(stream.position for stream in some)
+            packet = self._packets.build(PacketKind.HEARTBEAT, body, count=len(some))
+            self._send(some[0], packet, actions)
+            self._counts["heartbeats"] += 1
+        for stream in streams:
+            stream.heartbeat_sent_at = now
 
     # --- repairs ----------------------------------------------------------------------------------
 
     def _take_nak(
         self, asker: str, header: Header, ranges: list[tuple[int, int]], now: float
     ) -> list[SenderAction]:
-        version = self._versions.get(header.version)
-        stream = version.streams.get(header.session) if version else None
-        if stream is None or header.incarnation != self.incarnation:
-            return []  # the receiver learns from announcements what can be repaired
+        stream = self._streams.get(header.stream)
+        if stream is None or not self._packets.is_addressed(header):
+            return []
         self._counts["naks"] += 1
         sent = self._counts["packets"]
-        streams = sum(len(version.streams) for version in self._versions.values())
-        kept = min(sent, streams * self.params.window_packets)
+        kept = min(sent, len(self._streams) * self.params.window_packets)
         asked = self._repairs.queue(asker, stream, ranges, sent=sent, kept=kept, now=now)
         actions: list[SenderAction] = []
         beyond = any(first < stream.window.first for first, _ in ranges)
         if (beyond or not ranges) and now >= stream.heartbeat_sent_at + self.params.hold_off:
-            self._send_heartbeat(stream, now, actions)
+            self._send_heartbeat([stream], now, actions)
         actions += self._do_what_is_due(now)
         self._send_confirmation(stream, asked, actions)
         return actions
@@ -392,7 +397,7 @@ class SenderMachine:
         """Confirm repairs that have to wait for the pacing, so that other receivers do not ask."""
         ranges = self._repairs.find_waiting(stream, asked)
         if ranges:
-            packet = self._build_packet(
+            packet = self._packets.build(
                 PacketKind.CONFIRM, encode_ranges(ranges), count=len(ranges), stream=stream
             )
             self._send(stream, packet, actions)
@@ -408,92 +413,79 @@ class SenderMachine:
                 self._send(stream, packet, actions)
                 self._counts["repairs"] += 1
 
-    # --- plans ------------------------------------------------------------------------------------
+    # --- the directory ----------------------------------------------------------------------------
+
+    def _take_lookup(self, header: Header, blocks: list[int], now: float) -> list[SenderAction]:
+        if not self._packets.is_addressed(header):
+            return []
+        self._counts["lookups"] += 1
+        self._answers.queue(blocks, now)
+        return self._do_what_is_due(now)
+
+    def _send_blocks(self, now: float, actions: list[SenderAction]) -> None:
+        """Send blocks of the directory, in the repairs' share of the rate."""
+        repairs = self._repairs
+        while self._answers and max(self._pace.ready_at(now), repairs.ready_at(now)) <= now:
+            count, body = self._answers.take(now)
+            packet = self._packets.build(PacketKind.BLOCK, body, count=count)
+            self._pace.take(len(packet), now)
+            repairs.spend(len(packet), now)
+            actions.append(Send(CONTROL_GROUP, packet))
+            self._counts["directory_packets"] += 1
 
     def _take_request(
         self, header: Header, name: str, address: str, now: float
     ) -> list[SenderAction]:
         """Announce the plan, or return the request's nonce; and learn the receiver's address."""
         self._counts["outranked"] += header.incarnation > self.incarnation
-        if name not in self._fixed_addresses and self._is_unicast(name):
-            self._addresses[name] = address
+        self._streams.learn_address(name, address)
         if header.sequence:
             return [
-                Send(address, self._build_packet(PacketKind.REPLY, b"", sequence=header.sequence))
+                Send(address, self._packets.build(PacketKind.REPLY, b"", sequence=header.sequence))
             ]
-        self._announce_at = min(
-            self._announce_at, max(now, self._announced_at + self.params.hold_off)
-        )
+        self._announcements.request(now)
         return self._do_what_is_due(now)
 
-    def _is_unicast(self, name: str) -> bool:
-        """Whether a plan in use sends unicast to the receiver of that name."""
-        return any(name in version.unicast for version in self._versions.values())
-
     def _announce(self, now: float, actions: list[SenderAction]) -> None:
-        if now < self._announce_at:
+        if not self._announcements.is_due(now):
             return
-        self._announcements += 1
-        packet = self._build_packet(
-            PacketKind.PLAN, encode_announcement(self._announcement()), sequence=self._announcements
+        number = self._announcements.note_sent(now, changing=self.changing)
+        announced = make_announcement(
+            self._log.directory, self._journal.position, started=self._starts_at == _NEVER
+        )._replace(
+            blocks=self._log.blocks,
+            record=self._records_sent,
+            publisher=self.name,
+            where=self._where,
         )
+        body = encode_announcement(announced)
+        packet = self._packets.build(PacketKind.ANNOUNCEMENT, body, sequence=number)
         actions.append(Send(CONTROL_GROUP, packet))
         self._counts["announcements"] += 1
-        self._announced_at = now
-        soon = self.changing or now < self._changed_at + self.params.grace
-        self._announce_at = now + (
-            self.params.announce_soon if soon else self.params.announce_every
-        )
 
-    def _announcement(self) -> Announcement:
-        floor = min(self._versions)
-        if self._starts_at < _NEVER:  # version 1 has not taken effect; a change waits until it has
-            first = self._current
-            return Announcement(0, 0, first.number, floor, 0, first.fingerprint, self._where)
-        current, following = self._current, self._upcoming
-        return Announcement(
-            self._previous,
-            current.number,
-            0 if following is None else following.number,
-            floor,
-            current.fingerprint,
-            0 if following is None else following.fingerprint,
-            self._where,
-        )
+    def _open(self, now: float) -> None:
+        """Begin to send."""
+        self._starts_at = _NEVER
+        for stream in self._streams:
+            if stream is not self._journal:
+                self._heartbeats.put_off(stream, now)
+        self._announcements.hasten(now)
 
-    def _open_version(self, version: OutgoingVersion, now: float) -> None:
-        for stream in version.streams.values():
-            self._heartbeats.put_off(stream, now)
-        self._announce_at = self._changed_at = now
+    def _switch(self, now: float) -> None:
+        """Let the plan that is prepared take effect."""
+        self._changes_at = _NEVER
+        for number in self._log.touched():
+            self._close_packet(self._streams[number])
+        change, records = self._log.switch(lambda number: self._streams[number].last_packed)
+        self._write(records)
+        for number in change.moved:
+            self._routes.pop(self._log.directory.flows[number], None)
+        for number in change.ended:
+            self._heartbeats.put_off(self._streams.end(number, now), now)
+        self._announcements.hasten(now)
 
-    def _change_version(self, now: float) -> None:
-        """End all sessions of the current plan, and change to the next one."""
-        assert self._upcoming is not None
-        old = self._current
-        for stream in old.streams.values():
-            self._close_packet(stream)
-            stream.ended = True
-            self._heartbeats.put_off(stream, now)
-        old.expires_at = now + self.params.linger
-        self._previous = old.number
-        self._current, self._upcoming, self._changes_at = self._upcoming, None, _NEVER
-        self._open_version(self._current, now)
-
-    def _drop_expired_versions(self, now: float) -> None:
-        """Drop plan versions whose sessions ended more than `linger` ago."""
-        for number, version in list(self._versions.items()):
-            if version.expires_at > now:
-                continue
-            if not all(stream.finished for stream in version.streams.values()):
-                version.expires_at = now + self.params.linger
-                continue
-            del self._versions[number]
-            streams = set(version.streams.values())
+    def _stop(self, streams: set[OutgoingStream]) -> None:
+        """Stop heartbeats and repairs of streams."""
+        if streams:
             self._heartbeats.drop(streams)
             self._repairs.drop(streams)
-            self._addresses = {
-                name: address
-                for name, address in self._addresses.items()
-                if name in self._fixed_addresses or self._is_unicast(name)
-            }
-            self._announce_at = now

@@ -17,8 +17,9 @@ class SenderParams:
     packet_size: int = 1_400
     messages_per_packet: int = 8  # h
     max_age: float = 0.001  # a message waits no longer than this for others to fill its packet
-    window_packets: int = 16_384  # of each session
-    window_bytes: int = 16 << 20  # of each session
+    window_packets: int = 16_384  # of each stream
+    window_bytes: int = 16 << 20  # of each stream
+    journal_packets: int = 4_096  # of the directory's journal that can be repaired
     rate: float = 100e6  # bytes a second, of all that is sent
     burst: float = 256e3
     repair_share: float = 0.5  # of the rate, at most, for repairs
@@ -34,7 +35,7 @@ class SenderParams:
     announce_every: float = 1.0
     announce_soon: float = 0.05  # while the plan changes
     grace: float = 0.5  # from the announcement of a plan until it takes effect
-    linger: float = 5.0  # how long an old plan version is repaired after its last packet
+    linger: float = 5.0  # how long a stream that has ended is repaired after its last packet
 
     def __post_init__(self) -> None:
         least = HEADER_SIZE + TAG_SIZE + 16 * MOST_RANGES

@@ -33,6 +33,7 @@ _MOST_ADDRESSES = 4  # of one sender
 class SenderClaim:
     """An incarnation that claims to be the sender, with its last announcement."""
 
+    publisher: int
     incarnation: int
     address: str | None  # where its announcements come from; None where that is not known
     nonce: int  # that its reply has to return
@@ -55,14 +56,14 @@ class Senders:
         self._feedback = feedback
         self._params = params
         self._rng = rng.spawn(1)[0]
-        self._rivals: dict[tuple[int, str | None], SenderClaim] = {}
+        self._rivals: dict[tuple[int, int, str | None], SenderClaim] = {}
         self.followed: SenderClaim | None = None
 
     def note_claim(
         self, header: Header, announced: Announcement, address: str | None, now: float
     ) -> SenderClaim:
         """Take an announcement of a sender that is not followed."""
-        key = header.incarnation, address
+        key = header.publisher, header.incarnation, address
         claim = self._rivals.get(key)
         if claim is None:
             claim = SenderClaim(*key, self._draw(), header.sequence, announced, now)
@@ -75,7 +76,7 @@ class Senders:
 
     def follow(self, claim: SenderClaim) -> None:
         """Follow this sender from now on."""
-        self._rivals.pop((claim.incarnation, claim.address), None)
+        self._rivals.pop((claim.publisher, claim.incarnation, claim.address), None)
         if claim.address is not None:
             claim.addresses.add(claim.address)
             self._feedback.sender = claim.address
@@ -129,7 +130,9 @@ class Senders:
 
     def next_at(self) -> float:
         """When to decide again whether a rival replaces the sender."""
-        if self.followed is None or next(self.undecided_rivals(), None) is None:
+        if not self._rivals or self.followed is None:
+            return float("inf")
+        if next(self.undecided_rivals(), None) is None:
             return float("inf")
         return self.followed.asked_at + self._params.prove_every
 

@@ -1,4 +1,4 @@
-"""The sessions that a receiver follows in each plan version, and the tables of its filters."""
+"""The flows that a receiver wants, the streams that it follows, and the tables of its filters."""
 
 from __future__ import annotations
 
@@ -9,22 +9,15 @@ import numpy as np
 
 from distributary.delivery._wire_kernels import StreamState, SubscriptionTables
 from distributary.delivery.actions import JoinGroup, LeaveGroup
+from distributary.delivery.directory_wire import Place
 from distributary.delivery.gaps import Gaps
-from distributary.delivery.incoming import FollowedVersion, IncomingStream
+from distributary.delivery.incoming import IncomingFlow, IncomingStream, PublisherIdentity
 from distributary.delivery.receiver_params import ReceiverParams
-from distributary.delivery.routes import (
-    CONTROL_GROUP,
-    FlowRoute,
-    FlowRoutes,
-    fingerprint_of,
-    wanted_flows,
-)
-from distributary.model import Plan
+from distributary.delivery.routes import CONTROL_GROUP, group_name
 
-__all__ = ["MOST_VERSIONS", "Progress", "Subscriptions"]
+__all__ = ["MOST_PUBLISHERS", "Progress", "Subscriptions"]
 
-MOST_VERSIONS = 4  # followed at a time
-_MOST_PLANS = 8  # that are remembered
+MOST_PUBLISHERS = 4  # followed at a time
 _MOST_LEFT = 65_536  # flows that were unsubscribed, and whose numbers are remembered
 
 
@@ -32,274 +25,196 @@ class Progress(NamedTuple):
     """How far the receiver has come in an incarnation."""
 
     next_of: dict[str, int]  # by flow
-    last: dict[tuple[int, int], int]  # by version and session
+    last: dict[int, int]  # by stream
+
+
+_NO_PROGRESS = Progress({}, {})
 
 
 class Subscriptions:
-    """The plan versions that are followed and their streams, also as tables for the filters."""
+    """Wanted flows and followed streams by slot, also as tables for the filters."""
 
-    def __init__(
-        self,
-        name: str,
-        wanted: tuple[str, ...] | None,
-        params: ReceiverParams,
-        rng: np.random.Generator,
-    ) -> None:
-        """With `wanted` None the receiver wants all that each plan carries to it."""
-        self._name = name
-        self._wanted = wanted
-        self._served: frozenset[str] | None = None  # flows that the newest version carries
-        self._lost: tuple[
-            str, ...
-        ] = ()  # flows of the last plan that carried any, if this has none
-        self._slot_of: dict[str, int] = {}  # wanted flows of the newest version
-        self._progress = Progress({}, {})
-        self._first_number = 0  # of newly wanted flows; 0 accepts any number
-        self._left: dict[str, int] = {}  # next numbers of flows that were unsubscribed
-        self.names: tuple[str, ...] = ()  # flows by slot; a slot is reused when no version needs it
+    def __init__(self, params: ReceiverParams, rng: np.random.Generator) -> None:
         self._params = params
         self._rng = rng
-        self._plans: dict[int, Plan] = {}  # by fingerprint, the newest last
+        self.flows: dict[str, IncomingFlow] = {}  # the wanted ones
+        self._flow_at: list[IncomingFlow | None] = []  # by slot
+        self._free_flows: list[int] = []
+        self._progress = _NO_PROGRESS
+        self._first_number = 0  # of flows that are wanted now; 0 accepts any number
+        self._left: dict[str, int] = {}  # next numbers of flows that were unsubscribed
+        self.names: tuple[str, ...] = ()  # flows by slot
         self._joined: set[str] = set()
-        self._streams: dict[int, IncomingStream] = {}  # by slot
-        self._free: list[int] = []
-        self.versions: dict[int, FollowedVersion] = {}  # by version, ascending
+        self._streams: dict[tuple[int, int], IncomingStream] = {}  # by row and number
+        self._stream_at: dict[int, IncomingStream] = {}  # by slot
+        self._free_streams: list[int] = []
         self.pending: dict[IncomingStream, None] = {}  # streams with gaps or polls, for the timer
         self.unheard: dict[
             IncomingStream, None
         ] = {}  # unicast streams from which nothing has arrived
-        self.unserved: tuple[str, ...] = wanted or ()  # wanted flows that the plan does not carry
         self.changes = 0  # of the tables
         self.tables = SubscriptionTables(
-            np.full(MOST_VERSIONS, -1, np.int64),
-            np.full((MOST_VERSIONS, 0), -1, np.int32),
-            np.full((MOST_VERSIONS, 0), -1, np.int32),
-            np.full((MOST_VERSIONS, 0), -1, np.int32),
+            np.full(MOST_PUBLISHERS, -1, np.int64),
+            np.zeros(MOST_PUBLISHERS, np.int64),
+            np.full((MOST_PUBLISHERS, 0), -1, np.int32),
+            np.full((MOST_PUBLISHERS, 0), -1, np.int32),
+            np.full((MOST_PUBLISHERS, 0), -1, np.int32),
         )
         self.state = StreamState(
-            np.zeros(0, np.int64), np.zeros(0, np.bool_), np.zeros(0, np.int64)
+            np.zeros(0, np.int64),
+            np.zeros(0, np.bool_),
+            np.zeros(0, np.int64),
+            np.zeros(0, np.bool_),
         )
 
-    # --- what is wanted ---------------------------------------------------------------------------
+    # --- flows ------------------------------------------------------------------------------------
 
-    @property
-    def wanted(self) -> tuple[str, ...]:
-        """The wanted flows, by the newest version that is followed, or else by the latest plan."""
-        if self._wanted is not None:
-            return self._wanted
-        if self._served is None and self._plans:
-            return wanted_flows(next(reversed(self._plans.values())), self._name)
-        return tuple(self._slot_of)
+    def want(self, names: Iterable[str]) -> None:
+        """Give slots to flows that were not wanted before."""
+        found = [name for name in names if name not in self.flows]
+        while len(self._free_flows) < len(found):
+            self._grow_flows(len(found) - len(self._free_flows))
+        named = list(self.names)
+        for name in found:
+            slot = self._free_flows.pop()
+            self.flows[name] = self._flow_at[slot] = IncomingFlow(name, slot)
+            named[slot] = name
+            first = -self._left.pop(name, 0) or self._first_number
+            self.state.next_of[slot] = self._progress.next_of.get(name, first)
+            self.state.guarded[slot] = False
+        self.names = tuple(named)
 
-    def subscribe(self, flows: Iterable[str], current: int) -> list[IncomingStream]:
-        """Want these flows too, in the `current` version and later ones; returns new streams."""
-        wanted = self.wanted
-        new = sorted(set(flows) - set(wanted))
-        self._wanted = tuple(sorted({*wanted, *new}))
-        begun: list[IncomingStream] = []
-        if new and self.versions:
+    def forget(self, flow: IncomingFlow) -> None:
+        """Stop wanting a flow; its number is remembered, so that nothing of it comes twice."""
+        del self.flows[flow.name]
+        self._flow_at[flow.slot] = None
+        self._free_flows.append(flow.slot)
+        if flow.number >= 0:
             self.changes += 1
-            self._slot_of |= self._give_slots(new)
-            for version, followed in self.versions.items():
-                if version >= current:
-                    begun += self._add_flows(followed, new, from_start=version > current)
-            newest = next(reversed(self.versions.values()))
-            found = newest.routes.find_all(new)
-            self._served = (self._served or frozenset()) | {route.flow for route in found}
-        self._find_unserved()
-        return begun
-
-    def unsubscribe(self, flows: Iterable[str]) -> tuple[list[int], list[IncomingStream]]:
-        """Stop wanting these flows; returns their slots, and the streams that nobody needs now."""
-        wanted, gone = self.wanted, set(flows)
-        self._wanted = tuple(flow for flow in wanted if flow not in gone)
-        slots: list[int] = []
-        idle: list[IncomingStream] = []
-        gone &= set(wanted)
-        if gone:
-            self.changes += 1
-            for followed in self.versions.values():
-                idle += self._remove_flows(followed, gone)
-            for flow in sorted(gone & self._slot_of.keys()):
-                slots.append(self._slot_of.pop(flow))
-                self._remember_number(flow, abs(int(self.state.next_of[slots[-1]])))
-        self._find_unserved()
-        return slots, idle
-
-    def find_stream(self, flow: str, current: int) -> IncomingStream | None:
-        """The stream that brings a flow by the current version; 0: by the first that is to come."""
-        followed = self.versions.get(current or min(self.versions, default=0))
-        route = None if followed is None else followed.routes.find(flow)
-        if followed is None or route is None:
-            return None
-        return self._streams.get(int(self.tables.stream_of[followed.row, route.session]))
-
-    def _remember_number(self, flow: str, number: int) -> None:
-        """Remember how far a flow was delivered, so that nothing of it comes twice."""
-        self._left.pop(flow, None)
-        self._left[flow] = number
+            self.tables.flow_of[flow.row, flow.number] = -1
+        self.state.guarded[flow.slot] = False
+        self._left.pop(flow.name, None)
+        self._left[flow.name] = abs(int(self.state.next_of[flow.slot]))
         if len(self._left) > _MOST_LEFT:
             del self._left[next(iter(self._left))]
 
-    def _add_flows(
-        self, followed: FollowedVersion, flows: Iterable[str], *, from_start: bool
-    ) -> list[IncomingStream]:
-        begun, row = [], followed.row
-        for route in followed.routes.find_all(flows):
-            slot = int(self.tables.stream_of[row, route.session])
-            if slot < 0:
-                start = from_start or self._params.history
-                stream = self._begin_stream(followed.version, route, start)
-                slot = stream.slot
-                followed.streams[slot] = stream
-                self.tables.stream_of[row, route.session] = slot
-                begun.append(stream)
-            self.tables.flow_of[row, route.number] = self._slot_of[route.flow]
-            self.tables.flow_stream[row, route.number] = slot
-        return begun
+    def flow(self, slot: int) -> IncomingFlow | None:
+        """The flow at a slot."""
+        return self._flow_at[slot]
 
-    def _remove_flows(self, followed: FollowedVersion, flows: set[str]) -> list[IncomingStream]:
-        """Remove flows from a version; returns its streams that carry no wanted flow any more."""
-        flow_of, flow_stream = (table[followed.row] for table in self.tables[2:])
-        for route in followed.routes.find_all(flows):
-            flow_of[route.number] = flow_stream[route.number] = -1
-        needed = set(flow_stream[flow_of >= 0].tolist())
-        return [stream for slot, stream in followed.streams.items() if slot not in needed]
-
-    def _find_unserved(self) -> None:
-        """Find the wanted flows that the newest version (or else the latest plan) lacks."""
-        if self._wanted is None:
-            self.unserved = self._lost
+    def place(self, flow: IncomingFlow, row: int, number: int) -> None:
+        """Note by which number a publisher sends a flow, and from which stream it is taken."""
+        self.changes += 1
+        if (flow.row, flow.number) != (row, number) and flow.number >= 0:
+            self.tables.flow_of[flow.row, flow.number] = -1
+        flow.row, flow.number = row, number
+        if number < 0:
             return
-        served = self._served
-        if served is None:
-            plan = next(reversed(self._plans.values()), None)
-            routes = None if plan is None else FlowRoutes(plan, self._name)
-            found = [] if routes is None else routes.find_all(self._wanted)
-            served = frozenset(route.flow for route in found)
-        self.unserved = tuple(flow for flow in self._wanted if flow not in served)
+        if number >= self.tables.flow_of.shape[1]:
+            self.tables = self.tables._replace(
+                flow_of=_widen(self.tables.flow_of, number),
+                flow_stream=_widen(self.tables.flow_stream, number),
+            )
+        self.tables.flow_of[row, number] = flow.slot if flow.legs else -1
+        self.tables.flow_stream[row, number] = flow.legs[0].stream.slot if flow.legs else -1
+        self.state.guarded[flow.slot] = flow.guarded
+
+    # --- publishers -------------------------------------------------------------------------------
+
+    def follow_publisher(
+        self, identity: PublisherIdentity, first_number: int, progress: Progress
+    ) -> None:
+        """Follow an incarnation whose flows begin with `first_number`; 0 takes any number.
+
+        Flows in `progress` continue from there instead.
+        """
+        self.changes += 1
+        self.tables.publishers[identity.row] = identity.number
+        self.tables.incarnations[identity.row] = identity.incarnation
+        self._first_number, self._progress = first_number, progress
+        self._left.clear()
+        for name, flow in self.flows.items():
+            self.state.next_of[flow.slot] = progress.next_of.get(name, first_number)
+
+    def take_new_flows(self) -> None:
+        """Let flows that are wanted from now on begin with any number."""
+        self._first_number = 0
 
     def progress(self) -> Progress:
-        """The progress of flows and sessions, for when this incarnation is followed again."""
-        numbers = self.state.next_of
+        """The progress of flows and streams, for when this incarnation is followed again."""
         return Progress(
-            {flow: int(numbers[slot]) for flow, slot in self._slot_of.items()},
+            {name: int(self.state.next_of[flow.slot]) for name, flow in self.flows.items()},
             {
-                (stream.version, stream.session): int(self.state.last[stream.slot])
+                stream.number: int(self.state.last[stream.slot])
                 for stream in self._streams.values()
                 if stream.started
             },
         )
 
-    def change_incarnation(self, first_number: int, progress: Progress) -> None:
-        """Change to an incarnation whose flows begin with `first_number`; 0 takes any number.
-
-        Flows in `progress` continue from there instead.
-        """
-        self._first_number = first_number
-        self._progress = progress
-        self._left.clear()
-        self.state.next_of[:] = first_number
-        for flow, slot in self._slot_of.items():
-            self.state.next_of[slot] = progress.next_of.get(flow, first_number)
-
-    def _slots_for(self, plan: Plan, *, newest: bool) -> dict[str, int]:
-        """The slots of all wanted flows of a plan; newly wanted ones get a new slot."""
-        wanted = wanted_flows(plan, self._name) if self._wanted is None else self._wanted
-        known = self._slot_of
-        slots = {flow: known[flow] for flow in wanted if flow in known}
-        slots |= self._give_slots([flow for flow in wanted if flow not in known])
-        if newest:
-            self._lost = self._lost or tuple(known) if not wanted else ()
-            self._slot_of, self._first_number = slots, 0
-        return slots
-
-    def _give_slots(self, flows: list[str]) -> dict[str, int]:
-        """Give slots to newly wanted flows."""
-        slots = dict(zip(flows, self._free_slots(len(flows)), strict=True))
-        names = list(self.names)
-        for flow, slot in slots.items():
-            names[slot] = flow
-            first = -self._left.pop(flow, 0) or self._first_number
-            self.state.next_of[slot] = self._progress.next_of.get(flow, first)
-        self.names = tuple(names)
-        return slots
-
-    def _free_slots(self, n: int) -> Iterator[int]:
-        """`n` slots that neither the newest flows nor any version uses."""
-        if not n:
-            return iter(())
-        in_use = self.tables.flow_of[self.tables.versions >= 0]
-        used = np.union1d(in_use, np.array([-1, *self._slot_of.values()]))
-        free = np.setdiff1d(np.arange(len(self.names)), used)[:n].tolist()
-        more = n - len(free)
-        free += range(len(self.names), len(self.names) + more)
-        self.names += ("",) * more
-        next_of = np.concatenate((self.state.next_of, np.zeros(more, np.int64)))
-        self.state = self.state._replace(next_of=next_of)
-        return iter(free)
-
-    # --- streams and plans ------------------------------------------------------------------------
+    # --- streams ----------------------------------------------------------------------------------
 
     def streams(self) -> Iterator[IncomingStream]:
-        """All streams of all versions."""
+        """All streams."""
         return iter(self._streams.values())
 
     def stream(self, slot: int) -> IncomingStream:
         """The stream at a slot."""
-        return self._streams[slot]
+        return self._stream_at[slot]
 
-    def remember(self, plan: Plan) -> None:
-        """Keep a plan for when it is announced."""
-        fingerprint = fingerprint_of(plan)
-        self._plans.pop(fingerprint, None)
-        self._plans[fingerprint] = plan
-        if len(self._plans) > _MOST_PLANS:
-            del self._plans[next(iter(self._plans))]
-        if self._served is None:
-            self._find_unserved()
+    def find(self, row: int, number: int) -> IncomingStream | None:
+        """A publisher's stream of that number, if it is followed."""
+        return self._streams.get((row, number))
 
-    def find_plan(self, fingerprint: int) -> Plan | None:
-        """The plan of that fingerprint, if it was learnt."""
-        return self._plans.get(fingerprint)
+    def has_joined(self, group: int) -> bool:
+        """Whether the group of that number is joined."""
+        return group_name(group) in self._joined
 
-    def follow(self, version: int, plan: Plan, *, from_start: bool) -> FollowedVersion:
-        """Start to follow a plan version; fewer than `MOST_VERSIONS` are followed."""
+    def begin(self, publisher: PublisherIdentity, place: Place) -> IncomingStream:
+        """Start to follow a stream."""
         self.changes += 1
-        newest = version > max(self.versions, default=0)
-        slots = self._slots_for(plan, newest=newest)
-        row = int(np.flatnonzero(self.tables.versions == -1)[0])
-        followed = FollowedVersion(version, row, FlowRoutes(plan, self._name), {})
-        routes = followed.routes.find_all(slots)
-        by_session: dict[int, IncomingStream] = {}
-        for route in routes:
-            if route.session not in by_session:
-                stream = self._begin_stream(version, route, from_start)
-                by_session[route.session] = followed.streams[stream.slot] = stream
-        self._fill_row(followed, plan, routes, by_session, slots)
-        self.versions[version] = followed
-        self.versions = dict(sorted(self.versions.items()))
-        if newest:
-            self._served = frozenset(route.flow for route in routes)
-            self._find_unserved()
-        return followed
+        if not self._free_streams:
+            self._grow_streams()
+        slot = self._free_streams.pop()
+        group = None if place.group is None else group_name(place.group)
+        stream = IncomingStream(publisher, place.stream, group, slot, self.make_gaps())
+        last = self._progress.last.get(place.stream)
+        if last is not None:
+            stream.started = stream.resumed = True
+            stream.origin = last
+        self.state.last[slot] = last or 0
+        self.state.in_order[slot] = stream.started
+        self._streams[publisher.row, place.stream] = self._stream_at[slot] = stream
+        if place.stream >= self.tables.stream_of.shape[1]:
+            wider = _widen(self.tables.stream_of, place.stream)
+            self.tables = self.tables._replace(stream_of=wider)
+        self.tables.stream_of[publisher.row, place.stream] = slot
+        if group is None:
+            self.unheard[stream] = None
+        return stream
 
     def end(self, stream: IncomingStream) -> None:
         """Stop following a stream."""
         self.changes += 1
-        followed = self.versions[stream.version]
-        del followed.streams[stream.slot], self._streams[stream.slot]
-        self._free.append(stream.slot)
+        row = stream.publisher.row
+        del self._streams[row, stream.number], self._stream_at[stream.slot]
+        self._free_streams.append(stream.slot)
         self.state.in_order[stream.slot] = False
-        self.tables.stream_of[followed.row, stream.session] = -1
+        self.tables.stream_of[row, stream.number] = -1
         self.pending.pop(stream, None)
         self.unheard.pop(stream, None)
 
-    def forget(self, version: int) -> None:
-        """Stop following a version whose streams have all ended."""
-        self.changes += 1
-        followed = self.versions.pop(version)
-        self.tables.versions[followed.row] = -1
+    def make_gaps(self) -> Gaps:
+        """The missing ranges of a stream that begins."""
+        params = self._params
+        return Gaps(
+            self._rng,
+            params.back_off,
+            params.receivers,
+            params.repair_wait,
+            params.longest_wait,
+            params.tries,
+            [],
+        )
 
     def change_groups(self) -> list[JoinGroup | LeaveGroup]:
         """Join and leave groups as the streams need it; returns the changes."""
@@ -311,68 +226,31 @@ class Subscriptions:
             *(LeaveGroup(group) for group in sorted(joined - groups)),
         ]
 
-    def _begin_stream(self, version: int, route: FlowRoute, from_start: bool) -> IncomingStream:
-        params = self._params
-        if not self._free:
-            self._grow()
-        slot = self._free.pop()
-        last = self._progress.last.get((version, route.session))
-        self.state.last[slot] = last or 0
-        self.state.in_order[slot] = False
-        gaps = Gaps(
-            self._rng,
-            params.back_off,
-            params.receivers,
-            params.repair_wait,
-            params.longest_wait,
-            params.tries,
-            [],
-        )
-        started = from_start or last is not None
-        stream = IncomingStream(version, route.session, route.group, slot, gaps, started)
-        self._streams[slot] = stream
-        if route.group is None:
-            self.unheard[stream] = None
-        return stream
+    # --- arrays -----------------------------------------------------------------------------------
 
-    def _grow(self) -> None:
+    def _grow_flows(self, least: int) -> None:
+        old = len(self._flow_at)
+        more = max(16, least, old)
+        self._flow_at += [None] * more
+        self.names += ("",) * more
+        self._free_flows += range(old + more - 1, old - 1, -1)
+        self.state = self.state._replace(
+            next_of=np.concatenate((self.state.next_of, np.zeros(more, np.int64))),
+            guarded=np.concatenate((self.state.guarded, np.zeros(more, np.bool_))),
+        )
+
+    def _grow_streams(self) -> None:
         old = len(self.state.last)
         more = max(16, old)
         self.state = self.state._replace(
             last=np.concatenate((self.state.last, np.zeros(more, np.int64))),
             in_order=np.concatenate((self.state.in_order, np.zeros(more, np.bool_))),
         )
-        self._free = list(range(old + more - 1, old - 1, -1))
-
-    def _fill_row(
-        self,
-        followed: FollowedVersion,
-        plan: Plan,
-        routes: list[FlowRoute],
-        by_session: dict[int, IncomingStream],
-        slots: dict[str, int],
-    ) -> None:
-        n_sessions = plan.n_sessions + len(plan.receivers)
-        self.tables = SubscriptionTables(
-            self.tables.versions,
-            _widen(self.tables.stream_of, n_sessions, followed.row),
-            _widen(self.tables.flow_of, len(plan.flows), followed.row),
-            _widen(self.tables.flow_stream, len(plan.flows), followed.row),
-        )
-        row = followed.row
-        self.tables.versions[row] = followed.version
-        for session, stream in by_session.items():
-            self.tables.stream_of[row, session] = stream.slot
-        for route in routes:
-            self.tables.flow_of[row, route.number] = slots[route.flow]
-            self.tables.flow_stream[row, route.number] = by_session[route.session].slot
+        self._free_streams = list(range(old + more - 1, old - 1, -1))
 
 
-def _widen(table: np.ndarray, width: int, row: int) -> np.ndarray:
-    """Give a table at least `width` columns, and clear one row."""
-    if table.shape[1] < width:
-        wider = np.full((len(table), width), -1, table.dtype)
-        wider[:, : table.shape[1]] = table
-        table = wider
-    table[row] = -1
-    return table
+def _widen(table: np.ndarray, number: int) -> np.ndarray:
+    """Give a table a column for that number, and some more."""
+    wider = np.full((len(table), max(64, number + number // 2 + 1)), -1, table.dtype)
+    wider[:, : table.shape[1]] = table
+    return wider

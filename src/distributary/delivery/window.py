@@ -32,6 +32,14 @@ class RepairWindow:
             self._repaired.pop(old, None)
             self.first = old + 1
 
+    def clear(self) -> None:
+        """Drop all packets."""
+        if self._packets:
+            self.first = next(reversed(self._packets)) + 1
+        self._packets.clear()
+        self._repaired.clear()
+        self._bytes = 0
+
     def get(self, sequence: int) -> bytes | None:
         """A packet, or None if it was dropped."""
         return self._packets.get(sequence)

@@ -24,7 +24,12 @@ from distributary.files.columns import (
     no_rows,
 )
 from distributary.files.csv_records import csv_cells, csv_records, is_csv
-from distributary.files.faults import input_fault, missing_column, repeated_column, show_value
+from distributary.files.faults import (
+    input_fault,
+    missing_column_fault,
+    repeated_column_fault,
+    show_value,
+)
 
 BLOCK_BYTES = 1 << 24
 _BOM = "\ufeff"
@@ -81,9 +86,9 @@ def _header(path: Path, data: bytes) -> list[str]:
 def _select_columns(path: Path, header: list[str], columns: tuple[Column, ...]) -> list[Column]:
     for column in columns:
         if header.count(column.name) > 1:
-            raise repeated_column(path, column.name)
+            raise repeated_column_fault(path, column.name)
         if column.name not in header and not column.optional:
-            raise missing_column(path, column.name, header)
+            raise missing_column_fault(path, column.name, header)
     return [column for column in columns if column.name in header]
 
 

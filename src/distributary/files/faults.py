@@ -56,6 +56,17 @@ def input_fault(
     return InputError(reason, path=show_path(path), row=row, value=value, remedy=remedy)
 
 
+def check_format(path: str | os.PathLike[str], version: object, expected: int) -> None:
+    """Refuse a document of another format version."""
+    if version != expected or isinstance(version, bool):
+        raise input_fault(
+            path,
+            f"has format {show_value(version)}, not {expected}",
+            value=version,
+            remedy="read it with the version of distributary that wrote it",
+        )
+
+
 def output_fault(path: str | os.PathLike[str], reason: str, remedy: str = "") -> OutputError:
     """An `OutputError` at a path."""
     return OutputError(reason, path=show_path(path), remedy=remedy)
@@ -79,7 +90,9 @@ def report_arrow_faults(path: str | os.PathLike[str], what: str, remedy: str) ->
         raise input_fault(path, f"{what}: {summarize_error(error)}", remedy=remedy) from error
 
 
-def missing_column(path: str | os.PathLike[str], column: str, found: Iterable[str]) -> InputError:
+def missing_column_fault(
+    path: str | os.PathLike[str], column: str, found: Iterable[str]
+) -> InputError:
     """An `InputError` for a table that lacks a column."""
     return input_fault(
         path,
@@ -89,7 +102,7 @@ def missing_column(path: str | os.PathLike[str], column: str, found: Iterable[st
     )
 
 
-def repeated_column(path: str | os.PathLike[str], column: str) -> InputError:
+def repeated_column_fault(path: str | os.PathLike[str], column: str) -> InputError:
     """An `InputError` for a table that has a column twice."""
     return input_fault(
         path, f"has the column {show_value(column)} twice", value=column, remedy="keep one of them"

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from distributary.errors import InputError
 from distributary.files.columns import Column, ColumnKind
-from distributary.files.faults import input_fault, read_fault, show_value
+from distributary.files.faults import check_format, input_fault, read_fault
 from distributary.files.tables import FileTable, read_table
 from distributary.matching import parse_filter
 from distributary.model import Attribute, AttributeKind, Filter, Interest, Schema
@@ -183,13 +183,7 @@ def _read_schema(folder: Path) -> Schema:
     except (ValueError, RecursionError):
         raise input_fault(path, "does not parse as JSON", remedy=_REMEDY) from None
     version = document.get("format") if isinstance(document, dict) else None
-    if version != FORMAT_VERSION or isinstance(version, bool):
-        raise input_fault(
-            path,
-            f"has format {show_value(version)}, not {FORMAT_VERSION}",
-            value=version,
-            remedy="read it with the version of distributary that wrote it",
-        )
+    check_format(path, version, FORMAT_VERSION)
     try:
         return Schema(
             tuple(

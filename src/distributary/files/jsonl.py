@@ -24,7 +24,7 @@ from distributary.files.columns import (
     corrupt_row,
     no_rows,
 )
-from distributary.files.faults import input_fault, missing_column, show_value, summarize_error
+from distributary.files.faults import input_fault, missing_column_fault, show_value, summarize_error
 
 BLOCK_BYTES = 1 << 24
 ROWS_AT_A_TIME = 1 << 20
@@ -174,7 +174,7 @@ def _check_columns(path: Path, data: bytes, table: Any, columns: tuple[Column, .
             continue
         keys = _keys(data.lstrip().split(b"\n", 1)[0])
         if column.name not in keys:
-            raise missing_column(path, column.name, keys)
+            raise missing_column_fault(path, column.name, keys)
 
 
 def _keys(line: bytes) -> list[str]:

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from distributary.files.columns import Column, ColumnKind, Faults, as_text
 from distributary.files.faults import (
     input_fault,
-    missing_column,
-    repeated_column,
+    missing_column_fault,
+    repeated_column_fault,
     report_arrow_faults,
     to_python,
 )
@@ -65,12 +65,12 @@ def _select_columns(path: Path, schema: Any, columns: tuple[Column, ...]) -> lis
     for column in columns:
         count = schema.names.count(column.name)
         if count > 1:
-            raise repeated_column(path, column.name)
+            raise repeated_column_fault(path, column.name)
         if count == 1:
             _check_type(path, column, schema.field(column.name).type)
             found.append(column)
         elif not column.optional:
-            raise missing_column(path, column.name, schema.names)
+            raise missing_column_fault(path, column.name, schema.names)
     return found
 
 

@@ -18,6 +18,7 @@ from distributary.files.columns import Column, ColumnKind
 from distributary.files.demand import ReadDemand
 from distributary.files.documents import plan_document
 from distributary.files.faults import (
+    check_format,
     input_fault,
     list_names,
     read_fault,
@@ -241,13 +242,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     if not isinstance(metadata, dict):
         raise input_fault(path, "is not a JSON object", remedy="write the plan again")
     version = metadata.pop("format", None)
-    if version != FORMAT_VERSION or isinstance(version, bool):
-        raise input_fault(
-            path,
-            f"has format {show_value(version)}, not {FORMAT_VERSION}",
-            value=version,
-            remedy="read it with the version of distributary that wrote it",
-        )
+    check_format(path, version, FORMAT_VERSION)
     return metadata
 
 

@@ -1,4 +1,4 @@
-"""What every protocol stands on: machines without I/O, which take an input and the time and act."""
+"""State machines without I/O: they take an input and the time, and return actions."""
 
 from distributary.machines.actions import (
     Action,

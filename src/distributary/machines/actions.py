@@ -1,6 +1,6 @@
-"""The interface of a protocol to its host: inputs and the time in, actions out, no I/O.
+"""The interface between a machine and its host: inputs and the time in, actions out, no I/O.
 
-A simulator runs a machine in virtual time, a process in real time; the machine cannot tell.
+A simulator runs a machine in virtual time, a process in real time; the machine is the same.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Message = Any
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send a message to a node, or to whatever the network knows by that name."""
+    """Send a message to a node, or to another destination that the network knows by name."""
 
     to: str
     message: Message

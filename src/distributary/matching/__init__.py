@@ -1,4 +1,4 @@
-"""Filters and events: who gets this event, and along which links."""
+"""Match events against filters: which filters match, and which links need the event."""
 
 from distributary.matching.axes import event_schema, event_table
 from distributary.matching.covering import CoverIndex

@@ -1,11 +1,11 @@
-"""The compiled inner loops of the bitmap. Arrays in, arrays out; `_bitmap_reference.py` is plain.
+"""The compiled inner loops of the bitmap; `_bitmap_reference.py` has their plain twins.
 
-Boxes stand in order, 64 to a *word*, up to 64 words to a *block*, 64 blocks to a *group*. A
-*column* is a bucket of codes of an attribute. For each column a block has a row of bits, one for
-each box that lets the bucket through, whether by its test or for want of one; a summary with one
-bit for each word of the row that is not 0; and one bit in the word of its group if the summary is
-not 0. An event is one column for each attribute: what passes is the AND of their bits, taken
-groups first, then summaries, then rows, each time given up as soon as nothing is left.
+Boxes are in order, 64 to a *word*, up to 64 words to a *block*, 64 blocks to a *group*. A *column*
+is a bucket of codes of an attribute. For each column a block has a row of bits, one for each box
+that the bucket passes, by its test or because it has none; a summary with one bit for each word of
+the row that is not 0; and one bit in the word of its group if the summary is not 0. An event is one
+column for each attribute. The boxes it passes are the AND of their bits, first of groups, then of
+summaries, then of rows; the search stops as soon as nothing is left.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 WordArray = NDArray[np.uint64]
-# Unsigned, for a place that cannot be negative need not be tried for it: a quarter less time.
+# Unsigned, so that no check for negative indices is compiled: this saves a quarter of the time.
 PlaceArray = NDArray[np.uint32]
 
 _ONE = np.uint64(1)
@@ -40,24 +40,35 @@ _NONE = np.uint64(0)
 _ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 
 
+class Ranges(NamedTuple):
+    """Ranges of columns, each from `low` to before `high`.
+
+    Those of test t are `offsets[t]` to `offsets[t + 1]`, apart and not touching.
+    """
+
+    offsets: IntArray
+    low: IndexArray
+    high: IndexArray
+
+
 class Tables(NamedTuple):
-    """All that a search reads. Attributes are those that some box tests, in order of testing."""
+    """The arrays of a search. Attributes are those that some box tests, in the order of tests."""
 
     attributes: IndexArray  # the attribute's place among an event's codes
     code_offsets: IntArray  # where the attribute's codes begin in `column_of`
     column_of: PlaceArray  # the column of each code
     groups: WordArray  # groups x columns: a bit for each block
     summaries: WordArray  # blocks x columns: a bit for each word of a row
-    row_of: PlaceArray  # blocks x columns: which row of bits; equal ones are kept once
+    row_of: PlaceArray  # blocks x columns: which row of bits; equal rows are stored once
     rows: WordArray  # rows x words of a block
     alive: WordArray  # a bit for each box
-    inexact: WordArray  # a bit for each box whose columns let more through than its tests do
+    inexact: WordArray  # a bit for each box whose columns pass more codes than its tests
     check_offsets: IndexArray  # where the checks of a box begin; empty if no box is inexact
     checks: IndexArray  # checks x 3: attribute, first code, code after the last
 
 
 class Owners(NamedTuple):
-    """Whose a box is: `filters[offsets[box]:offsets[box + 1]]`, of which some may be gone."""
+    """The filters of a box: `filters[offsets[box]:offsets[box + 1]]`; some may be removed."""
 
     offsets: IndexArray
     filters: IndexArray
@@ -75,7 +86,7 @@ def group_ranges(
     high: IndexArray,  # IN   code after the last
     bucket_of: IndexArray,  # IN   bucket of each code
 ) -> tuple[IntArray, IndexArray, IndexArray, NDArray[np.bool_]]:
-    """Each test as the ranges of buckets that it touches, and whether these say it exactly."""
+    """Convert each test to the ranges of buckets it touches, and say whether they are exact."""
     n_tests = len(offsets) - 1
     n_codes = len(bucket_of)
     grouped = np.zeros(n_tests + 1, np.int64)
@@ -104,17 +115,15 @@ def group_ranges(
 @kernel
 def lay_out(
     tests: IndexArray,  # IN   attributes x boxes: the test that a box has, or the one that all pass
-    offsets: IntArray,  # IN   ranges of each test
-    low: IndexArray,  # IN   first column; ranges of a test apart and not touching
-    high: IndexArray,  # IN   column after the last
+    ranges: Ranges,  # IN   of each test
     columns: IntArray,  # IN   where each attribute's columns begin, and the end of all
     width: int,  # IN   words of a block
 ) -> tuple[WordArray, WordArray, PlaceArray, WordArray]:
-    """Groups, summaries, row numbers and rows, as `Tables` has them.
+    """Build the groups, summaries, row numbers and rows of `Tables`.
 
     Along the buckets of an attribute the row of a block changes only where a range begins or ends.
-    So each end flips one bit of a change, and a row is the one before it with its changes flipped;
-    where nothing changes no row is spent. Row 0 has no bit set and row 1 all of them.
+    So each end flips one bit, and a row is the previous one with these bits flipped; without a
+    change no new row is stored. Row 0 has no bit set and row 1 has all of them.
     """
     n_attributes, n_boxes = tests.shape
     n_columns = columns[n_attributes]
@@ -133,7 +142,7 @@ def lay_out(
         n_here = min(n_boxes - first_box, 64 * width)
         for a in range(n_attributes):
             here = tests[a, first_box : first_box + n_here]
-            _flip_ends(here, offsets, low, high, columns[a + 1], changes, changed)
+            _flip_ends(here, ranges, columns[a + 1], changes, changed)
             row[:] = _NONE
             summary = _NONE
             number = 0
@@ -157,14 +166,13 @@ def lay_out(
 @kernel
 def _flip_ends(
     tests: IndexArray,  # IN   of the boxes of one block
-    offsets: IntArray,  # IN
-    low: IndexArray,  # IN
-    high: IndexArray,  # IN
+    ranges: Ranges,  # IN
     end: int,  # IN   of the attribute's columns
     changes: WordArray,  # IN, OUT  columns x words: which boxes begin or end there
     changed: NDArray[np.bool_],  # IN, OUT  columns where any do
 ) -> None:
-    """Note where the ranges of boxes begin and end."""
+    """Mark where the ranges of boxes begin and end."""
+    offsets, low, high = ranges
     for box in range(len(tests)):
         bit = _ONE << np.uint64(box & 63)
         for at in range(offsets[tests[box]], offsets[tests[box] + 1]):
@@ -180,7 +188,7 @@ def _change_row(
     row: WordArray,  # IN, OUT
     change: WordArray,  # IN, OUT  left all 0
 ) -> tuple[int, np.uint64]:
-    """Flip bits of a row; return how many are now set, and in which words."""
+    """Flip bits of a row; return how many are set now, and in which words."""
     passing = 0
     summary = _NONE
     for word in range(len(row)):
@@ -219,7 +227,7 @@ def _find_words(
     found: WordArray,  # OUT  numbers of words with boxes that the event matches
     bits: WordArray,  # OUT  those boxes
 ) -> int:
-    """Search for the boxes of one event; return how many words were found."""
+    """Find the boxes of one event; return the number of words found."""
     n_attributes = len(tables.attributes)
     n_blocks, width = len(tables.summaries), np.uint64(tables.rows.shape[1])
     for a in range(n_attributes):
@@ -267,7 +275,7 @@ def count_boxes(
     tables: Tables,  # IN
     events: IndexArray,  # IN   events x attributes: codes
 ) -> IntArray:
-    """How many boxes each event matches."""
+    """Count the boxes that each event matches."""
     columns = np.empty(len(tables.attributes), np.uint32)
     found = np.empty(len(tables.alive), np.uint64)
     bits = np.empty(len(tables.alive), np.uint64)
@@ -284,7 +292,7 @@ def count_owners(
     owners: Owners,  # IN   no filter may have two boxes
     events: IndexArray,  # IN   events x attributes: codes
 ) -> IntArray:
-    """How many filters each event matches, where filters have one box each but may share it."""
+    """Count the filters that each event matches, if filters have one box each but may share it."""
     columns = np.empty(len(tables.attributes), np.uint32)
     found = np.empty(len(tables.alive), np.uint64)
     bits = np.empty(len(tables.alive), np.uint64)
@@ -304,7 +312,7 @@ def list_owners(
     owners: Owners,  # IN
     events: IndexArray,  # IN   events x attributes: codes
 ) -> tuple[IntArray, IndexArray]:
-    """Where each event's filters begin, and the filters, those of an event in order and once."""
+    """List each event's filters, sorted and without duplicates, and their offsets."""
     columns = np.empty(len(tables.attributes), np.uint32)
     found = np.empty(len(tables.alive), np.uint64)
     bits = np.empty(len(tables.alive), np.uint64)

@@ -60,7 +60,7 @@ def list_owners(tables: Tables, owners: Owners, events: Sequence[Sequence[int]])
 
 
 def _matching_boxes(tables: Tables, codes: Sequence[int]) -> list[int]:
-    """Every box is looked at, by the bits of its rows alone: no summary is trusted."""
+    """Check every box by the bits of its rows, without the summaries."""
     width = tables.rows.shape[1]
     found = []
     for box in range(64 * len(tables.alive)):

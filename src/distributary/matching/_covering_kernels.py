@@ -1,9 +1,9 @@
-"""The compiled inner loops of the index of covers; `_covering_reference.py` has them plain.
+"""The compiled inner loops of the cover index; `_covering_reference.py` has their plain twins.
 
 A row of the table has two numbers for each attribute, the lower end of what a filter asks for and
-the upper end with its order turned round (`~high`), and a word of doubts at the end. So "the row's
-box holds the query's" is one comparison in one direction for every number, and so are "is held by"
-and "meets", with a query that is written down to suit.
+the upper end in reversed order (`~high`), and at the end a word of doubts. So "the row's box covers
+the query's" is one comparison in the same direction for every number. "Is covered by" and "meets"
+work the same way with a query in a suitable form.
 """
 
 from __future__ import annotations
@@ -18,17 +18,15 @@ __all__ = ["rows_at_least", "rows_at_most"]
 def rows_at_most(
     table: IntArray,  # IN   rows x (2 x attributes + 1)
     rows: IndexArray,  # IN   rows to try
-    n: int,  # IN   how many of them
     query: IntArray,  # IN   2 x attributes
-    doubts: int,  # IN   bits that make a row doubtful if it has one of them, too
-    enough: int,  # IN   stop at so many rows without a doubt
+    doubts: int,  # IN   a row that shares one of these bits is in doubt
+    enough: int,  # IN   stop after this many rows without a doubt
     found: IndexArray,  # OUT  rows that pass, as ~row where in doubt
 ) -> int:
-    """The rows none of whose numbers is above that of the query; returns how many."""
+    """Find the rows whose numbers are all at most those of the query; return how many."""
     width = len(query)
     count = sure = 0
-    for at in range(n):
-        row = rows[at]
+    for row in rows:
         i = 0
         while i < width and table[row, i] <= query[i]:
             i += 1
@@ -50,16 +48,14 @@ def rows_at_most(
 def rows_at_least(
     table: IntArray,  # IN   rows x (2 x attributes + 1)
     rows: IndexArray,  # IN   rows to try
-    n: int,  # IN   how many of them
     query: IntArray,  # IN   2 x attributes
-    doubts: int,  # IN   bits that make a row doubtful if it has one of them, too
+    doubts: int,  # IN   a row that shares one of these bits is in doubt
     found: IndexArray,  # OUT  rows that pass, as ~row where in doubt
 ) -> int:
-    """The rows none of whose numbers is below that of the query; returns how many."""
+    """Find the rows whose numbers are all at least those of the query; return how many."""
     width = len(query)
     count = 0
-    for at in range(n):
-        row = rows[at]
+    for row in rows:
         i = 0
         while i < width and table[row, i] >= query[i]:
             i += 1

@@ -1,4 +1,4 @@
-"""The plain twins of the index of covers and of its kernels: each filter compared with all."""
+"""The plain twins of the cover index and its kernels: every filter is compared with all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["PlainCoverIndex", "rows_at_least", "rows_at_most"]
 
 
 class PlainCoverIndex:
-    """What `CoverIndex` promises, in the fewest words."""
+    """The same results as `CoverIndex`, by comparing every filter."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
@@ -30,26 +30,26 @@ class PlainCoverIndex:
 
     def add(self, filter: Filter, key: Hashable) -> None:
         if key in self._filters:
-            raise ValueError(f"there is a filter with the key {key!r} already")
+            raise ValueError(f"the key {key!r} is already in use")
         self._filters[key] = filter
 
     def remove(self, key: Hashable) -> Filter:
         return self._filters.pop(key)
 
-    def covering(self, filter: Filter) -> list[Hashable]:
+    def find_covers(self, filter: Filter) -> list[Hashable]:
         return [key for key, other in self._filters.items() if covers(other, filter)]
 
-    def covered(self, filter: Filter) -> list[Hashable]:
+    def find_covered(self, filter: Filter) -> list[Hashable]:
         return [key for key, other in self._filters.items() if covers(filter, other)]
 
-    def meeting(self, filter: Filter) -> list[Hashable]:
+    def find_meeting(self, filter: Filter) -> list[Hashable]:
         return [key for key, other in self._filters.items() if intersects(filter, other)]
 
     def is_covered(self, filter: Filter, but: Hashable | None = None) -> bool:
-        return any(key != but for key in self.covering(filter))
+        return any(key != but for key in self.find_covers(filter))
 
     def meets(self, filter: Filter) -> bool:
-        return bool(self.meeting(filter))
+        return bool(self.find_meeting(filter))
 
 
 def rows_at_most(

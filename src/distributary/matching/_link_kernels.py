@@ -1,7 +1,7 @@
 """The compiled inner loops of link matching; `_tree_reference.py` has their plain twins.
 
-Trits are two bit planes for each node, `planes[v, YES]` and `planes[v, MAYBE]`, of as many words as
-the links fill. While combining, `some` is the links that have either.
+The trits of a node are two bit planes, `planes[v, YES]` and `planes[v, MAYBE]`, one bit per link.
+While combining, `some` has the links with either bit.
 """
 
 from __future__ import annotations
@@ -37,26 +37,25 @@ YES, MAYBE = 0, 1
 def find_links(
     tree: Nodes,  # IN
     planes: Words,  # IN   nodes x 2 x words: links with Y, links with M
-    most: int,  # nodes that can wait at once
+    most: int,  # the most nodes on the stack
     codes: IndexArray,  # IN   events x attributes
     masks: Words,  # IN   events x words: links with M at the start
-    found: Words,  # OUT  events x words: links with Y at the end
-    steps: IntArray,  # OUT  nodes visited for each event
-) -> None:
-    """Follow each event just far enough to know which links need it.
+) -> tuple[Words, IntArray]:
+    """Search for each event just far enough to decide which links need it.
 
-    What a sub-search finds is passed up to all that wait for it (M becomes Y), so that one set of
-    links found serves them all, and a node waits with the links that were undecided above it.
+    Return the links with Y at the end (events x words), and the nodes visited for each event.
+
+    A link that any sub-search finds is decided for all of them (M becomes Y), so one set of found
+    links is enough. A node on the stack waits with the links that were undecided above it.
     """
     node, table = tree.node, tree.table
     words = masks.shape[1]
+    found = np.zeros((len(codes), words), np.uint64)
+    steps = np.zeros(len(codes), np.int64)
     stack = np.empty(most + 1, np.int32)
     waiting = np.empty((most, words), np.uint64)
     mask = np.empty(words, np.uint64)
     for event in range(len(codes)):
-        for w in range(words):
-            found[event, w] = 0
-        steps[event] = 0
         for w in range(words):
             waiting[0, w] = masks[event, w]
         stack[0] = root(tree, codes, event)
@@ -93,6 +92,7 @@ def find_links(
             for k in range(first, n):
                 for w in range(words):
                     waiting[k, w] = mask[w]
+    return found, steps
 
 
 @kernel
@@ -107,7 +107,7 @@ def _annotate_leaf(tree: Nodes, links: IndexArray, v: int, yes: Words, some: Wor
 
 @kernel
 def _combine_equal(tree: Nodes, planes: Words, v: int, first: int, yes: Words, some: Words) -> None:
-    """Alternative combine over children of one code each, and all N if another code can occur."""
+    """Alternative combine over children of one code each, and all-N if another code can occur."""
     a = tree.node[v, ATTRIBUTE]
     codes = tree.code_at[a]
     missing = tree.possible[tree.code_at[a + 1] - 1]
@@ -129,7 +129,7 @@ def _combine_ranges(
 ) -> None:
     """Alternative combine over the codes, parallel combine of the children that have each code.
 
-    A sweep over the ends of all ranges: between two of them the same children apply.
+    It sweeps over the ends of all ranges: between two of them the same children apply.
     """
     a = tree.node[v, ATTRIBUTE]
     last = tree.node[v, END]
@@ -169,7 +169,7 @@ def _combine_ranges(
 
 @kernel
 def _count_links(plane: Words, by: int, counts: IndexArray, now: Words) -> None:
-    """Add a child to those that apply, or take it away; `now` has the links that some child has."""
+    """Add or remove a child that applies; `now` has the links that some child has."""
     for kind in range(2):
         for w in range(plane.shape[1]):
             word = plane[kind, w]
@@ -239,7 +239,7 @@ def climb(
     planes: Words,  # IN, OUT
     leaf: int,
 ) -> int:
-    """Annotate a leaf anew and then its ancestors, until one stays as it is; return how many."""
+    """Update a leaf and then its ancestors until one does not change; return how many."""
     yes = np.empty(planes.shape[2], np.uint64)
     some = np.empty(planes.shape[2], np.uint64)
     v = leaf

@@ -1,11 +1,12 @@
 """The compiled inner loops of the search tree; `_tree_reference.py` is their plain twin.
 
-Tests have numbers from 1 on, 0 is "don't care". Test `t` is on attribute `test[t, 0]` and lets
-through the codes from `ranges[k, 0]` to before `ranges[k, 1]` for k from `test[t, 1]` to before
+Tests are numbered from 1; 0 is no test. Test `t` is on attribute `test[t, 0]` and accepts the codes
+from `ranges[k, 0]` to before `ranges[k, 1]` for k from `test[t, 1]` to before
 `test[t, 2]`. Tests of a single code come first among those of their attribute, by that code.
 
-A call counts references to each array that it hands on. In the innermost loop that made a step up
-to fifteen times as long, so both searches spell out the simple case and call only for the others.
+A call of another kernel counts references to each array that it passes on. In the innermost loop
+that made a step up to fifteen times slower, so both searches inline the simple case and call only
+for the others.
 """
 
 from __future__ import annotations
@@ -30,27 +31,28 @@ __all__ = [
 ]
 
 LEAF = -1
-# The columns of `Nodes.node`, all that a search reads of a node, in half a cache line.
+# The columns of `Nodes.node`: all that a search reads of a node, in half a cache line.
 ATTRIBUTE, LOW, SPAN, TABLE, STAR, GUARD, OTHER, END = range(8)
-# A table of children by code may have so many places for each of them, and so many more.
+# A table of children by code has at most PLACES places for each child, and MORE_PLACES more.
 PLACES, MORE_PLACES = 4, 8
 SEARCHED = -1
 
 
 class Nodes(NamedTuple):
-    """A tree as arrays. Nodes are numbered breadth first, so the children of one are neighbours:
+    """A tree as arrays, with nodes numbered breadth first.
 
-    those from `first[v]` to `first[v + 1]`: the * child if there is one, those reached by equality
-    by their code, then those reached by other tests. No child is node 0, which stands for none.
+    The children of node `v` are those from `first[v]` to before `first[v + 1]`: the * child if
+    there is one, the children reached by equality in the order of their codes, then those reached
+    by other tests. Node 0 is never a child, so 0 stands for none.
 
-    The columns of `node` are the attribute that it tests or LEAF; the first code, length and place
-    of a table of the children by equality, which ends with a 0; the * child; a test that all boxes
-    below that one share, or 0; and its first child by other tests and the last one's next. Where
-    there is such a test or child, or the table would be too long, its length is SEARCHED.
+    The columns of `node` are: the attribute that it tests, or LEAF; the first code, the length and
+    the place of a table of the children by equality, which ends with a 0; the * child; a test that
+    all boxes below the * child share, or 0; and the first child by other tests and the end of
+    these. If there is such a test or child, or the table would be too long, its length is SEARCHED.
     """
 
-    index: IndexArray  # attributes that are looked up and not tested
-    strides: IntArray  # what a code of each of them counts for in the place of a root
+    index: IndexArray  # attributes that are looked up instead of tested
+    strides: IntArray  # the stride of each of them in `roots`
     roots: IndexArray  # the root of each sub-tree, or -1
     node: IndexArray  # n x 8
     table: IndexArray
@@ -62,7 +64,7 @@ class Nodes(NamedTuple):
     test: IndexArray  # tests x 3
     ranges: IndexArray  # ranges x 2
     code_at: IntArray  # where each attribute's codes begin in `possible`
-    possible: IntArray  # how many codes before this one some event can have
+    possible: IntArray  # how many codes before this one can occur
 
 
 # --- building ------------------------------------------------------------------------------------
@@ -77,7 +79,7 @@ def expand(
     ranges: IndexArray,  # IN
     total: int,  # rows that come out
 ) -> tuple[IntArray, IntArray]:
-    """Copy each row to every code that its test lets through; return which row, and its place."""
+    """Copy each row to every code that passes its test; return the rows, and their places."""
     rows = np.empty(total, np.int64)
     places = np.empty(total, np.int64)
     n = 0
@@ -96,8 +98,8 @@ def expand(
 
 
 @kernel
-def _shared_test(columns: IndexArray, depth: int, first: int, last: int) -> int:
-    """The first test, from column `depth` on, that all rows have; 0 where there is none."""
+def _find_shared_test(columns: IndexArray, depth: int, first: int, last: int) -> int:
+    """Find the first test, from column `depth` on, that all rows have; 0 if there is none."""
     for d in range(depth, len(columns)):
         t = columns[d, first]
         if t == 0 or columns[d, last - 1] != t:
@@ -116,12 +118,12 @@ def grow(
     group_at: IntArray,  # IN   where the rows of each root begin, and the end
     trivial_tests: bool,
     delayed_branching: bool,
-    bound: int,  # at least as many nodes as there will be
+    bound: int,  # an upper bound on the number of nodes
 ) -> tuple[IndexArray, IndexArray, IndexArray, IndexArray, IndexArray, IndexArray]:
-    """The trie of the rows: for each node its column, first child, test to, guard, parent and rows.
+    """Build the trie: each node's column, first child, test on its edge, guard, parent and rows.
 
-    Rows that agree so far are neighbours and don't-cares come first, so that a node needs no test
-    if and only if the last of its rows does not care.
+    Rows with the same tests so far are neighbours, and rows without a test come first. So a node
+    needs no test if and only if the last of its rows has none.
     """
     depth = np.empty(bound, np.int32)
     child = np.empty(bound + 1, np.int32)
@@ -147,7 +149,7 @@ def grow(
             rows[n, 0], rows[n, 1] = first, stop
             depth[n], edge[n], parent[n] = d + 1, t, v
             if delayed_branching and t == 0:
-                guard[n] = _shared_test(columns, d + 1, first, stop)
+                guard[n] = _find_shared_test(columns, d + 1, first, stop)
             n += 1
             first = stop
         v += 1
@@ -199,7 +201,7 @@ def lay_out(
 
 @kernel
 def pending(tree: Nodes) -> int:
-    """How many nodes can wait at most while a depth-first search is at work."""
+    """The most nodes that can be on the stack of a depth-first search."""
     n = len(tree.edge)
     most = np.ones(n + 1, np.int64)
     for v in range(n - 1, -1, -1):
@@ -228,7 +230,7 @@ def _passes(test: IndexArray, ranges: IndexArray, t: int, code: int) -> bool:
 def _child(
     edge: IndexArray, test: IndexArray, ranges: IndexArray, first: int, last: int, code: int
 ) -> int:
-    """Of children by equality, in order, the one for just this code; 0 if there is none."""
+    """Find the child by equality for this code; 0 if there is none."""
     while last - first > 1:
         middle = (first + last) // 2
         if ranges[test[edge[middle], 1], 0] <= code:
@@ -240,7 +242,7 @@ def _child(
 
 @kernel
 def successors(tree: Nodes, v: int, codes: IndexArray, event: int, out: IndexArray, n: int) -> int:
-    """Append the children of a SEARCHED node that apply, * first, to the `n` nodes in `out`."""
+    """Append the children of a SEARCHED node that the event reaches, * first, to `out[:n]`."""
     node, edge, test, ranges = tree.node, tree.edge, tree.test, tree.ranges
     code = codes[event, node[v, ATTRIBUTE]]
     star, t = node[v, STAR], node[v, GUARD]
@@ -268,9 +270,9 @@ def root(tree: Nodes, codes: IndexArray, event: int) -> int:
 
 @kernel
 def _leaves(tree: Nodes, codes: IndexArray, event: int, queue: IndexArray) -> tuple[int, int]:
-    """Put the leaves that an event reaches first into `queue`; return their number and the steps.
+    """Collect the leaves that an event reaches in `queue`; return their number and the steps.
 
-    Nodes wait in a queue and not on a stack: the next ones are known early, and so fetched early.
+    A queue is faster than a stack here: the next nodes are known early, and so fetched early.
     """
     node, table = tree.node, tree.table
     queue[0] = root(tree, codes, event)
@@ -286,7 +288,7 @@ def _leaves(tree: Nodes, codes: IndexArray, event: int, queue: IndexArray) -> tu
         elif node[v, SPAN] == SEARCHED:
             n = successors(tree, v, codes, event, queue, n)
         else:
-            # Written in any case and counted if it came: cheaper than a branch guessed wrong.
+            # Written always, counted only if it exists: cheaper than a mispredicted branch.
             queue[n] = node[v, STAR]
             n += node[v, STAR] > 0
             place = codes[event, node[v, ATTRIBUTE]] - node[v, LOW]

@@ -29,7 +29,7 @@ class PlainNode:
     trits: Trits = Trits(0)  # noqa: RUF009  a frozen value
 
     def children(self, codes: Sequence[int]) -> list[PlainNode]:
-        """Those that an event goes on to."""
+        """The children that an event reaches."""
         if self.attribute is None:
             return []
         code = codes[self.attribute]
@@ -53,7 +53,7 @@ class PlainTree:
         for place in product(*(range(tree.sizes[at]) for at in self.index)):
             here = [box for box in range(len(self.boxes)) if self._is_at(box, place)]
             if here:
-                self.roots[place] = self._grown(here, order)
+                self.roots[place] = self._grow(here, order)
 
     def _is_at(self, box: int, place: tuple[int, ...]) -> bool:
         tests = [int(self.boxes.tests[box, at]) for at in self.index]
@@ -62,7 +62,7 @@ class PlainTree:
             for test, code in zip(tests, place, strict=True)
         )
 
-    def _grown(self, boxes: list[int], order: list[int]) -> PlainNode:
+    def _grow(self, boxes: list[int], order: list[int]) -> PlainNode:
         if not order:
             return PlainNode(boxes=boxes)
         at, rest = order[0], order[1:]
@@ -70,10 +70,10 @@ class PlainTree:
         for box in boxes:
             branches.setdefault(int(self.boxes.tests[box, at]), []).append(box)
         if self.options.trivial_tests and set(branches) == {0}:
-            return self._grown(boxes, rest)
+            return self._grow(boxes, rest)
         node = PlainNode(attribute=at)
         for test, below in sorted(branches.items()):
-            child = self._grown(below, rest)
+            child = self._grow(below, rest)
             ranges = self.boxes.codes_of(test)
             if test == 0:
                 child.guard = self._guard(below, rest)
@@ -93,7 +93,7 @@ class PlainTree:
         return None
 
     def root(self, codes: Sequence[int]) -> PlainNode | None:
-        """Where the search for an event begins."""
+        """The node where the search for an event begins."""
         return self.roots.get(tuple(int(codes[at]) for at in self.index))
 
     def match(self, codes: Sequence[int]) -> tuple[list[int], int]:
@@ -152,7 +152,7 @@ class PlainTree:
 
 
 class PlainLinkMatcher:
-    """Which links need an event, by trying every filter."""
+    """Finds the links that need an event by trying every filter."""
 
     def __init__(self, schema: Schema, n_links: int) -> None:
         self.schema = schema
@@ -162,17 +162,17 @@ class PlainLinkMatcher:
         self._filters: dict[int, tuple[Filter, int]] = {}
 
     def add(self, filter: Filter, link: int) -> int:
-        """Somebody behind the link wants what matches the filter."""
+        """Add a filter of a receiver behind a link; return a handle for `remove`."""
         self._filters[self._added] = (filter, link)
         self._added += 1
         return self._added - 1
 
     def remove(self, handle: int) -> None:
-        """Nobody wants that any more."""
+        """Remove a filter."""
         del self._filters[handle]
 
     def links(self, keys: Sequence[Key | None], mask: int) -> int:
-        """The bits of the links, among those of the mask, that need the event."""
+        """The links of the mask that need the event, as bits."""
         found = 0
         for filter, link in self._filters.values():
             if filter.matches(keys):
@@ -180,7 +180,7 @@ class PlainLinkMatcher:
         return found & mask
 
     def fold(self) -> None:
-        """There is nothing to compile."""
+        """Do nothing: there is nothing to compile."""
 
 
 def _has(ranges: Ranges, code: int) -> bool:

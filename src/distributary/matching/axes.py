@@ -1,9 +1,8 @@
-"""Events and tests as small whole numbers: each attribute's axis, cut where a filter's test ends.
+"""Encode events and tests as small integers: each attribute's axis is cut where a test ends.
 
-Between two neighbouring cuts no filter tells one value from another, so an event is, to these
-filters, one *code* for each attribute: 0 for a missing value, from 1 on the interval that its value
-lies in. A test is then a set of ranges of codes, whatever the attribute's kind, and everything that
-matches works on codes alone.
+No filter distinguishes two values between neighbouring cuts. So to these filters an event is one
+*code* per attribute: 0 for a missing value, otherwise the number of its interval, from 1 on. A test
+is then a set of ranges of codes, whatever the attribute's kind, and matching works on codes alone.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _NOT_A_NUMBER = np.int64(0x7FF0_0000_0000_0001)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Axes:
-    """The cuts of every attribute, in order: int64 keys; a list for text and decimals."""
+    """The sorted cuts of every attribute: int64 keys, or a list for text and decimals."""
 
     schema: Schema
     cuts: tuple[Cuts, ...]
@@ -65,7 +64,7 @@ class Axes:
         return np.array([len(cuts) + 2 for cuts in self.cuts], np.int32)
 
     def ranges(self, at: int, values: Values) -> tuple[CodeRange, ...]:
-        """A test as half-open ranges of codes, in order and apart; its ends are among the cuts."""
+        """A test as sorted, disjoint half-open ranges of codes; its ends must be among the cuts."""
         cuts, kind = self.cuts[at], self.schema.attributes[at].kind
         found = [(0, 1)] if values.null else []
         for low, high in values.ranges:
@@ -80,7 +79,7 @@ class Axes:
     def all_ranges(self, at: int, tests: Sequence[Values]) -> tuple[CodeArray, CodeArray, IntArray]:
         """`ranges` of many tests at once: low and high ends, and how many ranges each test has.
 
-        A missing value and what lies beside it stay two ranges that touch.
+        The code of a missing value is a range of its own, even if the next one touches it.
         """
         cuts, kind = self.cuts[at], self.schema.attributes[at].kind
         places: dict[Key | None, int] = {cut: 2 + k for k, cut in enumerate(list(cuts))}
@@ -122,15 +121,15 @@ class Axes:
 
 
 def event_table(events: pa.Table, schema: Schema, *, path: str | None = None) -> pa.Table:
-    """Exactly the schema's columns, of its kinds: absent ones are null, others are left out.
+    """Make a table with exactly the schema's columns: absent ones are null, others are dropped.
 
-    Columns are found whatever the case of their names. A column of another kind, or a value outside
-    a domain, is an `InputError`.
+    Column names are matched without regard to case. A column of another kind, or a value outside a
+    domain, is an `InputError`.
     """
     places: dict[str, int] = {}
     for at, name in enumerate(events.column_names):
         if places.setdefault(name.lower(), at) != at:
-            raise InputError(f"two columns are called {name!r} but for their case", path=path)
+            raise InputError(f"two columns are called {name!r}, apart from case", path=path)
     columns = []
     for attribute in schema.attributes:
         target = _arrow_type(attribute)
@@ -153,7 +152,7 @@ def event_table(events: pa.Table, schema: Schema, *, path: str | None = None) ->
 
 
 def event_schema(schema: pa.Schema) -> Schema:
-    """The attributes that filters can test; columns of other types are only named."""
+    """The attributes that filters can test, and the names of columns that they cannot."""
     return Schema(
         tuple(
             Attribute(column.name, kind, scale=_scale(column.type))
@@ -172,7 +171,7 @@ _ARROW = {
     AttributeKind.DATE: pa.date32(),
     AttributeKind.TIMESTAMP: pa.timestamp("us"),
 }
-# Columns of other kinds that an attribute may have, as a single event may have such values.
+# Kinds of columns that are converted to the kind of an attribute.
 _WIDENED = {
     AttributeKind.FLOAT: (AttributeKind.INTEGER, AttributeKind.DECIMAL),
     AttributeKind.DECIMAL: (AttributeKind.INTEGER,),
@@ -222,7 +221,7 @@ def _cast(
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
         if attribute.kind is AttributeKind.FLOAT and pa.types.is_decimal(column.type):
-            column = column.cast(pa.string())  # a number read from text is the nearest
+            column = column.cast(pa.string())  # parsed from text, it is the nearest double
         if attribute.kind is AttributeKind.TIMESTAMP and pa.types.is_timestamp(column.type):
             return _microseconds(column)
         return column.cast(target, safe=attribute.kind is not AttributeKind.FLOAT)
@@ -231,7 +230,7 @@ def _cast(
 
 
 def _microseconds(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column of times in UTC, without their zone; parts of a microsecond are rounded down."""
+    """Convert times to whole microseconds in UTC without a zone, rounded down."""
     if column.type.unit == "ns":
         count = column.cast(pa.int64())
         toward_zero = pc.divide(count, 1_000)
@@ -255,7 +254,7 @@ def _check_domain(column: pa.ChunkedArray, attribute: Attribute, path: str | Non
 
 
 def _is_run_of(attribute: Attribute, column: pa.ChunkedArray) -> bool:
-    """Whether the domain is a run of whole numbers that all values lie in: seen by both ends."""
+    """Whether the domain is consecutive integers and includes the least and greatest value."""
     domain = attribute.domain
     if attribute.kind is not AttributeKind.INTEGER or not domain:
         return False
@@ -284,9 +283,9 @@ def _column_codes(column: pa.Array, kind: AttributeKind, cuts: Cuts) -> CodeArra
 
 
 def column_keys(column: pa.Array, kind: AttributeKind) -> NDArray[Any]:
-    """`key_of` for a whole column of `event_table`: any key where the value is missing.
+    """`key_of` for a whole column of `event_table`; arbitrary for missing values.
 
-    Keys of texts and decimals are Python's own, all others numbers of 64 bits.
+    Keys of texts and decimals are Python objects, all others 64-bit integers.
     """
     match kind:
         case AttributeKind.FLOAT:
@@ -303,8 +302,8 @@ def column_keys(column: pa.Array, kind: AttributeKind) -> NDArray[Any]:
 
 
 def _places(cuts: NDArray[np.int64], keys: NDArray[np.int64]) -> CodeArray:
-    """The code of each key; where the cuts are close together, looked up in a table of all keys."""
-    # As Python's own numbers: the distance of two keys may be beyond 64 bits.
+    """The code of each key; if the cuts are close together, from a table of all keys."""
+    # As Python integers, because the distance of two keys may be beyond 64 bits.
     span = int(cuts[-1]) - int(cuts[0]) if len(cuts) else 0
     if not len(cuts) or span >= _MOST_LOOKED_UP:
         return (np.searchsorted(cuts, keys, side="right") + 1).astype(np.int32)
@@ -316,7 +315,7 @@ def _places(cuts: NDArray[np.int64], keys: NDArray[np.int64]) -> CodeArray:
 
 
 def _look_up_codes(column: pa.Array, kind: AttributeKind, cuts: Sequence[Key]) -> CodeArray:
-    """Each different text or decimal is looked up once."""
+    """The codes of texts or decimals; each distinct value is looked up once."""
     encoded = column.dictionary_encode()
     keys = column_keys(encoded.dictionary, kind)
     found = np.array([1 + bisect_right(cuts, key) for key in keys])

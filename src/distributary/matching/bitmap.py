@@ -1,9 +1,9 @@
-"""Filters compiled for matching: a bit for every box, and events answered by ANDs of words.
+"""Filters compiled for matching: one bit per box, and events matched by ANDs of words.
 
-Equal boxes are kept once. They are sorted by their tests, most tested attribute first, so that
-boxes that want much the same stand together: for most events whole blocks of them fall away at
-once. An attribute with many codes has them put together in buckets; a box whose tests cannot be
-told exactly by buckets is, if it passes, checked against its codes.
+Equal boxes are stored once. Boxes are sorted by their tests, the most tested attribute first, so
+that similar boxes are neighbours: for most events whole blocks of them drop out at once. The codes
+of an attribute with many codes are combined into buckets; a box whose tests do not end at bucket
+boundaries is checked against the exact codes if it passes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from distributary.matching._bitmap_kernels import (
     Owners,
+    Ranges,
     Tables,
     WordArray,
     count_boxes,
@@ -37,10 +38,10 @@ _BLOCK_WORDS = 64
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """How many buckets an attribute may have: more take more memory, fewer more checking.
+    """The most buckets of an attribute: more take more memory, fewer more checking.
 
-    By the most tested attribute boxes are sorted: a block has few different tests of it, most of
-    its buckets share a row of bits, and many more of them cost little.
+    Boxes are sorted by the most tested attribute first. A block has few distinct tests of it, and
+    most of its buckets share a row of bits, so it may have many more buckets at little cost.
     """
 
     most: int = 128
@@ -56,7 +57,7 @@ BUCKETS = Buckets()
 
 @dataclass(slots=True, eq=False)
 class Bitmap:
-    """A fixed set of numbered filters; all that can change is that some of them are removed."""
+    """A fixed set of numbered filters, from which filters can only be removed."""
 
     axes: Axes
     numbers: IntArray  # of the filters, in order
@@ -95,7 +96,7 @@ class Bitmap:
         )
 
     def __len__(self) -> int:
-        """How many filters are left."""
+        """The number of filters that are not removed."""
         return int(np.count_nonzero(self._owners.alive))
 
     def __contains__(self, number: int) -> bool:
@@ -106,12 +107,12 @@ class Bitmap:
 
     @property
     def bytes_used(self) -> int:
-        """Memory of all arrays."""
+        """The size of all arrays, in bytes."""
         others = (self.numbers, self._box_offsets, self._boxes)
         return sum(found.nbytes for found in (*self._tables, *self._owners, *others))
 
     def remove(self, number: int) -> None:
-        """Take out a filter; `KeyError` if there is none of that number."""
+        """Remove a filter; `KeyError` if there is none with that number."""
         if number not in self:
             raise KeyError(number)
         at = bisect_left(self.numbers, number)
@@ -127,7 +128,7 @@ class Bitmap:
         return found
 
     def match_codes(self, events: CodeArray) -> tuple[IntArray, IntArray]:
-        """Where each event's filters begin and their numbers, those of one event in order.
+        """The offsets of each event's filters, and their numbers, sorted for each event.
 
         Events are rows of codes on this bitmap's `axes`.
         """
@@ -135,7 +136,7 @@ class Bitmap:
         return offsets, self.numbers[found]
 
     def count_codes(self, events: CodeArray) -> IntArray:
-        """How many filters each event matches."""
+        """The number of filters that each event matches."""
         if self._several:
             offsets, _ = list_owners(self._tables, self._owners, events)
             return np.diff(offsets)
@@ -149,7 +150,7 @@ class Bitmap:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Tests:
-    """The tests of all boxes: which one, of the `different` ones of its attribute."""
+    """The tests of all boxes, numbered among the `different` ones of their attribute."""
 
     different: list[list[Values]]  # of each attribute
     boxes: IntArray  # how many each filter has
@@ -159,7 +160,7 @@ class _Tests:
 
     @classmethod
     def of(cls, filters: Sequence[Filter], n_attributes: int) -> Self:
-        """The one pass over boxes as objects. Most tests are met again: by identity is quickest."""
+        """Collect the tests of all boxes. Most are repeated, and found fastest by identity."""
         by_identity: list[dict[int, int]] = [{} for _ in range(n_attributes)]
         by_value: list[dict[Values, int]] = [{} for _ in range(n_attributes)]
         attributes, numbers, sizes = array("i"), array("i"), array("q")
@@ -182,16 +183,16 @@ class _Tests:
         )
 
     def attributes(self) -> list[int]:
-        """Those that are tested, the most tested first."""
+        """The tested attributes, the most tested first."""
         tested = np.bincount(self.attribute, minlength=len(self.different))
         return [int(at) for at in np.argsort(-tested, kind="stable") if tested[at]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Attribute:
-    """The tests of one attribute as ranges of codes, in order of them, and which test a box has.
+    """The sorted tests of one attribute as ranges of codes, and the test of each box.
 
-    Test 0 is the one that all codes pass: that of a box that does not test the attribute.
+    Test 0 is passed by all codes: it is for boxes that do not test the attribute.
     """
 
     at: int
@@ -207,8 +208,8 @@ def _attribute(at: int, tests: _Tests, axes: Axes) -> _Attribute:
     low, high, sizes = axes.all_ranges(at, tests.different[at])
     offsets = _offsets(sizes)
     order = np.lexsort((high[offsets[1:] - 1], low[offsets[:-1]]))
-    chosen = _stretches(offsets, order)
-    smallest: np.dtype[np.unsignedinteger] = np.min_scalar_type(len(order))  # the quicker sorted
+    chosen = _slice_indices(offsets, order)
+    smallest: np.dtype[np.unsignedinteger] = np.min_scalar_type(len(order))  # it sorts faster
     rank = np.empty(len(order), smallest)
     rank[order] = np.arange(1, len(order) + 1)
     here = np.flatnonzero(tests.attribute == at)
@@ -228,7 +229,7 @@ def _attribute(at: int, tests: _Tests, axes: Axes) -> _Attribute:
 def _sort_boxes(
     attributes: Sequence[_Attribute], n_boxes: int
 ) -> tuple[IntArray, NDArray[np.bool_]]:
-    """An order of the boxes by their tests, and where in it one unlike the last stands."""
+    """Sort the boxes by their tests; return the order, and which differ from the one before."""
     is_new = np.zeros(n_boxes, np.bool_)
     is_new[:1] = True
     if not attributes:
@@ -250,7 +251,7 @@ def _owners(boxes: IntArray, order: IntArray, is_new: NDArray[np.bool_]) -> Owne
 
 
 def _tables(attributes: Sequence[_Attribute], boxes: IntArray, limits: Buckets) -> Tables:
-    """Lay out boxes, given by where each stands among all, in the order that they shall have."""
+    """Lay out the chosen boxes in the given order."""
     tests = np.empty((len(attributes), len(boxes)), np.int32)
     grouped = []
     for a, attribute in enumerate(attributes):
@@ -267,9 +268,11 @@ def _tables(attributes: Sequence[_Attribute], boxes: IntArray, limits: Buckets) 
     n_words = -(-len(boxes) // 64)
     groups, summaries, row_of, rows = lay_out(
         tests,
-        np.concatenate([*offsets, ranges_before[-1:]]),
-        _concatenate(low + n for (_, _, low, _, _), n in zip(grouped, columns, strict=False)),
-        _concatenate(high + n for (_, _, _, high, _), n in zip(grouped, columns, strict=False)),
+        Ranges(
+            np.concatenate([*offsets, ranges_before[-1:]]),
+            _concatenate(low + n for (_, _, low, _, _), n in zip(grouped, columns, strict=False)),
+            _concatenate(high + n for (_, _, _, high, _), n in zip(grouped, columns, strict=False)),
+        ),
         columns,
         max(1, min(_BLOCK_WORDS, n_words)),
     )
@@ -291,9 +294,9 @@ def _tables(attributes: Sequence[_Attribute], boxes: IntArray, limits: Buckets) 
 
 
 def _bucket_of(attribute: _Attribute, test: IndexArray, most: int) -> IndexArray:
-    """The bucket of each code: each holds about as many ends of the boxes' tests, or a single code.
+    """The bucket of each code: each holds about as many ends of tests, or a single code.
 
-    Where many tests end, values are worth telling apart.
+    So codes are distinguished most finely where many tests end.
     """
     n_codes = attribute.n_codes
     if n_codes <= most:
@@ -311,11 +314,11 @@ def _bucket_of(attribute: _Attribute, test: IndexArray, most: int) -> IndexArray
 def _checks(
     attributes: Sequence[_Attribute], tests: IndexArray, exact: Sequence[NDArray[np.bool_]]
 ) -> tuple[IndexArray, IndexArray]:
-    """For each box the ranges of its tests that buckets do not tell exactly; nothing if all do."""
+    """The ranges of each box's tests that do not end at buckets; empty arrays if all do."""
     boxes, checks = [], []
-    for attribute, test, told in zip(attributes, tests, exact, strict=True):
-        box = np.flatnonzero(~told[test])
-        ranges = _stretches(attribute.offsets, test[box])
+    for attribute, test, is_exact in zip(attributes, tests, exact, strict=True):
+        box = np.flatnonzero(~is_exact[test])
+        ranges = _slice_indices(attribute.offsets, test[box])
         at = np.full(len(ranges), attribute.at, np.int32)
         boxes.append(np.repeat(box, np.diff(attribute.offsets)[test[box]]))
         checks.append(np.column_stack((at, attribute.low[ranges], attribute.high[ranges])))
@@ -337,8 +340,8 @@ def _offsets(sizes: Sequence[int] | IntArray) -> IntArray:
     return np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
 
 
-def _stretches(offsets: IntArray, chosen: NDArray[np.integer]) -> IntArray:
-    """All places of the chosen stretches, one stretch after the other."""
+def _slice_indices(offsets: IntArray, chosen: NDArray[np.integer]) -> IntArray:
+    """The indices of the chosen slices, one slice after the other."""
     sizes = np.diff(offsets)[chosen]
     before = np.cumsum(sizes) - sizes
     return np.repeat(offsets[chosen] - before, sizes) + np.arange(sizes.sum())

@@ -1,13 +1,12 @@
-"""A filter's bounds: the smallest single box around it, in numbers that a loop can compare.
+"""A filter's bounds: the smallest single box around it, as numbers that a loop can compare.
 
-Every attribute has a lower and an upper end as 64-bit numbers, in the order of the keys. A missing
-value comes first of all. Of a text only the first bytes count, so the ends of two long texts may
-come out equal; where only one of them is long, their order is right.
+Every attribute has a lower and an upper end as 64-bit numbers, in the order of the keys; a missing
+value comes first. Only the first bytes of a text count, so the ends of two long texts may be equal;
+if only one of them is long, their order is right.
 
-Bounds decide most questions: a filter whose bounds do not hold another's never covers it. Whether
-one whose bounds do hold them covers it is decided too, unless there is a *doubt*: the cover is more
-than a single box of single ranges without residuals, or both have a long text for the same
-attribute.
+Bounds decide most queries. A filter whose bounds do not contain another's never covers it. If they
+do, it covers it unless there is a *doubt*: the cover is more than a single box of single ranges
+without residuals, or both have a long text for the same attribute.
 """
 
 from __future__ import annotations
@@ -28,22 +27,22 @@ Point = tuple[int, Key]
 
 _FIRST = -(2**63)  # a missing value
 _LAST = 2**63 - 1
-_BYTES = 7  # of a text; the eighth byte is its length, and 2 for what comes before all texts
-# Bits of a word of doubts. One for each of the first attributes that is a long text, one for all
-# others; then one that every filter has, and one that it has unless it is a box of single ranges.
+_BYTES = 7  # of a text; the eighth byte is its length plus 2, which leaves room before all texts
+# The bits of a word of doubts: one for each of the first attributes if it is a long text, and one
+# for all the others; one that every filter has; one unless the filter is a box of single ranges.
 _MANY = 60
 _ANY = 1 << 61
 _RAGGED = 1 << 62
-# So many filters' bounds are kept: a filter that travels is asked about at every broker.
+# The most bounds to cache: a filter that spreads is looked up at every broker.
 _MOST_KEPT = 1 << 17
 
 
 class Bounds(NamedTuple):
-    """What the index of covers knows of a filter.
+    """What the cover index knows about a filter.
 
-    `corner` has for each attribute the lower end and `~` the upper end, then the doubts of the
-    filter when it is a row of the index. `points` are the attributes on which all its boxes ask for
-    one and the same value.
+    `corner` has the lower end and `~` the upper end of each attribute, then the word of doubts of
+    the filter as a row of the index. `points` has the attributes for which all its boxes ask for
+    the same single value, with that value.
     """
 
     corner: IntArray
@@ -52,15 +51,15 @@ class Bounds(NamedTuple):
     ragged: bool
 
     def inside(self) -> tuple[IntArray, int]:
-        """Query and doubts for rows that are at most this: those around it."""
+        """Query and doubts for `rows_at_most`: find the boxes around this one."""
         return self.corner[:-1], self.long | _RAGGED
 
     def around(self) -> tuple[IntArray, int]:
-        """Query and doubts for rows that are at least this: those inside it."""
+        """Query and doubts for `rows_at_least`: find the boxes inside this one."""
         return self.corner[:-1], self.long | (_ANY if self.ragged else 0)
 
     def touching(self) -> tuple[IntArray, int]:
-        """Query and doubts for rows that are at most this: those that begin before it ends."""
+        """Query and doubts for `rows_at_most`: find the boxes that overlap this one."""
         query = np.empty(len(self.corner) - 1, np.int64)
         query[0::2] = ~self.corner[1:-1:2]
         query[1::2] = ~self.corner[0:-1:2]
@@ -68,7 +67,7 @@ class Bounds(NamedTuple):
 
 
 def doubt_of(at: int) -> int:
-    """The doubt that goes where both filters ask for the same value of an attribute."""
+    """The doubt that does not apply if both filters ask for the same value of an attribute."""
     return 1 << at if at < _MANY else 0
 
 
@@ -76,11 +75,10 @@ _kept: dict[int, tuple[Filter, Bounds | None]] = {}
 
 
 def bounds_of(filter: Filter) -> Bounds | None:
-    """The bounds of a filter; None for an odd one, which only the model's own words can compare.
+    """The bounds of a filter; None for an odd one, which only the model can compare.
 
-    Odd are filters without boxes, those with tests that no value of a domain passes or that let
-    values outside it through, and those with numbers at the very start of the axis or, of decimals,
-    beyond 64 bits.
+    A filter is odd if it has no boxes, a test that no value of a domain or a value outside it
+    passes, a number at the very start of the axis, or a decimal beyond 64 bits.
     """
     found = _kept.get(id(filter))
     if found is not None and found[0] is filter:
@@ -120,7 +118,7 @@ def _bounds(filter: Filter) -> Bounds | None:
 
 
 def _points(boxes: tuple[Box, ...]) -> tuple[Point, ...]:
-    """What all boxes ask for one value of, in the order of attributes."""
+    """The attributes and values of which all boxes ask for that value alone, in order."""
     first, *others = (
         [
             (at, values.ranges[0][0])
@@ -159,12 +157,12 @@ def _ends(values: Values, attribute: Attribute) -> tuple[int, int, bool] | None:
     lower, low_is_long = _lower(ranges[0][0])
     upper, high_is_long = _upper(ranges[-1][1])
     if (lower == _FIRST + 1 and ranges[0][0] == lower) or upper <= _FIRST + 1:
-        return None  # the very first number has the place of the second: a missing value has its
+        return None  # a missing value takes the place of the very first number
     return _FIRST if values.null else lower, ~upper, low_is_long or high_is_long
 
 
 def _has_room(ranges: tuple[Range, ...], kind: AttributeKind) -> bool:
-    """Whether the ends are numbers of 64 bits, or those of the axis."""
+    """Whether the ends fit into 64 bits, or are the ends of the axis."""
     ends = (ranges[0][0], ranges[-1][1])
     return all(
         end is None or end in (kind.least, kind.end) or _FIRST + 1 < end <= _LAST for end in ends
@@ -176,7 +174,7 @@ def _lower(key: Key) -> tuple[int, bool]:
 
 
 def _upper(end: Key | None) -> tuple[int, bool]:
-    """The last number before an end; a long text's own, for others before it may have the same."""
+    """The last number before an end; for a long text its own, since others may share it."""
     if end is None:
         return _LAST, False
     if isinstance(end, str):
@@ -186,7 +184,7 @@ def _upper(end: Key | None) -> tuple[int, bool]:
 
 
 def _text_number(text: str) -> tuple[int, bool]:
-    """A number in the order of texts, their first bytes and how many there are; and if too many."""
+    """A number in the order of texts, from first bytes and length; and whether it is long."""
     data = text[: _BYTES + 1].encode("utf-8", "surrogatepass")
     size = min(len(data), _BYTES + 1)
     start = int.from_bytes(data[:_BYTES].ljust(_BYTES, b"\0"), "big")

@@ -1,8 +1,8 @@
-"""What one test lets through: the ranges of keys that stand in a relation to a constant.
+"""The ranges of keys that pass a comparison with a constant.
 
-A number without an exponent is a decimal, compared exactly; one with an exponent is a double, and
-whatever is compared with it becomes a double first. A text beside a day is read as a day, beside a
-point in time as that. So Spark has it.
+As in Spark, a number without an exponent is a decimal and is compared exactly; a number with an
+exponent is a double, and the other side is converted to a double first. Text that is compared with
+a date or a timestamp is read as one.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ __all__ = [
 Constant = str | bool | Decimal | float | DateConstant | TimestampConstant
 
 MOST_DIGITS = 38  # of Spark's decimals
-# With more of them beside a whole number of 64 bits Spark rounds, to have room for both.
+# With more decimals beside a 64-bit integer, Spark rounds to make room for both.
 MOST_DECIMALS = 18
 
 
 def compare(sign: str, constant: Constant, attribute: Attribute) -> tuple[Range, ...] | None:
-    """The keys that are =, <>, <, <=, > or >= a constant; None if it is of another kind."""
+    """The keys that are =, <>, <, <=, > or >= a constant; None if the kinds differ."""
     around = _around(constant, attribute)
     if around is None:
         return None
@@ -52,7 +52,7 @@ def compare(sign: str, constant: Constant, attribute: Attribute) -> tuple[Range,
 
 
 def common_type(constants: Sequence[Constant]) -> list[Constant]:
-    """The constants of one IN: with a double among them numbers are doubles, and so with times."""
+    """Convert the constants of an IN: numbers to doubles if one is, texts to times if one is."""
     found = list(constants)
     if any(isinstance(each, float) for each in found):
         found = [float(each) if isinstance(each, Decimal) else each for each in found]
@@ -62,7 +62,7 @@ def common_type(constants: Sequence[Constant]) -> list[Constant]:
 
 
 def _around(constant: Constant, attribute: Attribute) -> tuple[Key, Key] | None:
-    """Where a constant lies on an axis: [low, high) holds its key, or nothing between two keys."""
+    """Where a constant lies on an axis: [low, high) holds its key, or is empty between two keys."""
     kind, value = attribute.kind, constant
     if isinstance(value, str) and kind in _READ:
         read = _READ[kind](value)
@@ -94,7 +94,7 @@ _READ: dict[AttributeKind, Callable[[str], DateConstant | TimestampConstant | No
 
 
 def _around_double(constant: float, attribute: Attribute) -> tuple[int, int]:
-    """Which keys become this very double, when what they stand for is made one."""
+    """The range of keys whose values convert to this double."""
 
     def double(key: int) -> float:
         return float(Decimal(key).scaleb(-attribute.scale, EXACT))
@@ -104,7 +104,7 @@ def _around_double(constant: float, attribute: Attribute) -> tuple[int, int]:
 
 
 def _first_key(passes: Callable[[int], bool], kind: AttributeKind) -> int:
-    """The least key that passes a test which all greater ones pass too."""
+    """The least key that passes a test that all greater keys pass too."""
     low, high = kind.least, kind.end
     while low < high:
         middle = (low + high) // 2
@@ -116,7 +116,7 @@ def _first_key(passes: Callable[[int], bool], kind: AttributeKind) -> int:
 
 
 def prefix_range(pattern: str) -> Range | None:
-    """The texts that are LIKE 'prefix%', or LIKE a text without wildcards; None for others."""
+    """The range of texts LIKE 'prefix%' or LIKE a text without wildcards; None for others."""
     prefix = pattern.rstrip("%")
     if "%" in prefix or "_" in prefix or "\\" in prefix:
         return None
@@ -124,7 +124,7 @@ def prefix_range(pattern: str) -> Range | None:
 
 
 def after_prefix(prefix: str) -> str | None:
-    """The first text after all those that begin with `prefix`; None where there is none."""
+    """The first text after all those that begin with `prefix`; None if there is none."""
     while prefix:
         last = ord(prefix[-1]) + 1
         if 0xD800 <= last <= 0xDFFF:

@@ -1,8 +1,8 @@
-"""Most filters are plain conjunctions: read without the SQL parser, many times faster.
+"""Parse plain conjunctions, as most filters are, many times faster than the SQL parser.
 
-Only what surely means the same to the parser is read here: names, numbers and texts without
-escapes, =, <>, <, <=, >, >=, BETWEEN, IN and LIKE, joined by AND. Whatever looks different in any
-way, or cannot be used, is left to the parser, which has the last word and the error messages.
+This reads only what certainly means the same to the SQL parser: names, numbers and texts without
+escapes, =, <>, <, <=, >, >=, BETWEEN, IN and LIKE, joined by AND. Anything else, and anything that
+cannot be used, is left to the SQL parser, which has the error messages.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CONSTANTS = re.compile(_CONSTANT)
 
 
 def plain_conjunction(text: str, schema: Schema) -> Box | None:
-    """The box of a plain conjunction; None for anything else, and where nothing can match."""
+    """The box of a plain conjunction; None for anything else, or if no event can match."""
     tests: list[Test] = []
     at, more = 0, True
     while more:
@@ -92,7 +92,7 @@ def _constant(text: str) -> Constant:
 
 @lru_cache(maxsize=4096)
 def _is_name(word: str) -> bool:
-    """Whether the parser takes a word for an attribute, and not for a word of SQL."""
+    """Whether the SQL parser reads a word as an attribute, not as a keyword."""
     try:
         found = parse_one(f"{word} = 0", dialect="spark")
     except SqlglotError:

@@ -1,9 +1,8 @@
-"""Which filters cover this one, are covered by it, meet it: an index of filters that come and go.
+"""An index that finds the filters which cover a filter, are covered by it, or meet it.
 
 Every filter is a row of numbers, its *bounds*. A filter that asks for one value of some attribute
-lives in the bucket of that value, all others in one bucket for the rest; a compiled loop tries the
-rows of the few buckets in question. Only where the bounds leave a doubt are the filters themselves
-compared.
+is in the bucket of that value; all others share one bucket. A compiled loop tries the rows of the
+few buckets in question. The filters themselves are compared only where the bounds leave a doubt.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ __all__ = ["CoverIndex"]
 
 K = TypeVar("K", bound=Hashable)
 
-_NOWHERE = -1  # the row of an odd filter
+_NOWHERE = -1  # the row of an odd filter, which has no bounds
 _FEWEST_ROWS = 8
 _FEWEST_IN_BUCKET = 4
 _NEVER = -1
 
-_in_order = attrgetter("order")
+_by_order = attrgetter("order")
 
 
 class _Bucket:
-    """Rows in no order, and the value that all their filters ask for, if there is one."""
+    """Unordered rows, and the value that all their filters ask for, if there is one."""
 
     __slots__ = ("count", "point", "rows", "unsure")
 
@@ -40,7 +39,7 @@ class _Bucket:
         self.point = point
         self.rows = rows
         self.count = 0
-        # The doubts that may matter here: not those about the value that all ask for.
+        # The doubts that matter in this bucket: all but those about the value that all ask for.
         self.unsure = -1 if point is None else ~doubt_of(point[0])
 
 
@@ -55,10 +54,10 @@ class _Entry(Generic[K]):
 
 
 class CoverIndex(Generic[K]):
-    """Filters under keys of the caller's, any but None, unique while present.
+    """Filters under keys that the caller chooses: unique, and not None.
 
-    Answers are in the order of adding, and those of `covers` and `intersects` of the model. Only
-    single filters count as covers, not the union of several.
+    Results are in the order in which filters were added, and agree with `covers` and `intersects`
+    of the model. A cover is a single filter, never the union of several.
     """
 
     __slots__ = (
@@ -83,7 +82,7 @@ class CoverIndex(Generic[K]):
         self._all = _Bucket(None, np.arange(_FEWEST_ROWS, dtype=np.int32))
         self._rest = _Bucket(None, np.empty(_FEWEST_IN_BUCKET, np.int32))
         self._buckets: dict[Point, _Bucket] = {}
-        # For each attribute that there are buckets of: how many.
+        # The number of buckets of each attribute.
         self._homes: dict[int, int] = {}
         self._next = 0
         self._table: IntArray = np.empty((_FEWEST_ROWS, 2 * len(schema) + 1), np.int64)
@@ -104,9 +103,9 @@ class CoverIndex(Generic[K]):
     # --- changes ---------------------------------------------------------------------------------
 
     def add(self, filter: Filter, key: K) -> None:
-        """Take in a filter under a key that no other has."""
+        """Add a filter under a new key."""
         if key in self._entries:
-            raise ValueError(f"there is a filter with the key {key!r} already")
+            raise ValueError(f"the key {key!r} is already in use")
         entry = _Entry(key, filter, self._next, _NOWHERE, self._rest, _NOWHERE)
         self._next += 1
         self._entries[key] = entry
@@ -123,7 +122,7 @@ class CoverIndex(Generic[K]):
         self._move_in(entry, self._home(bounds.points))
 
     def remove(self, key: K) -> Filter:
-        """Let a filter go, and return it; a `KeyError` if there is none with that key."""
+        """Remove a filter and return it; `KeyError` if there is none with that key."""
         entry = self._entries.pop(key)
         if entry.row == _NOWHERE:
             del self._odd[key]
@@ -139,7 +138,7 @@ class CoverIndex(Generic[K]):
         return entry.filter
 
     def _home(self, points: tuple[Point, ...]) -> _Bucket:
-        """A filter's bucket: at the attribute that tells most filters apart so far."""
+        """Choose a filter's bucket, at the attribute that has the most buckets so far."""
         if not points:
             return self._rest
         homes = self._homes
@@ -181,23 +180,24 @@ class CoverIndex(Generic[K]):
         self._all.rows = np.arange(2 * rows, dtype=np.int32)
         self._found = np.empty(2 * rows, np.int32)
 
-    # --- questions -------------------------------------------------------------------------------
+    # --- queries ---------------------------------------------------------------------------------
 
-    def covering(self, filter: Filter) -> list[K]:
+    def find_covers(self, filter: Filter) -> list[K]:
         """The keys of the filters that cover this one, equal ones included."""
         bounds = bounds_of(filter)
         rows = None
         if bounds is not None:
-            rows = self._at_most(self._homes_of(bounds), *bounds.inside(), _NEVER)
+            rows = self._at_most(self._covering_buckets(bounds), *bounds.inside(), _NEVER)
         return self._keys(rows, lambda other: covers(other, filter))
 
     def is_covered(self, filter: Filter, but: K | None = None) -> bool:
         """Whether some filter, other than the one under the key `but`, covers this one."""
         bounds = bounds_of(filter)
         if bounds is None:
-            return any(key != but for key in self.covering(filter))
-        # One of two covers is another than `but`, so no more are looked for.
-        rows = self._at_most(self._homes_of(bounds), *bounds.inside(), 1 if but is None else 2)
+            return any(key != but for key in self.find_covers(filter))
+        # Of two covers one is not `but`, so two are enough.
+        enough = 1 if but is None else 2
+        rows = self._at_most(self._covering_buckets(bounds), *bounds.inside(), enough)
         by_row = self._by_row
         if any(row >= 0 and by_row[row].key != but for row in rows):
             return True
@@ -205,18 +205,17 @@ class CoverIndex(Generic[K]):
             entry.key != but and covers(entry.filter, filter) for entry in self._doubtful(rows)
         )
 
-    def covered(self, filter: Filter) -> list[K]:
+    def find_covered(self, filter: Filter) -> list[K]:
         """The keys of the filters that this one covers, equal ones included."""
         bounds = bounds_of(filter)
         rows: list[int] | None = None
         if bounds is not None:
             query, doubts = bounds.around()
             rows = []
-            for bucket in self._haunts_of(bounds):
+            for bucket in self._meeting_buckets(bounds):
                 n = rows_at_least(
                     self._table,
-                    bucket.rows,
-                    bucket.count,
+                    bucket.rows[: bucket.count],
                     query,
                     doubts & bucket.unsure,
                     self._found,
@@ -224,39 +223,39 @@ class CoverIndex(Generic[K]):
                 rows += self._found[:n].tolist()
         return self._keys(rows, lambda other: covers(filter, other))
 
-    def meeting(self, filter: Filter) -> list[K]:
-        """The keys of the filters that match some event that this one matches, too."""
+    def find_meeting(self, filter: Filter) -> list[K]:
+        """The keys of the filters that match some event that this one matches too."""
         bounds = bounds_of(filter)
         rows = None
         if bounds is not None:
-            rows = self._at_most(self._haunts_of(bounds), *bounds.touching(), _NEVER)
+            rows = self._at_most(self._meeting_buckets(bounds), *bounds.touching(), _NEVER)
         return self._keys(rows, lambda other: intersects(filter, other))
 
     def meets(self, filter: Filter) -> bool:
-        """Whether there is any that `meeting` would list."""
+        """Whether `find_meeting` would return any filter."""
         bounds = bounds_of(filter)
         if bounds is None:
-            return bool(self.meeting(filter))
-        rows = self._at_most(self._haunts_of(bounds), *bounds.touching(), 1)
+            return bool(self.find_meeting(filter))
+        rows = self._at_most(self._meeting_buckets(bounds), *bounds.touching(), 1)
         return any(row >= 0 for row in rows) or any(
             intersects(filter, entry.filter) for entry in self._doubtful(rows)
         )
 
-    def _homes_of(self, bounds: Bounds) -> list[_Bucket]:
-        """Where covers of a filter live: they ask for a value only if it does, and for the same."""
+    def _covering_buckets(self, bounds: Bounds) -> list[_Bucket]:
+        """The buckets that may hold covers of a filter: those of its own values, and the rest."""
         found = [self._buckets[point] for point in bounds.points if point in self._buckets]
         if self._rest.count:
             found.append(self._rest)
         return found
 
-    def _haunts_of(self, bounds: Bounds) -> list[_Bucket]:
-        """Where filters live that meet one: not where another value is asked for than it asks for.
+    def _meeting_buckets(self, bounds: Bounds) -> list[_Bucket]:
+        """The buckets of filters that may meet one: not those of values that it excludes.
 
-        Attributes of which it asks for no single value leave nothing out; then all are tried.
+        If there are buckets of an attribute for which it asks for no single value, all are tried.
         """
         asked = [at for at, _ in bounds.points]
         if all(at in asked for at in self._homes):
-            return self._homes_of(bounds)
+            return self._covering_buckets(bounds)
         return [self._all]
 
     def _at_most(
@@ -266,8 +265,7 @@ class CoverIndex(Generic[K]):
         for bucket in buckets:
             n = rows_at_most(
                 self._table,
-                bucket.rows,
-                bucket.count,
+                bucket.rows[: bucket.count],
                 query,
                 doubts & bucket.unsure,
                 enough,
@@ -277,20 +275,20 @@ class CoverIndex(Generic[K]):
         return rows
 
     def _keys(self, rows: list[int] | None, holds: Callable[[Filter], bool]) -> list[K]:
-        """The keys of rows in order, those in doubt (`~row`) and odd filters if it holds of them.
+        """The keys of rows in order; rows in doubt (`~row`) and odd filters must pass `holds`.
 
-        None is for a filter that is odd itself: all are compared with it.
+        `rows` is None for a query that is an odd filter itself: it is compared with all filters.
         """
         if rows is None:
             return [entry.key for entry in self._entries.values() if holds(entry.filter)]
         found = [self._by_row[row] for row in rows if row >= 0]
         found += [entry for entry in self._doubtful(rows) if holds(entry.filter)]
         if len(found) > 1:
-            found.sort(key=_in_order)
+            found.sort(key=_by_order)
         return [entry.key for entry in found]
 
     def _doubtful(self, rows: list[int]) -> list[_Entry[K]]:
-        """Those that have to be compared: rows in doubt, and odd filters."""
+        """The entries to be compared one by one: rows in doubt, and odd filters."""
         found = [self._by_row[~row] for row in rows if row < 0]
         if self._odd:
             found += self._odd.values()

@@ -1,4 +1,4 @@
-"""The attributes that conditions speak of, with the kinds that the constants beside them tell."""
+"""Infer the attributes of conditions, and their kinds from the constants beside them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from decimal import Decimal
 from sqlglot import exp
 
 from distributary.errors import InputError
-from distributary.matching.sql import constant_of, parse_condition
+from distributary.matching.sql import parse_condition
+from distributary.matching.sql_terms import constant_of
 from distributary.model import Attribute, AttributeKind, Schema
 
 __all__ = ["infer_schema"]
@@ -17,11 +18,11 @@ _KINDS = {str: AttributeKind.TEXT, bool: AttributeKind.BOOLEAN}
 
 
 def infer_schema(texts: Iterable[str]) -> Schema:
-    """A schema for filters that come without one, attributes in the order of their names.
+    """Make a schema for filters that have none, with attributes in the order of their names.
 
-    Compared with text an attribute is text, with a number a number, and so on; one that is only
-    asked whether it is there is text. Attributes that are compared with each other are of one kind.
-    What does not parse tells nothing; two kinds for one attribute are an `InputError`.
+    An attribute that is compared with text is text, with a number a number, and so on; one that is
+    only tested for NULL is text. Attributes that are compared with each other are of one kind.
+    Conditions that do not parse are ignored; two kinds for one attribute are an `InputError`.
     """
     kinds: dict[str, tuple[str, AttributeKind | None]] = {}
     pairs: set[tuple[str, str]] = set()
@@ -33,7 +34,7 @@ def infer_schema(texts: Iterable[str]) -> Schema:
         for column in tree.find_all(exp.Column):
             _note(kinds, column.name, _kind_beside(column))
             pairs.update((column.name, other) for other in _columns_beside(column))
-    for _ in kinds:  # a kind passes from one to the next
+    for _ in kinds:  # a kind may pass along a chain of comparisons
         for name, other in sorted(pairs):
             _note(kinds, name, kinds[other.lower()][1])
     return Schema(
@@ -53,7 +54,7 @@ def _note(
         raise InputError(
             f"attribute {name!r} is {known.value} in one condition and {kind.value} in another",
             value=name,
-            remedy="name a table of events that tells its type",
+            remedy="give a table of events, which has its type",
         )
 
 
@@ -67,7 +68,7 @@ def _columns_beside(column: exp.Column) -> list[str]:
 
 
 def _kind_beside(column: exp.Column) -> AttributeKind | None:
-    """What the other operands of the test around a column are."""
+    """The kind of the other operands in the test around a column."""
     around = column.parent
     if isinstance(around, exp.Is):
         return AttributeKind.BOOLEAN if isinstance(around.expression, exp.Boolean) else None

@@ -1,14 +1,15 @@
-"""Link matching: along which of its links does a broker have to send this event?
+"""Link matching: find the links on which a broker has to forward an event.
 
-Just enough of the search tree is searched to decide each link, and nothing to name the receivers
-(Banavar et al., "The Link-Matching Algorithm"). The paper takes a tree that is prepared once for a
-steady set of subscriptions. Here they come and go: those that came last are tried one by one, the
-others are in trees each of which is larger than the next, and the trees become one now and then.
+The search tree is searched only as far as it takes to decide each link, without naming receivers
+(Banavar et al., "The Link-Matching Algorithm"). The paper prepares one tree for a fixed set of
+subscriptions. Here filters are added and removed: the latest ones are tried one by one, and the
+others are in trees of decreasing size, which are merged now and then.
 
-Finding all boxes and then their links would be another way. With filters dealt to 40 links it took
-3.3 times as long on 10 attributes of 3 values and 10,000 filters, 0.6 times as long on 20 of 10,
-there 1.5 times with 100,000 filters and 800 times with a million; where filters are so narrow that
-none of a million matches, a quarter. There is one way here, so that steps never depend on a clock.
+The alternative is to find all boxes and then their links. With filters spread over 40 links it took
+3.3 times as long on 10 attributes of 3 values and 10,000 filters. On 20 attributes of 10 values it
+took 0.6 times as long with 10,000 filters, 1.5 times with 100,000 and 800 times with a million, and
+a quarter of the time where filters are so narrow that none of a million matches. There is only one
+way here, so that the number of steps never depends on measured times.
 """
 
 from __future__ import annotations
@@ -28,24 +29,24 @@ from distributary.model import Box, Filter, Key, Schema
 
 __all__ = ["LinkMatcher"]
 
-# Trying so many filters one by one takes about as long as coding and searching for one more tree.
+# Trying this many filters one by one takes about as long as searching one more tree.
 MOST_RECENT = 32
-# A tree is folded into a new one that has at least this share of its filters.
+# A tree is merged into a new one that has at least this share of its filters.
 FOLDED_SHARE = 0.5
 
 
 class LinkMatcher:
-    """The links that need an event, of filters that somebody behind them wants.
+    """Finds the links that need an event, given the filters of the receivers behind each link.
 
-    `steps` is the number of nodes that all searches so far visited; filters that are tried one by
-    one are not among them until `fold` or enough others have put them into a tree.
+    `steps` counts the nodes visited by all searches so far; filters that are tried one by one do
+    not count until they are moved into a tree.
     """
 
     def __init__(
         self, schema: Schema, n_links: int, *, options: TreeOptions = DEFAULT_OPTIONS
     ) -> None:
         if n_links < 0:
-            raise ValueError(f"{n_links} links: there cannot be fewer than none")
+            raise ValueError(f"n_links must be at least 0, not {n_links}")
         self.schema = schema
         self.n_links = n_links
         self.options = options
@@ -56,15 +57,15 @@ class LinkMatcher:
         self._part_of: dict[int, _FilterBatch] = {}
 
     def __len__(self) -> int:
-        """How many filters there are."""
+        """The number of filters."""
         return len(self._recent) + len(self._part_of)
 
     def add(self, filter: Filter, link: int) -> int:
-        """Somebody behind the link wants what matches; the handle is for `remove`."""
+        """Add a filter of a receiver behind a link; return a handle for `remove`."""
         if not 0 <= link < self.n_links:
-            raise ValueError(f"link {link} is not one of {self.n_links}")
+            raise ValueError(f"link must be from 0 to {self.n_links - 1}, not {link}")
         if filter.schema != self.schema:
-            raise ValueError("the filter is for events of another schema")
+            raise ValueError("the filter and the matcher have different schemas")
         if filter.has_residuals:
             raise InputError(
                 "link matching takes no filters that compare two attributes or look for a pattern",
@@ -79,7 +80,7 @@ class LinkMatcher:
         return handle
 
     def remove(self, handle: int) -> None:
-        """Nobody wants that any more; `KeyError` if there is no such handle."""
+        """Remove a filter; `KeyError` if there is no such handle."""
         if self._recent.pop(handle, None) is not None:
             return
         part = self._part_of.pop(handle)
@@ -93,7 +94,7 @@ class LinkMatcher:
     def links(self, keys: Sequence[Key | None], mask: int) -> int:
         """The links that need an event, given as the schema's `keys` of it.
 
-        Bit `l` of `mask` is set where it is open whether link `l` needs it; no other is looked at.
+        Only the links whose bit is set in `mask` are considered: bit `l` is for link `l`.
         """
         self._check(mask)
         found = 0
@@ -113,7 +114,7 @@ class LinkMatcher:
     def links_table(self, events: pa.Table, mask: int) -> Words:
         """The links that need each event of a table, as `event_table` makes it.
 
-        One row for each event, of as many words as the links fill: bit `l % 64` of word `l // 64`.
+        One row per event; link `l` is bit `l % 64` of word `l // 64`.
         """
         self._check(mask)
         self._fold_recent()
@@ -126,7 +127,7 @@ class LinkMatcher:
         return found
 
     def fold(self) -> None:
-        """Put everything into one tree."""
+        """Merge all filters into one tree."""
         if self._recent or len(self._parts) > 1:
             filters = dict(self._recent)
             for part in self._parts:
@@ -144,7 +145,7 @@ class LinkMatcher:
             self._insert(recent)
 
     def _insert(self, filters: dict[int, tuple[Filter, int]]) -> None:
-        """A new tree, which takes in those that are not much larger: each filter moves seldom."""
+        """Build a tree, merged with those not much larger, so that filters seldom move."""
         for part in reversed(self._parts):
             if FOLDED_SHARE * len(part.filters) <= len(filters):
                 filters = part.filters | filters
@@ -159,12 +160,12 @@ class LinkMatcher:
 
 @dataclass(slots=True, eq=False)
 class _FilterBatch:
-    """Some filters, compiled together."""
+    """Filters that are compiled together."""
 
     filters: dict[int, tuple[Filter, int]]
     axes: Axes
     annotation: Annotation
-    compiled: int  # how many filters it was made of
+    compiled: int  # the number of filters at that time
     boxes_at: dict[int, range] = field(repr=False)
 
     @classmethod

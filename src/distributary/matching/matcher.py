@@ -1,13 +1,13 @@
-"""Who wants this event: filters that come and go, and at every moment the right answer.
+"""Find the filters that an event matches, while filters are added and removed.
 
-The newest filters are kept as they are; once there are a few dozen they are compiled into a
-`Bitmap`, and bitmaps of like size are compiled into one, so there are never many and adding a
-filter costs, in the long run, a number of compilations that grows as the logarithm of how many
-there are. A filter that goes is only marked. Compiling all that is there into one bitmap is a fold:
-at once by `fold`, or while the matcher is in use by `begin_fold` and `finish_fold`.
+The newest filters are tried one by one. Once there are a few dozen they are compiled into a
+`Bitmap`, and bitmaps of similar size are compiled into one. So there are never many bitmaps, and a
+filter is compiled a number of times that grows with the logarithm of the number of filters. A
+removed filter is only marked. A fold compiles all filters into one bitmap: at once with `fold`, or
+while the matcher is in use with `begin_fold` and `finish_fold`.
 
-Bitmaps know the tests of single attributes; the residuals of a filter are checked for the events
-that its tests let through.
+Bitmaps know only tests of single attributes. The residuals of a filter are checked for the events
+that pass its tests.
 """
 
 from __future__ import annotations
@@ -27,19 +27,18 @@ from distributary.model import Filter, IntArray, Key, Schema
 
 __all__ = ["Folding", "Matcher"]
 
-# So many filters are tried one by one on each event before they are compiled, so that not every
-# new filter costs a compilation.
+# At most this many filters are tried one by one before they are compiled, so that not every new
+# filter costs a compilation.
 _MOST_NEWEST = 32
-# Once so many events were tried on the same newest filters, compiling these has paid off.
+# After this many events on the same newest filters, compiling these filters pays off.
 _MOST_TRIED = 16
-# A bitmap is at least so many times as large as the next newer one.
+# A bitmap is at least this many times as large as the next newer one.
 _GROWTH = 4
 
-# Nobody who adds a filter waits for more than these to be compiled; beyond, only a fold brings
-# bitmaps together.
+# Adding a filter never compiles more filters than this; larger bitmaps are merged only by a fold.
 _MOST_IN_PASSING = 100_000
 
-# So many pairs of events and filters with residuals may wait to be checked at once.
+# The most pairs of events and filters with residuals to check at once.
 _MOST_CHECKED = 1 << 23
 
 _NONE = np.empty(0, np.int64)
@@ -48,7 +47,7 @@ _Found = TypeVar("_Found")
 
 
 class Folding:
-    """A fold under way: the filters as they were when it began, to be compiled in any thread."""
+    """A fold in progress: the filters as they were at its start, to be compiled in any thread."""
 
     def __init__(self, filters: dict[int, Filter], schema: Schema, buckets: Buckets) -> None:
         self._filters = filters
@@ -57,21 +56,21 @@ class Folding:
         self._bitmap: Bitmap | None = None
 
     def compile(self) -> None:
-        """Do the work. The matcher may be used and changed meanwhile."""
+        """Compile the filters. The matcher may be used and changed meanwhile."""
         self._bitmap = _compile(self._filters, self._schema, self._buckets)
 
     @property
     def bitmap(self) -> Bitmap:
-        """What was compiled."""
+        """The compiled bitmap."""
         if self._bitmap is None:
-            raise ValueError("the fold has not been compiled")
+            raise ValueError("the fold has not been compiled; call `compile` first")
         return self._bitmap
 
 
 class Matcher:
     """Numbered filters over one schema, matched against events one by one or in tables.
 
-    One thread at a time may use it; `match_table` and `count_table` use several of their own.
+    Not thread-safe; `match_table` and `count_table` can use several threads of their own.
     """
 
     def __init__(
@@ -82,13 +81,13 @@ class Matcher:
         self._filters = dict(enumerate(filters))
         for each in self._filters.values():
             self._check(each)
-        # Those whose matches have to be checked, for bitmaps know no residuals.
+        # Filters with residuals: their matches have to be checked, since bitmaps know only tests.
         self._inexact = {n: each for n, each in self._filters.items() if each.has_residuals}
         self._next = len(self._filters)
-        self._newest = dict(self._filters)  # those in no bitmap
-        self._newest_bitmap: Bitmap | None = None  # of the newest, while they stay as they are
-        self._tried = 0  # events on the newest, since these changed
-        self._bitmaps: list[Bitmap] = []  # older first; all numbers of one before those of the next
+        self._newest = dict(self._filters)  # filters in no bitmap
+        self._newest_bitmap: Bitmap | None = None  # of the newest filters, until these change
+        self._tried = 0  # events tried on the newest filters since these changed
+        self._bitmaps: list[Bitmap] = []  # older first, so numbers ascend from one to the next
         self._folding: Folding | None = None
         self._n_folding = 0  # how many bitmaps hold what is being folded
         self._removed: list[int] = []  # since the fold began
@@ -108,7 +107,7 @@ class Matcher:
 
     @property
     def bitmaps(self) -> tuple[Bitmap, ...]:
-        """What is compiled, older filters first."""
+        """The compiled bitmaps, older filters first."""
         return tuple(self._bitmaps)
 
     @property
@@ -119,7 +118,7 @@ class Matcher:
     # --- changing --------------------------------------------------------------------------------
 
     def add(self, filter: Filter) -> int:
-        """Take in a filter; its number, which no other ever had or will have."""
+        """Add a filter and return its number, which is never reused."""
         self._check(filter)
         number = self._next
         self._next += 1
@@ -132,7 +131,7 @@ class Matcher:
         return number
 
     def remove(self, number: int) -> None:
-        """Take out a filter; `KeyError` if there is none of that number."""
+        """Remove a filter; `KeyError` if there is none with that number."""
         del self._filters[number]
         self._inexact.pop(number, None)
         if number in self._newest:
@@ -149,10 +148,10 @@ class Matcher:
 
     def _check(self, filter: Filter) -> None:
         if filter.schema != self.schema:
-            raise ValueError("the filter has another schema than the matcher")
+            raise ValueError("the filter and the matcher have different schemas")
 
     def _compile_newest(self) -> None:
-        """Bring the newest into a bitmap, together with those bitmaps that are not much larger."""
+        """Compile the newest filters, together with the bitmaps that are not much larger."""
         size = len(self._newest)
         first = len(self._bitmaps)
         while first > self._n_folding:
@@ -181,7 +180,7 @@ class Matcher:
         self.finish_fold(folding)
 
     def begin_fold(self) -> Folding:
-        """Note which filters there are; a fold begun before and not yet finished is given up."""
+        """Start a fold of the present filters; an unfinished earlier fold is abandoned."""
         self._n_folding = len(self._bitmaps)
         if self._newest:
             self._compile_newest()
@@ -191,9 +190,9 @@ class Matcher:
         return self._folding
 
     def finish_fold(self, folding: Folding) -> None:
-        """Put the one bitmap in the place of the old ones, less the filters removed since."""
+        """Replace the old bitmaps by the compiled one, without the filters removed since."""
         if folding is not self._folding:
-            raise ValueError("another fold has begun since, or this one is finished")
+            raise ValueError("another fold was started, or this one is finished already")
         bitmap = folding.bitmap
         for number in self._removed:
             if number in bitmap:
@@ -208,7 +207,7 @@ class Matcher:
     def match(self, event: Mapping[str, object]) -> IntArray:
         """The numbers of the filters that an event matches, in order.
 
-        Values are Python's, numpy's or a table's own scalars, and match as those of a table do.
+        Values may be Python, numpy or Arrow scalars; they match like the values of a table.
         """
         plain = {name: plain_value(value) for name, value in event.items()}
         return self.match_keys(self.schema.keys(plain))
@@ -226,7 +225,7 @@ class Matcher:
         return np.concatenate([older, np.array(newest, np.int64)])
 
     def _check_residuals(self, numbers: IntArray, keys: Sequence[Key | None]) -> IntArray:
-        """The filters that do match, of those whose tests do."""
+        """Keep the filters whose residuals hold too, of those whose tests pass."""
         if not self._inexact:
             return numbers
         inexact = self._inexact
@@ -234,7 +233,7 @@ class Matcher:
         return numbers[np.array(holds, np.bool_)]
 
     def match_table(self, events: pa.Table, *, threads: int = 1) -> tuple[IntArray, IntArray]:
-        """Rows of events and numbers of filters that they match, by row and then by number."""
+        """The pairs of a row and a filter's number that match, by row and then by number."""
         parts = self._over_parts(events, threads, self._match_part)
         rows = (rows + first for (rows, _), first in parts)
         return (
@@ -259,7 +258,7 @@ class Matcher:
 
     def _match_part(self, part: pa.Table) -> tuple[IntArray, IntArray]:
         found = [bitmap.match_codes(bitmap.axes.codes(part)) for bitmap in self._all_bitmaps()]
-        rows, numbers = _in_order(
+        rows, numbers = _merge_results(
             [np.repeat(np.arange(part.num_rows), np.diff(offsets)) for offsets, _ in found],
             [numbers for _, numbers in found],
         )
@@ -269,7 +268,7 @@ class Matcher:
         return rows[holds], numbers[holds]
 
     def _all_bitmaps(self) -> list[Bitmap]:
-        """All bitmaps, with one of the newest."""
+        """All bitmaps, including one of the newest filters."""
         if not self._newest:
             return self._bitmaps
         if self._newest_bitmap is None:
@@ -279,13 +278,13 @@ class Matcher:
     def _over_parts(
         self, events: pa.Table, threads: int, work: Callable[[pa.Table], _Found]
     ) -> list[tuple[_Found, int]]:
-        """Do the work on parts of the events, in order: what it gives, and each part's first row.
+        """Call `work` on consecutive parts of the events; return its results and the first rows.
 
-        There are as many parts as threads; more if residuals might have to be checked for more
+        There are as many parts as threads, or more if residuals might have to be checked for more
         pairs than fit into memory.
         """
         if threads < 1:
-            raise ValueError(f"threads is {threads}; at least one is needed")
+            raise ValueError(f"threads must be at least 1, not {threads}")
         self._all_bitmaps()
         events = event_table(events, self.schema)
         size = max(1, -(-events.num_rows // threads))
@@ -300,13 +299,13 @@ class Matcher:
 
 
 def _compile(filters: dict[int, Filter], schema: Schema, buckets: Buckets) -> Bitmap:
-    """A bitmap of the filters' tests; residuals are checked for what it finds."""
+    """Compile the tests of filters; residuals are checked later, for the events found."""
     tests = [each.drop_residuals() for each in filters.values()]
     return Bitmap.of(list(filters), tests, schema, buckets=buckets)
 
 
-def _in_order(rows: list[IntArray], numbers: list[IntArray]) -> tuple[IntArray, IntArray]:
-    """What several bitmaps found, by row; numbers of a later bitmap are the greater ones."""
+def _merge_results(rows: list[IntArray], numbers: list[IntArray]) -> tuple[IntArray, IntArray]:
+    """Merge the results of several bitmaps by row; a later bitmap has greater numbers."""
     if not rows:
         return _NONE, _NONE
     if len(rows) == 1:

@@ -1,4 +1,4 @@
-"""Filters as text again: the normal form in SQL."""
+"""Print filters as SQL, in normal form."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["print_filter"]
 
 
 def print_filter(found: Filter) -> str:
-    """The normal form as SQL: reading it again gives the same filter."""
+    """Print the normal form as SQL; parsing it gives the same filter."""
     if not found.boxes:
         return "FALSE"
     printed = [_print_box(box, found.schema) for box in found.boxes]
@@ -77,7 +77,7 @@ def _print_test(attribute: Attribute, values: Values) -> str:
 
 
 def _points(values: Values, attribute: Attribute) -> tuple[Key, ...]:
-    """The values one by one, where a constant can name each; else none."""
+    """The single values, if there is a constant for each of them; otherwise none."""
     points = values.points() or ()
     return points if all(_constant(key, attribute) is not None for key in points) else ()
 
@@ -110,7 +110,7 @@ def _print_range(name: _Name, low: Key, high: Key | None, attribute: Attribute) 
 
 
 def _end(key: Key, attribute: Attribute, at: str, beyond: str) -> tuple[str, str]:
-    """An end of a range, by its key or by the one before, whichever is shorter to say."""
+    """Print an end of a range by its key or by the key before it, whichever is shorter."""
     here = _constant(key, attribute)
     if attribute.kind is AttributeKind.TEXT:
         return (beyond, _text(key[:-1])) if key.endswith("\0") else (at, _text(key))
@@ -119,7 +119,7 @@ def _end(key: Key, attribute: Attribute, at: str, beyond: str) -> tuple[str, str
         return (at, here) if at == ">=" else (beyond, before)
     if before and (here is None or len(before) < len(here)):
         return beyond, before
-    # What is too long for a decimal was the end of all that become the same double.
+    # A key too long for a decimal is the end of all keys that convert to the same double.
     return at, here or repr(float(_decimal(key, attribute)))
 
 
@@ -128,7 +128,7 @@ def _print_list(keys: Iterable[Key], attribute: Attribute) -> str:
 
 
 def _constant(key: Key, attribute: Attribute) -> str | None:
-    """What names the value of a key; None where no constant does, as for infinity."""
+    """Print the constant of a key; None if there is none, as for infinity."""
     match attribute.kind:
         case AttributeKind.TEXT:
             return _text(key)

@@ -1,8 +1,7 @@
-"""Residuals checked on tables: which of the pairs that the bitmaps found do hold.
+"""Check residuals: which of the pairs of event and filter that the bitmaps found do match.
 
-Bitmaps know only the tests of boxes. A filter with residuals is found by its tests alone, and here
-its pairs of event and filter are checked, all events of a filter at once. Texts and decimals are
-looked at once for each different value.
+Bitmaps know only the tests of boxes and find a filter with residuals by its tests alone. Here its
+pairs are checked, all events of a filter at once, and texts and decimals once per distinct value.
 """
 
 from __future__ import annotations
@@ -39,10 +38,10 @@ Flags = NDArray[np.bool_]
 def check_pairs(
     events: pa.Table, rows: IntArray, numbers: IntArray, filters: Mapping[int, Filter]
 ) -> Flags:
-    """Which pairs of a row and a filter's number hold.
+    """Which pairs of a row and a filter's number match.
 
-    `filters` has those with residuals; pairs of any other hold as they are. The events are as
-    `event_table` makes them.
+    `filters` has the filters with residuals; pairs of other filters always match. `events` is made
+    by `event_table`.
     """
     holds = np.ones(len(rows), np.bool_)
     inexact = np.flatnonzero(np.isin(numbers, np.fromiter(filters, np.int64, len(filters))))
@@ -58,7 +57,7 @@ def check_pairs(
 
 
 class _Columns:
-    """The columns of a table as keys, made when first asked for."""
+    """The columns of a table as keys, computed on first use."""
 
     def __init__(self, events: pa.Table, schema: Schema) -> None:
         self._columns = [
@@ -68,7 +67,7 @@ class _Columns:
 
     def match_filter(self, filter: Filter, rows: IntArray) -> Flags:
         """Which of the rows match, by tests and residuals."""
-        if len(filter.boxes) == 1:  # whose tests the rows are known to pass
+        if len(filter.boxes) == 1:  # the rows are known to pass its tests
             return self._match_residuals(filter.boxes[0], rows)
         found = np.zeros(len(rows), np.bool_)
         for box in filter.boxes:
@@ -86,7 +85,7 @@ class _Columns:
         return found
 
     def _match_residual(self, residual: Residual, rows: IntArray) -> Flags:
-        """The rows have passed the tests of a box, so no value that is needed is missing."""
+        """Which rows a residual holds for; they passed the box's tests, so no value is missing."""
         match residual:
             case Pattern():
                 column = self._columns[residual.at]
@@ -99,7 +98,7 @@ class _Columns:
 
 
 class _Column:
-    """One column as keys: of texts and decimals those of the different values, else by row."""
+    """One column as keys: per distinct value for texts and decimals, otherwise per row."""
 
     def __init__(self, column: pa.ChunkedArray, kind: AttributeKind) -> None:
         self._column = column
@@ -113,9 +112,9 @@ class _Column:
 
     @cached_property
     def _coded(self) -> tuple[NDArray[Any], IntArray]:
-        """The keys of the different values, and the place among them of each row's.
+        """The keys of the distinct values, and for each row the index of its key among them.
 
-        The last one is that of a missing value.
+        The last key stands for a missing value.
         """
         encoded = self._column.combine_chunks().dictionary_encode()
         keys = column_keys(encoded.dictionary, self._kind)
@@ -124,14 +123,14 @@ class _Column:
 
     @cached_property
     def _by_row(self) -> NDArray[Any]:
-        """The key of each row, anything where it is missing."""
+        """The key of each row; arbitrary if the value is missing."""
         if self._is_coded:
             keys, place = self._coded
             return keys[place]
         return column_keys(self._column.combine_chunks(), self._kind)
 
     def test(self, values: Values, rows: IntArray) -> Flags:
-        """Which of the rows have one of the values."""
+        """Which rows have one of the values."""
         if self._is_coded:
             return self.look_up(values, lambda key: key in values, rows)
         keys = self._by_row[rows]
@@ -143,14 +142,14 @@ class _Column:
         return np.where(self._missing[rows], values.null, inside)
 
     def look_up(self, of: object, test: Callable[[Key | None], bool], rows: IntArray) -> Flags:
-        """A test of a text or decimal, made once for each different value and what it is of."""
+        """Apply a test to texts or decimals, once per distinct value; `of` identifies the test."""
         keys, place = self._coded
         if of not in self._known:
             self._known[of] = np.array([test(key) for key in keys], np.bool_)
         return np.asarray(self._known[of][place[rows]], np.bool_)
 
     def values(self, operand: Operand) -> NDArray[Any]:
-        """For each row what a comparison compares."""
+        """The value of each row as a comparison uses it."""
         if operand.factor == 1 and operand.scale is None:
             return self._by_row
         if operand not in self._known:
@@ -160,7 +159,7 @@ class _Column:
     def _convert(self, operand: Operand) -> NDArray[Any]:
         if operand.scale is not None and not self._is_coded:
             return float_keys(self._by_row.astype(np.float64))
-        # As Python's own numbers: what they become may be beyond 64 bits.
+        # As Python numbers, because the results may be beyond 64 bits.
         keys, place = self._coded if self._is_coded else (self._by_row, None)
         converted = np.empty(len(keys), object)
         converted[:] = [None if key is None else operand.value(key) for key in keys.tolist()]

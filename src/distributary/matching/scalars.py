@@ -1,4 +1,4 @@
-"""An event as a row of an Arrow table has it: its scalars as values that have keys."""
+"""Convert Arrow scalars to plain values."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _MILLISECONDS_PER_DAY = 86_400_000
 
 
 def plain_value(value: object) -> object:
-    """What a scalar of Arrow stands for, None if it is missing; any other value as it is.
+    """The value of an Arrow scalar, None if it is null; any other value unchanged.
 
-    Times become an `Instant`: Python's own end with the year 9999 and at microseconds.
+    Times become an `Instant`, because Python's own types end with the year 9999.
     """
     if not isinstance(value, pa.Scalar):
         return value

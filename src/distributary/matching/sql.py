@@ -1,24 +1,21 @@
-"""Filters as text: SQL conditions read into boxes.
+"""Parse SQL conditions into filters.
 
 The language compares attributes with constants or with each other: =, <>, <, <=, >, >=, <=>,
-BETWEEN, IN, LIKE, IS [NOT] NULL, TRUE or FALSE and bare Boolean attributes, put together by AND, OR
-and NOT. Anything else is refused with the offending part shown. Text is text and a number a number:
-nothing is cast, except that a point in time may be written as text. What passes here means the same
-to Spark.
+BETWEEN, IN, LIKE, IS [NOT] NULL, TRUE or FALSE and bare Boolean attributes, combined with AND, OR
+and NOT. Anything else is refused, and the error shows the offending part. Nothing is cast, except
+that dates and timestamps may be written as text. A filter means the same as in Spark.
 
-A comparison of an attribute with a constant is a set of its values. That of two attributes, and a
-LIKE that asks for more than a prefix, is a residual of its box.
+A comparison of an attribute with a constant is a set of values. A comparison of two attributes, or
+a LIKE that asks for more than a prefix, is a residual of its box.
 """
 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import product
-from math import inf
 
 from sqlglot import exp, parse_one
 from sqlglot.errors import ParseError, SqlglotError
@@ -26,7 +23,6 @@ from sqlglot.errors import ParseError, SqlglotError
 from distributary.errors import InputError
 from distributary.matching.comparisons import (
     MOST_DECIMALS,
-    MOST_DIGITS,
     Constant,
     after_prefix,
     common_type,
@@ -34,7 +30,16 @@ from distributary.matching.comparisons import (
     prefix_range,
 )
 from distributary.matching.conjunctions import plain_conjunction
-from distributary.matching.times import DateConstant, TimestampConstant, read_day, read_moment
+from distributary.matching.sql_terms import (
+    bare,
+    constant_of,
+    find_attribute,
+    is_column,
+    is_text,
+    shorten,
+    show,
+)
+from distributary.matching.times import DateConstant, TimestampConstant
 from distributary.model import (
     Attribute,
     AttributeKind,
@@ -51,7 +56,6 @@ from distributary.model.values import Range
 
 __all__ = [
     "MOST_ALTERNATIVES",
-    "constant_of",
     "parse_any_filter",
     "parse_condition",
     "parse_filter",
@@ -60,14 +64,12 @@ __all__ = [
 MOST_CHARACTERS = 100_000
 MOST_ALTERNATIVES = 1_000
 MOST_WORK = 100_000
-_TIMES = (exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPNTZ)
-# Comments, quoted names and texts: what a quote may stand in.
+# Comments, quoted names and texts: all that may contain a quote.
 _QUOTED = re.compile(
     r"--[^\n]*|/\*.*?\*/|`(?:[^`]|``)*`"
     r"|\"(?:[^\"\\]|\\.|\"\")*\"|'(?:[^'\\]|\\.|'')*'",
     re.DOTALL,
 )
-_LARGEST = sys.float_info.max
 _ESCAPES = re.compile(r"\\.|''|\"\"", re.DOTALL)
 _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LT: exp.GT,
@@ -87,7 +89,7 @@ _COMPARISONS = (*_SIGNS, exp.NullSafeEQ)
 
 
 def parse_filter(text: str, schema: Schema) -> Filter:
-    """Read a filter; an `InputError` says which part of it cannot be used, and why."""
+    """Parse a filter; an `InputError` says which part of it cannot be used, and why."""
     box = plain_conjunction(text, schema)
     if box is not None:
         return Filter(schema, (box,))
@@ -95,7 +97,7 @@ def parse_filter(text: str, schema: Schema) -> Filter:
 
 
 def parse_any_filter(text: str, schema: Schema) -> Filter:
-    """The same by the SQL parser, whatever the filter: what conjunctions read fast are held to."""
+    """The same by the SQL parser alone, without the fast path for plain conjunctions."""
     try:
         boxes = _boxes(parse_condition(text), True, schema, _Work(MOST_WORK))
     except InputError as error:
@@ -106,24 +108,24 @@ def parse_any_filter(text: str, schema: Schema) -> Filter:
 
 
 def parse_condition(text: str) -> exp.Expr:
-    """The syntax tree of a condition."""
+    """Parse a condition into a syntax tree."""
     if len(text) > MOST_CHARACTERS:
         raise InputError(f"is longer than {MOST_CHARACTERS:,} characters", value=text)
     try:
         return parse_one(_QUOTED.sub(_escape_quotes, text), dialect="spark")
     except ParseError as error:
-        told = error.errors[0]["description"] if error.errors else str(error)
-        if "Required keyword" in told:  # told in terms of the parser's own classes
-            told = "an operand is missing"
-        raise InputError(f"does not parse: {_line(told)}", value=text) from None
+        reason = error.errors[0]["description"] if error.errors else str(error)
+        if "Required keyword" in reason:  # it names the parser's own classes
+            reason = "an operand is missing"
+        raise InputError(f"does not parse: {shorten(reason)}", value=text) from None
     except SqlglotError as error:
-        raise InputError(f"does not parse: {_line(str(error))}", value=text) from None
+        raise InputError(f"does not parse: {shorten(str(error))}", value=text) from None
     except RecursionError:
         raise InputError("is nested too deeply", value=text) from None
 
 
 def _escape_quotes(found: re.Match[str]) -> str:
-    """A quote doubled inside a text is a quote to Spark; sqlglot would take it for two texts."""
+    """Escape doubled quotes: Spark reads them as one quote, sqlglot as the end of a text."""
     part = found.group()
     quote = part[0]
     if quote not in "'\"":
@@ -135,34 +137,28 @@ def _escape_quotes(found: re.Match[str]) -> str:
     return quote + _ESCAPES.sub(escape, part[1:-1]) + quote
 
 
-def show(node: exp.Expr) -> str:
-    """A part of a condition as one short line."""
-    return _line(node.sql(dialect="spark"))
-
-
 # --- conditions into boxes -----------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class _Work:
-    """How many more boxes may be made while a condition is multiplied out."""
+    """Counts the boxes that may still be made while a condition is multiplied out."""
 
     left: int
 
     def count(self, alternatives: int) -> None:
-        """Refuse, before they are made, more alternatives than a filter may have."""
+        """Refuse too many alternatives before they are made."""
         self.left -= alternatives
         if alternatives > MOST_ALTERNATIVES:
             raise InputError(
-                f"comes to more than {MOST_ALTERNATIVES:,} alternatives "
-                "when its ORs are multiplied out"
+                f"has more than {MOST_ALTERNATIVES:,} alternatives when its ORs are multiplied out"
             )
         if self.left < 0:
-            raise InputError(f"takes more than {MOST_WORK:,} alternatives to multiply its ORs out")
+            raise InputError(f"takes more than {MOST_WORK:,} alternatives to multiply out its ORs")
 
 
 def _boxes(node: exp.Expr, wanted: bool, schema: Schema, work: _Work) -> list[Box]:
-    """Boxes of the events for which a condition is true, or with `wanted` off, false."""
+    """The boxes of the events for which a condition is `wanted`: true or false."""
     match node:
         case exp.Paren():
             return _boxes(node.this, wanted, schema, work)
@@ -174,12 +170,12 @@ def _boxes(node: exp.Expr, wanted: bool, schema: Schema, work: _Work) -> list[Bo
             return _all_of(parts, schema, work) if both else _any_of(parts, schema, work)
         case exp.Boolean():
             return [Box(())] if node.this == wanted else []
-        case exp.Between() if _is_column(node.args["low"]) or _is_column(node.args["high"]):
+        case exp.Between() if is_column(node.args["low"]) or is_column(node.args["high"]):
             return _boxes(_as_comparisons(node), wanted, schema, work)
         case exp.Like() if (found := _read_pattern(node, schema)) is not None:
             return _pattern_boxes(found, wanted != bool(node.args.get("negate")), schema)
         case exp.Binary() if isinstance(node, _COMPARISONS) and (
-            _is_column(node.this) and _is_column(node.expression)
+            is_column(node.this) and is_column(node.expression)
         ):
             return _pair_boxes(node, wanted, schema)
     return _test_boxes(node, wanted, schema)
@@ -192,7 +188,7 @@ def _any_of(parts: list[list[Box]], schema: Schema, work: _Work) -> list[Box]:
 
 
 def _all_of(parts: list[list[Box]], schema: Schema, work: _Work) -> list[Box]:
-    """Few alternatives first, and what has none besides it all at once: fewer to multiply."""
+    """Intersect the parts: first those with a single box, then by the number of boxes."""
     if not all(parts):
         return []
     singles = [part[0] for part in parts if len(part) == 1]
@@ -226,25 +222,25 @@ def _test(node: exp.Expr, schema: Schema) -> tuple[int, Values, Values]:
     """The attribute of a test, the values for which it is true and those for which it is false."""
     match node:
         case exp.Column():
-            at, attribute = _attribute(node, schema)
+            at, attribute = find_attribute(node, schema)
             if attribute.kind is not AttributeKind.BOOLEAN:
                 raise InputError(f"{show(node)} is not true or false")
             return _decide(at, attribute, [(1, 2)])
         case exp.Is() if isinstance(node.this, exp.Column) and isinstance(
             node.expression, exp.Null
         ):
-            at, attribute = _attribute(node.this, schema)
+            at, attribute = find_attribute(node.this, schema)
             return at, Values((), null=True), Values.present(attribute)
         case exp.Is() if isinstance(node.this, exp.Column) and isinstance(
             node.expression, exp.Boolean
         ):
-            at, attribute = _attribute(node.this, schema)
+            at, attribute = find_attribute(node.this, schema)
             if attribute.kind is not AttributeKind.BOOLEAN:
                 raise InputError(f"{show(node.this)} is not true or false")
             inside = Values(((int(node.expression.this), int(node.expression.this) + 1),))
             return at, inside, inside.complement(attribute)
         case exp.Between() if not node.args.get("symmetric"):
-            at, attribute = _attribute(node.this, schema)
+            at, attribute = find_attribute(node.this, schema)
             low = _compare(">=", node.args["low"], attribute, node)
             high = _compare("<=", node.args["high"], attribute, node)
             both = Values.of(low, attribute.kind) & Values.of(high, attribute.kind)
@@ -252,7 +248,7 @@ def _test(node: exp.Expr, schema: Schema) -> tuple[int, Values, Values]:
         case exp.In() if node.expressions and not node.args.get("query"):
             return _membership(node, schema)
         case exp.Like():
-            at, attribute = _attribute(node.this, schema)
+            at, attribute = find_attribute(node.this, schema)
             reach = prefix_range(node.expression.name)
             assert reach is not None, "other patterns are residuals"
             return _decide(at, attribute, [reach])
@@ -262,18 +258,18 @@ def _test(node: exp.Expr, schema: Schema) -> tuple[int, Values, Values]:
 
 
 def _decide(at: int, attribute: Attribute, ranges: Iterable[Range]) -> tuple[int, Values, Values]:
-    """A test that is true within `ranges`, false outside, and neither for a missing value."""
+    """Return a test that is true within `ranges`, false outside, and neither without a value."""
     inside = Values.of(ranges, attribute.kind)
     outside = inside.complement(attribute)
     return at, inside, Values(outside.ranges)
 
 
 def _membership(node: exp.In, schema: Schema) -> tuple[int, Values, Values]:
-    """With a NULL in its list, an IN is never false: the missing value might be the one."""
-    at, attribute = _attribute(node.this, schema)
-    for each in filter(_is_column, node.expressions):
+    """An IN with a NULL in its list is never false, because NULL might be the value."""
+    at, attribute = find_attribute(node.this, schema)
+    for each in filter(is_column, node.expressions):
         raise InputError(
-            f"{show(node)}: IN lists constants; write {show(node.this)} = {show(each)}, with OR"
+            f"{show(node)}: IN lists only constants; write OR {show(node.this)} = {show(each)}"
         )
     given = [each for each in node.expressions if not isinstance(each, exp.Null)]
     constants = common_type([constant_of(each) for each in given])
@@ -283,13 +279,13 @@ def _membership(node: exp.In, schema: Schema) -> tuple[int, Values, Values]:
 
 
 def _comparison(node: exp.Expr, schema: Schema) -> tuple[int, Values, Values]:
-    left, right = _bare(node.this), _bare(node.expression)
+    left, right = bare(node.this), bare(node.expression)
     relation: type[exp.Expr] = type(node)
     if not isinstance(left, exp.Column):
         left, right, relation = right, left, _FLIPPED.get(relation, relation)
     if not isinstance(left, exp.Column):
         raise InputError(f"{show(node)} tests no attribute")
-    at, attribute = _attribute(left, schema)
+    at, attribute = find_attribute(left, schema)
     if relation is exp.NullSafeEQ:
         if isinstance(right, exp.Null):
             return at, Values((), null=True), Values.present(attribute)
@@ -337,18 +333,18 @@ def _kind_of(constant: Constant) -> str:
 
 
 def _read_pattern(node: exp.Like, schema: Schema) -> Pattern | None:
-    """What LIKE looks for; None for a prefix or a text without wildcards, which is a range."""
-    at, attribute = _attribute(node.this, schema)
+    """The pattern of a LIKE; None for a prefix or a text without wildcards, which is a range."""
+    at, attribute = find_attribute(node.this, schema)
     pattern = node.expression
     if attribute.kind is not AttributeKind.TEXT:
-        raise InputError(f"{show(node)} looks for a pattern in what is not text")
-    if not _is_text(pattern) or "\\" in pattern.name:
-        raise InputError(f"{show(node)}: a pattern is plain text without backslashes")
+        raise InputError(f"{show(node)} applies LIKE to an attribute that is not text")
+    if not is_text(pattern) or "\\" in pattern.name:
+        raise InputError(f"{show(node)}: a pattern must be a text constant without backslashes")
     return None if prefix_range(pattern.name) is not None else Pattern(at, pattern.name)
 
 
 def _pattern_boxes(found: Pattern, wanted: bool, schema: Schema) -> list[Box]:
-    """All texts that are LIKE a pattern begin as it does."""
+    """The boxes of a LIKE: a residual, and a range of texts with the same prefix."""
     if not wanted:
         return _residual_boxes(found.negate(), (), schema)
     start = re.split("[%_]", found.pattern, maxsplit=1)[0]
@@ -358,7 +354,7 @@ def _pattern_boxes(found: Pattern, wanted: bool, schema: Schema) -> list[Box]:
 
 def _pair_boxes(node: exp.Expr, wanted: bool, schema: Schema) -> list[Box]:
     """The boxes of a comparison of two attributes."""
-    left, right = _attribute(node.this, schema), _attribute(node.expression, schema)
+    left, right = find_attribute(node.this, schema), find_attribute(node.expression, schema)
     found = compare_attributes(left, _SIGNS.get(type(node), "="), right)
     if found is None:
         raise InputError(f"{show(node)} compares {left[1].kind.value} with {right[1].kind.value}")
@@ -382,75 +378,3 @@ def _as_comparisons(node: exp.Between) -> exp.Expr:
         raise InputError(f"{show(node)} is not a condition that filters may have")
     value, low, high = node.this, node.args["low"], node.args["high"]
     return exp.and_(exp.GTE(this=value, expression=low), exp.LTE(this=value, expression=high))
-
-
-# --- attributes and constants --------------------------------------------------------------------
-
-
-def _attribute(node: exp.Expr, schema: Schema) -> tuple[int, Attribute]:
-    node = _bare(node)
-    if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier) or node.table:
-        raise InputError(f"{show(node)} is not an attribute")
-    at = schema.place(node.name)
-    if at is None and node.name.lower() in schema.untestable:
-        raise InputError(f"attribute {node.name!r} is of a type that filters cannot test")
-    if at is None:
-        raise InputError(f"there is no attribute {node.name!r}")
-    return at, schema.attributes[at]
-
-
-def constant_of(node: exp.Expr) -> Constant:
-    """The value that a part stands for; an `InputError` if it is no constant."""
-    node = _bare(node)
-    match node:
-        case exp.Literal() if node.is_string:
-            return str(node.name)
-        case exp.Literal():
-            return _number(node)
-        case exp.Concat() if all(_is_text(part) for part in node.expressions):
-            return "".join(part.name for part in node.expressions)  # 'a' 'b', one text to Spark
-        case exp.Neg() if isinstance(node.this, exp.Literal) and not node.this.is_string:
-            number = _number(node.this)
-            return -number if isinstance(number, float) else number.copy_negate()
-        case exp.Boolean():
-            return bool(node.this)
-        case exp.Cast() if node.to.this in _TIMES and _is_text(node.this):
-            read = read_day if node.to.this is exp.DType.DATE else read_moment
-            time = read(node.this.name)
-            if time is not None:
-                return time
-    raise InputError(f"{show(node)} is not a constant")
-
-
-def _number(node: exp.Literal) -> Decimal | float:
-    """A number with an exponent is a double, any other a decimal, as in Spark."""
-    if "e" in node.name.lower():
-        double = float(node.name)
-        # What is rounded to the largest number may still be beyond it, which Spark refuses.
-        if double == inf or (double == _LARGEST and Decimal(node.name) > Decimal(_LARGEST)):
-            raise InputError(f"{show(node)} is beyond the largest number")
-        return double
-    number = Decimal(node.name)
-    _, digits, exponent = number.as_tuple()
-    if max(len(digits), -int(exponent)) > MOST_DIGITS:
-        raise InputError(f"{show(node)} has more than {MOST_DIGITS} digits")
-    return number
-
-
-def _bare(node: exp.Expr) -> exp.Expr:
-    while isinstance(node, exp.Paren):
-        node = node.this
-    return node
-
-
-def _is_column(node: exp.Expr) -> bool:
-    return isinstance(_bare(node), exp.Column)
-
-
-def _is_text(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Literal) and node.is_string
-
-
-def _line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 120 else f"{line[:117]}..."

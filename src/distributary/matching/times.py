@@ -1,7 +1,7 @@
-"""Days and points in time as SQL writes them, from one end of Spark's calendar to the other.
+"""Parse and print SQL dates and timestamps over the whole range of Spark's calendar.
 
-Both are whole numbers here, days and microseconds since 1970: Python's own dates end with the years
-1 and 9999. The calendar is today's, for all years.
+Dates are days and timestamps microseconds since 1970, as integers, because Python's own types only
+reach from the year 1 to 9999. The calendar is the proleptic Gregorian one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TIME = re.compile(
     r"(?::([0-5]\d)(?:\.(\d{1,6}))?(?: ?(Z|UTC|[+-]\d\d:\d\d))?)?)?",
     re.ASCII,
 )
-_MOST_MINUTES = 18 * 60  # that a time zone may be away from UTC
+_MOST_MINUTES = 18 * 60  # the largest offset of a time zone from UTC
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,9 @@ class TimestampConstant:
 
 
 def read_moment(text: str) -> TimestampConstant | None:
-    """The point in time that a text reads as, in UTC unless it says how far from it.
+    """Parse a timestamp, in UTC unless the text has an offset; None if it is none.
 
-    A day alone is its midnight.
+    A date alone is its midnight.
     """
     parts = _read(text)
     microseconds = (
@@ -59,14 +59,14 @@ def read_moment(text: str) -> TimestampConstant | None:
 
 
 def read_day(text: str) -> DateConstant | None:
-    """The day that a text reads as; a time of that day, or a time zone, makes no difference."""
+    """Parse a date, ignoring a time and offset after it; None if the text has none."""
     parts = _read(text)
     days = None if parts is None else key_of(Instant(parts[0] // DAY, "D"), AttributeKind.DATE)
     return None if days is None else DateConstant(days)
 
 
 def _read(text: str) -> tuple[int, int] | None:
-    """Microseconds until the day begins, and from there on, less those of the time zone."""
+    """The microseconds up to the start of the day, and from there, less the offset."""
     found = _TIME.fullmatch(text)
     if found is None:
         return None
@@ -84,7 +84,7 @@ def _read(text: str) -> tuple[int, int] | None:
 
 
 def _minutes_east(zone: str | None) -> int | None:
-    """How far a time zone is ahead of UTC; None if there is none such, as beyond 18 hours."""
+    """The minutes by which an offset is ahead of UTC; None if it is beyond 18 hours."""
     if zone is None or zone in ("Z", "UTC"):
         return 0
     hours, minutes = int(zone[1:3]), int(zone[4:6])
@@ -94,12 +94,12 @@ def _minutes_east(zone: str | None) -> int | None:
 
 
 def print_day(days: int) -> str:
-    """What `read_day` reads as that day."""
+    """Print a date so that `read_day` reads it back."""
     return str(np.datetime64(days, "D"))
 
 
 def print_moment(microseconds: int) -> str:
-    """What `read_moment` reads as that point in time."""
+    """Print a timestamp so that `read_moment` reads it back."""
     days, rest = divmod(microseconds, DAY)
     seconds, fraction = divmod(rest, 1_000_000)
     clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"

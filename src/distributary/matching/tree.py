@@ -1,8 +1,8 @@
-"""The parallel search tree: which boxes is this event in, found without trying them one by one.
+"""The parallel search tree: find the boxes that contain an event without trying all of them.
 
-Each box is a path from the root to a leaf, one test after the other; boxes that begin alike share
-the beginning. An event goes down from the root along every branch that it passes: the one of its
-value, any other test that lets its value through, and * for the boxes that do not care. A *matching
+Each box is a path from the root to a leaf, one test after the other; boxes with the same first
+tests share the start of the path. A search follows every branch that the event passes: the one of
+its value, any other test that its value passes, and * for the boxes without a test. A *matching
 step* is the visit of one node.
 
 Banavar et al., "An Efficient Multicast Protocol for Content-Based Publish-Subscribe Systems", 1999;
@@ -26,22 +26,22 @@ from distributary.model.event import key_of
 
 __all__ = ["DEFAULT_OPTIONS", "CodedBoxes", "SearchTree", "TreeOptions"]
 
-# Factoring copies boxes that do not care to every value of the index: so many for each box at most.
+# Factoring copies a box without a test to every value of the index; the most copies per box.
 MOST_COPIES = 2.5
-# An index of so many places for each box is still small beside the tree.
+# The most places of the index per box: it is then still small compared with the tree.
 MOST_PLACES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class TreeOptions:
-    """The paper's three optimisations; without any the tree is as it is first described.
+    """The paper's three optimisations; without them the tree is the paper's basic one.
 
-    `factoring`: attributes that hardly any box leaves out are looked up in an index of sub-trees.
-    `trivial_tests`: a node that only * leads on from is left out.
-    `delayed_branching`: a * branch is entered only by events that pass a test which all boxes
-    below share. Neither the look-up nor that test is a step. It is off: it saved up to 6 % of the
-    steps on filters as in the paper and up to 18 % on narrow ones, and trying the tests mostly took
-    longer than the steps that it saved.
+    `factoring`: attributes that nearly all boxes test are looked up in an index of sub-trees.
+    `trivial_tests`: a node whose only branch is * is left out. `delayed_branching`: a * branch is
+    entered only by events that pass a test that all boxes below it share. Neither the look-up nor
+    that test counts as a step. Delayed branching is off: it saved up to 6 % of the steps on filters
+    like the paper's and up to 18 % on narrow ones, but the tests mostly took longer than the steps
+    they saved.
     """
 
     factoring: bool = True
@@ -54,21 +54,23 @@ DEFAULT_OPTIONS = TreeOptions()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CodedBoxes:
-    """Boxes on small whole numbers.
+    """Boxes whose tests are numbered, with ranges of codes.
 
-    `tests[box, attribute]` is the number of a test, 0 for none. The columns of `test` are for each
-    of these its attribute and where in `ranges` its half-open ranges of codes begin and end. Tests
-    of one attribute follow each other, those of a single code first and by that code.
+    `tests[box, attribute]` is the number of a test, 0 for none. The columns of `test` have the
+    attribute of each test, and where its half-open ranges of codes begin and end in `ranges`. Tests
+    of one attribute are consecutive: first those of a single code, by that code.
     """
 
     tests: IndexArray
     test: IndexArray
     ranges: IndexArray
-    possible: tuple[NDArray[np.bool_], ...]  # for each attribute: whether an event can have a code
+    possible: tuple[
+        NDArray[np.bool_], ...
+    ]  # for each attribute, whether an event can have each code
 
     @classmethod
     def of(cls, boxes: Sequence[Box], axes: Axes) -> Self:
-        """Code boxes whose ends are among the cuts of the axes."""
+        """Encode boxes whose ends are among the cuts of the axes."""
         found: list[dict[Values, int]] = [{} for _ in axes.cuts]
         rows, columns, places = [], [], []
         for row, box in enumerate(boxes):
@@ -88,14 +90,14 @@ class CodedBoxes:
         ranges: Sequence[Sequence[tuple[CodeRange, ...]]],
         possible: Sequence[NDArray[np.bool_]],
     ) -> Self:
-        """Number the tests; `given` has for each attribute places in its `ranges` from 1 on."""
+        """Number the tests; `given[box, attribute]` is an index into `ranges` from 1 on, or 0."""
         tests = np.zeros(given.shape, np.int32)
         kept: list[tuple[int, tuple[CodeRange, ...]]] = []
         for at, each in enumerate(ranges):
             order = sorted(range(len(each)), key=lambda place: _test_order(each[place]))
             number = np.zeros(len(each) + 1, np.int32)
             for place in order:
-                # Texts that differ can come to the same codes; they are one test.
+                # Different values can have the same codes; they are one test.
                 if not kept or kept[-1] != (at, each[place]):
                     kept.append((at, each[place]))
                 number[place + 1] = len(kept)
@@ -114,18 +116,18 @@ class CodedBoxes:
         return len(self.tests)
 
     def codes_of(self, test: int) -> list[CodeRange]:
-        """The ranges of codes that a test lets through."""
+        """The ranges of codes that pass a test."""
         _, first, last = self.test[test]
         return [(int(low), int(high)) for low, high in self.ranges[first:last]]
 
     def widths(self) -> IntArray:
-        """How many codes each test lets through; 0 for no test."""
+        """The number of codes that pass each test; 0 for no test."""
         ends = np.concatenate([[0], np.cumsum(self.ranges[:, 1] - self.ranges[:, 0])])
         return np.asarray(ends[self.test[:, 2]] - ends[self.test[:, 1]], np.int64)
 
 
 class SearchTree:
-    """Boxes compiled into a tree; they are named by their place among those given."""
+    """Boxes compiled into a tree; a box is identified by its index in the input."""
 
     def __init__(self, boxes: CodedBoxes, options: TreeOptions = DEFAULT_OPTIONS) -> None:
         self.boxes = boxes
@@ -145,16 +147,16 @@ class SearchTree:
         return cls(CodedBoxes.of(boxes, axes), options)
 
     def __len__(self) -> int:
-        """How many nodes it has."""
+        """The number of nodes."""
         return len(self.nodes.edge)
 
     def match(self, codes: CodeArray) -> tuple[IndexArray, int]:
-        """The boxes that one event is in, in order, and the steps that it took."""
+        """The boxes that contain an event, in order, and the number of steps."""
         _, boxes, steps = self.match_all(codes[np.newaxis])
         return np.sort(boxes), int(steps[0])
 
     def match_all(self, codes: CodeArray) -> tuple[IntArray, IndexArray, IntArray]:
-        """Where each event's boxes begin and end, the boxes, and each event's steps."""
+        """The offsets of each event's boxes, the boxes, and the steps of each event."""
         codes = self.check_codes(codes)
         offsets = np.empty(len(codes) + 1, np.int64)
         steps = np.empty(len(codes), np.int64)
@@ -162,7 +164,7 @@ class SearchTree:
         return offsets, boxes, steps
 
     def count(self, codes: CodeArray) -> tuple[IntArray, IntArray]:
-        """How many boxes each event is in, and each event's steps."""
+        """The number of boxes that contain each event, and the steps of each event."""
         codes = self.check_codes(codes)
         counts = np.empty(len(codes), np.int64)
         steps = np.empty(len(codes), np.int64)
@@ -170,11 +172,11 @@ class SearchTree:
         return counts, steps
 
     def check_codes(self, codes: CodeArray) -> CodeArray:
-        """Events as the kernels read them; a code that the axes do not have is refused."""
+        """Check that all codes are on their axes, and return them as the kernels need them."""
         if codes.shape[1] != len(self.sizes):
             raise ValueError(f"events have {codes.shape[1]} attributes, not {len(self.sizes)}")
         if len(codes) and (codes.min() < 0 or (codes.max(axis=0) >= self.sizes).any()):
-            raise ValueError("a code is outside its axis")
+            raise ValueError("a code is beyond the end of its axis")
         return np.ascontiguousarray(codes, np.int32)
 
 
@@ -186,7 +188,7 @@ def _test_order(test: tuple[CodeRange, ...]) -> tuple[bool, tuple[CodeRange, ...
 
 
 def _possible(axes: Axes) -> list[NDArray[np.bool_]]:
-    """A domain rules out the codes that none of its values has; a value can always be missing."""
+    """Which codes can occur: with a domain only those of its values, and 0 for a missing one."""
     found = []
     for attribute, cuts, size in zip(axes.schema.attributes, axes.cuts, axes.sizes(), strict=True):
         possible = np.ones(size, np.bool_)
@@ -202,7 +204,7 @@ def _possible(axes: Axes) -> list[NDArray[np.bool_]]:
 
 
 def _index_size(boxes: CodedBoxes, attributes: IntArray, sizes: IntArray) -> int:
-    """How many attributes can be factored out before the copies become too many."""
+    """The number of attributes that can be factored out before there are too many copies."""
     widths = boxes.widths()
     copies = np.ones(len(boxes), np.float64)
     places = 1
@@ -210,7 +212,7 @@ def _index_size(boxes: CodedBoxes, attributes: IntArray, sizes: IntArray) -> int
         tests = boxes.tests[:, at]
         copies *= np.where(tests == 0, sizes[at], widths[tests])
         places *= int(sizes[at])
-        # An attribute that nobody tests cannot help.
+        # An attribute that no box tests does not help.
         if not tests.any() or copies.sum() > MOST_COPIES * len(boxes):
             return n
         if places > MOST_PLACES * len(boxes) + 64:
@@ -219,7 +221,7 @@ def _index_size(boxes: CodedBoxes, attributes: IntArray, sizes: IntArray) -> int
 
 
 def _compile(tree: SearchTree) -> kernels.Nodes:
-    """Copy boxes into the index, sort them, grow the trie, and lay it out."""
+    """Expand the boxes over the index, sort them, build the trie, and lay it out."""
     boxes, options = tree.boxes, tree.options
     box_of_row, keys = _expand_rows(tree)
     order, columns = _sort_columns(boxes.tests[:, tree.order], box_of_row, keys)
@@ -257,7 +259,7 @@ def _strides(sizes: IntArray) -> IntArray:
 
 
 def _expand_rows(tree: SearchTree) -> tuple[IntArray, IntArray]:
-    """Which box each row of the tree is a copy of, and the place of its root in the index."""
+    """The box that each row of the tree is a copy of, and the place of its root in the index."""
     boxes, widths = tree.boxes, tree.boxes.widths()
     rows = np.arange(len(boxes), dtype=np.int64)
     keys = np.zeros(len(boxes), np.int64)
@@ -272,7 +274,7 @@ def _expand_rows(tree: SearchTree) -> tuple[IntArray, IntArray]:
 def _sort_columns(
     tests: IndexArray, box_of_row: IntArray, keys: IntArray
 ) -> tuple[IntArray, IndexArray]:
-    """The order of rows by key and tests, and the tests in that order, one column after the other.
+    """Sort rows by key and tests; return the order, and the columns of tests in that order.
 
     Neighbouring columns are packed into one word as long as they fit: fewer passes of the sort.
     """
@@ -294,7 +296,7 @@ def _sort_columns(
 
 
 def _bound(columns: IndexArray, starts: IntArray) -> int:
-    """How many nodes the whole trie has: one below each place where rows begin to differ."""
+    """The number of nodes of the whole trie: one for each prefix in which rows differ."""
     begins = np.zeros(columns.shape[1], np.bool_)
     begins[starts] = True
     total = len(starts)
@@ -313,7 +315,7 @@ def _only_codes(boxes: CodedBoxes) -> IndexArray:
 
 
 def _possible_codes(boxes: CodedBoxes) -> tuple[IntArray, IntArray]:
-    """For each code of each attribute how many codes before it can occur."""
+    """For each code of each attribute, the number of codes before it that can occur."""
     counts = [np.concatenate([[0], np.cumsum(codes)]) for codes in boxes.possible]
     code_at = np.cumsum([0, *(len(each) for each in counts)])
     return code_at.astype(np.int64), np.concatenate(counts).astype(np.int64)

@@ -1,8 +1,8 @@
 """Three-valued vectors over links, and a search tree annotated with them.
 
-At a node of the tree a link has Y if a search that comes by is sure to match somebody behind it, N
-if it is sure not to, and M if that is still open (Banavar et al., "PST Annotation"). Both combine
-operations and the refinement of a mask are a few operations on whole words of links.
+At a node of the tree a link is Y if every search that reaches the node matches a receiver behind
+it, N if none does, and M if it depends on the event (Banavar et al., "PST Annotation"). The two
+combine operations and the refinement of a mask are a few operations on whole words of links.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class Trits:
 
     def __post_init__(self) -> None:
         if self.yes & self.maybe or (self.yes | self.maybe) >> self.size:
-            raise ValueError("a link has two trits, or there is no such link")
+            raise ValueError(f"a link is both yes and maybe, or is beyond the {self.size} links")
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The vector written as in the paper, 'MYN': the first letter is for link 0."""
+        """Parse a vector in the paper's notation, such as 'MYN'; the first letter is link 0."""
         if set(text) - set("YMN"):
-            raise ValueError(f"{text!r} has other letters than Y, M and N")
-        return cls(len(text), _plane(text, "Y"), _plane(text, "M"))
+            raise ValueError(f"{text!r} has letters other than Y, M and N")
+        return cls(len(text), _parse_plane(text, "Y"), _parse_plane(text, "M"))
 
     def __str__(self) -> str:
         return "".join(
@@ -50,18 +50,18 @@ class Trits:
         )
 
     def alternative(self, other: Trits) -> Trits:
-        """What holds if one of the two branches is taken: certain only where both agree."""
+        """The trits if one of two branches is taken: certain only where both agree."""
         yes = self.yes & other.yes
         some = self.yes | self.maybe | other.yes | other.maybe
         return Trits(self.size, yes, some & ~yes)
 
     def parallel(self, other: Trits) -> Trits:
-        """What holds if both branches are taken: Y wins, then M."""
+        """The trits if both branches are taken: Y wins, then M."""
         yes = self.yes | other.yes
         return Trits(self.size, yes, (self.maybe | other.maybe) & ~yes)
 
     def refine(self, annotation: Trits) -> Trits:
-        """This mask with each M replaced by what the annotation says."""
+        """Replace each M of this mask by the annotation."""
         return Trits(
             self.size,
             self.yes | self.maybe & annotation.yes,
@@ -70,7 +70,7 @@ class Trits:
 
 
 class Annotation:
-    """The trits of every node of a tree, for boxes that somebody behind a link wants."""
+    """The trits of every node of a tree whose boxes belong to links."""
 
     def __init__(self, tree: SearchTree, links: IndexArray, n_links: int) -> None:
         """`links` has the link of each box, -1 for a box that nobody wants."""
@@ -89,15 +89,12 @@ class Annotation:
     def search(self, codes: CodeArray, masks: Words) -> tuple[Words, IntArray]:
         """The links, of those in its row of `masks`, that need each event, and its steps."""
         codes = self.tree.check_codes(codes)
-        found = np.empty((len(codes), self._planes.shape[2]), np.uint64)
-        steps = np.empty(len(codes), np.int64)
-        kernels.find_links(
-            self.tree.nodes, self._planes, self.tree.pending, codes, masks, found, steps
-        )
+        pending = self.tree.pending
+        found, steps = kernels.find_links(self.tree.nodes, self._planes, pending, codes, masks)
         return found, steps
 
     def retire(self, boxes: IntArray) -> int:
-        """Nobody wants these boxes any more: annotate what that changes, count the nodes seen."""
+        """Take boxes away from their links, and update the trits; return the nodes visited."""
         self.links[boxes] = -1
         nodes = self.tree.nodes
         return sum(
@@ -105,7 +102,7 @@ class Annotation:
         )
 
     def _leaves(self, boxes: IntArray) -> IntArray:
-        """The leaves that hold any of the boxes; one for each place of the index."""
+        """The leaves that hold any of the boxes; a box has one per place in the index."""
         if self._leaf_of_row is None:
             self._by_box = np.argsort(self.tree.nodes.row_box, kind="stable")
             self._sorted_boxes = self.tree.nodes.row_box[self._by_box]
@@ -122,12 +119,12 @@ class Annotation:
 
 
 def as_words(mask: int, n_links: int) -> Words:
-    """A whole number as the words that its bits fill, the lowest first."""
+    """Split a mask into 64-bit words, the lowest first."""
     return np.frombuffer(mask.to_bytes(8 * _words(n_links), "little"), "<u8").astype(np.uint64)
 
 
 def as_mask(words: Words) -> int:
-    """Words as one whole number."""
+    """Join words into one mask."""
     return int.from_bytes(words.astype("<u8").tobytes(), "little")
 
 
@@ -135,7 +132,7 @@ def _words(n_links: int) -> int:
     return max(1, -(-n_links // 64))
 
 
-def _plane(text: str, letter: str) -> int:
+def _parse_plane(text: str, letter: str) -> int:
     return sum(1 << link for link, found in enumerate(text) if found == letter)
 
 

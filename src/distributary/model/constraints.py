@@ -40,7 +40,7 @@ class Constraints:
         if not all(0 < cap < np.inf for cap in caps):
             raise ValueError("a cap must be a finite number above 0")
         if any(group < 0 for group in self.pinned.values()):
-            raise ValueError("groups are numbered from 0")
+            raise ValueError("pinned groups are numbered from 0")
 
     def __bool__(self) -> bool:
         return bool(

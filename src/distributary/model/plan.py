@@ -168,7 +168,7 @@ def plan_problems(plan: Plan, interest: Interest) -> tuple[str, ...]:
     """
     if plan.receivers != interest.receivers or plan.flows != interest.flows:
         raise ValueError("the plan and the interest must name the same receivers and flows")
-    missed = _missed_pairs(plan, interest)
+    missed = _find_missed_pairs(plan, interest)
     carried = np.bincount(plan.placement_session, minlength=plan.n_sessions)
     heard = np.bincount(plan.subscription_session, minlength=plan.n_sessions)
     used = np.bincount(plan.session_group, minlength=plan.n_groups)
@@ -202,7 +202,9 @@ def _unicast_problems(plan: Plan, interest: Interest) -> list[str]:
         problems.append(
             f"flow {interest.flows[both[0]]!r} is both in a session and sent by unicast{more}"
         )
-    unwanted = np.setdiff1d(_unicast_keys(plan), _wanted_keys(interest), assume_unique=True)
+    unwanted = np.setdiff1d(
+        _encode_unicast_pairs(plan), _encode_wanted_pairs(interest), assume_unique=True
+    )
     if len(unwanted):
         receiver, flow = divmod(int(unwanted[0]), len(interest.flows))
         problems.append(
@@ -212,7 +214,7 @@ def _unicast_problems(plan: Plan, interest: Interest) -> list[str]:
     return problems
 
 
-def _missed_pairs(plan: Plan, interest: Interest) -> IntArray:
+def _find_missed_pairs(plan: Plan, interest: Interest) -> IntArray:
     """receiver * flows + flow of each wanted pair that is not served, ascending."""
     flow = interest.receiver_flows.astype(np.int64)
     receiver = np.repeat(np.arange(len(interest.receivers)), np.diff(interest.receiver_offsets))
@@ -227,17 +229,17 @@ def _missed_pairs(plan: Plan, interest: Interest) -> IntArray:
     )
     heard = np.isin(receiver[pair] * plan.n_sessions + session, subscribed)
     served = np.bincount(pair[heard], minlength=interest.pairs) > 0
-    wanted = _wanted_keys(interest)
-    return wanted[~served & ~np.isin(wanted, _unicast_keys(plan))]
+    wanted = _encode_wanted_pairs(interest)
+    return wanted[~served & ~np.isin(wanted, _encode_unicast_pairs(plan))]
 
 
-def _wanted_keys(interest: Interest) -> IntArray:
+def _encode_wanted_pairs(interest: Interest) -> IntArray:
     """receiver * flows + flow of each wanted pair, ascending."""
     receiver = np.repeat(np.arange(len(interest.receivers)), np.diff(interest.receiver_offsets))
     return receiver * len(interest.flows) + interest.receiver_flows
 
 
-def _unicast_keys(plan: Plan) -> IntArray:
+def _encode_unicast_pairs(plan: Plan) -> IntArray:
     """receiver * flows + flow of each pair sent by unicast, ascending."""
     return plan.unicast_receiver.astype(np.int64) * len(plan.flows) + plan.unicast_flow
 

@@ -116,8 +116,8 @@ def write_index(figures: Sequence[Figure], folder: str | os.PathLike[str]) -> Pa
     """Write README.md: each figure with its verdict, page, command and failed claims."""
     sections = [
         "# The papers' figures, run again",
-        "Each page sets our numbers beside the paper's and beside those that an independent "
-        "implementation found. The numbers are in the CSV file of the same name.",
+        "Each page compares our numbers with the paper's and with those of an independent "
+        "implementation. The numbers are in the CSV file of the same name.",
         table(
             ("figure", "what it shows", "verdict", "command"),
             (

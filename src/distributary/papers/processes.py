@@ -1,4 +1,4 @@
-"""Runs of a figure side by side, each in a process of its own."""
+"""Run the cases of a figure in parallel, each in its own process."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ R = TypeVar("R")
 
 
 def run_apart(run: Callable[[C], R], cases: Sequence[C]) -> Generator[tuple[C, R], None, None]:
-    """Run every case, two at a time, and yield each with its result as it ends.
+    """Run every case, two at a time, and yield each with its result when it is done.
 
-    Close the iterator, or leave it by an exception, and the processes end at once.
+    When the iterator is closed, or left by an exception, the processes end at once.
     """
     others = set(active_children())
     # A new interpreter for each process: forking one that has threads is not safe.
     with ProcessPoolExecutor(AT_ONCE, mp_context=get_context("spawn")) as pool:
         try:
-            with _interrupts_held_back():
+            with _defer_interrupts():
                 running: dict[Future[R], C] = {pool.submit(run, case): case for case in cases}
             for future in as_completed(running):
                 yield running[future], future.result()
@@ -39,11 +39,11 @@ def run_apart(run: Callable[[C], R], cases: Sequence[C]) -> Generator[tuple[C, R
 
 
 @contextmanager
-def _interrupts_held_back() -> Iterator[None]:
-    """Start processes that Ctrl-C does not reach, not even while they import; it is ours to answer.
+def _defer_interrupts() -> Iterator[None]:
+    """Start processes that ignore Ctrl-C, even while they import; this process handles it.
 
-    A process inherits the signals that are blocked here. An interrupt that comes meanwhile is
-    answered at the end: a process that has not been told its work yet would complain.
+    A process inherits the signals that are blocked here. An interrupt in the meantime is raised at
+    the end, because a process that has not received its work yet would print a traceback.
     """
     heard: list[int] = []
     is_main = current_thread() is main_thread()

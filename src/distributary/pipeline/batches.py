@@ -23,7 +23,6 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
@@ -55,7 +54,7 @@ from distributary.pipeline.schemas import INTEREST, RATES, SUBSCRIBE, SUBSCRIPTI
 from distributary.pipeline.sources import report_read_faults
 from distributary.pipeline.times import to_micros, to_time
 from distributary.pipeline.watching import Arrivals, list_arrivals
-from distributary.pipeline.writing import say
+from distributary.pipeline.writing import count_rows, say
 
 __all__ = ["BatchSteps", "StreamHooks", "rate_span"]
 
@@ -284,7 +283,7 @@ class BatchSteps:
         """Refuse interest that takes more memory than the driver may use to plan."""
         request, limit = self._job.request, self._job.driver_limit
         sizes = request.size.most_sessions, request.size.groups
-        pairs = _count_rows(interest)
+        pairs = count_rows(interest)
         need = driver_need(pairs, pairs, *sizes)
         if need > limit:  # assuming a receiver for each pair, the worst case
             receivers = self._read_table(interest, INTEREST).select("receiver").distinct().count()
@@ -304,7 +303,7 @@ class BatchSteps:
             path = folder / "quarantine" / f"log={name}"
             bad = _union([log.quarantined for log in logs]).drop("log")
             bad.coalesce(1).write.parquet(str(path))
-            written = _count_rows(path)
+            written = count_rows(path)
         check_sum(name, counts.read, counts, written)
 
     def _read_stored(self, name: str, schema: StructType | str) -> DataFrame:
@@ -347,11 +346,6 @@ def _mark_known(logs: Sequence[Log], seen: DataFrame) -> list[Log]:
 
 def _union(parts: Sequence[DataFrame]) -> DataFrame:
     return reduce(DataFrame.unionByName, parts)
-
-
-def _count_rows(folder: Path) -> int:
-    """The number of rows of a table, from its files' footers."""
-    return sum(int(pq.read_metadata(part).num_rows) for part in folder.glob("part-*"))
 
 
 def _add_table(state: LedgerState, folder: Path, name: str) -> LedgerState:

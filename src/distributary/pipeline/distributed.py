@@ -36,10 +36,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.cost import FilteringPrices, Totals
 from distributary.model import IndexArray, Plan
+from distributary.pipeline.writing import read_back
 from distributary.planning import Request
-from distributary.planning.best import best
+from distributary.planning.best import Allowance, best
 from distributary.planning.classes import deal, part_of
-from distributary.planning.hierarchy import Maps
+from distributary.planning.hierarchy import Maps, TwoLevelProblem
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.replan import settle
 from distributary.planning.things import Things
@@ -125,7 +126,7 @@ def plan_on_executors(
         _place_all(flows, sample, maps, problem, pairs).write.mode("overwrite").parquet(str(start))
     group = np.array(json.loads(group_file.read_text()), np.int32)
     spent = _run_rounds(spark, work, problem, group, progress)
-    last = spark.read.parquet(str(work / f"round-{len(spent) - 1:03d}"))
+    last = _read_round(spark, work / f"round-{len(spent) - 1:03d}")
     plan = _collect_plan(last, numbered, group)
     return DistributedPlan(plan, _sum_totals(plan, last, scale, total, n_receivers), tuple(spent))
 
@@ -161,7 +162,7 @@ def _write_once(frame: DataFrame, path: Path) -> DataFrame:
     """The frame as a Parquet folder, written unless it is already complete."""
     if not (path / "_SUCCESS").exists():
         frame.write.mode("overwrite").parquet(str(path))
-    return frame.sparkSession.read.parquet(str(path))
+    return read_back(frame, path)
 
 
 def _choose_scale(rates: DataFrame, n_receivers: int) -> int:
@@ -190,9 +191,9 @@ def _sample_plan(flows: DataFrame, pairs: int, problem: _Problem) -> tuple[pa.Ta
     sample = flows.withColumn("weight", heavier).toArrow().sort_by("flow")
     things = _build_things(sample, problem.n_receivers)
     rng = np.random.default_rng(problem.seed)
-    sizes = problem.n_sessions, problem.n_groups
+    sampled = TwoLevelProblem(things, problem.n_sessions, problem.n_groups, problem.prices)
     # Without a time limit: a slow driver must not change the plan.
-    found = best(things, *sizes, rng, problem.prices, SAMPLE_SECONDS, patience=math.inf)
+    found = best(sampled, rng, Allowance(SAMPLE_SECONDS, patience=math.inf))
     return sample, found.maps
 
 
@@ -241,7 +242,7 @@ def _run_rounds(
     for round_ in range(MOST_ROUNDS + 1):
         folder = work / f"round-{round_:03d}"
         if not (folder / "_SUCCESS").exists():
-            before = spark.read.parquet(str(work / f"round-{round_ - 1:03d}"))
+            before = _read_round(spark, work / f"round-{round_ - 1:03d}")
             class_of = problem.classes(round_)[group]
             sessions = {
                 "session": pa.array(np.arange(len(group), dtype=np.int32)),
@@ -262,6 +263,10 @@ def _run_rounds(
         if round_ and spent[-2] - spent[-1] < ENOUGH * spent[-2]:
             break
     return spent
+
+
+def _read_round(spark: SparkSession, folder: Path) -> DataFrame:
+    return spark.read.schema(_PLACED).parquet(str(folder))
 
 
 def _make_improver(
@@ -317,7 +322,7 @@ def _emit_rows(table: pa.Table, session: IndexArray, work: float | None) -> Batc
 
 def _measure_work(spark: SparkSession, folder: Path, problem: _Problem, group: IndexArray) -> float:
     """The exact cost after a round: the sum over its classes, or counted anew for the start."""
-    placed = spark.read.parquet(str(folder))
+    placed = _read_round(spark, folder)
     told: float | None = placed.agg(F.sum("work")).collect()[0][0]
     if told is not None:
         return told

@@ -41,7 +41,7 @@ from distributary.pipeline.rates import (
     rates_from,
 )
 from distributary.pipeline.sources import report_read_faults
-from distributary.pipeline.writing import say, sort_parts, stage_frame, write_parts
+from distributary.pipeline.writing import count_rows, say, sort_parts, stage_frame, write_parts
 
 __all__ = ["Inputs", "counts_document", "prepare_inputs"]
 
@@ -191,7 +191,7 @@ def _write_quarantine(log: str, bad: DataFrame, folder: Path, counts: RowCounts)
         return 0
     path = folder / "quarantine" / f"log={log}"
     sort_parts(bad.drop("log"), counts.quarantined, "raw", "file", "reason").parquet(str(path))
-    return bad.sparkSession.read.parquet(str(path)).count()
+    return count_rows(path)
 
 
 def _choose_window(job: Job, digest: DataFrame) -> tuple[datetime, datetime]:

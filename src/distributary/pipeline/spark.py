@@ -258,6 +258,8 @@ def _default_settings(master: str, name: str) -> dict[str, str]:
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.ui.showConsoleProgress": "false",
+        # Else every call on a column or frame tells Java which line of Python it comes from.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
     }
     if master.startswith("local"):
         cores = os.cpu_count() or 1

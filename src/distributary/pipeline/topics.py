@@ -75,6 +75,7 @@ def propose(spark: SparkSession, job: TopicJob) -> dict[str, Any]:
         window=job.window,
         max_bad=job.max_bad,
     )
+    present = _read_clusters(job.clusters)  # first, as what is wrong with them is soon found
     with fill_folder(spark, job.out, _is_ours, "proposals") as folder:
         stage = folder / ".work"
         told = prepare_inputs(spark, logs, folder, stage).facts
@@ -82,7 +83,7 @@ def propose(spark: SparkSession, job: TopicJob) -> dict[str, Any]:
         interest = read_interest(folder / "interest").value
         rates = _scale_rates(read_rates(folder / "rates").value, job.interval)
         _check_size(interest)
-        clustering = _build_clustering(interest, job.clusters)
+        clustering = _build_clustering(interest, present)
         found = proposals(interest, rates, clustering, job.budget, job.planner)
         _write_proposals(found, interest, folder)
         document = {**told, **_describe_proposals(found, interest, rates, clustering, job)}
@@ -111,11 +112,41 @@ def _scale_rates(rates: Rates, interval: timedelta) -> Rates:
 # --- the present clusters -------------------------------------------------------------------------
 
 
-def _build_clustering(interest: Interest, clusters: Clusters | None) -> Clustering:
+@dataclass(frozen=True, slots=True)
+class _Present:
+    """The names of the topics and members of each cluster."""
+
+    topics: dict[int, set[str]] = field(default_factory=dict)
+    members: dict[int, set[str]] = field(default_factory=dict)
+
+
+def _read_clusters(clusters: Clusters | None) -> _Present:
+    if clusters is None:
+        return _Present()
+    topics = _group_by_cluster(read_table(clusters.topics, CLUSTERS), "topic")
+    members = _group_by_cluster(read_table(clusters.members, MEMBERS), "receiver")
+    if unknown := sorted(members.keys() - topics.keys()):
+        raise InputError(
+            f"cluster {unknown[0]} has members and no topics",
+            path=str(clusters.topics),
+            value=unknown[0],
+            remedy=f"add its topics, or take it out of {clusters.members}",
+        )
+    return _Present(topics, members)
+
+
+def _group_by_cluster(table: FileTable, column: str) -> dict[int, set[str]]:
+    names, codes = table.names(column)
+    found: dict[int, set[str]] = {}
+    for cluster, code in zip(table.numbers("cluster").tolist(), codes.tolist(), strict=True):
+        found.setdefault(cluster, set()).add(names[code])
+    return found
+
+
+def _build_clustering(interest: Interest, present: _Present) -> Clustering:
     """The present channels: members on their clusters, and on topics' own channels for the rest."""
     state = Clustering(len(interest.receivers), len(interest.flows))
-    if clusters is not None:
-        _form_clusters(state, interest, clusters)
+    _form_clusters(state, interest, present)
     wants = np.zeros(state.wants.shape, bool)
     wants[interest.flow_receivers, interest.pair_flows()] = True
     for topic in range(state.n_topics):
@@ -125,34 +156,15 @@ def _build_clustering(interest: Interest, clusters: Clusters | None) -> Clusteri
     return state
 
 
-def _form_clusters(state: Clustering, interest: Interest, clusters: Clusters) -> None:
+def _form_clusters(state: Clustering, interest: Interest, present: _Present) -> None:
     """Form the clusters, without topics that nobody wants any more and receivers that are gone."""
-    topics = _group_by_cluster(read_table(clusters.topics, CLUSTERS), "topic", interest.flows)
-    members = _group_by_cluster(
-        read_table(clusters.members, MEMBERS), "receiver", interest.receivers
-    )
-    for cluster in sorted(topics):
-        number = state.form(sorted(topics[cluster]))
-        state.join(sorted(members.get(cluster, ())), number)
-    if unknown := sorted(members.keys() - topics.keys()):
-        raise InputError(
-            f"cluster {unknown[0]} has members and no topics",
-            path=str(clusters.topics),
-            value=unknown[0],
-            remedy=f"add its topics, or take it out of {clusters.members}",
-        )
-
-
-def _group_by_cluster(table: FileTable, column: str, known: tuple[str, ...]) -> dict[int, set[int]]:
-    """For each cluster, the indices of those of its names that are known."""
-    places = {name: at for at, name in enumerate(known)}
-    names, codes = table.names(column)
-    found: dict[int, set[int]] = {}
-    for cluster, code in zip(table.numbers("cluster").tolist(), codes.tolist(), strict=True):
-        row = found.setdefault(cluster, set())
-        if names[code] in places:
-            row.add(places[names[code]])
-    return found
+    topic_at = {name: at for at, name in enumerate(interest.flows)}
+    receiver_at = {name: at for at, name in enumerate(interest.receivers)}
+    for cluster in sorted(present.topics):
+        carried = present.topics[cluster] & topic_at.keys()
+        number = state.form(sorted(topic_at[name] for name in carried))
+        members = present.members.get(cluster, set()) & receiver_at.keys()
+        state.join(sorted(receiver_at[name] for name in members), number)
 
 
 # --- what came of it ------------------------------------------------------------------------------

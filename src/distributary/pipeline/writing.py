@@ -14,6 +14,8 @@ from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 __all__ = [
+    "count_rows",
+    "read_back",
     "say",
     "sort_parts",
     "stage_frame",
@@ -34,17 +36,26 @@ def say(spark: SparkSession, step: str) -> None:
 def stage_frame(frame: DataFrame, path: Path) -> DataFrame:
     """Write the frame to a Parquet folder and read it back, so that it is computed once."""
     frame.write.parquet(str(path))
-    return frame.sparkSession.read.parquet(str(path))
+    return read_back(frame, path)
 
 
 def write_parts(frame: DataFrame, path: Path, key: str, *more: str) -> DataFrame:
     """Write a sorted table in files that depend on its rows alone, not on the partitioning."""
-    spark = frame.sparkSession
     unsorted = path.parent / ".work" / f"unsorted-{path.parent.name}-{path.name}"
     rows = stage_frame(frame, unsorted)
-    sort_parts(rows, rows.count(), key, *more).parquet(str(path))
+    sort_parts(rows, count_rows(unsorted), key, *more).parquet(str(path))
     shutil.rmtree(unsorted)
-    return spark.read.parquet(str(path))
+    return read_back(frame, path)
+
+
+def read_back(frame: DataFrame, path: Path) -> DataFrame:
+    """Read what was written of a frame; as its schema is known, Spark need not look for it."""
+    return frame.sparkSession.read.schema(frame.schema).parquet(str(path))
+
+
+def count_rows(folder: Path) -> int:
+    """The number of rows of a table, from its files' footers."""
+    return sum(int(pq.read_metadata(part).num_rows) for part in folder.glob("part-*"))
 
 
 def sort_parts(frame: DataFrame, rows: int, key: str, *more: str) -> DataFrameWriter:

@@ -1,4 +1,4 @@
-"""Interest and rates in, a plan out: every solver."""
+"""Solvers: from interest and rates to a plan."""
 
 from distributary.planning.hierarchy import Annealing
 from distributary.planning.hybrid import UnicastLimits, choose_unicast
@@ -19,13 +19,7 @@ from distributary.planning.request import (
 )
 from distributary.planning.solve import Solution, plan
 from distributary.planning.study import Compared, CurvePoint, compare_algorithms, cost_curve
-from distributary.planning.subscription import (
-    Bill,
-    channel_bill,
-    filtering_bill,
-    place,
-    place_single,
-)
+from distributary.planning.subscription import place_shared, place_single
 
 __all__ = [
     "ALGORITHMS",
@@ -33,7 +27,6 @@ __all__ = [
     "SEARCH_THREAD",
     "Algorithm",
     "Annealing",
-    "Bill",
     "Change",
     "Compared",
     "CurvePoint",
@@ -48,14 +41,12 @@ __all__ = [
     "Solution",
     "Step",
     "UnicastLimits",
-    "channel_bill",
     "choose_unicast",
     "compare_algorithms",
     "cost_curve",
-    "filtering_bill",
     "make_plan",
     "moves_between",
-    "place",
+    "place_shared",
     "place_single",
     "plan",
     "price_solution",

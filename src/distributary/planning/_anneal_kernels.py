@@ -1,6 +1,6 @@
 """The compiled inner loops of annealing on both levels at once.
 
-The state is laid out so that the price of all sessions at once is a few vector operations.
+The state is laid out so that a few vector operations price all sessions at once.
 """
 
 from __future__ import annotations
@@ -14,11 +14,32 @@ from distributary.model import FloatArray, IndexArray, IntArray
 from distributary.planning._choice_kernels import STRETCH, pick, pick_near
 from distributary.planning._state_kernels import State, join, leave, move
 
-__all__ = ["Room", "descend", "draw_move", "draw_moves", "make_room", "regroup", "sweep"]
+__all__ = [
+    "MovePrices",
+    "Room",
+    "descend",
+    "draw_move",
+    "draw_moves",
+    "make_room",
+    "regroup",
+    "sweep",
+]
+
+
+class MovePrices(NamedTuple):
+    """What a flow pays where: the two prices, and a `toll` anywhere but in its `home` session.
+
+    A home of -1 is none.
+    """
+
+    alpha: float
+    beta: float
+    toll: float
+    home: IndexArray
 
 
 class Room(NamedTuple):
-    """Room to work in: numbers per session or group."""
+    """Scratch arrays, one number per session or per group."""
 
     in_session: Any
     in_group: Any
@@ -27,9 +48,20 @@ class Room(NamedTuple):
     odds: Any
 
 
+class _Near(NamedTuple):
+    """The state rounded to single precision; `session` and `group` are audience and total."""
+
+    alpha: Any
+    beta: Any
+    group_of: Any  # unsigned: no check for negative ones in the inner loop
+    session: Any
+    group: Any
+    sums: Any
+
+
 @kernel
 def make_room(state: State) -> Room:
-    """Room for draws in doubles."""
+    """Allocate scratch arrays in double precision."""
     n_sessions, n_groups = len(state.sessions.total), len(state.groups.total)
     return Room(
         np.zeros(n_sessions, np.int32),
@@ -44,15 +76,13 @@ def make_room(state: State) -> Room:
 def draw_move(
     k: int,
     chance: float,
-    alpha: float,
-    beta: float,
+    prices: MovePrices,
     temperature: float,
-    toll: float,
-    home: IndexArray,
     state: State,  # IN
     room: Room,
 ) -> int:
-    """Draw a session for one flow, by the exact change of cost."""
+    """Draw a session for one flow; the prices are the exact changes of cost."""
+    alpha, beta = prices.alpha, prices.beta
     sessions, groups = state.sessions, state.groups
     in_session, in_group = room.in_session, room.in_group
     price, group_price = room.price, room.group_price
@@ -63,7 +93,7 @@ def draw_move(
     size = float(last - first)
     in_session[:] = 0
     in_group[:] = 0
-    only_in_session = only_in_group = 0.0  # receivers who are there for this flow alone
+    only_in_session = only_in_group = 0.0  # receivers that are there only for this flow
     for at in range(first, last):
         n = state.members[at]
         row = sessions.present[n]
@@ -79,8 +109,8 @@ def draw_move(
         group_price[c] = alpha * (
             rate * (groups.audience[c] - in_group[c]) + groups.total[c] * (size - in_group[c])
         )
-    # Where the flow is now, it is taken out first. Who stays without it is not among those
-    # counted twice, so the first term is the same with it and without it.
+    # The present group and session are priced as if the flow had been taken out. That removes the
+    # receivers that are there only for it from both counts of the first term, which stays the same.
     others = in_group[old_group] - only_in_group
     group_price[old_group] = alpha * (
         rate * (groups.audience[old_group] - in_group[old_group])
@@ -98,29 +128,24 @@ def draw_move(
     )
     for c in range(len(price)):
         price[c] += group_price[state.group[c]]
-    if home[k] >= 0:
-        price[home[k]] -= toll
+    if prices.home[k] >= 0:
+        price[prices.home[k]] -= prices.toll
     return pick(price, old, temperature, chance, room.odds)
 
 
 @kernel
 def draw_moves(
-    chosen: IntArray,  # IN   the flows to ask
+    chosen: IntArray,  # IN   the flows to draw for
     chance: FloatArray,  # IN   a number in [0, 1) for each of them
-    alpha: float,
-    beta: float,
+    prices: MovePrices,
     temperature: float,
-    toll: float,  # what it costs to be in another session than home
-    home: IndexArray,  # IN   each flow's own session, or -1
     state: State,  # IN
-    target: IndexArray,  # OUT  the session that each would go to, were it alone
+    target: IndexArray,  # OUT  the session that each would move to if no other flow moved
 ) -> None:
-    """Draw a session for each flow, by the exact change of cost; the state is only read."""
+    """Draw a session for each flow without moving any; the state is only read."""
     room = make_room(state)
     for i in range(len(chosen)):
-        target[i] = draw_move(
-            chosen[i], chance[i], alpha, beta, temperature, toll, home, state, room
-        )
+        target[i] = draw_move(chosen[i], chance[i], prices, temperature, state, room)
 
 
 @kernel
@@ -130,7 +155,7 @@ def regroup(
     temperature: float,
     state: State,  # IN and OUT
 ) -> int:
-    """Draw a group for each whole session, by the exact change of cost; return how many moved."""
+    """Draw a group for each whole session, at the exact change of cost; return how many moved."""
     group, sessions, groups = state.group, state.sessions, state.groups
     n_receivers, n_groups = groups.count.shape
     in_group = np.zeros(n_groups, np.float64)
@@ -178,10 +203,10 @@ def sweep(
     temperature: float,  # above 0
     state: State,  # IN and OUT
 ) -> None:
-    """Draw a session for each flow and move it there, each seeing all moves before it.
+    """Draw a session for each flow and move it there; each flow sees all earlier moves.
 
-    The state is exact; what a flow is drawn by is rounded to single precision, twice as fast and
-    far finer than any temperature.
+    The state is exact. Draws use prices rounded to single precision, which is twice as fast and far
+    finer than any temperature.
     """
     group, sessions, groups = state.group, state.sessions, state.groups
     n_sessions, n_groups = len(sessions.total), len(groups.total)
@@ -200,20 +225,15 @@ def sweep(
         session_about[0, c], session_about[1, c] = sessions.audience[c], sessions.total[c]
     for m in range(n_groups):
         group_about[0, m], group_about[1, m] = groups.audience[m], groups.total[m]
-    which = group.astype(np.uint32)  # unsigned: no check for negative ones in the inner loop
-    near = np.float32(alpha), np.float32(beta)
+    which = group.astype(np.uint32)
+    near = _Near(np.float32(alpha), np.float32(beta), which, session_about, group_about, sums)
     for i in range(len(order)):
         k = order[i]
         old = state.session[k]
         if state.offsets[k + 1] - state.offsets[k] < 256:
-            new = _draw_near(
-                k, chance[i], near, temperature, state, which, session_about, group_about, few, sums
-            )
+            new = _draw_near(k, chance[i], temperature, state, near, few)
         else:
-            new = _draw_near(
-                k, chance[i], near, temperature, state, which, session_about, group_about, many,
-                sums,
-            )  # fmt: skip
+            new = _draw_near(k, chance[i], temperature, state, near, many)
         if not move(k, new, state):
             continue
         for c in (np.int64(old), np.int64(new)):
@@ -226,17 +246,13 @@ def sweep(
 def _draw_near(
     k: int,
     chance: float,
-    prices: Any,  # alpha and beta
     temperature: float,
     state: State,
-    group: Any,
-    session_about: Any,
-    group_about: Any,
+    near: _Near,
     room: Room,
-    sums: Any,
 ) -> int:
     """`draw_move` in single precision: the same prices, rounded."""
-    alpha, beta = prices
+    alpha, beta, group = near.alpha, near.beta, near.group_of
     in_session, in_group = room.in_session, room.in_group
     price, group_price = room.price, room.group_price
     first, last = state.offsets[k], state.offsets[k + 1]
@@ -260,7 +276,7 @@ def _draw_near(
             only_in_session += one
         if state.groups.count[n, old_group] == 1:
             only_in_group += one
-    audience, total = group_about[0], group_about[1]
+    audience, total = near.group[0], near.group[1]
     for c in range(len(group_price)):
         group_price[c] = alpha * (
             rate * (audience[c] - in_group[c]) + total[c] * (size - in_group[c])
@@ -269,7 +285,7 @@ def _draw_near(
         rate * (audience[old_group] - in_group[old_group])
         + (total[old_group] - rate) * (size - (in_group[old_group] - only_in_group))
     )
-    audience, total = session_about[0], session_about[1]
+    audience, total = near.session[0], near.session[1]
     for c in range(len(price)):
         price[c] = beta * (rate * (audience[c] - in_session[c]) + total[c] * (size - in_session[c]))
     price[old] = beta * (
@@ -278,22 +294,19 @@ def _draw_near(
     )
     for c in range(len(price)):
         price[c] += group_price[group[c]]
-    return pick_near(price, old, temperature, chance, room.odds, sums)
+    return pick_near(price, old, temperature, chance, room.odds, near.sums)
 
 
 @kernel
 def descend(
     order: IntArray,  # IN   the flows to ask, one after the other
-    alpha: float,
-    beta: float,
-    toll: float,
-    home: IndexArray,  # IN
+    prices: MovePrices,
     state: State,  # IN and OUT
 ) -> int:
-    """Move each flow to its cheapest session, seeing all moves before it; return how many moved."""
+    """Move each flow to its cheapest session, seeing all earlier moves; return how many moved."""
     room = make_room(state)
     moved = 0
     for i in range(len(order)):
-        new = draw_move(order[i], 0.0, alpha, beta, 0.0, toll, home, state, room)
+        new = draw_move(order[i], 0.0, prices, 0.0, state, room)
         moved += move(order[i], new, state)
     return moved

@@ -1,4 +1,4 @@
-"""The compiled draw of one choice by its price: exact in doubles, and fast in single precision."""
+"""The compiled draw of one choice by its price: exact in doubles, fast in single precision."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from distributary.model import FloatArray
 __all__ = ["STRETCH", "pick", "pick_near"]
 
 STRETCH = 64  # choices whose odds are added up at once
-_LARGEST = 1e34  # what odds in single precision may add up to; 3.5 ** 64 is 6e34
+_LARGEST = 1e34  # the limit for a sum of odds in single precision; 3.5 ** 64 is 6e34
 
 
 @njit(cache=CACHED, nogil=True, fastmath={"nnan", "ninf", "nsz"})
 def _least(price: FloatArray) -> float:
-    """The smallest of the prices; none is NaN, which lets the loop run on vectors."""
+    """The smallest price. No price is NaN, so the loop can be vectorised."""
     least = price[0]
     for c in range(1, len(price)):
         least = min(least, price[c])
@@ -27,10 +27,10 @@ def _least(price: FloatArray) -> float:
 
 @kernel
 def pick(price: FloatArray, stay: int, temperature: float, chance: float, odds: FloatArray) -> int:
-    """One of the choices, with a probability that falls as exp(-price / temperature).
+    """Draw one of the choices, with a probability proportional to exp(-price / temperature).
 
-    At temperature 0 the first of the cheapest, unless the present one is as cheap. The exponential
-    is taken as (1 + x/64) ** 64, which runs on vectors; `odds` is room to work in.
+    At temperature 0 it returns the first of the cheapest, or `stay` if that is as cheap. The
+    exponential is computed as (1 + x/64) ** 64, which can be vectorised; `odds` is scratch space.
     """
     least = _least(price)
     if temperature <= 0:
@@ -61,14 +61,14 @@ def pick(price: FloatArray, stay: int, temperature: float, chance: float, odds: 
                 left -= stretch[c]
                 if left < 0:
                     return first + c
-            return first + len(stretch) - 1  # rounding: the sum was a hair more than its parts
+            return first + len(stretch) - 1  # rounding: the sum was slightly more than its parts
         left -= here
     return stay
 
 
 @kernel
 def _sum(values: FloatArray) -> float:
-    """Four sums side by side, always in the same order, so that every machine adds alike."""
+    """Add up four sums side by side, in the same order on every machine."""
     a = b = c = d = 0.0
     whole = len(values) // 4 * 4
     for i in range(0, whole, 4):
@@ -85,10 +85,10 @@ def _sum(values: FloatArray) -> float:
 def pick_near(
     price: Any, stay: int, temperature: float, chance: float, odds: Any, sums: Any
 ) -> int:
-    """As `pick`, but prices are set against that of staying, which need not be searched for.
+    """As `pick`, but relative to the price of staying, so that no minimum has to be searched for.
 
-    Only where something is far cheaper than staying, so that the powers would overflow, they are
-    set against the cheapest.
+    If something is so much cheaper than staying that the powers would overflow, prices are taken
+    relative to the cheapest instead.
     """
     scale = np.float32(1.0 / (64.0 * temperature))
     total = _powers(price, price[stay], scale, odds, sums)
@@ -109,7 +109,7 @@ def pick_near(
 
 @kernel
 def _powers(price: Any, against: float, scale: float, odds: Any, sums: Any) -> float:
-    """Fill the odds and their sums by stretches; return the sum of all."""
+    """Fill the odds and their sums per stretch; return the total."""
     zero, one, most = np.float32(0), np.float32(1), np.float32(3.5)
     for c in range(len(price)):
         x = one + (against - price[c]) * scale
@@ -130,7 +130,7 @@ def _powers(price: Any, against: float, scale: float, odds: Any, sums: Any) -> f
 
 @kernel
 def _sum_near(values: Any) -> float:
-    """Eight sums side by side, always in the same order."""
+    """Add up eight sums side by side, always in the same order."""
     a = b = c = d = e = f = g = h = np.float32(0)
     whole = len(values) // 8 * 8
     for i in range(0, whole, 8):

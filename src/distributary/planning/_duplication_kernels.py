@@ -1,10 +1,10 @@
 """The compiled inner loops of planning with duplicated flows.
 
-A *pair* is a receiver and a flow it wants. The sessions that a flow's pairs take it from are its
-*copies*: each is sent, and pays the flow's rate, once.
+A *pair* is a receiver and a flow that it wants. The sessions from which a flow's pairs take it are
+its *copies*; the flow's rate is paid once for each copy sent.
 
-The price of a place is the exact change of cost, plus `fee` times the rate where that place is a
-copy more. Numbers are whole numbers kept in doubles, as in `_anneal_kernels`.
+The price of a session is the exact change of cost, plus `fee` times the rate if that would be an
+additional copy. Numbers are whole numbers stored in doubles, as in `_anneal_kernels`.
 """
 
 from __future__ import annotations
@@ -24,19 +24,23 @@ FORBIDDEN = 1e300
 
 
 class CopyPrices(NamedTuple):
-    """The prices, the `fee` on each unit of rate that is sent again, and the limit of all sent."""
+    """The prices, the `fee` on each unit of rate that is sent again, and the limit of all sent.
+
+    A place is drawn by its price over the `temperature`.
+    """
 
     alpha: float
     beta: float
     fee: float
     limit: float
+    temperature: float
 
 
 class Sources(NamedTuple):
-    """Where each pair takes its flow from, and both levels with every pair counted there.
+    """The session from which each pair takes its flow, and both levels with every pair counted.
 
     The pairs of flow k are `offsets[k]` to `offsets[k + 1]`, their receivers are `members`, and
-    `source[p]` is the session of pair p. `sent` holds one number: the rate of all copies.
+    `source[p]` is the session of pair p. `sent` holds one number: the total rate of all copies.
     """
 
     offsets: IntArray
@@ -50,7 +54,7 @@ class Sources(NamedTuple):
 
 
 class _Room(NamedTuple):
-    """Room to work in; `here` counts the flow's receivers who take it from each session."""
+    """Scratch arrays; `here` counts the flow's receivers that take it from each session."""
 
     here: Any
     price: Any
@@ -62,13 +66,12 @@ class _Room(NamedTuple):
 
 @kernel
 def redraw_sources(
-    order: IntArray,  # IN   the flows to ask, one after the other
+    order: IntArray,  # IN   the flows to redraw, one after the other
     chance: FloatArray,  # IN   a number in [0, 1) for each pair, twice
     prices: CopyPrices,
-    temperature: float,
     sources: Sources,  # IN and OUT
 ) -> int:
-    """Redraw where each copy of a flow travels, then where each receiver takes it from.
+    """Redraw the session of each copy of a flow, then the session each receiver takes it from.
 
     Return how many of them moved.
     """
@@ -95,7 +98,7 @@ def redraw_sources(
             for p in range(first, last):
                 old = source[p]
                 size = 0
-                if whole:  # all who take it from here, once: at the first of them
+                if whole:  # all receivers that take it from here, at the first of them
                     for q in range(first, last):
                         if source[q] == old:
                             part[size] = q
@@ -108,7 +111,7 @@ def redraw_sources(
                 else:
                     continue
                 drawn = chance[whole * len(sources.members) + p]
-                moved += _redraw(k, part[:size], drawn, prices, temperature, sources, room)
+                moved += _redraw(k, part[:size], drawn, prices, sources, room)
         for p in range(first, last):
             here[source[p]] = 0
     return moved
@@ -120,11 +123,10 @@ def _redraw(
     part: IntArray,  # IN   pairs of flow k that take it from one session
     chance: float,
     prices: CopyPrices,
-    temperature: float,
     sources: Sources,  # IN and OUT
     room: _Room,
 ) -> int:
-    """Take the pairs out, price every session for them, put them into the one drawn."""
+    """Take the pairs out, price every session for them, and put them into the one drawn."""
     source, rate = sources.source, sources.weight[k]
     size, old = len(part), source[part[0]]
     may_copy = sources.sent[0] + rate <= prices.limit or room.here[old] == size
@@ -132,14 +134,14 @@ def _redraw(
         return 0
     _take_out(part, old, rate, sources, room)
     _price_places(k, size, may_copy, prices, sources, room)
-    new = pick(room.price, old, temperature, chance, room.odds)
+    new = pick(room.price, old, prices.temperature, chance, room.odds)
     _put_in(part, new, rate, sources, room)
     return new != old
 
 
 @kernel
 def _is_alone(k: int, session: int, sources: Sources) -> bool:
-    """Whether the flow travels in that session only."""
+    """Whether the flow is in that session only."""
     alone = True
     for p in range(sources.offsets[k], sources.offsets[k + 1]):
         alone &= sources.source[p] == session
@@ -174,7 +176,7 @@ def _take_out(part: IntArray, old: int, rate: float, sources: Sources, room: _Ro
 def _price_places(
     k: int, size: int, may_copy: bool, prices: CopyPrices, sources: Sources, room: _Room
 ) -> None:
-    """Price every session for so many receivers of flow k: where it is, and where it is not."""
+    """Price every session for `size` receivers of flow k, both where it is and where it is not."""
     sessions, groups, group = sources.sessions, sources.groups, sources.group
     in_session, in_group, price = room.in_session, room.in_group, room.price
     alpha, beta, rate = prices.alpha, prices.beta, sources.weight[k]
@@ -204,7 +206,7 @@ def _price_places(
 
 @kernel
 def _put_in(part: IntArray, new: int, rate: float, sources: Sources, room: _Room) -> None:
-    """Let pairs take their flow from a session."""
+    """Make pairs take their flow from a session."""
     sessions, groups = sources.sessions, sources.groups
     if room.here[new] == 0:
         sessions.total[new] += rate

@@ -1,7 +1,6 @@
 """The compiled inner loops of annealing under constraints.
 
-A *violation* is how far loads are over their caps, added up; a forbidden group counts as infinitely
-far.
+The *violation* is the sum of all loads beyond their caps; a forbidden group adds infinity.
 """
 
 from __future__ import annotations
@@ -12,23 +11,23 @@ import numpy as np
 
 from distributary.compiled import kernel
 from distributary.model import FloatArray, IndexArray, IntArray
-from distributary.planning._anneal_kernels import draw_move, make_room
+from distributary.planning._anneal_kernels import MovePrices, draw_move, make_room
 from distributary.planning._state_kernels import State, move
 
 __all__ = ["GuardState", "repair_sweep", "sweep_within_limits"]
 
-_MOST_ASKED = 10  # groups, roughly
+_MOST_TRIED = 10  # groups per sweep, roughly
 
 Flags = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class GuardState(NamedTuple):
-    """What the constraints look at, as whole numbers in doubles.
+    """The state that constraints depend on, as whole numbers stored in doubles.
 
-    `load` is each flow's, `group_load` each group's, and `intake` what each receiver takes in; caps
-    are infinite where there are none. A flow is `pinned` to a group, or to -1 for none, and must
+    `load` is that of each flow, `group_load` that of each group, and `intake` that of each
+    receiver; a missing cap is infinite. `pinned` is the group of a pinned flow, or -1. A flow must
     not share its group with its foes, `foes[foe_offsets[k]:foe_offsets[k + 1]]`. Groups below
-    `needed` must not become empty, or a pinned one would lose its number.
+    `needed` must not become empty, since a pinned group would then lose its number.
     """
 
     load: FloatArray
@@ -40,6 +39,14 @@ class GuardState(NamedTuple):
     needed: int
     foe_offsets: IntArray
     foes: IndexArray
+
+
+class _Shift(NamedTuple):
+    """A flow of that rate that moves between two groups."""
+
+    old: int
+    new: int
+    rate: float
 
 
 @kernel
@@ -55,7 +62,7 @@ def _added_violation(
     guard: GuardState,  # IN
     state: State,  # IN
 ) -> float:
-    """How much the violation grows if flow k moves to a group; infinite if it must not be there."""
+    """The increase of the violation if flow k moves to a group; infinite if that is forbidden."""
     group_load, cap, intake = guard.group_load, guard.group_cap, guard.intake
     old = state.group[state.session[k]]
     if guard.pinned[k] >= 0 and guard.pinned[k] != new:
@@ -74,10 +81,11 @@ def _added_violation(
         + _over(group_load[old] - rate, cap)
         - _over(group_load[old], cap)
     )
+    shift = _Shift(old, new, rate)
     for n in range(len(intake)):
         if guard.receiver_cap[n] == np.inf:
             continue
-        change = _intake_change(n, old, new, rate, wants, guard, state)
+        change = _intake_change(n, shift, wants, guard, state)
         if change != 0.0:
             limit = guard.receiver_cap[n]
             added += _over(intake[n] + change, limit) - _over(intake[n], limit)
@@ -85,10 +93,9 @@ def _added_violation(
 
 
 @kernel
-def _intake_change(
-    n: int, old: int, new: int, rate: float, wants: Flags, guard: GuardState, state: State
-) -> float:
-    """What a receiver takes in more if a flow of that rate moves between two groups."""
+def _intake_change(n: int, shift: _Shift, wants: Flags, guard: GuardState, state: State) -> float:
+    """The change of a receiver's intake if a flow of that rate moves between two groups."""
+    old, new, rate = shift
     count, present, load = state.groups.count, state.groups.present, guard.group_load
     if wants[n]:
         change = 0.0
@@ -106,11 +113,12 @@ def _shift_load(
     guard: GuardState,  # IN and OUT
     state: State,  # IN
 ) -> None:
-    """Bring loads and intakes up to date for a move of flow k, before it is made."""
+    """Update loads and intakes for a move of flow k, before it is made."""
     old = state.group[state.session[k]]
     rate = guard.load[k]
+    shift = _Shift(old, new, rate)
     for n in range(len(guard.intake)):
-        guard.intake[n] += _intake_change(n, old, new, rate, wants, guard, state)
+        guard.intake[n] += _intake_change(n, shift, wants, guard, state)
     guard.group_load[old] -= rate
     guard.group_load[new] += rate
 
@@ -125,20 +133,18 @@ def _mark(k: int, wants: Flags, state: State, value: int) -> None:
 def sweep_within_limits(
     order: IntArray,  # IN
     chance: FloatArray,  # IN
-    alpha: float,
-    beta: float,
+    prices: MovePrices,
     temperature: float,
-    home: IndexArray,  # IN
     guard: GuardState,  # IN and OUT
     state: State,  # IN and OUT
 ) -> int:
-    """Redraw each flow's session; a move that would add to the violation is not made."""
+    """Redraw each flow's session; moves that would increase the violation are not made."""
     room = make_room(state)
     wants = np.zeros(len(guard.intake), np.uint8)
     moved = 0
     for i in range(len(order)):
         k = order[i]
-        target = draw_move(k, chance[i], alpha, beta, temperature, 0.0, home, state, room)
+        target = draw_move(k, chance[i], prices, temperature, state, room)
         if target == state.session[k]:
             continue
         new = np.int64(state.group[target])  # as below: one type, compiled once
@@ -154,11 +160,11 @@ def sweep_within_limits(
 @kernel
 def repair_sweep(
     order: IntArray,  # IN
-    first_session: IndexArray,  # IN   a session of each group, to land in
+    first_session: IndexArray,  # IN   for each group, the session to move a flow to
     guard: GuardState,  # IN and OUT
     state: State,  # IN and OUT
 ) -> int:
-    """Move each flow to the group where the violation shrinks most; return how many moved."""
+    """Move each flow to the group that reduces the violation most; return how many moved."""
     wants = np.zeros(len(guard.intake), np.uint8)
     n_groups = len(guard.group_load)
     moved = 0
@@ -167,11 +173,11 @@ def repair_sweep(
         _mark(k, wants, state, 1)
         old = np.int64(state.group[state.session[k]])
         least, best = 0.0, old
-        # A flow where it must not be has to leave, whatever that adds elsewhere.
+        # A flow in a forbidden group has to leave, even if that increases the violation elsewhere.
         if _added_violation(k, old, wants, guard, state) == np.inf:
             least = np.inf
-        # Where there are many groups, each sweep asks only some of them, other ones every time.
-        step = max(1, n_groups // _MOST_ASKED) if least == 0.0 else 1
+        # If there are many groups, each sweep tries only some of them, different ones each time.
+        step = max(1, n_groups // _MOST_TRIED) if least == 0.0 else 1
         for m in range(i % step, n_groups, step):
             added = _added_violation(k, m, wants, guard, state)
             if added < least:

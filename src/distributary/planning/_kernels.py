@@ -1,20 +1,63 @@
 """The compiled inner loops. Arrays and scalars in, arrays out; `_reference.py` is their plain twin.
 
-A *thing* is what is being clustered: a flow, or a session seen as one flow. Thing `k` has the
-receivers `members[offsets[k]:offsets[k + 1]]` and the whole-number rate `weight[k]`.
-Whole numbers keep every sum exact: no drift can fake an improvement or break a tie.
+A *thing* is what is being clustered: a flow, or a session treated as one flow. Thing `k` has the
+receivers `members[offsets[k]:offsets[k + 1]]` and the whole-number rate `weight[k]`. Sums of whole
+numbers are exact, so rounding can neither fake an improvement nor break a tie.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from distributary.compiled import kernel, lowest_bit, popcount
 from distributary.model import IndexArray, IntArray
 
-__all__ = ["audience_sizes", "cluster_counts", "kmeans_pass", "merge_closest"]
+__all__ = [
+    "Clusters",
+    "Merging",
+    "audience_sizes",
+    "cluster_counts",
+    "kmeans_pass",
+    "merge_closest",
+]
+
+
+Words = np.ndarray[Any, np.dtype[np.uint64]]
+
+
+class Clusters(NamedTuple):
+    """The running state of a clustering.
+
+    `count[n, c]` is how many things of receiver n are in cluster c, `present` whether any is;
+    `audience` and `total` are each cluster's receivers and rate.
+    """
+
+    count: np.ndarray[Any, np.dtype[np.int32]]
+    present: np.ndarray[Any, np.dtype[np.uint8]]
+    audience: IntArray
+    total: IntArray
+
+
+class Merging(NamedTuple):
+    """Sets of elements that are being merged: a set per row.
+
+    `words` are the sets as bits, `extent` their weights, `mass` the other factor of their price.
+    `element_weight` is empty where each element weighs 1. A row was merged into its `parent`, which
+    is itself while it stands. Its `nearest` later row costs `least` to merge with, or no less than
+    that where it is `stale`.
+    """
+
+    words: Words
+    element_weight: IntArray
+    mass: IntArray
+    extent: IntArray
+    bonus: int
+    parent: IndexArray
+    nearest: IndexArray
+    least: IntArray
+    stale: np.ndarray[Any, np.dtype[np.bool_]]
 
 
 @kernel
@@ -23,12 +66,10 @@ def cluster_counts(
     members: IndexArray,  # IN
     weight: IntArray,  # IN
     cluster: IndexArray,  # IN   cluster of each thing
-    count: np.ndarray[Any, np.dtype[np.int32]],  # OUT  receivers x clusters: its things' copies
-    present: np.ndarray[Any, np.dtype[np.uint8]],  # OUT  1 where count is above 0
-    audience: IntArray,  # OUT  receivers of each cluster
-    total: IntArray,  # OUT  rate of each cluster
+    clusters: Clusters,  # OUT
 ) -> None:
     """Fill the running state of a clustering from scratch."""
+    count, present, audience, total = clusters
     count[:] = 0
     present[:] = 0
     audience[:] = 0
@@ -50,16 +91,14 @@ def kmeans_pass(
     members: IndexArray,  # IN
     weight: IntArray,  # IN
     cluster: IndexArray,  # IN, OUT
-    count: np.ndarray[Any, np.dtype[np.int32]],  # IN, OUT
-    present: np.ndarray[Any, np.dtype[np.uint8]],  # IN, OUT
-    audience: IntArray,  # IN, OUT
-    total: IntArray,  # IN, OUT
+    clusters: Clusters,  # IN, OUT
 ) -> tuple[int, int]:
-    """Offer every thing in turn the nearest cluster (eq. 8); return moves made and cost saved.
+    """Move each thing in turn to its nearest cluster (eq. 8); return moves made and cost saved.
 
-    A thing is taken out of its cluster first, so that each distance is the exact change of cost.
-    It stays where it is unless another cluster is strictly nearer; of several, the first.
+    A thing is taken out of its cluster first, so that each distance is the exact change of cost. It
+    stays unless another cluster is strictly nearer; the first of several is taken.
     """
+    count, present, audience, total = clusters
     n_clusters = len(total)
     shared = np.zeros(n_clusters, np.int32)
     moves = 0
@@ -113,7 +152,7 @@ def audience_sizes(
     n_receivers: int,
     n_clusters: int,
 ) -> IntArray:
-    """How many different receivers each cluster's things have together."""
+    """The number of different receivers of each cluster's things."""
     sizes = np.zeros(n_clusters, np.int64)
     seen = np.full(n_receivers, -1, np.int32)
     for k in order:
@@ -127,10 +166,9 @@ def audience_sizes(
 
 
 @kernel
-def _overlap(
-    words: np.ndarray[Any, np.dtype[np.uint64]], element_weight: IntArray, a: int, b: int
-) -> int:
-    """The weight of what the sets `a` and `b` have in common."""
+def _overlap(sets: Merging, a: int, b: int) -> int:
+    """The weight of the intersection of the sets `a` and `b`."""
+    words, element_weight = sets.words, sets.element_weight
     weight = np.int64(0)
     if len(element_weight) == 0:
         for w in range(words.shape[1]):
@@ -145,42 +183,51 @@ def _overlap(
 
 
 @kernel
-def _merge_cost(
-    words: np.ndarray[Any, np.dtype[np.uint64]],
-    element_weight: IntArray,
-    mass: IntArray,
-    extent: IntArray,
-    bonus: int,
-    a: int,
-    b: int,
-) -> int:
-    shared = _overlap(words, element_weight, a, b)
-    return mass[a] * extent[b] + mass[b] * extent[a] - (mass[a] + mass[b] + bonus) * shared
+def _merge_cost(sets: Merging, a: int, b: int) -> int:
+    mass, extent = sets.mass, sets.extent
+    shared = _overlap(sets, a, b)
+    return mass[a] * extent[b] + mass[b] * extent[a] - (mass[a] + mass[b] + sets.bonus) * shared
+
+
+@kernel
+def _find_nearest(at: int, alive: IntArray, sets: Merging) -> None:
+    """Find the nearest later row of a stale one."""
+    a = alive[at]
+    sets.stale[a] = False
+    sets.least[a] = np.iinfo(np.int64).max
+    for i in range(at + 1, len(alive)):
+        cost = _merge_cost(sets, a, alive[i])
+        if cost < sets.least[a]:
+            sets.least[a], sets.nearest[a] = cost, alive[i]
+
+
+@kernel
+def _join_nearest(a: int, sets: Merging) -> int:
+    """Merge a row with its nearest one; return which that was."""
+    b = sets.nearest[a]
+    sets.extent[a] += sets.extent[b] - _overlap(sets, a, b)
+    sets.mass[a] += sets.mass[b]
+    sets.words[a] |= sets.words[b]
+    sets.parent[b] = a
+    return b
 
 
 @kernel
 def merge_closest(
-    words: np.ndarray[Any, np.dtype[np.uint64]],  # IN, OUT  a set of elements per row, as bits
-    element_weight: IntArray,  # IN   of each element; empty where each weighs 1
-    mass: IntArray,  # IN, OUT
-    extent: IntArray,  # IN, OUT  the weight of each set
-    bonus: int,
-    parent: IndexArray,  # IN, OUT  the row each row was merged into; itself while it stands
-    nearest: IndexArray,  # IN, OUT  each row's nearest later row
-    least: IntArray,  # IN, OUT  what merging with it costs, or a lower bound of that
-    stale: np.ndarray[Any, np.dtype[np.bool_]],  # IN, OUT  where `least` is only a bound
+    sets: Merging,  # IN, OUT
     steps: int,
 ) -> int:
-    """Merge the cheapest pair of sets, `steps` times at most; return how many were merged.
+    """Merge the cheapest pair of sets, at most `steps` times; return how many were merged.
 
-    Merging a and b costs mass_a extent_b + mass_b extent_a - (mass_a + mass_b + bonus) overlap.
-    Of equal pairs the one with the smallest rows goes first, and the smaller row survives.
+    Merging a and b costs mass_a extent_b + mass_b extent_a - (mass_a + mass_b + bonus) overlap. Of
+    equal pairs the one with the smallest rows is merged first, and the smaller row survives.
 
-    Each row remembers its nearest later row. Where a merge leaves only a lower bound for a row,
-    the row is marked stale and searched again only if it comes up as the cheapest. To begin with,
-    every row is stale and its bound the smallest number.
+    Each row stores its nearest later row. If a merge leaves only a lower bound for a row, the row
+    is marked stale, and searched again only when it is the cheapest. Initially every row is stale
+    and its bound is the smallest number.
     """
-    alive = np.flatnonzero(parent == np.arange(len(parent)))
+    nearest, least, stale = sets.nearest, sets.least, sets.stale
+    alive = np.flatnonzero(sets.parent == np.arange(len(sets.parent)))
     n = len(alive)
     merged = 0
     while merged < steps and n > 1:
@@ -190,29 +237,19 @@ def merge_closest(
                 at = i
         a = alive[at]
         if stale[a]:
-            stale[a] = False
-            least[a] = np.iinfo(np.int64).max
-            for i in range(at + 1, n):
-                cost = _merge_cost(words, element_weight, mass, extent, bonus, a, alive[i])
-                if cost < least[a]:
-                    least[a], nearest[a] = cost, alive[i]
+            _find_nearest(at, alive[:n], sets)
             continue
 
-        b = nearest[a]
-        extent[a] += extent[b] - _overlap(words, element_weight, a, b)
-        mass[a] += mass[b]
-        for w in range(words.shape[1]):
-            words[a, w] |= words[b, w]
-        parent[b] = a
+        b = _join_nearest(a, sets)
         merged += 1
-        gone = np.searchsorted(alive[:n], b)
+        gone = int(np.searchsorted(alive[:n], b))
         for i in range(gone, n - 1):
             alive[i] = alive[i + 1]
         n -= 1
 
         for i in range(at):
             row = alive[i]
-            cost = _merge_cost(words, element_weight, mass, extent, bonus, row, a)
+            cost = _merge_cost(sets, row, a)
             if cost < least[row] or (cost == least[row] and a <= nearest[row]):
                 least[row], nearest[row], stale[row] = cost, a, False
             elif nearest[row] == a or nearest[row] == b:

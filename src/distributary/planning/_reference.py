@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
+from typing import NamedTuple
 
 __all__ = [
+    "PlainPlan",
     "cheapest_partition",
     "cheapest_sharing",
     "clustering_cost",
@@ -23,7 +25,7 @@ __all__ = [
 def clustering_cost(
     receivers: Sequence[set[int]], weight: Sequence[int], cluster: Sequence[int]
 ) -> int:
-    """What all receivers together take in: each cluster's receivers times its rate."""
+    """The intake of all receivers together: each cluster's receivers times its rate."""
     cost = 0
     for c in set(cluster):
         things = [k for k in range(len(cluster)) if cluster[k] == c]
@@ -35,7 +37,7 @@ def clustering_cost(
 def kmeans_pass(
     receivers: Sequence[set[int]], weight: Sequence[int], cluster: Sequence[int], n_clusters: int
 ) -> tuple[list[int], int, int]:
-    """Offer every thing in turn the nearest cluster (eq. 8); return clusters, moves and saving."""
+    """Move each thing in turn to its nearest cluster (eq. 8); return clusters, moves and saving."""
     cluster = list(cluster)
     moves = saved = 0
     for k in range(len(cluster)):
@@ -63,7 +65,7 @@ def merge_closest(
     bonus: int,
     steps: int,
 ) -> list[set[int]]:
-    """Merge the cheapest pair of sets, `steps` times; return which rows ended up together."""
+    """Merge the cheapest pair of sets, `steps` times; return which rows were merged."""
     rows = {a: (set(s), m, {a}) for a, (s, m) in enumerate(zip(sets, mass, strict=True))}
 
     def weigh(elements: set[int]) -> int:
@@ -123,15 +125,22 @@ def _subsets(n: int) -> Iterator[frozenset[int]]:
         yield frozenset(g for g in range(n) if bits >> g & 1)
 
 
+class PlainPlan(NamedTuple):
+    """Flows by their receivers and rates, each flow's session and each session's group."""
+
+    receivers: Sequence[set[int]]
+    weight: Sequence[int]
+    session: Sequence[int]
+    group: Sequence[int]
+
+
 def two_level_cost(
-    receivers: Sequence[set[int]],
-    weight: Sequence[int],
-    session: Sequence[int],
-    group: Sequence[int],
+    plan: PlainPlan,
     alpha: int,
     beta: int,
 ) -> int:
-    """Cw: what comes in from the groups joined, and what from the sessions subscribed to."""
+    """Cw: the rates of the groups joined and of the sessions subscribed to, at their prices."""
+    receivers, weight, session, group = plan
     received = clustering_cost(receivers, weight, [group[s] for s in session])
     accepted = clustering_cost(receivers, weight, session)
     return alpha * received + beta * accepted
@@ -139,23 +148,20 @@ def two_level_cost(
 
 def prices_of_moving(
     flow: int,
-    receivers: Sequence[set[int]],
-    weight: Sequence[int],
-    session: Sequence[int],
-    group: Sequence[int],
+    plan: PlainPlan,
     alpha: int,
     beta: int,
 ) -> list[int]:
-    """Cw with the flow in each of the sessions, everybody else staying where they are."""
+    """Cw with the flow in each of the sessions and all other flows unchanged."""
     prices = []
-    for s in range(len(group)):
-        moved = [s if k == flow else old for k, old in enumerate(session)]
-        prices.append(two_level_cost(receivers, weight, moved, group, alpha, beta))
+    for s in range(len(plan.group)):
+        moved = [s if k == flow else old for k, old in enumerate(plan.session)]
+        prices.append(two_level_cost(plan._replace(session=moved), alpha, beta))
     return prices
 
 
 def pick(price: Sequence[float], stay: int, temperature: float, chance: float) -> int:
-    """One choice: at temperature 0 the cheapest, else where the chance falls in all odds."""
+    """Draw one choice: at temperature 0 the cheapest, else where `chance` falls in the odds."""
     if temperature == 0:
         return stay if price[stay] == min(price) else min(range(len(price)), key=lambda c: price[c])
     odds = [max(0.0, 1 - (p - min(price)) / (64 * temperature)) ** 64 for p in price]
@@ -169,60 +175,54 @@ def pick(price: Sequence[float], stay: int, temperature: float, chance: float) -
 
 def draw_moves(
     chosen: Sequence[int],
-    receivers: Sequence[set[int]],
-    weight: Sequence[int],
-    session: Sequence[int],
-    group: Sequence[int],
+    plan: PlainPlan,
     alpha: int,
     beta: int,
     toll: int = 0,
     home: Sequence[int] = (),
 ) -> list[int]:
-    """Where each flow would go at temperature 0, were it alone; away from home it pays a toll."""
+    """The session that each flow would move to at temperature 0 if no other moved.
+
+    A flow away from home pays a toll.
+    """
     targets = []
     for k in chosen:
-        price = prices_of_moving(k, receivers, weight, session, group, alpha, beta)
+        price = prices_of_moving(k, plan, alpha, beta)
         if home and home[k] >= 0:
             price = [p if s == home[k] else p + toll for s, p in enumerate(price)]
-        targets.append(pick(price, session[k], 0, 0))
+        targets.append(pick(price, plan.session[k], 0, 0))
     return targets
 
 
 def descend(
     order: Sequence[int],
-    receivers: Sequence[set[int]],
-    weight: Sequence[int],
-    session: Sequence[int],
-    group: Sequence[int],
+    plan: PlainPlan,
     alpha: int,
     beta: int,
     toll: int = 0,
     home: Sequence[int] = (),
 ) -> list[int]:
-    """Move flow after flow to where it would go; return each flow's session."""
-    session = list(session)
+    """Move flow after flow to its cheapest session; return each flow's session."""
+    session = list(plan.session)
     for k in order:
-        plan = receivers, weight, session, group
-        session[k] = draw_moves([k], *plan, alpha, beta, toll, home)[0]
+        now = plan._replace(session=session)
+        session[k] = draw_moves([k], now, alpha, beta, toll, home)[0]
     return session
 
 
 def regroup(
-    receivers: Sequence[set[int]],
-    weight: Sequence[int],
-    session: Sequence[int],
-    group: Sequence[int],
+    plan: PlainPlan,
     n_groups: int,
     alpha: int,
 ) -> list[int]:
     """Move session after session to its cheapest group; return each session's group."""
-    group = list(group)
+    group = list(plan.group)
     for s in range(len(group)):
-        if s not in session:
+        if s not in plan.session:
             continue
         price = []
         for m in range(n_groups):
             moved = [m if other == s else g for other, g in enumerate(group)]
-            price.append(two_level_cost(receivers, weight, session, moved, alpha, 0))
+            price.append(two_level_cost(plan._replace(group=moved), alpha, 0))
         group[s] = pick(price, group[s], 0, 0)
     return group

@@ -1,7 +1,7 @@
-"""The state of a two-level plan as kernels take it, and how single flows move in it.
+"""The state of a two-level plan in the form that kernels use, and moves of single flows in it.
 
-Numbers are whole numbers kept in doubles, small enough (below 2 ** 53) for every sum and product to
-be exact.
+Numbers are whole numbers stored in doubles, small enough (below 2 ** 53) that every sum and product
+is exact.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Flags = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class Level(NamedTuple):
-    """The sessions of a plan, or its groups, by who is there.
+    """The sessions of a plan, or its groups, and their receivers.
 
-    `count[n, c]` is how many of receiver n's flows are in channel c, `present` whether any is;
-    `audience` and `total` are each channel's receivers and rate. What all receivers get is
-    audience times total, summed.
+    `count[n, c]` is the number of receiver n's flows in channel c, `present` whether there is any;
+    `audience` and `total` are each channel's number of receivers and rate. The intake of all
+    receivers is the sum of audience times total.
     """
 
     count: Counts
@@ -36,8 +36,8 @@ class Level(NamedTuple):
 class State(NamedTuple):
     """A two-level plan: the flows with their receivers and rates, the two maps, and both levels.
 
-    The receivers of flow k are `members[offsets[k]:offsets[k + 1]]`. The cost is alpha times what
-    groups bring plus beta times what sessions bring.
+    The receivers of flow k are `members[offsets[k]:offsets[k + 1]]`. The cost is alpha times the
+    intake from groups plus beta times the intake from sessions.
     """
 
     offsets: IntArray
@@ -69,7 +69,7 @@ def count_two_levels(state: State) -> None:
 
 @kernel
 def join(n: int, c: int, level: Level, copies: int) -> None:
-    """Count a receiver in for so many flows more."""
+    """Count `copies` more of a receiver's flows in a channel."""
     if level.count[n, c] == 0:
         level.present[n, c] = 1
         level.audience[c] += 1
@@ -78,7 +78,7 @@ def join(n: int, c: int, level: Level, copies: int) -> None:
 
 @kernel
 def leave(n: int, c: int, level: Level, copies: int) -> None:
-    """Count a receiver out for so many flows."""
+    """Count `copies` fewer of a receiver's flows in a channel."""
     level.count[n, c] -= copies
     if level.count[n, c] == 0:
         level.present[n, c] = 0

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Event
 from typing import Any
 
@@ -33,12 +34,11 @@ import numpy as np
 from distributary.cost import FilteringPrices
 from distributary.model import FloatArray
 from distributary.planning.classes import Part, cut_parts, deal, join_parts
-from distributary.planning.hierarchy import Maps, groups_first
+from distributary.planning.hierarchy import Maps, TwoLevelProblem, groups_first
 from distributary.planning.progress import Progress, Step, silent
-from distributary.planning.things import Things
 from distributary.planning.two_level import TwoLevel
 
-__all__ = ["Annealed", "Effort", "anneal", "anneal_part", "best", "effort"]
+__all__ = ["Allowance", "Annealed", "Effort", "anneal", "anneal_part", "best", "effort"]
 
 HOTTEST, COLDEST = 0.4, 0.008  # temperatures, in units of the mean cost of a flow
 SWEEPS_PER_ROUND = 5
@@ -68,6 +68,15 @@ class Annealed:
 
 
 @dataclass(frozen=True, slots=True)
+class Allowance:
+    """What a search may use. The clock ends it after `patience` times the budget."""
+
+    budget_s: float
+    patience: float = PATIENCE
+    threads: int | None = None  # all cores without it
+
+
+@dataclass(frozen=True, slots=True)
 class Effort:
     """The work that a budget pays for: `sweeps` for each of the chains that run in parallel."""
 
@@ -77,100 +86,128 @@ class Effort:
     threads: bool  # whether there is enough work for more than one
 
 
-def effort(budget_s: float, things: Things, n_sessions: int, n_groups: int) -> Effort:
+def effort(budget_s: float, problem: TwoLevelProblem) -> Effort:
     """Convert a budget into the work that the reference machine (two cores) does in that time."""
     budget_s = min(budget_s, 1e9)
-    size = things, n_sessions, n_groups
+    things, n_groups = problem.things, problem.n_groups
     classes = 1
-    sweeps = int(budget_s / _sweep_seconds(*size, classes))
+    sweeps = int(budget_s / _sweep_seconds(problem, classes))
     while sweeps < MANY_SWEEPS and n_groups // (2 * classes) >= GROUPS_PER_CLASS:
         classes *= 2
-        sweeps = int(_CORES * budget_s / _sweep_seconds(*size, classes))
+        sweeps = int(_CORES * budget_s / _sweep_seconds(problem, classes))
     sweeps = max(1, sweeps)
     chain = min(sweeps, max(SHORTEST_CHAIN, SWEEPS_PER_FLOW * len(things)))
-    threads = chain * _sweep_seconds(*size, classes) > _LONG_CHAIN_S
+    threads = chain * _sweep_seconds(problem, classes) > _LONG_CHAIN_S
     return Effort(sweeps, chain, classes, threads)
 
 
 def best(
-    things: Things,
-    n_sessions: int,
-    n_groups: int,
+    problem: TwoLevelProblem,
     rng: np.random.Generator,
-    prices: FilteringPrices,
-    budget_s: float,
+    allowance: Allowance,
     progress: Progress = silent,
     start: Maps | None = None,
-    threads: int | None = None,
-    patience: float = PATIENCE,
 ) -> Annealed:
-    """Anneal chain after chain while the budget lasts; the result is never worse than the start.
+    """Anneal chain after chain while the budget lasts; the result is never worse than the start."""
+    deadline = time.monotonic() + allowance.patience * allowance.budget_s
+    chains = _Chains(
+        problem, start or groups_first(problem, rng), allowance.budget_s, deadline, progress
+    )
+    return chains.run(rng, allowance.threads)
 
-    The clock ends the search after `patience` times the budget.
-    """
-    deadline = time.monotonic() + patience * budget_s
-    found = start or groups_first(things, n_sessions, n_groups, rng, prices)
-    least = found.work(things, prices)
-    kinds, kind = things.kinds()
-    allowed = effort(budget_s, kinds, n_sessions, n_groups)
-    left, ties, chains, last_better = allowed.sweeps, 0, 0, 0
-    stop = Event()
 
-    def chain(begin: Maps | None, own: np.random.Generator, tell: Progress) -> tuple[Maps, float]:
+class _Chains:
+    """A search by chains: the best maps found, and what is left of the budget."""
+
+    def __init__(
+        self,
+        problem: TwoLevelProblem,
+        start: Maps,
+        budget_s: float,
+        deadline: float,
+        progress: Progress,
+    ) -> None:
+        self._problem, self._progress, self._deadline = problem, progress, deadline
+        self._found, self._least = start, problem.price(start)
+        things, self._kind = problem.things.kinds()
+        self._kinds = replace(problem, things=things)
+        self._effort = effort(budget_s, self._kinds)
+        self._left = self._effort.sweeps
+        self._ties = self._chains = self._last_better = 0
+        self._stop = Event()
+
+    def run(self, rng: np.random.Generator, threads: int | None) -> Annealed:
+        """Anneal chain after chain until the budget ends or more of them would be in vain."""
+        with _crew(self._effort, threads, self._stop) as run_all:
+            in_classes = self._effort.classes > 1
+            run_parts, run_chains = (run_all, map) if in_classes else (map, run_all)
+            anneal_chain = partial(self._anneal_chain, run_parts)
+            side_by_side = 1 if in_classes else _CORES
+            while self._is_worth_more():
+                begins = [None if self._chains else self._found, *[None] * (side_by_side - 1)]
+                listeners = [self._tell_best, *[silent] * (side_by_side - 1)]
+                chains = run_chains(anneal_chain, begins, rng.spawn(side_by_side), listeners)
+                for maps, work in chains:
+                    self._offer(maps, work)
+                self._left -= self._effort.chain
+        return Annealed(self._found, cut_short=time.monotonic() > self._deadline)
+
+    def _is_worth_more(self) -> bool:
+        in_vain = self._chains - self._last_better
+        return (
+            self._left > 0
+            and self._ties < SAME_BEST_TO_STOP
+            and time.monotonic() <= self._deadline
+            and in_vain < max(CHAINS_IN_VAIN, self._chains // 2)
+        )
+
+    def _anneal_chain(
+        self, run_parts: Mapped, begin: Maps | None, rng: np.random.Generator, tell: Progress
+    ) -> tuple[Maps, float]:
         """Anneal from a start, given or new, and descend; return maps of kinds and their cost."""
-        begin = begin or groups_first(things, n_sessions, n_groups, own, prices)
-        coolest, lowest = begin.of_heaviest(things, kind), float("inf")
-        sweeps = min(allowed.chain, left)
-        cooling = anneal(kinds, coolest, n_groups, sweeps, own, prices, allowed.classes, run_parts)
+        begin = begin or groups_first(self._problem, rng)
+        coolest, lowest = begin.of_heaviest(self._problem.things, self._kind), float("inf")
+        allowed = self._effort
+        sweeps = min(allowed.chain, self._left)
+        cooling = anneal(self._kinds, coolest, sweeps, rng, allowed.classes, run_parts)
         for done, work, maps in cooling:
             if work < lowest:
                 coolest, lowest = maps, work
-            tell(Step("annealing", allowed.sweeps - left + done, allowed.sweeps, lowest))
-            if stop.is_set():
+            tell(Step("annealing", allowed.sweeps - self._left + done, allowed.sweeps, lowest))
+            if self._stop.is_set():
                 return coolest, lowest
-            if time.monotonic() > deadline:
+            if time.monotonic() > self._deadline:
                 break
-        state = TwoLevel(kinds, coolest, prices, n_groups)
+        state = _start_from(self._kinds, coolest)
         state.descend(passes=max(_FEWEST_PASSES, sweeps // _SWEEPS_PER_PASS))
         return state.maps, state.work
 
-    def tell_best(step: Step) -> None:
-        progress(replace(step, best=min(least, step.best or least)))
+    def _offer(self, maps: Maps, work: float) -> None:
+        """Keep maps of kinds if they are better than the best."""
+        self._chains += 1
+        if work < self._least:
+            self._found, self._least = Maps(maps.session[self._kind], maps.group), work
+            self._ties, self._last_better = 0, self._chains
+        self._ties += work == self._least
 
-    with _crew(allowed, threads, stop) as run_all:
-        run_parts, run_chains = (map, run_all) if allowed.classes == 1 else (run_all, map)
-        side_by_side = _CORES if allowed.classes == 1 else 1
-        while left > 0 and ties < SAME_BEST_TO_STOP and time.monotonic() <= deadline:
-            if chains - last_better >= max(CHAINS_IN_VAIN, chains // 2):
-                break
-            begins = [None if chains else found, *[None] * (side_by_side - 1)]
-            listeners = [tell_best, *[silent] * (side_by_side - 1)]
-            for maps, work in run_chains(chain, begins, rng.spawn(side_by_side), listeners):
-                chains += 1
-                if work < least:
-                    found, least = Maps(maps.session[kind], maps.group), work
-                    ties, last_better = 0, chains
-                ties += work == least
-            left -= allowed.chain
-    return Annealed(found, cut_short=time.monotonic() > deadline)
+    def _tell_best(self, step: Step) -> None:
+        self._progress(replace(step, best=min(self._least, step.best or self._least)))
 
 
 def anneal(
-    things: Things,
+    problem: TwoLevelProblem,
     maps: Maps,
-    n_groups: int,
     sweeps: int,
     rng: np.random.Generator,
-    prices: FilteringPrices,
     classes: int = 1,
     run_all: Mapped = map,
 ) -> Iterator[tuple[int, float, Maps]]:
     """Cool the maps down over `sweeps`; yield sweeps done, cost and maps after each round."""
-    unit = maps.work(things, prices) / len(things)
+    unit = problem.price(maps) / len(problem.things)
     hottest = HOTTEST * min(1.0, sweeps / _PLENTY) ** 0.5
     cooled = np.arange(sweeps) / max(1, sweeps - 1)
     heat = unit * hottest * (COLDEST / hottest) ** cooled
-    whole = TwoLevel(things, maps, prices, n_groups) if classes == 1 else None
+    whole = _start_from(problem, maps) if classes == 1 else None
     for first in range(0, sweeps, SWEEPS_PER_ROUND):
         now = heat[first : first + SWEEPS_PER_ROUND]
         regroups = first // SWEEPS_PER_ROUND % ROUNDS_PER_REGROUP == 0
@@ -178,12 +215,16 @@ def anneal(
             _cool(whole, now, regroups, rng)
             yield first + len(now), whole.work, whole.maps
             continue
-        parts = cut_parts(things, maps, deal(n_groups, classes, rng))
+        parts = cut_parts(problem.things, maps, deal(problem.n_groups, classes, rng))
         n = len(parts)
-        common = [now] * n, [regroups] * n, [prices] * n
+        common = [now] * n, [regroups] * n, [problem.prices] * n
         done = list(run_all(anneal_part, parts, rng.spawn(n), *common))
         maps = join_parts(maps, parts, [inner for inner, _ in done])
         yield first + len(now), sum(work for _, work in done), maps
+
+
+def _start_from(problem: TwoLevelProblem, maps: Maps) -> TwoLevel:
+    return TwoLevel(problem.things, maps, problem.prices, problem.n_groups)
 
 
 def anneal_part(
@@ -207,9 +248,10 @@ def _cool(state: TwoLevel, heat: FloatArray, regroups: bool, rng: np.random.Gene
         state.regroup(rng.random(state.n_sessions), heat[-1])
 
 
-def _sweep_seconds(things: Things, n_sessions: int, n_groups: int, classes: int) -> float:
+def _sweep_seconds(problem: TwoLevelProblem, classes: int) -> float:
     """The time that one core of the reference machine needs for a sweep in that many classes."""
-    columns = (n_sessions + n_groups) / classes
+    things = problem.things
+    columns = (problem.n_sessions + problem.n_groups) / classes
     is_near = things.n_receivers * columns < _NEAR
     per_pair = 10 + 0.05 * columns if is_near else 45 + 0.33 * columns
     return 5e-5 + 1e-9 * (len(things) * (170 + 1.5 * columns) + len(things.members) * per_pair)

@@ -20,10 +20,10 @@ from distributary.planning.best import (
     anneal,
 )
 from distributary.planning.guard import Guard, bundles, check_contradictions
-from distributary.planning.hierarchy import Maps, sessions_in_groups
+from distributary.planning.hierarchy import Maps, TwoLevelProblem, sessions_in_groups
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.things import Things
-from distributary.planning.two_level import BITS, TwoLevel
+from distributary.planning.two_level import TwoLevel
 
 __all__ = ["best_within"]
 
@@ -39,10 +39,8 @@ _FEW_FLOWS = 16  # up to this many, an exhaustive search decides whether a plan 
 def best_within(
     demand: Demand,
     constraints: Constraints,
-    n_sessions: int,
-    n_groups: int,
+    problem: TwoLevelProblem,
     rng: np.random.Generator,
-    prices: FilteringPrices,
     budget_s: float,
     progress: Progress = silent,
 ) -> Annealed:
@@ -50,44 +48,41 @@ def best_within(
 
     Flows are annealed one by one, as in `best`; moves that would break a constraint are not made.
     """
-    check_contradictions(demand, constraints, n_groups)
+    check_contradictions(demand, constraints, problem.n_groups)
     bundle, n_bundles = bundles(demand, constraints)
-    things = Things.flows_of(demand, BITS).merge(bundle, n_bundles)
+    things = problem.things.merge(bundle, n_bundles)
     guard = Guard.of(demand, constraints, bundle, n_bundles)
-    n_groups = min(n_groups, max(n_bundles, int(guard.pinned.max()) + 1))
-    n_sessions = max(n_sessions, n_groups)
+    n_groups = min(problem.n_groups, max(n_bundles, int(guard.pinned.max()) + 1))
+    n_sessions = max(problem.n_sessions, n_groups)
 
     group = _hold_constraints(things, guard, n_groups, rng, budget_s / 2)
     start = sessions_in_groups(things, group, n_sessions, n_groups, rng)
-    found = _anneal(things, guard, start, n_groups, rng, prices, budget_s, progress)
+    bundled = TwoLevelProblem(things, n_sessions, n_groups, problem.prices)
+    found = _anneal(bundled, guard, start, rng, budget_s, progress)
     maps = found.maps
     closed, _ = Maps(maps.session[bundle], maps.group).close_gaps()
     return Annealed(closed, found.cut_short)
 
 
 def _anneal(
-    things: Things,
+    problem: TwoLevelProblem,
     guard: Guard,
     start: Maps,
-    n_groups: int,
     rng: np.random.Generator,
-    prices: FilteringPrices,
     budget_s: float,
     progress: Progress,
 ) -> Annealed:
     deadline = time.monotonic() + PATIENCE * budget_s
+    things, n_groups = problem.things, problem.n_groups
     n_things = len(things)
-    state = TwoLevel(things, start, prices)
+    state = TwoLevel(things, start, problem.prices)
     guard = guard.with_loads(things, start.flow_group, n_groups)
-    nowhere = np.full(n_things, -1, np.int32)
+    prices = state.move_prices()
 
     def sweep(order: np.ndarray, chance: FloatArray, temperature: float) -> int:
         return int(
-            sweep_within_limits(
-                order, chance, prices.alpha, prices.beta, temperature, nowhere,
-                guard.state, state.state,
-            )
-        )  # fmt: skip
+            sweep_within_limits(order, chance, prices, temperature, guard.state, state.state)
+        )
 
     best, least, unit = start, state.work, state.work / n_things
     sweeps = min(
@@ -144,7 +139,8 @@ def _hold_constraints(
         if not after.is_violated(group):
             return group
         weighed = things.weigh(importance)
-        cooling = anneal(weighed, Maps(group, one_each), n_groups, _SWEEPS, rng, FilteringPrices())
+        problem = TwoLevelProblem(weighed, n_groups, n_groups)
+        cooling = anneal(problem, Maps(group, one_each), _SWEEPS, rng)
         begin = [maps.session for _, _, maps in cooling][-1]
         taken = guard.with_loads(things, begin, n_groups)
         importance += taken.intake > taken.receiver_cap

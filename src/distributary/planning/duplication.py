@@ -29,7 +29,7 @@ from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.things import Things
 from distributary.planning.two_level import TwoLevel
 
-__all__ = ["MOST_SENT", "Duplicated", "duplicate", "place_parts"]
+__all__ = ["MOST_SENT", "Copying", "Duplicated", "duplicate", "place_parts"]
 
 HOTTEST, COLDEST = 0.05, 0.01  # temperatures, in units of the mean cost of a flow
 SWEEPS_PER_REGROUP = 5
@@ -61,27 +61,39 @@ class Duplicated:
         return self.maps.work(self.things, prices)
 
 
-def duplicate(
-    things: Things,
-    maps: Maps,
-    prices: FilteringPrices,
-    max_sent: float,
-    rng: np.random.Generator,
-    progress: Progress = silent,
-    homes: IndexArray | None = None,
-    budget_s: float = 10.0,
-) -> Duplicated:
-    """Send flows again where that saves receivers most; the result is never worse than `maps`.
+@dataclass(frozen=True, slots=True, eq=False)
+class Copying:
+    """How flows may be sent again.
 
     `max_sent` limits the rate sent, as a multiple of sending each flow once. `homes` (receiver ->
     cluster, no more clusters than groups) proposes which receivers could share a group of their
     own. The budget is converted into work by the speed of the reference machine, as in `best`.
     """
-    if not 1 <= max_sent <= MOST_SENT:
-        raise ValueError(f"max_sent must be a number from 1 to {MOST_SENT:g}, not {max_sent:g}")
+
+    max_sent: float
+    homes: IndexArray | None = None
+    budget_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_sent <= MOST_SENT:
+            raise ValueError(
+                f"max_sent must be a number from 1 to {MOST_SENT:g}, not {self.max_sent:g}"
+            )
+
+
+def duplicate(
+    things: Things,
+    maps: Maps,
+    prices: FilteringPrices,
+    copying: Copying,
+    rng: np.random.Generator,
+    progress: Progress = silent,
+) -> Duplicated:
+    """Send flows again where that saves receivers most; the result is never worse than `maps`."""
+    homes = copying.homes
     if homes is not None and homes.max() > maps.group.max():
         raise ValueError(f"{homes.max() + 1} homes for {maps.group.max() + 1} groups")
-    limit = float(math.floor(max_sent * int(things.weight.sum())))
+    limit = float(math.floor(copying.max_sent * int(things.weight.sum())))
     source = np.repeat(maps.session, np.diff(things.offsets))
     found = _Sources(things, source, maps.group, prices, limit)
     begin = found.duplicated
@@ -91,7 +103,7 @@ def duplicate(
         settled.descend()
         found = min(found, settled, key=lambda state: state.work)
     best, least = found.duplicated, found.work
-    sweeps = _sweeps_within(budget_s, things, len(maps.group))
+    sweeps = _sweeps_within(copying.budget_s, things, len(maps.group))
     for sweep in range(sweeps):
         found.cool(sweep / max(1, sweeps - 1), sweep % SWEEPS_PER_REGROUP == 0, rng)
         progress(Step("duplicating", sweep + 1, sweeps, least))
@@ -181,8 +193,8 @@ class _Sources:
             things.offsets, things.members, self._weight, self._source, self._sent,
             inner.group, inner.sessions, inner.groups,
         )  # fmt: skip
-        prices = CopyPrices(self._prices.alpha, self._prices.beta, fee, self._limit)
-        return int(redraw_sources(order, chance, prices, temperature, sources))
+        prices = CopyPrices(self._prices.alpha, self._prices.beta, fee, self._limit, temperature)
+        return int(redraw_sources(order, chance, prices, sources))
 
 
 def _parts(things: Things, label: IndexArray, n_labels: int) -> tuple[IntArray, Things, IndexArray]:

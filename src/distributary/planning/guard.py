@@ -16,7 +16,7 @@ from distributary.planning.things import Things, whole_rates
 
 __all__ = ["Guard", "bundles", "check_contradictions"]
 
-_ROUNDING = 5e-10  # relative: within what the check of a finished plan allows
+_ROUNDING = 5e-10  # relative; smaller than the tolerance of the check of a finished plan
 
 
 @dataclass(frozen=True, slots=True, eq=False)

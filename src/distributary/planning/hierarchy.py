@@ -7,7 +7,7 @@ alpha and beta; `iterative` and `scatter_and_regroup` use them to choose the bes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 
 import numpy as np
@@ -31,7 +31,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Maps:
-    """Flow -> session and session -> group. A session may be empty while a solver is at work."""
+    """Flow -> session and session -> group. Sessions may be empty while a solver runs."""
 
     session: IndexArray
     group: IndexArray
@@ -57,61 +57,69 @@ class Maps:
         return Maps(session, group), before
 
     def of_heaviest(self, things: Things, kind: IndexArray) -> Maps:
-        """Each kind of things where its heaviest one is."""
+        """Put each kind of things where its heaviest thing is."""
         order = np.argsort(things.weight, kind="stable")
         session = np.zeros(int(kind.max()) + 1, np.int32)
         session[kind[order]] = self.session[order]
         return Maps(session, self.group)
 
     def work(self, things: Things, prices: FilteringPrices) -> float:
-        """Cw in the whole-number rates of `things`: exact parts, weighed at the end."""
+        """Cw in the whole-number rates of `things`: exact sums, priced at the end."""
         received = things.intake(self.flow_group, int(self.group.max()) + 1)
         accepted = things.intake(self.session, len(self.group))
         return prices.work(received, accepted)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class TwoLevelProblem:
+    """Things to put into at most so many sessions, and those into at most so many groups."""
+
+    things: Things
+    n_sessions: int
+    n_groups: int
+    prices: FilteringPrices = field(default_factory=FilteringPrices)
+
+    def price(self, maps: Maps) -> float:
+        """Cw of maps, in the whole-number rates of the things."""
+        return maps.work(self.things, self.prices)
+
+
 def sessions_first(
-    things: Things,
-    n_sessions: int,
-    n_groups: int,
+    problem: TwoLevelProblem,
     rng: np.random.Generator,
-    prices: FilteringPrices,
     progress: Progress = silent,
 ) -> Maps:
-    """SF: cluster flows into sessions, then those into groups."""
+    """SF: cluster flows into sessions, then the sessions into groups."""
+    n_sessions, n_groups = problem.n_sessions, problem.n_groups
     start = Maps(
-        random_start(len(things), n_sessions, rng), random_start(n_sessions, n_groups, rng)
+        random_start(len(problem.things), n_sessions, rng), random_start(n_sessions, n_groups, rng)
     )
-    return _sessions_then_groups(things, start, n_groups, progress)
+    return _sessions_then_groups(problem.things, start, n_groups, progress)
 
 
 def groups_first(
-    things: Things,
-    n_sessions: int,
-    n_groups: int,
+    problem: TwoLevelProblem,
     rng: np.random.Generator,
-    prices: FilteringPrices,
     progress: Progress = silent,
 ) -> Maps:
     """GF: cluster flows into groups, then each group's flows into its share of the sessions."""
+    things, n_groups, prices = problem.things, problem.n_groups, problem.prices
     # While a group is one session, receivers accept all that they receive.
     watch = _watch("flows into groups", lambda intake: prices.work(intake, intake), progress)
     group = kmeans(things, random_start(len(things), n_groups, rng), n_groups, watch)
-    return sessions_in_groups(things, group, n_sessions, n_groups, rng)
+    return sessions_in_groups(things, group, problem.n_sessions, n_groups, rng)
 
 
 def iterative(
-    things: Things,
-    n_sessions: int,
-    n_groups: int,
+    problem: TwoLevelProblem,
     rng: np.random.Generator,
-    prices: FilteringPrices,
     progress: Progress = silent,
     iterations: int = 4,
 ) -> Maps:
     """IT: from GF, alternate SF and GF, each starting from the other's maps; keep the best."""
-    current = groups_first(things, n_sessions, n_groups, rng, prices, progress)
-    best = _Best(things, prices, current)
+    things, n_sessions, n_groups = problem.things, problem.n_sessions, problem.n_groups
+    current = groups_first(problem, rng, progress)
+    best = _Best(problem, current)
     for iteration in range(iterations):
         progress(Step("alternating", iteration, iterations, best.work))
         current = _sessions_then_groups(things, current, n_groups)
@@ -144,11 +152,8 @@ class Annealing:
 
 
 def scatter_and_regroup(
-    things: Things,
-    n_sessions: int,
-    n_groups: int,
+    problem: TwoLevelProblem,
     rng: np.random.Generator,
-    prices: FilteringPrices,
     progress: Progress = silent,
     schedule: Annealing | None = None,
 ) -> Maps:
@@ -158,8 +163,9 @@ def scatter_and_regroup(
     groups starts in a random session of the new one.
     """
     percentages = list((schedule or Annealing()).percentages())
-    current = groups_first(things, n_sessions, n_groups, rng, prices, progress)
-    best = _Best(things, prices, current)
+    things, n_sessions, n_groups = problem.things, problem.n_sessions, problem.n_groups
+    current = groups_first(problem, rng, progress)
+    best = _Best(problem, current)
     for round_, percent in enumerate(percentages):
         progress(Step("annealing", round_, len(percentages), best.work))
         scattered = rng.choice(
@@ -178,12 +184,12 @@ def scatter_and_regroup(
 class _Best:
     """The cheapest maps offered so far."""
 
-    def __init__(self, things: Things, prices: FilteringPrices, maps: Maps) -> None:
-        self._things, self._prices = things, prices
-        self.maps, self.work = maps, maps.work(things, prices)
+    def __init__(self, problem: TwoLevelProblem, maps: Maps) -> None:
+        self._problem = problem
+        self.maps, self.work = maps, problem.price(maps)
 
     def offer(self, maps: Maps) -> None:
-        work = maps.work(self._things, self._prices)
+        work = self._problem.price(maps)
         if work < self.work:
             self.maps, self.work = maps, work
 
@@ -191,7 +197,7 @@ class _Best:
 def _watch(
     stage: str, cost: Callable[[int], float | None], progress: Progress
 ) -> Callable[[int], None]:
-    """Turn the intake after each k-means pass into a sign of life."""
+    """Report the intake after each k-means pass as progress."""
     passes = count(1)
     return lambda intake: progress(Step(stage, next(passes), None, cost(intake)))
 
@@ -213,9 +219,10 @@ def sessions_in_groups(
     rng: np.random.Generator,
     start: Maps | None = None,
 ) -> Maps:
-    """Cluster each group's flows by themselves into the group's share of the sessions.
+    """Cluster the flows of each group separately into the group's share of the sessions.
 
-    With `start`, a flow still in the group of its session begins there (as far as the share goes).
+    With `start`, a flow that is still in the group of its session begins in that session, if the
+    share is large enough.
     """
     order = np.argsort(group, kind="stable")
     flows_of = np.split(order, np.cumsum(np.bincount(group, minlength=n_groups))[:-1])
@@ -236,17 +243,17 @@ def sessions_in_groups(
 
 
 def _within_group(maps: Maps, group: int) -> IndexArray:
-    """Number the sessions of one group from 0, in order; other sessions' numbers mean nothing."""
+    """Number the sessions of one group from 0, in order; ignore the numbers of other sessions."""
     return (np.cumsum(maps.group == group) - 1).astype(np.int32)
 
 
 def _equal_shares(n_sessions: int, flows: IntArray) -> IntArray:
-    """Sessions for each group: the same for all, as far as a group has flows to fill them.
+    """The number of sessions of each group: equal for all, but at most the group's number of flows.
 
-    The paper does not say how the sessions are shared out; an equal split fits its figures.
+    The paper does not say how sessions are divided among groups; an equal split fits its figures.
     """
     total = min(n_sessions, int(flows.sum()))
-    level = 0  # every group has so many sessions, or one for each flow
+    level = 0  # every group has this many sessions, or one per flow if it has fewer flows
     while np.minimum(flows, level + 1).sum() <= total and level < total:
         level += 1
     share = np.minimum(flows, level)

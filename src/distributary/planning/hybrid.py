@@ -38,13 +38,11 @@ class UnicastLimits:
 
     def __post_init__(self) -> None:
         if self.max_receivers < 1:
-            raise ValueError(f"unicast goes to at least 1 receiver, not {self.max_receivers}")
+            raise ValueError(f"max_receivers must be at least 1, not {self.max_receivers}")
         if self.max_links is not None and self.max_links < 0:
-            raise ValueError(f"the most links must be at least 0, not {self.max_links}")
+            raise ValueError(f"max_links must be at least 0, not {self.max_links}")
         if self.max_rate is not None and not 0 <= self.max_rate < float("inf"):
-            raise ValueError(
-                f"the most extra rate must be a finite number of at least 0, not {self.max_rate}"
-            )
+            raise ValueError(f"max_rate must be a finite number of at least 0, not {self.max_rate}")
 
 
 def hybrid(
@@ -162,7 +160,7 @@ def _complete(plan: Plan, demand: Demand) -> Plan:
 def _session_of(plan: Plan) -> IntArray:
     """The session of each flow, -1 for those in none."""
     if plan.duplicated_flows:
-        raise ValueError("unicast is chosen for plans that place each flow once")
+        raise ValueError("unicast needs a plan with each flow in one session")
     session = np.full(len(plan.flows), -1, np.int64)
     session[plan.placement_flow] = plan.placement_session
     return session

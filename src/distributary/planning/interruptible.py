@@ -1,4 +1,4 @@
-"""Searches that an interrupt ends: the wait at once, the search at its next report of progress."""
+"""Searches that an interrupt ends: the wait at once, the search at its next progress report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class _AbandonedError(Exception):
-    """Nobody waits for the result any more."""
+    """Nobody is waiting for the result any more."""
 
 
 def call_interruptibly(search: Callable[[Progress], T], progress: Progress) -> T:

@@ -10,14 +10,14 @@ from collections.abc import Callable
 import numpy as np
 
 from distributary.model import IndexArray
-from distributary.planning._kernels import cluster_counts, kmeans_pass
+from distributary.planning._kernels import Clusters, cluster_counts, kmeans_pass
 from distributary.planning.things import Things
 
 __all__ = ["kmeans", "random_start"]
 
 
 def random_start(n_things: int, n_clusters: int, rng: np.random.Generator) -> IndexArray:
-    """Every thing in a cluster drawn at random."""
+    """Assign every thing to a random cluster."""
     return rng.integers(n_clusters, size=n_things, dtype=np.int32)
 
 
@@ -29,19 +29,22 @@ def kmeans(
 ) -> IndexArray:
     """Reassign things until a whole pass changes nothing; return each one's cluster.
 
-    Each move lowers the intake of all receivers, so it ends. `after_pass` is told the intake that
-    each pass left. Clusters may stay empty where there is nothing left to gain by filling them.
+    It ends because each move reduces the intake of all receivers. `after_pass` is called with the
+    intake after each pass. Clusters may stay empty if filling them saves nothing.
     """
     cluster = start.copy()
-    count = np.empty((things.n_receivers, n_clusters), np.int32)
-    present = np.empty((things.n_receivers, n_clusters), np.uint8)
-    audience, total = np.empty(n_clusters, np.int64), np.empty(n_clusters, np.int64)
+    clusters = Clusters(
+        count=np.empty((things.n_receivers, n_clusters), np.int32),
+        present=np.empty((things.n_receivers, n_clusters), np.uint8),
+        audience=np.empty(n_clusters, np.int64),
+        total=np.empty(n_clusters, np.int64),
+    )
     shape = (things.offsets, things.members, things.weight, cluster)
-    cluster_counts(*shape, count, present, audience, total)
-    intake = int(audience @ total)
+    cluster_counts(*shape, clusters)
+    intake = int(clusters.audience @ clusters.total)
     moves = 1
     while moves:
-        moves, saved = kmeans_pass(*shape, count, present, audience, total)
+        moves, saved = kmeans_pass(*shape, clusters)
         intake -= saved
         if after_pass is not None:
             after_pass(intake)

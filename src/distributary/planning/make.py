@@ -1,4 +1,4 @@
-"""Make a plan and price it: what every command that plans does."""
+"""Make a plan and price it, as every command that plans does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["MadePlan", "make_plan", "price_solution"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MadePlan:
-    """A valid plan, the request it answers, what it costs, and how long the search took."""
+    """A valid plan, its request, its evaluation, and the duration of the search."""
 
     request: Request
     solution: Solution
@@ -35,7 +35,7 @@ def make_plan(demand: Demand, request: Request, progress: Progress = silent) -> 
 def price_solution(
     solution: Solution, demand: Demand, request: Request, seconds: float = 0.0
 ) -> MadePlan:
-    """Evaluate a solution at the prices of the request; one that misses anybody is refused."""
+    """Evaluate a solution at the prices of the request; an invalid plan raises `PlanError`."""
     evaluation = evaluate(solution.plan, demand, request.prices)
     if evaluation.problems:
         raise PlanError(evaluation.problems, path="the plan just made")

@@ -1,8 +1,8 @@
-"""Greedy merging: start with everything apart and join the cheapest pair, again and again.
+"""Greedy merging: start with everything separate and merge the cheapest pair repeatedly.
 
-Reference: Adler et al. (2001), section 4: flow-based and user-based merge. Both pay the same kind
-of price. A flow-based cluster of rate m and receivers E costs m |E|; a user-based one of m users
-and flows E of total rate |E| costs (m + 1) |E|, the one being the sender's. So one loop does both.
+Reference: Adler et al. (2001), section 4: flow-based and user-based merge. Both have prices of the
+same form. A flow-based cluster of rate m and receivers E costs m |E|; a user-based one of m users
+and flows E of total rate |E| costs (m + 1) |E|, where the 1 is the sender's. So one loop does both.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distributary.model import Demand, IndexArray, IntArray
-from distributary.planning._kernels import merge_closest
+from distributary.planning._kernels import Merging, merge_closest
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.things import Things, whole_rates
 
@@ -19,36 +19,29 @@ __all__ = ["bits", "flow_merge", "user_merge"]
 
 Bits = npt.NDArray[np.uint64]
 
-_MERGES_PER_STEP = 256  # between two signs of life
+_MERGES_PER_STEP = 256  # between two progress reports
 
 
 def flow_merge(demand: Demand, n_groups: int, progress: Progress = silent) -> IndexArray:
-    """FBM: from a group per flow, merge the pair that adds least; return each flow's group."""
+    """FBM: start with a group per flow and merge the pair that adds least; return the groups."""
     things = Things.flows_of(demand)
-    # Flows with the same receivers merge for nothing, so they would go first in any case.
+    # Flows with the same receivers merge at no cost, so they would be merged first in any case.
     twins = _same_members(things)
     n_sets = int(twins.max()) + 1
     if n_sets < n_groups:
         twins, n_sets = np.arange(len(things), dtype=np.int32), len(things)
     sets = things.merge(twins, n_sets)
     owner = np.repeat(np.arange(n_sets), np.diff(sets.offsets))
-    root = _merge_down(
-        bits(owner, sets.members, n_sets, sets.n_receivers),
-        np.zeros(0, np.int64),
-        sets.weight.copy(),
-        np.diff(sets.offsets),
-        0,
-        n_groups,
-        progress,
-    )
-    return root[twins]
+    words = bits(owner, sets.members, n_sets, sets.n_receivers)
+    merging = _start(words, np.zeros(0, np.int64), sets.weight.copy(), np.diff(sets.offsets), 0)
+    return _merge_down(merging, n_groups, progress)[twins]
 
 
 def user_merge(demand: Demand, n_groups: int, progress: Progress = silent) -> IndexArray:
-    """UBM: from a group per receiver, merge the pair that adds least; return each one's group.
+    """UBM: start with a group per receiver, merge the pair that adds least; return their groups.
 
-    A receiver's group carries all that its members want, so a flow may be in several groups.
-    Merging may even save: what two groups both carry is then sent only once.
+    A receiver's group carries everything that its members want, so a flow may be in several groups.
+    A merge may even save: flows that both groups carry are then sent only once.
     """
     interest = demand.interest
     n_receivers, n_flows = len(interest.receivers), len(interest.flows)
@@ -59,33 +52,39 @@ def user_merge(demand: Demand, n_groups: int, progress: Progress = silent) -> In
     padded = np.zeros(words.shape[1] * 64, np.int64)
     padded[:n_flows] = weight
     one_each = np.ones(n_receivers, np.int64)
-    return _merge_down(words, padded, one_each, wanted, 1, n_groups, progress)
+    return _merge_down(_start(words, padded, one_each, wanted, 1), n_groups, progress)
 
 
-def _merge_down(
-    words: Bits,
-    element_weight: IntArray,
-    mass: IntArray,
-    extent: IntArray,
-    bonus: int,
-    n_left: int,
-    progress: Progress,
-) -> IndexArray:
-    """Merge until `n_left` sets are left; return, row by row, which of them it is in."""
+def _start(
+    words: Bits, element_weight: IntArray, mass: IntArray, extent: IntArray, bonus: int
+) -> Merging:
+    """Merge until `n_left` sets are left; return the set that each row belongs to."""
     n_rows = len(words)
-    parent = np.arange(n_rows, dtype=np.int32)
-    nearest = np.full(n_rows, -1, np.int32)
-    least = np.full(n_rows, np.iinfo(np.int64).min, np.int64)
-    stale = np.ones(n_rows, np.bool_)
-    state = (words, element_weight, mass, extent, bonus, parent, nearest, least, stale)
+    return Merging(
+        words,
+        element_weight,
+        mass,
+        extent,
+        bonus,
+        parent=np.arange(n_rows, dtype=np.int32),
+        nearest=np.full(n_rows, -1, np.int32),
+        least=np.full(n_rows, np.iinfo(np.int64).min, np.int64),
+        stale=np.ones(n_rows, np.bool_),
+    )
+
+
+def _merge_down(sets: Merging, n_left: int, progress: Progress) -> IndexArray:
+    """Merge until `n_left` sets are left; return, row by row, which of them it is in."""
+    parent = sets.parent
+    n_rows = len(parent)
     to_do = max(0, n_rows - n_left)
     done = 0
     while done < to_do:
         progress(Step("merging", done, to_do))
         steps = min(_MERGES_PER_STEP, to_do - done)
-        done += merge_closest(*state, steps)
+        done += merge_closest(sets, steps)
     progress(Step("merging", to_do, to_do))
-    for row in range(n_rows):  # a row is merged into a smaller one: one ascending walk settles all
+    for row in range(n_rows):  # parents are smaller rows, so one ascending pass is enough
         parent[row] = parent[parent[row]]
     return np.unique(parent, return_inverse=True)[1].astype(np.int32)
 

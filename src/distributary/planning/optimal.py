@@ -1,11 +1,11 @@
-"""The best there is, with a proof: channelization solved exactly by branch and bound.
+"""Exact channelization with a proof of optimality, by branch and bound.
 
-Reference: Adler et al. (2001), section 5.2.1: OCC (each flow in one group) and OCA (flows may be
-in several). Both minimise the channel cost at prices of 1. With each flow in one group that also
-minimises the filtering cost at any prices, since only what is received can change.
+Reference: Adler et al. (2001), section 5.2.1: OCC (each flow in one group) and OCA (flows may be in
+several). Both minimise the channel cost at prices of 1. For OCC this also minimises the filtering
+cost at any prices, since only the received rate can change.
 
-The search is our own. The same problems written as constraint models for a general solver (CP-SAT)
-were slower by two to four orders of magnitude and often ended with no better bound than C_inf.
+The search is our own. A general solver (CP-SAT) took two to four orders of magnitude longer for the
+same problems and often ended with no better bound than C_inf.
 """
 
 from __future__ import annotations
@@ -14,12 +14,19 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from distributary.model import Demand, IndexArray, IntArray
-from distributary.planning._search_kernels import search_covers, search_partitions
+from distributary.planning._search_kernels import (
+    Covers,
+    Cursor,
+    Partitions,
+    search_covers,
+    search_partitions,
+)
 from distributary.planning.merging import bits, flow_merge, user_merge
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.things import in_messages, whole_rates
@@ -29,12 +36,12 @@ __all__ = ["MOST_GROUPS_TO_SHARE", "Optimum", "optimal", "optimal_shared"]
 Matrix = npt.NDArray[np.bool_]
 
 MOST_GROUPS_TO_SHARE = 6  # 2 ** 6 sets of groups are the bits of one 64-bit word
-_WORK_PER_STEP = 100_000_000  # elementary operations between two looks at the clock
+_WORK_PER_STEP = 100_000_000  # elementary operations between two checks of the clock
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Optimum:
-    """Which flow is in which group, and the bound below what that costs.
+    """The groups of each flow, the cost of that plan, and a lower bound of the cost of any plan.
 
     `in_group` is flows x groups. Cost and bound are the channel cost at prices of 1.
     """
@@ -45,19 +52,19 @@ class Optimum:
 
     @property
     def proven(self) -> bool:
-        """No plan is cheaper."""
+        """Whether it is proven that no plan is cheaper."""
         return self.lower_bound >= self.cost
 
 
 def optimal(demand: Demand, n_groups: int, budget_s: float, progress: Progress = silent) -> Optimum:
-    """OCC: the best plan with each flow in one group, or the best met when the budget ends."""
+    """OCC: the best plan with each flow in one group, or the best found within the budget."""
     interest = demand.interest
     n_receivers, n_flows = len(interest.receivers), len(interest.flows)
     weight = whole_rates(demand.rate, n_receivers + 1)
     order = _fast_first(weight)
     words = bits(interest.pair_flows(), interest.flow_receivers, n_flows, n_receivers)
     levels = (n_flows, n_groups)
-    state = (
+    flows = Partitions(
         weight[order],
         words[order],
         np.zeros((*levels, words.shape[1]), np.uint64),
@@ -68,7 +75,7 @@ def optimal(demand: Demand, n_groups: int, budget_s: float, progress: Progress =
     best_child = np.argmax(start[order], axis=1)
     sent = int(weight.sum())
     search = _Search(
-        lambda *cursor: search_partitions(*state, *cursor),
+        partial(search_partitions, flows),
         n_choices=n_groups,
         work_per_node=n_flows * n_groups**2 * words.shape[1],
         best=_price(_interest_matrix(demand), weight, start) - sent,
@@ -83,12 +90,14 @@ def optimal(demand: Demand, n_groups: int, budget_s: float, progress: Progress =
 def optimal_shared(
     demand: Demand, n_groups: int, budget_s: float, progress: Progress = silent
 ) -> Optimum:
-    """OCA: the best plan with flows in any number of groups, or the best met in the budget.
+    """OCA: the best plan with flows in any number of groups, or the best found within the budget.
 
-    It starts from the better of OCC's plan and user-merge's.
+    The search starts from the better of the plans of OCC and user-merge.
     """
     if n_groups > MOST_GROUPS_TO_SHARE:
-        raise ValueError(f"flows are shared exactly among {MOST_GROUPS_TO_SHARE} groups at most")
+        raise ValueError(
+            f"OCA is searched with at most {MOST_GROUPS_TO_SHARE} groups, not {n_groups}"
+        )
     began = time.monotonic()
     weight = whole_rates(demand.rate, len(demand.interest.receivers) + 1)
     wanted = _interest_matrix(demand)
@@ -104,7 +113,7 @@ def optimal_shared(
     feasible = np.zeros(wants.shape, np.uint64)
     feasible[0] = np.uint64((1 << n_sets) - 1)
     covers = [sum(1 << t for t in range(n_sets) if t & chosen) for chosen in range(n_sets)]
-    state = (
+    flows = Covers(
         rate,
         wants,
         np.array(covers, np.uint64),
@@ -114,7 +123,7 @@ def optimal_shared(
         np.zeros(len(rate), np.int64),
     )
     search = _Search(
-        lambda *cursor: search_covers(*state, *cursor),
+        partial(search_covers, flows),
         n_choices=n_sets,
         work_per_node=n_sets**2 * wants.shape[1],
         best=_price(wanted, weight, start),
@@ -128,7 +137,7 @@ def optimal_shared(
 
 
 class _Search:
-    """A branch and bound under way: the kernel's cursor, and the best choices met."""
+    """A branch and bound in progress: the kernel's cursor, and the best choices found."""
 
     def __init__(
         self,
@@ -141,38 +150,48 @@ class _Search:
         n_levels = len(best_child)
         self._go_on = go_on
         self._nodes_per_step = 1 + _WORK_PER_STEP // work_per_node
-        self._child = np.zeros((n_levels, n_choices), np.int64)
-        self._bound = np.zeros((n_levels, n_choices), np.int64)
-        self._width = np.full(n_levels, -1, np.int64)
-        self._at = np.zeros(n_levels, np.int64)
+        self._cursor = Cursor(
+            child=np.zeros((n_levels, n_choices), np.int64),
+            bound=np.zeros((n_levels, n_choices), np.int64),
+            width=np.full(n_levels, -1, np.int64),
+            at=np.zeros(n_levels, np.int64),
+            best_child=best_child.astype(np.int64),
+        )
         self._depth = 0
         self._best = best
-        self.best_child = best_child.astype(np.int64)
 
-    def run(self, budget_s: float, progress: Progress, told: Callable[[int], float]) -> None:
-        """Search until all is proven or the budget ends; `told` is a cost as it is shown."""
+    @property
+    def best_child(self) -> IntArray:
+        """The choice for each flow in the best plan met."""
+        return self._cursor.best_child
+
+    def run(self, budget_s: float, progress: Progress, in_rate: Callable[[int], float]) -> None:
+        """Search until the optimum is proven or the budget ends.
+
+        `in_rate` converts a cost to messages per second, for progress reports.
+        """
         began = time.monotonic()
         total = max(1, round(budget_s)) if math.isfinite(budget_s) else None
         while self._depth >= 0 and (spent := time.monotonic() - began) < budget_s:
-            progress(Step("proving", round(spent), total, told(self._best)))
+            progress(Step("proving", round(spent), total, in_rate(self._best)))
             self._depth, self._best = self._go_on(
-                self._child, self._bound, self._width, self._at,
-                self._depth, self._best, self.best_child, self._nodes_per_step,
-            )  # fmt: skip
+                self._cursor, self._depth, self._best, self._nodes_per_step
+            )
 
     @property
     def lower_bound(self) -> int:
-        """The least cost that any untried choice could still have, or the best one met."""
+        """The least cost that an untried choice may have, but at most the best cost found."""
+        bound, width, at = self._cursor.bound, self._cursor.width, self._cursor.at
         untried = [
-            int(self._bound[level, self._at[level]])
+            int(bound[level, at[level]])
             for level in range(self._depth + 1)
-            if self._at[level] < self._width[level]
+            if at[level] < width[level]
         ]
-        return min([self._best, *untried]) if self._width[0] >= 0 else 0
+        return min([self._best, *untried]) if width[0] >= 0 else 0
 
 
 def _optimum(demand: Demand, weight: IntArray, in_group: Matrix, lower_bound: int) -> Optimum:
-    """Back to messages per second; a plan proven best in whole numbers is its own bound."""
+    """Convert to messages per second; a plan proven optimal in whole numbers is its own bound."""
     met = _price(_interest_matrix(demand), weight, in_group)
     trivial = int(weight @ (demand.interest.audience + 1))
     return Optimum(
@@ -181,8 +200,8 @@ def _optimum(demand: Demand, weight: IntArray, in_group: Matrix, lower_bound: in
 
 
 def _price(wanted: Matrix, weight: IntArray, in_group: Matrix) -> int:
-    """The channel cost in whole-number rates, with every receiver on its cheapest cover."""
-    if in_group.sum() == len(in_group):  # each flow in one group: nothing to choose
+    """The channel cost in whole-number rates, if every receiver joins its cheapest cover."""
+    if in_group.sum() == len(in_group):  # each flow is in one group: there is no choice
         joined = (wanted.astype(np.int64) @ in_group) > 0
         return int((joined @ (weight @ in_group)).sum() + weight.sum())
     group_rate = weight @ in_group

@@ -1,4 +1,4 @@
-"""How a solver tells what it is doing, without knowing who listens."""
+"""Progress reports of solvers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["Progress", "Step", "silent"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One sign of life: the stage, how far it is, and the lowest cost found so far.
+    """One progress report: the stage, how far it is, and the lowest cost found so far.
 
-    `total` is None where nobody can say how much is left. `best` is messages per second, at the
-    prices of the objective, or None while there is no plan yet.
+    `total` is None if the remaining work is unknown. `best` is in messages per second, at the
+    prices of the objective, or None if there is no plan yet.
     """
 
     stage: str
@@ -26,4 +26,4 @@ Progress = Callable[[Step], None]
 
 
 def silent(step: Step) -> None:
-    """Listen to nothing."""
+    """Ignore the report."""

@@ -25,10 +25,10 @@ _TOLLS, _CHEAPER = 40, 0.7  # from the mean cost of a flow down to a millionth o
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A flow that changed its session; `before` is None where it is new."""
+    """A flow that changed its session; `before` is None if the flow is new."""
 
     flow: str
-    before: tuple[int, int] | None  # session, group
+    before: tuple[int, int] | None  # (session, group)
     after: tuple[int, int]
 
 
@@ -107,7 +107,8 @@ def _spend(state: TwoLevel, home: IndexArray, moves_left: int) -> None:
     while moves_left > 0:
         gain, _ = state.gains()
         at_home = state.maps.session == home
-        gain[~at_home] = 0  # who is away already may move on for free, but gains nothing new
+        # A flow that is already away may move again for free, but gains nothing new.
+        gain[~at_home] = 0
         candidates = np.argsort(-gain, kind="stable")[:moves_left]
         moved = [k for k in candidates if gain[k] > 0 and state.descend_once(np.array([k]))]
         if not moved:
@@ -135,10 +136,10 @@ def _refill_empty_sessions(maps: Maps, home: IndexArray, things: Things) -> Maps
 def moves_between(
     previous: Previous, plan: Plan, session_origin: IntArray | None = None
 ) -> list[Move]:
-    """Which flows are new or travel elsewhere than before, in order of name.
+    """The flows that are new or have another session or group than before, in order of name.
 
-    `session_origin` says which session of before each one is, where one that vanished with its
-    last flow left its number to another: that is no move.
+    `session_origin` maps each session to its number in the previous plan. A session that took over
+    the number of one that became empty is thus not counted as a move of its flows.
     """
     moves = []
     for flow, session in zip(plan.placement_flow, plan.placement_session, strict=True):

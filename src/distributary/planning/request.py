@@ -1,4 +1,4 @@
-"""What a planner is asked for: one set of settings for each concern, and which go together."""
+"""A request for a plan: one group of settings per concern, and the combinations allowed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DEFAULT_ALGORITHM = "best"
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """One way to plan: its name, and the paper's acronym for it."""
+    """A planning algorithm: its name, and the paper's acronym for it."""
 
     name: str
     acronym: str = ""
@@ -46,11 +46,11 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     algorithm.name: algorithm
     for algorithm in (
         Algorithm("best"),
-        # What people do today.
+        # Common practice.
         Algorithm("hash"),
         Algorithm("by-name"),
         Algorithm("by-column"),
-        # Adler et al., section 4 and 5.2.1: one level, so one session per group.
+        # Adler et al., sections 4 and 5.2.1: one level, so one session per group.
         Algorithm("random", "RAN"),
         Algorithm("balanced-size", "RSE"),
         Algorithm("balanced-rate", "RRE"),
@@ -58,7 +58,7 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         Algorithm("user-merge", "UBM", duplicates=True),
         Algorithm("optimal", "OCC"),
         Algorithm("optimal-shared", "OCA", duplicates=True),
-        # Tock et al., section 4: k-means by itself, and in two levels.
+        # Tock et al., section 4: k-means alone, and on two levels.
         Algorithm("kmeans"),
         Algorithm("sessions-first", "SF"),
         Algorithm("groups-first", "GF"),
@@ -74,7 +74,7 @@ _BY_ANY_NAME = {
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The most groups and the most sessions; without `sessions` every group is one session."""
+    """The maximum numbers of groups and sessions; without `sessions` every group is one session."""
 
     groups: int
     sessions: int | None = None
@@ -85,24 +85,24 @@ class Size:
         if self.sessions is not None and self.sessions < self.groups:
             raise ValueError(
                 f"sessions ({self.sessions}) must be at least groups ({self.groups}): "
-                "every group holds a session"
+                "every group needs a session"
             )
 
     @property
     def most_sessions(self) -> int:
-        """The most sessions there may be."""
+        """The maximum number of sessions."""
         return self.sessions or self.groups
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """How to look for a plan: with which algorithm, for how long, by which cost.
+    """How to search for a plan: with which algorithm, for how long, and by which cost.
 
-    `budget_s` is how long to search. `best` turns it into work (see `planning.best`), and the
-    clock stops it after `patience` times the budget. The exact algorithms, which prove their plan
-    if they end in time, go by the clock; the others run to their own end. `objective` is the cost
-    that an algorithm compares plans by. `labels` has one label for each wanted flow: `by-column`
-    puts flows with the same label together.
+    `budget_s` is how long to search. `best` converts it into an amount of work (see
+    `planning.best`), and the clock stops it after `patience` times the budget. The exact
+    algorithms, which prove their plan if they finish in time, go by the clock; the others run to
+    their own end. `objective` is the cost by which an algorithm compares plans. `labels` has one
+    label for each wanted flow: `by-column` puts flows with the same label together.
     """
 
     algorithm: str = DEFAULT_ALGORITHM
@@ -132,23 +132,27 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A plan to improve, and the most flows that may move; any number without `max_moves`."""
+    """A plan to improve, and the maximum number of flows that may move (None: any number)."""
 
     previous: Previous | None = None
     max_moves: int | None = None
 
     def __post_init__(self) -> None:
-        if self.max_moves is not None and (self.max_moves < 0 or self.previous is None):
-            raise ValueError("max_moves is a number from 0 on, with a plan to start from")
+        if self.max_moves is None:
+            return
+        if self.max_moves < 0:
+            raise ValueError(f"max_moves must be at least 0, not {self.max_moves}")
+        if self.previous is None:
+            raise ValueError("max_moves needs a plan to start from")
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a plan must keep to, and what it may do besides placing each flow in one session.
+    """Constraints on the plan, and what it may do besides placing each flow in one session.
 
-    With `unicast`, flows with few receivers may go by unicast: the algorithm then runs twice. With
-    `max_sent`, flows may travel in several sessions as long as the sender sends at most
-    `max_sent` times the rate of all flows.
+    With `unicast`, flows with few receivers may be sent by unicast; the algorithm then runs twice.
+    With `max_sent`, flows may be in several sessions as long as the sender sends at most `max_sent`
+    times the rate of all flows.
     """
 
     constraints: Constraints = field(default_factory=Constraints)
@@ -181,10 +185,10 @@ class RequestSettings(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Request:
-    """What a planner is asked for.
+    """Everything that a planner needs to know besides the demand.
 
-    Made from settings by keyword, `Request(groups=2, algorithm="optimal")`, which it keeps sorted
-    by concern: `size`, `prices`, `search`, `change` and `limits` say what each setting means.
+    It is created from keywords, `Request(groups=2, algorithm="optimal")`, and stores them by
+    concern: `size`, `prices`, `search`, `change` and `limits`, whose classes document each setting.
     """
 
     size: Size
@@ -205,39 +209,39 @@ class Request:
             "limits": _take(Limits, given),
         }
         if given:
-            raise TypeError(f"a request has no setting called {min(given)!r}")
+            raise TypeError(f"a request has no setting {min(given)!r}")
         for name, part in parts.items():
             object.__setattr__(self, name, part)
         _check_together(self)
 
     def replace(self, **changes: Any) -> Request:
-        """The same request with some settings changed, named as when it was made."""
+        """The same request with some settings changed, by the same keywords."""
         parts = (self.size, self.search, self.change, self.limits)
         settings = {own.name: getattr(part, own.name) for part in parts for own in fields(part)}
         return Request(**{**settings, "prices": self.prices, **changes})
 
     @property
     def solver(self) -> Algorithm:
-        """The algorithm asked for."""
+        """The algorithm requested."""
         return self.search.solver
 
     @property
     def weights(self) -> FilteringPrices:
-        """The prices to search by. The channel cost knows only what is received from groups."""
+        """The prices to search by. The channel objective counts only what groups bring."""
         by_filtering = self.search.objective == "filtering"
         return self.prices if by_filtering else FilteringPrices(1.0, 0.0)
 
 
 def _take(part: type[Any], given: dict[str, Any]) -> Any:
-    """Make one part of a request from the settings that are its own."""
+    """Create one part of a request from the settings that belong to it."""
     return part(**{own.name: given.pop(own.name) for own in fields(part) if own.name in given})
 
 
 def _check_together(request: Request) -> None:
-    """Refuse settings that no algorithm takes together.
+    """Refuse settings that no algorithm supports together.
 
-    They name four ways to depart from a plain plan, of which a search takes one. All but unicast
-    are for `best` alone.
+    There are four ways to depart from a plain plan, and a search supports one of them. All but
+    unicast require `best`.
     """
     limits, solver = request.limits, request.solver
     asked = {
@@ -248,8 +252,8 @@ def _check_together(request: Request) -> None:
     }
     ways = [way for way, is_asked in asked.items() if is_asked]
     if len(ways) > 1:
-        raise ValueError(f"{ways[0]} and {ways[1]} do not go together: choose one")
+        raise ValueError(f"{ways[0]} and {ways[1]} cannot be combined: choose one")
     if ways and ways != ["unicast"] and solver.name != "best":
-        raise ValueError(f"only best takes {ways[0]}, not {solver.name}")
+        raise ValueError(f"only best supports {ways[0]}, not {solver.name}")
     if limits.unicast is not None and solver.duplicates:
-        raise ValueError(f"unicast needs each flow in one session: not so with {solver.name}")
+        raise ValueError(f"unicast needs each flow in one session; {solver.name} may use several")

@@ -1,4 +1,4 @@
-"""From demand to plan: every algorithm by its name, the papers' acronyms accepted too."""
+"""From demand to plan: every algorithm by its name or by the paper's acronym."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ from distributary.model import (
     distinct,
 )
 from distributary.planning.balancing import balance, scatter
-from distributary.planning.best import Annealed, best
+from distributary.planning.best import Allowance, Annealed, best
 from distributary.planning.constrained import best_within
-from distributary.planning.duplication import duplicate, place_parts
+from distributary.planning.duplication import Copying, duplicate, place_parts
 from distributary.planning.habits import by_column, by_hash, by_name
 from distributary.planning.hierarchy import (
     Maps,
+    TwoLevelProblem,
     groups_first,
     iterative,
     scatter_and_regroup,
@@ -44,23 +45,23 @@ from distributary.planning.optimal import MOST_GROUPS_TO_SHARE, Optimum, optimal
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.replan import replan, settle, start_maps
 from distributary.planning.request import Request, RequestSettings
-from distributary.planning.subscription import channel_bill, place, place_single
+from distributary.planning.subscription import place_shared, place_single
 from distributary.planning.things import Things, in_messages
 from distributary.planning.two_level import BITS
 
 __all__ = ["Solution", "plan"]
 
-_CLOCKED = ("best", "optimal", "optimal-shared")  # they stop when their time is over
+_CLOCKED = ("best", "optimal", "optimal-shared")  # those that the clock may stop
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
-    """A plan, and what some algorithms know besides.
+    """A plan, and additional results of some algorithms.
 
-    `channel_lower_bound` is a bound on the channel cost of any plan of the same kind; `proven`
-    says that the plan reaches it. `cut_short` says that the clock ended the search: another run
-    with the same seed may give another plan. `session_origin` is the number that each session
-    had in the plan that was improved.
+    `channel_lower_bound` is a lower bound of the channel cost of any plan of the same kind;
+    `proven` says that the plan reaches it. `cut_short` says that the clock ended the search, so
+    another run with the same seed may give another plan. `session_origin` is the number of each
+    session in the plan that was improved.
     """
 
     plan: Plan
@@ -93,11 +94,11 @@ def plan(
     progress: Progress = silent,
     **settings: Any,
 ) -> Solution:
-    """Decide which flow travels where and who subscribes to what.
+    """Decide which session carries each flow and who subscribes to what.
 
-    In place of a demand and a request it takes what they are made of, `plan(pairs, rates,
-    groups=2)`: see `Demand.of` and `Request`. `progress` is called on another thread than the main
-    one; `KeyboardInterrupt` comes at once.
+    Instead of a demand and a request it also accepts their parts, `plan(pairs, rates, groups=2)`:
+    see `Demand.of` and `Request`. `progress` is not called on the main thread, so that
+    `KeyboardInterrupt` is raised at once.
     """
     if isinstance(demand, Demand) != isinstance(request, Request):
         raise TypeError("give a demand and a request, or interest, rates and settings")
@@ -125,9 +126,9 @@ def _solve(demand: Demand, request: Request, progress: Progress) -> Solution:
 
 @cache
 def _compile(algorithm: str, constrained: bool) -> None:
-    """Solve a tiny demand, so that all kernels are compiled, or loaded, before a clock starts.
+    """Solve a tiny demand, so that all kernels are compiled, or loaded, before the clock starts.
 
-    Otherwise the first run on a machine would spend its time on compiling and find another plan.
+    Otherwise the first run on a machine would spend its budget on compiling and find another plan.
     """
     wanted = {"ann": "ab", "bob": "bc", "cyd": "cd"}
     pairs = [(receiver, flow) for receiver, flows in wanted.items() for flow in flows]
@@ -136,7 +137,7 @@ def _compile(algorithm: str, constrained: bool) -> None:
     budget_s = 0.001 if algorithm == "best" else math.inf
     request = Request(2, 3, algorithm=algorithm, budget_s=budget_s, patience=math.inf)
     _solve(demand, request, silent)
-    if constrained:  # a and d are together at first, so that there is something to repair
+    if constrained:  # a and d start together, so that there is something to repair
         apart = Constraints(apart=(frozenset("ad"),))
         _solve(demand, request.replace(constraints=apart), silent)
 
@@ -144,7 +145,7 @@ def _compile(algorithm: str, constrained: bool) -> None:
 def _plan_with_unicast(
     demand: Demand, request: Request, limits: UnicastLimits, progress: Progress
 ) -> Solution:
-    """Plan some flows by unicast. An exact algorithm's proof does not cover that and is dropped."""
+    """Plan with some flows sent by unicast. A proof of an exact algorithm no longer applies."""
     solutions: list[Solution] = []
 
     def solve(rest: Demand) -> Plan:
@@ -161,7 +162,7 @@ def _plan_with_unicast(
 
 
 def _labels_of(rest: Demand, demand: Demand, labels: Sequence[str] | None) -> Sequence[str] | None:
-    """The labels of the flows that are left."""
+    """The labels of the remaining flows."""
     if labels is None or len(labels) != len(demand.rate):
         return labels
     label = dict(zip(demand.interest.flows, labels, strict=True))
@@ -174,7 +175,7 @@ def _place_flat(demand: Demand, group: IndexArray) -> Solution:
 
 
 def _place_maps(demand: Demand, maps: Maps) -> Solution:
-    """The plan of two maps, without their empty sessions and groups."""
+    """The plan of two maps, without empty sessions and groups."""
     maps = maps.compact()
     return Solution(place_single(demand, maps.session, maps.group))
 
@@ -198,7 +199,7 @@ def _flow_merge(demand: Demand, request: Request, progress: Progress) -> Solutio
 
 
 def _user_merge(demand: Demand, request: Request, progress: Progress) -> Solution:
-    """Each receiver joins the one group that was merged for it, which carries all that it wants."""
+    """Each receiver joins only the group that was merged for it, which carries all it wants."""
     interest = demand.interest
     group = user_merge(demand, request.size.groups, progress)
     n_groups = int(group.max()) + 1
@@ -229,14 +230,11 @@ def _optimal_shared(demand: Demand, request: Request, progress: Progress) -> Sol
     optimum = optimal_shared(
         demand, _groups_at_most(demand, request), request.search.budget_s, progress
     )
-    flow, session = (index.astype(np.int32) for index in np.nonzero(optimum.in_group))
-    group = np.arange(optimum.in_group.shape[1], dtype=np.int32)
-    rate = demand.rate @ optimum.in_group
-    return _state_proof(place(demand, flow, session, group, channel_bill(rate, group)), optimum)
+    return _state_proof(place_shared(demand, optimum.in_group), optimum)
 
 
 def _better_of_single_and_merged(demand: Demand, request: Request, progress: Progress) -> Solution:
-    """With too many groups for OCA's search: the cheaper of two plans, and C_inf as the bound."""
+    """The cheaper of two plans, with C_inf as the bound, if OCA has too many groups to search."""
     solutions = [solve(demand, request, progress) for solve in (_optimal, _user_merge)]
     plans = [solution.plan for solution in solutions]
     costs = [channel_cost(plan, demand, ChannelPrices()) for plan in plans]
@@ -257,19 +255,19 @@ def _kmeans(demand: Demand, request: Request, progress: Progress) -> Solution:
 
 
 def _by_hash(demand: Demand, request: Request, progress: Progress) -> Solution:
-    _, sessions, groups = _sizes(demand, request)
+    sessions, groups = _sizes(demand, request)
     return _place_maps(demand, by_hash(demand.interest.flows, sessions, groups))
 
 
 def _by_name(demand: Demand, request: Request, progress: Progress) -> Solution:
-    _, sessions, groups = _sizes(demand, request)
+    sessions, groups = _sizes(demand, request)
     return _place_maps(demand, by_name(len(demand.rate), sessions, groups))
 
 
 def _by_column(demand: Demand, request: Request, progress: Progress) -> Solution:
     if request.search.labels is None or len(request.search.labels) != len(demand.rate):
         raise ValueError("by-column needs a label for each wanted flow: name a column")
-    _, sessions, groups = _sizes(demand, request)
+    sessions, groups = _sizes(demand, request)
     return _place_maps(demand, by_column(request.search.labels, demand.rate, sessions, groups))
 
 
@@ -281,28 +279,16 @@ def _best(demand: Demand, request: Request, progress: Progress) -> Solution:
         return _plan_with_copies(request.limits.max_sent, demand, request, tell)
     if request.change.previous is not None:
         return _improve(request.change.previous, demand, request, tell)
-    things, sessions, groups = _sizes(demand, request, bits=BITS)
-    found = best(
-        things,
-        sessions,
-        groups,
-        _rng(request),
-        request.weights,
-        request.search.budget_s,
-        tell,
-        patience=request.search.patience,
-    )
+    allowance = Allowance(request.search.budget_s, request.search.patience)
+    found = best(_state_problem(demand, request, BITS), _rng(request), allowance, tell)
     return replace(_place_maps(demand, found.maps), cut_short=found.cut_short)
 
 
 def _plan_within(
     constraints: Constraints, demand: Demand, request: Request, progress: Progress
 ) -> Solution:
-    _, sessions, groups = _sizes(demand, request)
-    weights, budget_s = request.weights, request.search.budget_s
-    found = best_within(
-        demand, constraints, sessions, groups, _rng(request), weights, budget_s, progress
-    )
+    problem, budget_s = _state_problem(demand, request, BITS), request.search.budget_s
+    found = best_within(demand, constraints, problem, _rng(request), budget_s, progress)
     placed = place_single(demand, found.maps.session, found.maps.group)
     return Solution(placed, cut_short=found.cut_short)
 
@@ -310,64 +296,58 @@ def _plan_within(
 def _plan_with_copies(
     max_sent: float, demand: Demand, request: Request, progress: Progress
 ) -> Solution:
-    """Half of the budget goes into a plan with each flow in one session, half into copies."""
-    things, sessions, groups = _sizes(demand, request, bits=BITS)
-    rng, weights, budget_s = _rng(request), request.weights, request.search.budget_s / 2
-    patience = request.search.patience
-    found = best(things, sessions, groups, rng, weights, budget_s, progress, patience=patience)
-    homes = user_merge(demand, groups)
-    parts = duplicate(things, found.maps, weights, max_sent, rng, progress, homes, budget_s)
+    """Spend half of the budget on a plan with each flow in one session, half on copies."""
+    problem, rng = _state_problem(demand, request, BITS), _rng(request)
+    half_s = request.search.budget_s / 2
+    found = best(problem, rng, Allowance(half_s, request.search.patience), progress)
+    copying = Copying(max_sent, user_merge(demand, problem.n_groups), half_s)
+    parts = duplicate(problem.things, found.maps, problem.prices, copying, rng, progress)
     return Solution(place_parts(demand, parts), cut_short=found.cut_short)
 
 
 def _improve(previous: Previous, demand: Demand, request: Request, progress: Progress) -> Solution:
-    """Start from a plan that is there, which may have more sessions than there are flows now."""
+    """Improve an existing plan, which may have more sessions than there are flows now."""
     things = Things.flows_of(demand, BITS)
     known = len(previous.session_group)
     sessions = min(request.size.most_sessions, max(len(things), known))
     groups = min(request.size.groups, sessions)
     start, home = start_maps(previous, demand.interest, sessions, groups)
-    weights, search = request.weights, request.search
+    weights = request.weights
     if request.change.max_moves is not None:
         found = Annealed(replan(things, start, home, weights, request.change.max_moves, progress))
     else:
         start = settle(things, start, home, weights)
-        found = best(
-            things,
-            sessions,
-            groups,
-            _rng(request),
-            weights,
-            search.budget_s,
-            progress,
-            start,
-            patience=search.patience,
-        )
+        problem = TwoLevelProblem(things, sessions, groups, weights)
+        allowance = Allowance(request.search.budget_s, request.search.patience)
+        found = best(problem, _rng(request), allowance, progress, start)
     maps, origin = found.maps.close_gaps()
     placed = place_single(demand, maps.session, maps.group)
     return Solution(placed, cut_short=found.cut_short, session_origin=origin)
 
 
 def _two_level(solver: Callable[..., Maps]) -> Callable[[Demand, Request, Progress], Solution]:
-    """Run a published solver of two levels on whole-number rates."""
+    """Run a published two-level solver on whole-number rates."""
 
     def solve(demand: Demand, request: Request, progress: Progress) -> Solution:
-        things, sessions, groups = _sizes(demand, request)
-        tell = _in_rates(progress, demand)
-        rng, prices = _rng(request), request.weights
-        return _place_maps(demand, solver(things, sessions, groups, rng, prices, tell))
+        problem, tell = _state_problem(demand, request), _in_rates(progress, demand)
+        return _place_maps(demand, solver(problem, _rng(request), tell))
 
     return solve
 
 
-def _sizes(demand: Demand, request: Request, bits: int = 60) -> tuple[Things, int, int]:
-    """The flows, and how many sessions and groups there can be: no more than flows."""
+def _state_problem(demand: Demand, request: Request, bits: int = 60) -> TwoLevelProblem:
+    """The flows, and the numbers of sessions and groups, limited to the number of flows."""
+    sessions, groups = _sizes(demand, request)
+    return TwoLevelProblem(Things.flows_of(demand, bits), sessions, groups, request.weights)
+
+
+def _sizes(demand: Demand, request: Request) -> tuple[int, int]:
     sessions = min(request.size.most_sessions, len(demand.rate))
-    return Things.flows_of(demand, bits), sessions, min(request.size.groups, sessions)
+    return sessions, min(request.size.groups, sessions)
 
 
 def _in_rates(progress: Progress, demand: Demand, bits: int = 60) -> Progress:
-    """Report costs in messages per second, from a solver that counts in whole numbers."""
+    """Report costs in messages per second, for a solver that uses whole numbers."""
     n_receivers = len(demand.interest.receivers)
 
     def tell(step: Step) -> None:

@@ -1,4 +1,4 @@
-"""Hold a plan against the others: every algorithm that scales, and other numbers of groups."""
+"""Compare a plan with others: every algorithm that scales, and other numbers of groups."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from distributary.planning.request import ALGORITHMS, Request
 
 __all__ = ["Compared", "CurvePoint", "compare_algorithms", "cost_curve"]
 
-SECONDS_PER_POINT = 2.0  # of a curve: it is there to show the shape
-EXACT = ("optimal", "optimal-shared")  # they prove tiny instances; on large ones they only wait
+SECONDS_PER_POINT = 2.0  # of a curve, which only has to show the shape
+# For tiny instances; on large ones they would only use up their budget.
+EXACT = ("optimal", "optimal-shared")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """What a plan with this many groups and sessions wastes (Cx/Cf)."""
+    """The relative excess (Cx/Cf) of a plan with this many groups and sessions."""
 
     groups: int
     sessions: int
@@ -71,7 +72,7 @@ class CurvePoint:
 def compare_algorithms(
     demand: Demand, request: Request, progress: Progress = silent
 ) -> list[Compared]:
-    """Plan with every other algorithm that scales, on the same demand, numbers and seed."""
+    """Plan with every other algorithm that scales, with the same demand, sizes and seed."""
     left_out = {
         *EXACT,
         request.solver.name,
@@ -90,7 +91,10 @@ def compare_algorithms(
 def cost_curve(
     demand: Demand, request: Request, groups: Sequence[int], progress: Progress = silent
 ) -> list[CurvePoint]:
-    """What other numbers of groups would waste: flat, and with the request's sessions per group."""
+    """The relative excess with other numbers of groups.
+
+    Each number is tried with one session per group, and with the request's sessions per group.
+    """
     per_group = max(1, request.size.most_sessions // request.size.groups)
     sizes = [
         (n_groups, n_groups * ratio)

@@ -1,46 +1,18 @@
 """Who subscribes to what, once flows are placed: the subscription problem.
 
-Reference: Adler et al. (2001), sections 3.3 and 3.4. With each flow in one session there is no
-choice. With duplicated flows it is a set cover with prices: exact where a receiver has few sessions
-to choose from, greedy beyond.
+Reference: Adler et al. (2001), sections 3.3 and 3.4. If each flow is in one session, there is no
+choice. If flows are in several groups, each receiver needs a cheapest set of groups that carries
+all it wants: a weighted set cover.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from distributary.cost import FilteringPrices
 from distributary.model import Demand, FloatArray, IndexArray, Plan, distinct
+from distributary.model.topics import BoolArray
 
-__all__ = ["Bill", "channel_bill", "cheapest_cover", "filtering_bill", "place", "place_single"]
-
-EXACT_LIMIT = 20  # sessions to choose from; up to here the cover is proven cheapest
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Bill:
-    """What a receiver pays to subscribe to each session and to join each group."""
-
-    session: FloatArray
-    group: FloatArray
-
-
-def filtering_bill(
-    session_rate: FloatArray, session_group: IndexArray, prices: FilteringPrices
-) -> Bill:
-    """Price sessions and groups by filtering work: beta per session rate, alpha per group rate."""
-    return Bill(prices.beta * session_rate, prices.alpha * _group_rate(session_rate, session_group))
-
-
-def channel_bill(session_rate: FloatArray, session_group: IndexArray) -> Bill:
-    """Price groups by what they carry; sessions cost nothing more."""
-    return Bill(np.zeros_like(session_rate), _group_rate(session_rate, session_group))
-
-
-def _group_rate(session_rate: FloatArray, session_group: IndexArray) -> FloatArray:
-    return np.bincount(session_group, weights=session_rate).astype(np.float64, copy=False)
+__all__ = ["cheapest_cover", "place_shared", "place_single"]
 
 
 def place_single(demand: Demand, session: IndexArray, session_group: IndexArray) -> Plan:
@@ -61,106 +33,78 @@ def place_single(demand: Demand, session: IndexArray, session_group: IndexArray)
     )
 
 
-def place(
-    demand: Demand,
-    placement_flow: IndexArray,
-    placement_session: IndexArray,
-    session_group: IndexArray,
-    bill: Bill,
-) -> Plan:
-    """The plan with flows in one or more sessions, every receiver on its cheapest cover.
+def place_shared(demand: Demand, in_group: BoolArray) -> Plan:
+    """The plan with flows in several groups; every receiver joins its cheapest cover.
 
-    Placements are pairs in ascending order. Sessions that nobody ends up on are dropped, with the
-    placements in them, and the rest is renumbered.
+    `in_group` is flows x groups, and each group is one session. The price of a group is its rate.
+    Groups that nobody joins are dropped, and the rest are renumbered.
     """
     interest = demand.interest
-    bounds = np.searchsorted(placement_flow, np.arange(len(interest.flows) + 1))
+    price = demand.rate @ in_group
+    groups_of = [frozenset(np.flatnonzero(row).tolist()) for row in in_group]
     receivers: list[int] = []
-    sessions: list[int] = []
+    groups: list[int] = []
     for receiver in range(len(interest.receivers)):
-        options = [
-            tuple(int(s) for s in placement_session[bounds[flow] : bounds[flow + 1]])
-            for flow in interest.flows_of(receiver)
-        ]
-        cover = cheapest_cover(options, session_group, bill)
+        cover = cheapest_cover([groups_of[flow] for flow in interest.flows_of(receiver)], price)
         receivers.extend([receiver] * len(cover))
-        sessions.extend(cover)
-    used, subscribed = np.unique(np.array(sessions, np.int32), return_inverse=True)
-    kept = np.isin(placement_session, used)
+        groups.extend(cover)
+    used, session = np.unique(np.array(groups, np.int32), return_inverse=True)
+    placement_flow, placement_session = np.nonzero(in_group[:, used])
     return Plan(
         receivers=interest.receivers,
         flows=interest.flows,
-        placement_flow=placement_flow[kept],
-        placement_session=np.searchsorted(used, placement_session[kept]).astype(np.int32),
-        session_group=np.unique(session_group[used], return_inverse=True)[1].astype(np.int32),
+        placement_flow=placement_flow.astype(np.int32),
+        placement_session=placement_session.astype(np.int32),
+        session_group=np.arange(len(used), dtype=np.int32),
         subscription_receiver=np.array(receivers, np.int32),
-        subscription_session=subscribed.astype(np.int32),
+        subscription_session=session.astype(np.int32),
     )
 
 
-def cheapest_cover(
-    options: list[tuple[int, ...]], session_group: IndexArray, bill: Bill
-) -> list[int]:
-    """The cheapest sessions that hit every option (a wanted flow's sessions), ascending."""
+def cheapest_cover(options: list[frozenset[int]], price: FloatArray) -> list[int]:
+    """The cheapest groups that hit every option (the groups that carry a wanted flow), ascending.
+
+    The search is exact and meant for the few groups of `optimal_shared`.
+    """
     # A superset of another option asks for nothing more.
-    needs = sorted({frozenset(option) for option in options}, key=lambda o: (len(o), sorted(o)))
+    needs = sorted(set(options), key=lambda option: (len(option), sorted(option)))
     needs = [o for i, o in enumerate(needs) if not any(other < o for other in needs[:i])]
     if all(len(option) == 1 for option in needs):
         return sorted(next(iter(option)) for option in needs)
-    choices = frozenset[int]().union(*needs)
-    search = _exact_cover if len(choices) <= EXACT_LIMIT else _greedy_cover
-    return sorted(search(needs, session_group, bill))
+    return sorted(_exact_cover(needs, price))
 
 
-def _added_price(session: int, taken: set[int], session_group: IndexArray, bill: Bill) -> float:
-    group = session_group[session]
-    joins = all(session_group[other] != group for other in taken)
-    return float(bill.session[session] + (bill.group[group] if joins else 0.0))
+def _exact_cover(needs: list[frozenset[int]], price: FloatArray) -> set[int]:
+    """Branch on the groups of the first unmet option, cheapest first."""
+    best = _greedy_cover(needs, price)
+    best_price = float(sum(price[group] for group in best))
 
-
-def _exact_cover(needs: list[frozenset[int]], session_group: IndexArray, bill: Bill) -> set[int]:
-    """Branch on the sessions of the first option still unmet, cheapest first."""
-    best = _greedy_cover(needs, session_group, bill)
-    best_price = _cover_price(best, session_group, bill)
-
-    def descend(taken: set[int], price: float) -> None:
+    def descend(taken: set[int], paid: float) -> None:
         nonlocal best, best_price
         unmet = next((option for option in needs if not option & taken), None)
         if unmet is None:
-            best, best_price = set(taken), price
+            best, best_price = set(taken), paid
             return
-        priced = sorted(
-            (price + _added_price(session, taken, session_group, bill), session)
-            for session in unmet
-        )
-        for next_price, session in priced:
-            if next_price < best_price:
-                descend(taken | {session}, next_price)
+        for total, group in sorted((paid + float(price[group]), group) for group in unmet):
+            if total < best_price:
+                descend(taken | {group}, total)
 
     descend(set(), 0.0)
     return best
 
 
-def _greedy_cover(needs: list[frozenset[int]], session_group: IndexArray, bill: Bill) -> set[int]:
-    """Take the session with the least price per option met, then drop what became needless."""
+def _greedy_cover(needs: list[frozenset[int]], price: FloatArray) -> set[int]:
+    """Take the group with the least price per option met, then drop those no longer needed."""
     taken: set[int] = set()
     unmet = list(needs)
     while unmet:
-        session = min(
+        group = min(
             sorted(frozenset[int]().union(*unmet)),
-            key=lambda s: (
-                _added_price(s, taken, session_group, bill) / sum(s in option for option in unmet)
-            ),
+            key=lambda g: price[g] / sum(g in option for option in unmet),
         )
-        taken.add(session)
-        unmet = [option for option in unmet if session not in option]
-    dearest_first = sorted(taken, key=lambda s: (-_added_price(s, set(), session_group, bill), s))
-    for session in dearest_first:
-        if all(option & (taken - {session}) for option in needs):
-            taken.remove(session)
+        taken.add(group)
+        unmet = [option for option in unmet if group not in option]
+    for group in sorted(taken, key=lambda g: (-price[g], g)):
+        if all(option & (taken - {group}) for option in needs):
+            taken.remove(group)
     return taken
-
-
-def _cover_price(taken: set[int], session_group: IndexArray, bill: Bill) -> float:
-    groups = {int(session_group[session]) for session in taken}
-    return float(sum(bill.session[s] for s in taken) + sum(bill.group[g] for g in groups))

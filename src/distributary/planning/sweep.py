@@ -1,4 +1,4 @@
-"""What one more group buys: plans with several numbers of groups, side by side."""
+"""What each additional group saves: plans with several numbers of groups, side by side."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, order=True)
 class SessionLimit:
-    """How many sessions a plan may have: `number` in all, or `number` for each group."""
+    """The maximum number of sessions: `number` in all, or `number` for each group."""
 
     number: int
     per_group: bool = False
@@ -53,17 +53,18 @@ ONE_PER_GROUP = SessionLimit(1, per_group=True)
 
 @dataclass(frozen=True, slots=True)
 class SweepPoint:
-    """One plan: its limits, its filtering cost, and what its last groups bought.
+    """One plan: its limits, its filtering cost, and what its last groups saved.
 
-    `groups` and `sessions` are the most there may be, `used_groups` and `used_sessions` what the
-    plan has; `cut_short` says that the clock ended the search for it.
+    `groups` and `sessions` are the limits, `used_groups` and `used_sessions` what the plan uses;
+    `cut_short` says that the clock ended its search.
 
-    `compared_with` is the number of groups of the point before on the same curve that is not
-    `worse` itself; since then each added group saved `saved_per_group` (messages/s at their
-    prices), or `saved_share_per_group` of flooding's excess. All three are None for the first.
+    `compared_with` is the number of groups of the previous point of the curve that is not `worse`.
+    Compared with that point, each additional group saved `saved_per_group` (messages/s at their
+    prices), or `saved_share_per_group` of flooding's excess. All three are None for the first
+    point.
 
-    A plan for fewer groups would serve with more groups just as well. So a point that is `worse`
-    than one before it tells about the solver, not about groups; its savings are below 0.
+    A plan for fewer groups would also do with more groups. So a point that is `worse` than an
+    earlier one says something about the solver and not about groups; its savings are negative.
     """
 
     groups: int
@@ -86,7 +87,7 @@ class SweepPoint:
 
 @dataclass(frozen=True, slots=True)
 class SweepCurve:
-    """The points of one limit of sessions and one pair of prices, by groups, and their knee."""
+    """The points of one session limit and one pair of prices, by groups, and their knee."""
 
     limit: SessionLimit
     prices: FilteringPrices
@@ -96,11 +97,11 @@ class SweepCurve:
 
 @dataclass(frozen=True, slots=True)
 class SweepResult:
-    """Every curve, by prices and then sessions, and what became of the combinations asked for.
+    """Every curve, by prices and then sessions, and what became of the combinations requested.
 
-    Of `asked` combinations of groups, sessions and prices, `repeated` are the same as another,
-    `skipped` have fewer sessions than groups, and all others are points. `capped` asked for more
-    groups or sessions than there are flows and were cut to that many.
+    Of `asked` combinations of groups, sessions and prices, `repeated` equal another one, `skipped`
+    have fewer sessions than groups, and all others are points. `capped` combinations had more
+    groups or sessions than there are flows and were reduced to that number.
     """
 
     algorithm: str
@@ -120,14 +121,14 @@ class SweepResult:
 
 
 class _Size(NamedTuple):
-    """What a plan is made for, as fields of a request; two limits may come to the same."""
+    """The limits of a plan, as fields of a request; two combinations may have the same."""
 
     prices: FilteringPrices
     groups: int
     sessions: int
 
 
-# A combination asked for: whose curve it is on, and what it comes to.
+# A requested combination: its curve, and its limits.
 _Setting = tuple[SessionLimit, _Size]
 
 
@@ -141,10 +142,10 @@ def sweep(
     *,
     clock: Callable[[], float] = time.perf_counter,
 ) -> SweepResult:
-    """Plan with every combination of groups, sessions and prices, all else as in the request.
+    """Plan with every combination of groups, sessions and prices, otherwise as in the request.
 
-    Without `prices` the request's are taken. Combinations with fewer sessions than groups are
-    skipped; where nothing is left, the result has no points.
+    Without `prices`, those of the request are used. Combinations with fewer sessions than groups
+    are skipped; if no combination remains, the result has no points.
     """
     prices = (request.prices,) if prices is None else prices
     flows = len(demand.rate)
@@ -167,7 +168,7 @@ def sweep(
 
 
 def _setting(flows: int, prices: FilteringPrices, limit: SessionLimit, groups: int) -> _Setting:
-    """No more groups or sessions than there are flows to put into them."""
+    """Reduce groups and sessions to at most the number of flows."""
     groups = min(groups, flows)
     size = _Size(prices, groups, min(limit.at(groups), flows))
     return (limit if limit.per_group else SessionLimit(size.sessions)), size
@@ -187,7 +188,7 @@ def _plan_sizes(
 
 
 def _pass_on_best(progress: Progress, step: Step, inner: Step) -> None:
-    """Tell of a solver's best cost without moving the sweep's own bar."""
+    """Report a solver's best cost without moving the sweep's own progress bar."""
     progress(replace(step, best=inner.best))
 
 
@@ -226,7 +227,7 @@ def _curves(
 
 
 def _with_savings(points: Sequence[SweepPoint]) -> Iterator[SweepPoint]:
-    """Hold each point against the best one with fewer groups."""
+    """Compare each point with the best one that has fewer groups."""
     yield (best := points[0])
     for point in points[1:]:
         share = best.relative_excess - point.relative_excess

@@ -1,4 +1,4 @@
-"""What is being clustered: flows, or whole sessions seen as one flow each."""
+"""What is being clustered: flows, or whole sessions treated as one flow each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Things", "in_messages", "whole_rates"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Things:
-    """Receivers and whole-number rate of each thing, laid out for the kernels."""
+    """The receivers and whole-number rate of each thing, in the layout that the kernels use."""
 
     n_receivers: int
     offsets: IntArray
@@ -46,10 +46,10 @@ class Things:
         return Things(self.n_receivers, offsets, self.members[at], self.weight[chosen])
 
     def kinds(self) -> tuple[Things, IndexArray]:
-        """Things with the same receivers as one thing each, and which of those each is part of.
+        """Combine things with the same receivers; also return the kind of each thing.
 
-        Receivers are told apart by sums of two random numbers for each: 126 bits, which no two sets
-        share by chance.
+        Sets of receivers are compared by sums of two random numbers for each receiver: 126 bits, so
+        that different sets do not collide by chance.
         """
         numbers = np.random.default_rng(0).integers(2**63, size=(2, self.n_receivers))
         marks = [np.add.reduceat(row[self.members], self.offsets[:-1]) for row in numbers]
@@ -67,7 +67,7 @@ class Things:
         return Things(self.n_receivers, one_each.offsets, one_each.members, weight), kind
 
     def weigh(self, importance: IntArray) -> Things:
-        """Receivers counted as often as they are important: each copy is a receiver of its own."""
+        """Repeat each receiver as often as its importance says; each copy is another receiver."""
         copies = importance[self.members]
         first = np.cumsum(importance) - importance
         owner = np.repeat(np.arange(len(self)), np.diff(self.offsets))
@@ -78,7 +78,7 @@ class Things:
         return Things(int(importance.sum()), offsets, members, self.weight)
 
     def merge(self, cluster: IndexArray, n_clusters: int) -> Things:
-        """Each cluster as one thing: its receivers are all of theirs, its rate their sum."""
+        """Combine each cluster into one thing, with all its receivers and the sum of its rates."""
         owner = np.repeat(cluster.astype(np.int64), np.diff(self.offsets))
         keys = distinct(owner * self.n_receivers + self.members)
         weight = np.zeros(n_clusters, np.int64)
@@ -92,7 +92,7 @@ class Things:
         )
 
     def intake(self, cluster: IndexArray, n_clusters: int) -> int:
-        """What all receivers take in when each cluster is received whole: receivers times rate."""
+        """The intake of all receivers if each cluster is received whole: receivers times rate."""
         order = np.argsort(cluster, kind="stable")
         audience = audience_sizes(
             self.offsets, self.members, cluster, order, self.n_receivers, n_clusters
@@ -103,18 +103,18 @@ class Things:
 
 
 def whole_rates(rate: FloatArray, n_receivers: int, bits: int = 60) -> IntArray:
-    """Rates as whole numbers: scaled by a power of two as far as any cost still fits `bits` bits.
+    """Scale rates by a power of two to whole numbers, such that any cost fits into `bits` bits.
 
     Sums of whole numbers are exact in any order, so a solver sees neither false improvements nor
-    broken ties. Whole rates stay in exact proportion; others keep the digits that a sum over all
-    receivers could show.
+    broken ties. Rates that are whole numbers keep their exact proportions; others keep the digits
+    that could matter in a sum over all receivers.
     """
     scaled = np.ldexp(rate, _exponent(rate, n_receivers, bits))
     return np.maximum(np.rint(scaled), 1).astype(np.int64)
 
 
 def in_messages(cost: float, rate: FloatArray, n_receivers: int, bits: int = 60) -> float:
-    """A cost in whole-number rates as messages per second again."""
+    """Convert a cost in whole-number rates to messages per second."""
     return math.ldexp(cost, -_exponent(rate, n_receivers, bits))
 
 

@@ -1,4 +1,4 @@
-"""What channels of topics cost by their sizes, as tables: for whole arrays of channels at once."""
+"""The costs of topic channels as tables by size, to price whole arrays of channels at once."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["Tariff"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tariff:
-    """Prices looked up by size, for channels of up to `most` subscribers.
+    """Prices by size, for channels of up to `most` subscribers.
 
-    Sizes and flows (events per interval) may be arrays that fit each other.
+    Sizes and flows (events per interval) may be arrays of matching shapes.
     """
 
     prices: OperatingPrices
@@ -31,20 +31,20 @@ class Tariff:
         object.__setattr__(self, "send", np.array([self.prices.disseminate(n) for n in sizes]))
 
     def topics(self, sizes: IntArray, flows: FloatArray) -> FloatArray:
-        """What topics' own channels cost."""
+        """The cost of topics' own channels."""
         return self.keep[sizes] + flows * (self.prices.notify + self.send[sizes])
 
     def clusters(self, sizes: IntArray, flows: FloatArray, carries: BoolArray) -> FloatArray:
-        """What clusters cost, with their topics' channels telling them."""
+        """The cost of clusters, including the events that their topics' channels pass to them."""
         return self.topics(sizes, flows) + [self.prices.associate(n) for n in _counts(carries)]
 
     def joining(self, sizes: IntArray, flows: FloatArray) -> FloatArray:
-        """What one more subscriber costs on each channel."""
+        """The cost of one more subscriber on each channel."""
         after = np.minimum(sizes, self.most) + 1
         return self._between(after - 1, after, flows)
 
     def leaving(self, sizes: IntArray, flows: FloatArray) -> FloatArray:
-        """What is saved on each channel if one subscriber leaves."""
+        """The saving on each channel if one subscriber leaves."""
         before = np.clip(sizes, 1, self.most)
         return self._between(before - 1, before, flows)
 

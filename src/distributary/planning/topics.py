@@ -21,7 +21,7 @@ from distributary.model.topics import BoolArray, Clustering
 from distributary.planning.topic_answers import Answers
 from distributary.planning.topic_prices import Tariff
 
-__all__ = ["Planner", "Proposal", "adopt_proposals", "plan_proposals", "proposals"]
+__all__ = ["Planner", "Proposal", "plan_proposals", "proposals"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ class Proposal:
     """Form a cluster of these topics and invite those subscribers.
 
     `saving` is the reduction of OC per interval, `moves` the number of subscriptions that change.
-    Savings of proposals made together add up to what `adopt_proposals` saves with all of them; some
-    of them save only in combination.
+    Savings of proposals made together add up to what adopting all of them saves; some of them save
+    only in combination.
     """
 
     topics: tuple[int, ...]
@@ -91,7 +91,7 @@ def plan_proposals(
     planner: Planner,
 ) -> list[Proposal]:
     """As `proposals`, from arrays."""
-    here = _Here.of(wants, clustering, frequency, planner)
+    here = _PresentState.of(wants, clustering, frequency, planner)
     if len(here.active) < 2:
         return []
     carries, after = _best_clusters(here, planner)
@@ -109,31 +109,6 @@ def plan_proposals(
     return []
 
 
-def adopt_proposals(
-    wants: BoolArray,
-    clustering: Clustering,
-    frequency: FloatArray,
-    proposals: Sequence[Proposal],
-    planner: Planner,
-) -> Clustering:
-    """The clustering after each invited subscriber moved to the cheapest cover of its interests.
-
-    Clusters left without members are removed.
-    """
-    here = _Here.of(wants, clustering, frequency, planner)
-    at = {int(who): row for row, who in enumerate(here.active)}
-    offers = [
-        _Offer(
-            np.isin(np.arange(wants.shape[1]), p.topics),
-            np.array([at[who] for who in p.invited], np.int64),
-            p.moves,
-        )
-        for p in proposals
-    ]
-    carries, target, moved, _ = _apply_offers(here, sorted(offers, key=_by_topics), planner)
-    return here.apply_moves(clustering, carries, target, moved)
-
-
 @dataclass(frozen=True, slots=True)
 class _Offer:
     """A new cluster, and the rows of the subscribers that are invited."""
@@ -144,7 +119,7 @@ class _Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Here:
+class _PresentState:
     """The present state: subscribers that want something, clusters, members, and OC."""
 
     answers: Answers
@@ -158,7 +133,7 @@ class _Here:
     @classmethod
     def of(
         cls, wants: BoolArray, clustering: Clustering, frequency: FloatArray, planner: Planner
-    ) -> _Here:
+    ) -> _PresentState:
         """Take the state from a clustering."""
         tariff = Tariff(planner.prices, len(wants))
         active, clusters = np.flatnonzero(wants.any(axis=1)), clustering.clusters
@@ -184,31 +159,8 @@ class _Here:
         bill = tariff.clusters(sizes, carries @ answers.frequency, carries)
         return float(tariff.topics(topics, answers.frequency).sum() + bill[sizes > 0].sum())
 
-    def apply_moves(
-        self, clustering: Clustering, carries: BoolArray, target: BoolArray, moved: BoolArray
-    ) -> Clustering:
-        """Copy a clustering and move some of its subscribers."""
-        found, kept = Clustering(*clustering.wants.shape), clustering.clusters
-        who = self.active[moved]
-        for at, carried in enumerate(carries):
-            rows = self.active[target[:, at]]
-            if at < len(kept):
-                outside = clustering.member[:, kept[at]].copy()
-                outside[self.active] = False
-                rows = np.concatenate((rows, np.flatnonzero(outside)))
-            if len(rows):
-                found.join(rows, found.form(np.flatnonzero(carried)))
-        stays = np.ones(clustering.n_subscribers, bool)
-        stays[who] = False
-        for topic in range(clustering.n_topics):
-            found.follow(np.flatnonzero(clustering.direct[:, topic] & stays), topic)
-            wanted = np.flatnonzero(clustering.wants[:, topic])
-            found.follow(wanted[found.copies[wanted, topic] == 0], topic)
-            found.want(wanted, topic)
-        return found
 
-
-def _best_clusters(here: _Here, planner: Planner) -> tuple[BoolArray, float]:
+def _best_clusters(here: _PresentState, planner: Planner) -> tuple[BoolArray, float]:
     """The cheapest of several sets of clusters; one of them starts from the present clusters."""
     answers, present = here.answers, here.present
     rng = np.random.default_rng(planner.seed)
@@ -226,7 +178,7 @@ def _best_clusters(here: _Here, planner: Planner) -> tuple[BoolArray, float]:
     return best
 
 
-def _invitations(here: _Here, carries: BoolArray) -> list[_Offer]:
+def _invitations(here: _PresentState, carries: BoolArray) -> list[_Offer]:
     """Offer each new cluster to the subscribers that would join it and save, best first."""
     answers, present, member = here.answers, here.present, here.member
     target = answers.respond(carries)
@@ -261,7 +213,7 @@ def _by_topics(offer: _Offer) -> bytes:
 
 
 def _apply_offers(
-    here: _Here, offers: Sequence[_Offer], planner: Planner
+    here: _PresentState, offers: Sequence[_Offer], planner: Planner
 ) -> tuple[BoolArray, BoolArray, BoolArray, FloatArray]:
     """Let invited subscribers choose; return clusters, members, who moved, and their savings."""
     answers, shape = here.answers, (len(here.active), len(offers))
@@ -283,7 +235,9 @@ def _apply_offers(
     return carries, target, (target != mine).any(axis=1), saved
 
 
-def _price_offers(here: _Here, offers: Sequence[_Offer], planner: Planner) -> list[Proposal]:
+def _price_offers(
+    here: _PresentState, offers: Sequence[_Offer], planner: Planner
+) -> list[Proposal]:
     """Make proposals of offers: their total saving is exact, and shared out by who joins."""
     carries, target, moved, saved = _apply_offers(here, offers, planner)
     new = target[:, len(here.present) :]

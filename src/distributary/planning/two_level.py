@@ -1,4 +1,4 @@
-"""A two-level plan that can be changed flow by flow at its exact price."""
+"""A two-level plan that can be changed flow by flow, with exact prices."""
 
 from __future__ import annotations
 
@@ -8,21 +8,27 @@ import numpy as np
 
 from distributary.cost import FilteringPrices
 from distributary.model import FloatArray, IndexArray, IntArray
-from distributary.planning._anneal_kernels import descend, draw_moves, regroup, sweep
+from distributary.planning._anneal_kernels import (
+    MovePrices,
+    descend,
+    draw_moves,
+    regroup,
+    sweep,
+)
 from distributary.planning._state_kernels import Level, State, apply_moves, count_two_levels
 from distributary.planning.hierarchy import Maps
 from distributary.planning.things import Things
 
 __all__ = ["BITS", "TwoLevel"]
 
-BITS = 52  # of a cost: doubles hold such whole numbers exactly
+BITS = 52  # of a cost; doubles represent such whole numbers exactly
 
 
 class TwoLevel:
-    """The maps of a plan, and all that their price depends on, kept as they change.
+    """The maps of a plan and the state that prices it, updated together.
 
-    The rates of `things` must be whole numbers whose costs fit `BITS` bits. `state` is what kernels
-    take; those that change it do so in step with all of it.
+    The rates of `things` must be whole numbers whose costs fit `BITS` bits. Kernels take `state`;
+    those that change it keep all its parts consistent.
     """
 
     def __init__(
@@ -46,22 +52,22 @@ class TwoLevel:
 
     @property
     def maps(self) -> Maps:
-        """The maps as they are now."""
+        """The current maps."""
         return Maps(self.state.session.copy(), self.state.group.copy())
 
     @property
     def n_sessions(self) -> int:
-        """How many sessions there are, empty ones included."""
+        """The number of sessions, including empty ones."""
         return len(self.state.group)
 
     @property
     def received(self) -> float:
-        """What all receivers get from the groups they join: exact."""
+        """The intake of all receivers from the groups they join: exact."""
         return float(self.state.groups.audience @ self.state.groups.total)
 
     @property
     def accepted(self) -> float:
-        """What all receivers get from the sessions they subscribe to: exact."""
+        """The intake of all receivers from the sessions they subscribe to: exact."""
         return float(self.state.sessions.audience @ self.state.sessions.total)
 
     @property
@@ -80,9 +86,10 @@ class TwoLevel:
     def descend(
         self, toll: float = 0.0, home: IndexArray | None = None, passes: int | None = None
     ) -> None:
-        """Move flows and sessions as long as any single move lowers the cost, or so many passes.
+        """Move flows and sessions as long as a single move lowers the cost.
 
-        With a home for each flow, being elsewhere costs a toll and groups stay as they are.
+        It stops after `passes` passes at the latest. If flows have homes, being elsewhere costs a
+        toll and sessions keep their groups.
         """
         everybody = np.arange(len(self.things))
         still = np.zeros(len(self.state.group))
@@ -97,11 +104,15 @@ class TwoLevel:
         self, flows: IntArray, toll: float = 0.0, home: IndexArray | None = None
     ) -> int:
         """Ask each of the flows once for a cheaper session; return how many moved."""
+        return int(descend(flows, self.move_prices(toll, home), self.state))
+
+    def move_prices(self, toll: float = 0.0, home: IndexArray | None = None) -> MovePrices:
+        """What moves cost, as kernels take it."""
         own = self._nowhere if home is None else home
-        return int(descend(flows, self.prices.alpha, self.prices.beta, toll, own, self.state))
+        return MovePrices(self.prices.alpha, self.prices.beta, toll, own)
 
     def gains(self) -> tuple[FloatArray, IndexArray]:
-        """For each flow, what its cheapest session would save now, and which that is."""
+        """For each flow, the saving in its cheapest session, and which session that is."""
         order = np.arange(len(self.things))
         target = np.empty(len(order), np.int32)
         self._draw(order, np.zeros(len(order)), target, 0.0)
@@ -117,8 +128,7 @@ class TwoLevel:
     def _draw(
         self, chosen: IntArray, chance: FloatArray, target: IndexArray, temperature: float
     ) -> None:
-        alpha, beta = self.prices.alpha, self.prices.beta
-        draw_moves(chosen, chance, alpha, beta, temperature, 0.0, self._nowhere, self.state, target)
+        draw_moves(chosen, chance, self.move_prices(), temperature, self.state, target)
 
 
 def _empty_level(n_receivers: int, n_channels: int) -> Level:

@@ -1,4 +1,4 @@
-"""Results in, one self-contained HTML page out."""
+"""Self-contained HTML pages about plans, runs and sweeps."""
 
 from distributary.report.page import render_report
 from distributary.report.results import Report

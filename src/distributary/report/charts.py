@@ -1,6 +1,6 @@
 """The interactive charts, as Plotly figures in plain dictionaries.
 
-Colours of text, grid and ground are left to the page, which knows whether it is light or dark.
+The page sets the colours of text, grid and background, since it knows whether it is dark.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _MOST_STEPS = 500
 
 
 def round_digits(value: float) -> float:
-    """Six significant digits: all a chart shows, at half the bytes."""
+    """Round to six significant digits: all that a chart shows, in half the bytes."""
     return float(f"{value:.6g}")
 
 
 def group_chart(loads: Loads) -> Chart:
-    """What each group carries and how many listen, from the heaviest group on."""
+    """Chart the rate and the members of each group, the heaviest first."""
     order = np.argsort(-loads.group_rate, kind="stable")
     x = list(range(1, len(order) + 1))
     names = [f"group {group}" for group in order]
@@ -73,7 +73,7 @@ def group_chart(loads: Loads) -> Chart:
 
 
 def spread_chart(loads: Loads) -> Chart:
-    """Which share of the receivers gets by with how much: wanted, accepted, received."""
+    """Chart the distribution over receivers of the wanted, accepted and received rates."""
     lines = (
         ("wanted", loads.wanted, WANTED, "solid"),
         ("accepted", loads.accepted, FLOW_DROPPED, "dash"),
@@ -111,7 +111,7 @@ def spread_chart(loads: Loads) -> Chart:
 
 
 def intake_chart(loads: Loads, delivered: FloatArray) -> Chart:
-    """Where each receiver's intake goes, from the most to the least loaded.
+    """Chart what becomes of the messages of each receiver, the most loaded first.
 
     More than 150 receivers are drawn as 100 equal parts, each by its mean.
     """
@@ -130,7 +130,7 @@ def intake_chart(loads: Loads, delivered: FloatArray) -> Chart:
             "type": "bar",
             "name": title,
             "x": list(range(1, len(parts) + 1)),
-            # Differences of sums: rounding may leave a hair below 0.
+            # Differences of sums may be slightly below 0 by rounding.
             "y": _round_all(np.array([max(float(values[part].mean()), 0.0) for part in parts])),
             "marker": {"color": colour, "line": {"width": 0}},
             "hovertemplate": "%{y:,.4~g} messages/s",
@@ -152,7 +152,7 @@ def intake_chart(loads: Loads, delivered: FloatArray) -> Chart:
 
 
 def curve_chart(curve: Sequence[CurvePoint], chosen: CurvePoint) -> Chart:
-    """What more groups would buy: one line for each number of sessions, in all or per group."""
+    """Chart the excess by the number of groups, a line for each number of sessions."""
     data: list[dict[str, Any]] = []
     for nth, (title, points) in enumerate(_lines(curve).items()):
         data.append(
@@ -219,7 +219,7 @@ def _count_axis(title: str, count: int) -> dict[str, Any]:
 
 
 def _lines(curve: Sequence[CurvePoint]) -> dict[str, list[CurvePoint]]:
-    """The points of each line, by whichever of the two readings needs fewer lines."""
+    """Group the points into lines by sessions, or by sessions per group if that gives fewer."""
     ordered = sorted(curve, key=lambda point: (point.sessions, point.groups))
     by_sessions: dict[str, list[CurvePoint]] = {}
     by_ratio: dict[str, list[CurvePoint]] = {}
@@ -233,7 +233,7 @@ def _lines(curve: Sequence[CurvePoint]) -> dict[str, list[CurvePoint]]:
 
 
 def _ecdf(values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Steps of the distribution function, from 0 to 1; few enough to draw."""
+    """The steps of the empirical distribution function, thinned out for drawing."""
     ordered, n = np.sort(values), len(values)
     at = np.unique(np.linspace(0, n - 1, min(n, _MOST_STEPS)).round().astype(np.int64))
     return np.r_[ordered[0], ordered[at]], np.r_[0.0, (at + 1) / n]

@@ -1,4 +1,4 @@
-"""What of a plan's traffic is wanted where it arrives: raw material of pictures and tree."""
+"""Which part of a plan's traffic is wanted where it arrives, for the pictures and the tree."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Deliveries:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wasted:
-    """Which share of what arrives was not asked for.
+    """The share of what arrives that is not wanted.
 
-    Of all groups and of each: over their members; of a session and of a flow in it (a
-    placement): over the session's subscribers.
+    For all groups together and each group, over their members; for a session and a flow in it (a
+    placement), over the session's subscribers.
     """
 
     overall: float
@@ -67,13 +67,13 @@ def plan_deliveries(plan: Plan, demand: Demand) -> Deliveries:
 
 
 def delivered_share(loads: Loads, deliveries: Deliveries) -> float:
-    """The goodput of what is delivered: of a valid plan `Evaluation.goodput`, of others less."""
+    """The goodput of what is delivered: that of `Evaluation` if the plan is valid, else less."""
     received = float(loads.received.sum())
     return float(deliveries.delivered.sum()) / received if received else 0.0
 
 
 def wasted_shares(plan: Plan, demand: Demand, loads: Loads, deliveries: Deliveries) -> Wasted:
-    """Hold what arrives against what is wanted, at each level."""
+    """Compare what arrives with what is wanted, at each level."""
     wanted = demand.rate[plan.placement_flow] * deliveries.placement_audience
     in_session = np.bincount(plan.placement_session, weights=wanted, minlength=plan.n_sessions)
     in_group = np.bincount(plan.session_group, weights=in_session, minlength=plan.n_groups)
@@ -92,7 +92,7 @@ def wasted_shares(plan: Plan, demand: Demand, loads: Loads, deliveries: Deliveri
 def _missing_share(
     wanted: npt.NDArray[np.integer | np.floating], arriving: npt.NDArray[np.integer | np.floating]
 ) -> FloatArray:
-    """1 - wanted/arriving, and 0 where nothing arrives; never below 0 by rounding."""
+    """1 - wanted/arriving, or 0 if nothing arrives; never below 0 by rounding."""
     share = np.divide(wanted, arriving, out=np.ones(len(arriving)), where=arriving > 0)
     missing: FloatArray = np.clip(1 - share, 0, 1)
     return missing
@@ -101,7 +101,7 @@ def _missing_share(
 def _is_subscribed(
     plan: Plan, receiver: npt.NDArray[np.integer], session: npt.NDArray[np.integer]
 ) -> npt.NDArray[np.bool_]:
-    """Does each receiver subscribe to the session beside it?"""
+    """Whether `receiver[i]` subscribes to `session[i]`."""
     # Ascending, as a plan's subscriptions are.
     keys = plan.subscription_receiver.astype(np.int64) * plan.n_sessions + plan.subscription_session
     sought = receiver.astype(np.int64) * plan.n_sessions + session

@@ -1,4 +1,4 @@
-"""The page about a plan: what its sections say, in reading order."""
+"""The page about a plan: its sections, in reading order."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ __all__ = ["render_report"]
 
 
 def render_report(report: Report) -> str:
-    """One HTML page with everything in it: the same report gives the same text."""
+    """Render one self-contained HTML page; the same report gives the same text."""
     require("report")
     plan, demand, evaluation = report.plan, report.demand, report.evaluation
     loads = evaluation.loads
@@ -86,7 +86,7 @@ def render_report(report: Report) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Bar:
-    """One group below the picture: where it begins, and how many flows it has."""
+    """A group in the strip below the picture: its first column, and its number of flows."""
 
     at: int
     flows: int
@@ -95,7 +95,7 @@ class _Bar:
 
 @dataclass(frozen=True, slots=True)
 class _Matrix:
-    """The interest matrix as a picture, with what orders its rows and columns."""
+    """The interest matrix as a picture, and how its rows and columns are ordered."""
 
     png: str  # base64
     receivers: int
@@ -119,8 +119,8 @@ def _lead(report: Report, deliveries: Deliveries) -> str:
         f"{unicast}puts {others} into "
         f"{plural(evaluation.sessions, 'session')} and those into "
         f"{plural(evaluation.groups, 'group')}. "
-        f"Of what receivers take in, {percent(delivered_share(evaluation.loads, deliveries))} is "
-        f"what they asked for; with flooding it would be {percent(evaluation.flooding_goodput)}."
+        f"Of what receivers receive, {percent(delivered_share(evaluation.loads, deliveries))} is "
+        f"wanted; with flooding it would be {percent(evaluation.flooding_goodput)}."
     )
 
 
@@ -128,11 +128,11 @@ def _interest_lead(report: Report) -> str:
     interest = report.demand.interest
     return (
         f"{plural(interest.pairs, 'wanted pair')} of {plural(len(interest.receivers), 'receiver')} "
-        f"and {plural(len(interest.flows), 'flow')}: {percent(interest.density)} of all there "
-        "could be. On average a receiver wants "
+        f"and {plural(len(interest.flows), 'flow')}: {percent(interest.density)} of all possible "
+        "pairs. On average a receiver wants "
         f"{plural(interest.pairs / len(interest.receivers), 'flow')} and a flow has "
         f"{plural(interest.pairs / len(interest.flows), 'receiver')}. "
-        "First the matrix as it comes, by name."
+        "The first picture shows the matrix by name."
     )
 
 
@@ -144,9 +144,9 @@ def _plan_picture_lead(report: Report) -> str:
         else ""
     )
     return (
-        "Then the same matrix as the plan sees it: flows by group and session, receivers by the "
-        "groups they join. The tinted ground is what arrives without being wanted; the strip below "
-        f"marks where one group ends and the next begins.{note}"
+        "The second picture shows the same matrix in the order of the plan: flows by group and "
+        "session, receivers by the groups they join. The tinted background is what arrives without "
+        f"being wanted; the strip below shows where each group begins and ends.{note}"
     )
 
 
@@ -183,7 +183,7 @@ def _matrix_by_plan(report: Report, picture: PlanPicture) -> _Matrix:
 
 
 def _bars(picture: PlanPicture) -> tuple[_Bar, ...]:
-    """Alternating bars below the picture, one for each group."""
+    """The bars below the picture, one for each group."""
     bars, at = [], 0
     for group, flows in picture.groups:
         bars.append(_Bar(at, flows, f"group {group}" if group >= 0 else "in no session"))
@@ -207,7 +207,7 @@ def _groups_lead(report: Report) -> str:
 def _receivers_lead(report: Report) -> str:
     loads = report.evaluation.loads
     return (
-        f"The mean receiver takes in {number(float(loads.received.mean()))} messages/s to get the "
+        f"The mean receiver receives {number(float(loads.received.mean()))} messages/s to get the "
         f"{number(float(loads.wanted.mean()))} it wants, from "
         f"{plural(float(loads.receiver_groups.mean()), 'group')} and "
         f"{plural(float(loads.receiver_sessions.mean()), 'session')}."

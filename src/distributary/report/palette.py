@@ -1,6 +1,6 @@
-"""The colours that mean the same thing everywhere on the page.
+"""Colours that have the same meaning everywhere on the pages.
 
-All stand out from a white and from a near-black ground (contrast 3:1 or more), and differ in
+All have a contrast of at least 3:1 with a white and a near-black background, and differ in
 lightness as well as in hue.
 """
 

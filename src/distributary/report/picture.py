@@ -1,7 +1,7 @@
 """The interest matrix as a picture: flows from left to right, receivers from top to bottom.
 
-Millions of cells become one small PNG with a palette. Its ground is transparent, so it reads on a
-light and on a dark page; a lone wanted pair stays visible however many cells share its pixel.
+Millions of cells become one small PNG with a palette. Its background is transparent, so it works on
+light and dark pages. A single wanted pair stays visible however many cells share its pixel.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ _SWEEPS = 12
 
 @dataclass(frozen=True, slots=True)
 class PlanPicture:
-    """The PNG, and the groups from left to right, each with its flows; -1 is "in no group"."""
+    """The PNG, and the groups from left to right with their numbers of flows; -1 is no group."""
 
     png: bytes
     groups: tuple[tuple[int, int], ...]
 
 
 def picture_by_name(interest: Interest) -> bytes:
-    """The matrix in name order, as the input has it."""
+    """Draw the matrix in the order of names."""
     grid = _Grid(np.arange(len(interest.receivers)), np.arange(len(interest.flows)))
     wanted = grid.shares(interest.flow_receivers, interest.pair_flows())
     usual_peak = float(np.quantile(wanted[wanted > 0], 0.995))
-    return _png(_wanted_level(wanted, full=usual_peak, least=4) * (_GROUND_LEVELS + 1) ** 2)
+    return _encode_png(_wanted_level(wanted, full=usual_peak, least=4) * (_GROUND_LEVELS + 1) ** 2)
 
 
 def picture_by_plan(plan: Plan, interest: Interest, served: npt.NDArray[np.bool_]) -> PlanPicture:
-    """The matrix with the plan's order and the plan's waste in it.
+    """Draw the matrix in the order of the plan, with what the plan wastes.
 
-    Flows stand by group and session, receivers by the groups they join. The ground shows what
-    arrives without being wanted: what each receiver's groups carry, and its sessions. A flow in
-    several sessions stands in the first; `served` tells the wanted pairs that are delivered.
+    Flows are ordered by group and session, receivers by the groups they join. The background shows
+    what arrives without being wanted: what each receiver's groups and sessions carry. A flow in
+    several sessions is drawn in the first. `served` says which wanted pairs are delivered.
     """
-    flow_session, flow_group = _first_home(plan)
+    flow_session, flow_group = _first_placement(plan)
     joins = plan.group_joins()
-    group_rank, receiver_rank = _similar_together(*joins, plan.n_groups, len(plan.receivers))
+    group_rank, receiver_rank = _rank_by_members(*joins, plan.n_groups, len(plan.receivers))
     # Flows in no session (-1) go last.
     group_key = np.where(flow_group < 0, plan.n_groups, group_rank[flow_group])
     column = _ranks(np.lexsort((flow_session, group_key)))
@@ -57,8 +57,8 @@ def picture_by_plan(plan: Plan, interest: Interest, served: npt.NDArray[np.bool_
     accepted = grid.ground(
         plan.subscription_receiver, plan.subscription_session, flow_session, plan.n_sessions
     )
-    # Here the wanted share competes with the ground: it counts as it is, not against its peak,
-    # and a lone pair among hundreds of cells may not hide what the others waste.
+    # Here the wanted share is drawn over the background, so it is not scaled to its peak, and a
+    # single pair among hundreds of cells must not hide what the others waste.
     crowded = len(plan.receivers) * len(plan.flows) > 40 * HEIGHT * WIDTH
     wanted = grid.shares(pair_receiver, pair_flow)
     index = _wanted_level(wanted, full=1.0, least=1 if crowded else 5)
@@ -69,7 +69,7 @@ def picture_by_plan(plan: Plan, interest: Interest, served: npt.NDArray[np.bool_
     sizes = np.bincount(group_key, minlength=plan.n_groups + 1)
     order = [*np.argsort(group_rank).tolist(), -1]
     return PlanPicture(
-        png=_png(index),
+        png=_encode_png(index),
         groups=tuple(
             (group, int(flows)) for group, flows in zip(order, sizes, strict=True) if flows
         ),
@@ -90,7 +90,7 @@ class _Grid:
     def shares(
         self, receiver: npt.NDArray[np.integer], flow: npt.NDArray[np.integer]
     ) -> FloatArray:
-        """(rows, columns): which share of each cell's pairs is among these."""
+        """The share of each cell's pairs that is among these; shape (rows, columns)."""
         cell = self.row[receiver] * self.columns + self.column[flow]
         counts = np.bincount(cell, minlength=self.rows * self.columns)
         return self._over_size(counts.reshape(self.rows, self.columns))
@@ -102,10 +102,10 @@ class _Grid:
         flow_channel: npt.NDArray[np.integer],
         n_channels: int,
     ) -> FloatArray:
-        """(rows, columns): which share of each cell's pairs these channels bring together.
+        """The share of each cell's pairs that these channels connect; shape (rows, columns).
 
-        A channel is a group or a session; `receiver` listens to the `channel` beside it, and
-        `flow_channel` is each flow's, or -1.
+        A channel is a group or a session. `receiver[i]` is on `channel[i]`; `flow_channel` is the
+        channel of each flow, or -1.
         """
         placed = flow_channel >= 0
         listeners = np.bincount(
@@ -115,7 +115,7 @@ class _Grid:
             flow_channel[placed] * np.int64(self.columns) + self.column[placed],
             minlength=n_channels * self.columns,
         ).reshape(n_channels, self.columns)
-        # Small whole numbers: exact in float32 too, and as fast as can be.
+        # Small integers are exact in float32, which is fastest.
         return self._over_size(listeners.astype(np.float32) @ carried.astype(np.float32))
 
     def _over_size(self, counts: npt.NDArray[np.integer | np.floating]) -> FloatArray:
@@ -123,7 +123,7 @@ class _Grid:
         return shares
 
 
-def _first_home(plan: Plan) -> tuple[IntArray, IntArray]:
+def _first_placement(plan: Plan) -> tuple[IntArray, IntArray]:
     """The first session and its group of each flow, or -1."""
     session = np.full(len(plan.flows), -1, np.int64)
     flows, first = np.unique(plan.placement_flow, return_index=True)
@@ -131,16 +131,16 @@ def _first_home(plan: Plan) -> tuple[IntArray, IntArray]:
     return session, np.where(session < 0, -1, plan.session_group[session])
 
 
-def _similar_together(
+def _rank_by_members(
     receiver: npt.NDArray[np.integer],
     group: npt.NDArray[np.integer],
     n_groups: int,
     n_receivers: int,
 ) -> tuple[IntArray, IntArray]:
-    """Ranks of groups and receivers that bring those with common members together.
+    """Rank groups and receivers so that groups with common members are neighbours.
 
-    The barycentre heuristic: each group stands where its members stand on average, then each
-    receiver where its groups do, and again.
+    The barycentre heuristic: place each group at the mean rank of its members, then each receiver
+    at the mean rank of its groups, and repeat.
     """
     group_rank, receiver_rank = np.arange(n_groups), np.arange(n_receivers)
     for _ in range(_SWEEPS):
@@ -167,7 +167,7 @@ def _ranks(order: IntArray) -> IntArray:
 
 
 def _wanted_level(shares: FloatArray, *, full: float, least: int) -> IntArray:
-    """0 for nothing; from `least` for the smallest share to the top for a share of `full`."""
+    """The level of each share: 0 for none, then from `least` up to the top at `full`."""
     levels = np.ceil(_WANTED_LEVELS * np.sqrt(np.minimum(shares / full, 1)))
     seen: IntArray = np.where(shares > 0, np.maximum(levels, least), 0).astype(np.int64)
     return seen
@@ -177,8 +177,8 @@ def _ground_level(shares: FloatArray) -> IntArray:
     return np.rint(_GROUND_LEVELS * np.clip(shares, 0, 1)).astype(np.int64)
 
 
-def _png(index: IntArray) -> bytes:
-    """The cells' palette indices, blown up to the full size."""
+def _encode_png(index: IntArray) -> bytes:
+    """Encode the palette indices of cells as a PNG, scaled up to the full size."""
     from PIL import Image
 
     rows, columns = index.shape
@@ -191,8 +191,8 @@ def _png(index: IntArray) -> bytes:
     return file.getvalue()
 
 
-def _palette() -> list[tuple[int, int, int, int]]:
-    """Wanted over accepted over received, at each of their levels; the last is a missed pair."""
+def _make_palette() -> list[tuple[int, int, int, int]]:
+    """The colours of wanted over accepted over received, at all levels; the last is missed."""
     entries = []
     for wanted in range(_WANTED_LEVELS + 1):
         for accepted in range(_GROUND_LEVELS + 1):
@@ -207,7 +207,7 @@ def _palette() -> list[tuple[int, int, int, int]]:
 
 
 def _compose(layers: tuple[tuple[str, float], ...]) -> tuple[int, int, int, int]:
-    """Layers from the bottom up, each over the last, as 8-bit RGBA."""
+    """Blend layers from the bottom up into 8-bit RGBA."""
     colour, alpha = np.zeros(3), 0.0
     for layer, opacity in layers:
         rgb = np.array([int(layer[at : at + 2], 16) for at in (1, 3, 5)], np.float64)
@@ -219,4 +219,4 @@ def _compose(layers: tuple[tuple[str, float], ...]) -> tuple[int, int, int, int]
     return red, green, blue, round(255 * alpha)
 
 
-_PALETTE = _palette()
+_PALETTE = _make_palette()

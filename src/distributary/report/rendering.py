@@ -1,4 +1,4 @@
-"""Templates in, one self-contained page out: Jinja2 with every value escaped."""
+"""Render templates into self-contained pages, with Jinja2 and every value escaped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from distributary import __version__
 from distributary.report import palette
 from distributary.report.wording import number, percent, plural, shorten
 
-if TYPE_CHECKING:  # of the extra `report`: imported where a page is made
+if TYPE_CHECKING:  # of the extra `report`, which is imported only when a page is rendered
     from jinja2 import Environment
     from markupsafe import Markup
 
@@ -23,7 +23,7 @@ __all__ = ["PageTable", "Tile", "draw_bar", "mark", "render_page", "show_name"]
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A key figure on top of a page; `mood` colours it (`good`, `bad`)."""
+    """A key figure at the top of a page; `mood` colours it (`good`, `bad`)."""
 
     title: str
     figure: str
@@ -33,9 +33,9 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class PageTable:
-    """Cells of text, or of `Markup` from this module; all but the first column are numbers.
+    """A table whose cells are text, or `Markup` from this module; the first column has names.
 
-    `left_out` says what the table does not list; a line break in a column's title is kept.
+    `left_out` says what the table does not list. A line break in a column's title is kept.
     """
 
     columns: Sequence[str]
@@ -45,7 +45,7 @@ class PageTable:
 
 
 def render_page(template: str, **values: Any) -> str:
-    """Fill a template of this room: the same values give the same text."""
+    """Fill a template; the same values give the same text."""
     from plotly.offline import get_plotlyjs
 
     page = _environment().get_template(template)
@@ -53,21 +53,21 @@ def render_page(template: str, **values: Any) -> str:
 
 
 def show_name(text: str) -> Markup:
-    """A user's name: cut where too long, and kept apart from the script of its neighbours."""
+    """Show a user's name: shortened if too long, and isolated from text of other direction."""
     from markupsafe import Markup
 
     return Markup("<bdi>{}</bdi>").format(shorten(text))
 
 
 def mark(text: str, badge: str, *, kind: str = "mark") -> Markup:
-    """Text with a badge behind it."""
+    """Add a badge after a text."""
     from markupsafe import Markup
 
     return Markup('{} <span class="{}">{}</span>').format(text, kind, badge)
 
 
 def draw_bar(share: float, text: str) -> Markup:
-    """A bar as wide as the share, clipped to 0 to 1, with text behind it."""
+    """Draw a bar as wide as the share, clipped to 0 to 1, followed by a text."""
     from markupsafe import Markup
 
     width = f"{100 * min(max(share, 0.0), 1.0):.1f}"
@@ -98,6 +98,6 @@ def _environment() -> Environment:
 def _write_json(value: Any) -> Markup:
     from markupsafe import Markup
 
-    # Inside a script element only "<" can end it; JSON reads \u003c as the same character.
+    # Only "<" can end a script element; JSON reads \u003c as the same character.
     text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
     return Markup(text.replace("<", "\\u003c"))

@@ -1,4 +1,4 @@
-"""What a report is about: a plan, what it costs, and what it is held against."""
+"""The content of a report: a plan, its costs, and the plans it is compared with."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["Report", "comparison_rows"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Report:
-    """Everything the page shows.
+    """Everything that the page shows.
 
     `evaluation` must be of this plan, for this demand, at these prices. `comparison` holds the
-    other algorithms' plans only: the page adds flooding, unicast and this plan by itself.
-    `seconds` is how long the planning took; `parameters` and `command` are shown as they are.
+    other algorithms' plans only; the page itself adds flooding, unicast and this plan. `seconds` is
+    how long the planning took. `parameters` and `command` are shown unchanged.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""The charts of a run: what happened minute by minute, and how receivers share the waste."""
+"""The charts of a run: messages minute by minute, and the share that receivers discard."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _COUNTS = {
 
 
 def numbers(rows: pa.Table, column: str) -> FloatArray:
-    """A column of numbers; 0 where there is none."""
+    """A column of numbers; 0 for missing values or a missing column."""
     if column not in rows.column_names:
         return np.zeros(rows.num_rows)
     return np.asarray(rows[column].cast(pa.float64()).fill_null(0).to_numpy(), np.float64)
@@ -42,23 +42,23 @@ def numbers(rows: pa.Table, column: str) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """A log's span in equal steps, each part as messages per minute; silence is 0."""
+    """The span of a log in equal steps, each part in messages per minute."""
 
     step: int  # minutes
     starts: list[str]
     end: str
-    length: int  # minutes from the first to the last with a message, both included
+    length: int  # minutes from the first message to the last, both included
     parts: dict[str, FloatArray]
 
 
 def bin_minutes(minutes: pa.Table) -> Bins:
-    """A replay's minutes, at least one of them, in few enough steps to be drawn."""
+    """Bin the minutes of a replay, of which there is at least one, into few enough steps."""
     kind = pa.timestamp("us", tz=minutes["minute"].type.tz)
     at = minutes["minute"].cast(kind).cast(pa.int64()).to_numpy() // 60_000_000
     first, last = int(at.min()), int(at.max())
     step = _choose_step(first, last)
     bins = np.arange(first // step, last // step + 1)
-    # The first and the last may stick out of the log: they are means over their minutes in it.
+    # The first and last bins may extend beyond the log; their means count only its minutes.
     covered = np.minimum(last + 1, (bins + 1) * step) - np.maximum(first, bins * step)
     parts = {
         part: np.bincount(at // step - bins[0], numbers(minutes, part), len(bins)) / covered
@@ -70,7 +70,7 @@ def bin_minutes(minutes: pa.Table) -> Bins:
 
 
 def _choose_step(first: int, last: int) -> int:
-    """The shortest round step by which the log has few enough bars."""
+    """The shortest round step that gives few enough bars."""
     for step in _BIN_MINUTES:
         if last // step - first // step < MOST_BINS:
             return step
@@ -79,7 +79,7 @@ def _choose_step(first: int, last: int) -> int:
 
 
 def minutes_chart(bins: Bins, flooding: float | None) -> Chart:
-    """What receivers take in per minute by what becomes of it, and flooding's mean if given."""
+    """Chart messages received per minute, wanted or dropped, and flooding's mean if given."""
     data: list[dict[str, Any]] = [
         {
             "type": "bar",
@@ -124,7 +124,7 @@ def minutes_chart(bins: Bins, flooding: float | None) -> Chart:
 
 
 def shares_chart(shares: FloatArray) -> Chart:
-    """How many receivers throw away which share, in steps of 5 %."""
+    """Chart how many receivers discard which share, in steps of 5 %."""
     counts, edges = np.histogram(shares, bins=20, range=(0.0, 1.0))
     data = [
         {
@@ -136,7 +136,7 @@ def shares_chart(shares: FloatArray) -> Chart:
             "text": [f"{5 * nth} to {5 * nth + 5}{NARROW_SPACE}%" for nth in range(20)],
             "textposition": "none",
             "marker": {"color": ACCENTS[2]},
-            "hovertemplate": "%{y:,} receivers throw away %{text}<extra></extra>",
+            "hovertemplate": "%{y:,} receivers discard %{text}<extra></extra>",
         }
     ]
     layout = {
@@ -145,7 +145,7 @@ def shares_chart(shares: FloatArray) -> Chart:
         "showlegend": False,
         "bargap": 0,
         "xaxis": {
-            "title": {"text": "thrown away, of what a receiver takes in"},
+            "title": {"text": "share of received messages that is discarded"},
             "range": [0, 1.005],
             "tickformat": ".0%",
             "tickvals": [tenth / 10 for tenth in range(11)],

@@ -1,4 +1,4 @@
-"""A sweep in words, as charts, and as one self-contained page."""
+"""The page about a sweep, with its sentences and charts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["knee_sentence", "notes_on", "render_sweep", "sweep_chart"]
 def render_sweep(
     result: SweepResult, title: str, parameters: Mapping[str, str], command: str
 ) -> str:
-    """One HTML page about a sweep that has points: the same result gives the same text.
+    """Render one HTML page about a sweep that has points; the same result gives the same text.
 
     Measured seconds are left out, so that a repeated run gives the same page.
     """
@@ -44,16 +44,16 @@ def render_sweep(
 
 
 def knee_sentence(curve: SweepCurve) -> str:
-    """Where the knee of a curve is and what that means, or why it has none."""
+    """Say where the knee of a curve is and what it means, or why there is none."""
     first, last, knee = curve.points[0], curve.points[-1], curve.knee
     if len(curve.points) < 3:
-        return "no knee, as it takes at least 3 numbers of groups to see one"
+        return "no knee: finding one takes at least 3 numbers of groups"
     if knee is None:
         saved = first.relative_excess - min(point.relative_excess for point in curve.points)
         return (
-            f"no knee, as all groups from {first.groups:,} to {last.groups:,} together save "
-            f"{_share(saved)} of what flooding wastes, and the first of them hardly more than the "
-            "last"
+            f"no knee: all groups from {first.groups:,} to {last.groups:,} together save "
+            f"{_share(saved)} of what flooding wastes, and the first of them save hardly more than "
+            "the last"
         )
     step = 10 if last.groups - knee.groups >= 10 else 1
     more = "ten more groups save" if step == 10 else "one more group saves"
@@ -70,12 +70,15 @@ def knee_sentence(curve: SweepCurve) -> str:
 
 
 def notes_on(result: SweepResult) -> list[str]:
-    """What was not planned as asked, and which points are the solver's doing."""
+    """List which combinations were not planned as asked, and which points need a caveat."""
     worse = sum(point.worse for point in result.points)
     idle = sum(point.used_sessions < point.sessions for point in result.points)
     cut_short = sum(point.cut_short for point in result.points)
     cases = (
-        (result.capped, f"with more groups or sessions than the {result.flows:,} flows: cut to it"),
+        (
+            result.capped,
+            f"with more groups or sessions than the {result.flows:,} flows: reduced",
+        ),
         (result.repeated, "that repeat another: planned once"),
         (result.skipped, "with fewer sessions than groups: skipped"),
     )
@@ -83,21 +86,21 @@ def notes_on(result: SweepResult) -> list[str]:
     if worse:
         are = "1 point is" if worse == 1 else f"{worse:,} points are"
         notes.append(
-            f"{are} worse than one with fewer groups: the algorithm's doing, as the plan for "
-            "fewer groups would serve just as well"
+            f"{are} worse than one with fewer groups: the algorithm missed the better plan, since "
+            "a plan for fewer groups can always be used"
         )
     if idle:
-        notes.append(f"at {plural(idle, 'point')} the plan has fewer sessions than it may")
+        notes.append(f"at {plural(idle, 'point')} the plan has fewer sessions than allowed")
     if cut_short:
         notes.append(
-            f"the clock ended the search at {plural(cut_short, 'point')}: a longer budget may save "
-            "more, and a faster machine may plan otherwise"
+            f"the search was cut short at {plural(cut_short, 'point')}: a longer budget may save "
+            "more, and another run may give another plan"
         )
     return notes
 
 
 def sweep_chart(curves: Sequence[SweepCurve], highest: float) -> Chart:
-    """The curves of one pair of prices, up to the same height as those of the others."""
+    """Chart the curves of one pair of prices; `highest` is the common scale of all charts."""
     data: list[dict[str, Any]] = [_line(nth, curve) for nth, curve in enumerate(curves)]
     knees = [
         point
@@ -110,7 +113,7 @@ def sweep_chart(curves: Sequence[SweepCurve], highest: float) -> Chart:
     cross = {"symbol": "x", "size": 11, "color": SESSION_DROPPED}
     data.append(_marks("worse than fewer groups", worse, cross))
     groups = sorted({point.groups for curve in curves for point in curve.points})
-    # The knee is one of plain numbers: by their logarithm it may not look like one.
+    # The knee is found on a linear axis; on a logarithmic one it may not look like a knee.
     wide = groups[-1] > 50 * groups[0]
     layout = {
         "height": 420,
@@ -145,7 +148,7 @@ def _line(nth: int, curve: SweepCurve) -> dict[str, Any]:
 
 
 def _marks(name: str, points: Sequence[SweepPoint], marker: dict[str, Any]) -> dict[str, Any]:
-    """Points to look at; the text says what their marks mean."""
+    """Mark points to look at; the page's text explains the marks."""
     return {
         "type": "scatter",
         "mode": "markers",
@@ -211,13 +214,11 @@ def _headline(curves: Sequence[SweepCurve]) -> str:
     knees = sorted({curve.knee.groups for curve in curves if curve.knee})
     groups = sorted({point.groups for curve in curves for point in curve.points})
     if len(knees) > 1:
-        return (
-            f"The knee lies between {knees[0]:,} and {knees[-1]:,} groups, by sessions and prices"
-        )
+        return f"The knee is between {knees[0]:,} and {knees[-1]:,} groups, by sessions and prices"
     if knees:
-        return f"The knee is at {knees[0]:,} groups: beyond, one more buys less than average"
+        return f"The knee is at {knees[0]:,} groups: beyond it, each group saves less than average"
     if len(groups) == 1:
-        return f"Only {plural(groups[0], 'group')}: nothing to hold it against"
+        return f"Only {plural(groups[0], 'group')}: nothing to compare it with"
     return f"No knee between {groups[0]:,} and {groups[-1]:,} groups"
 
 
@@ -251,7 +252,7 @@ def _prices(prices: FilteringPrices) -> str:
 
 
 def _share(share: float) -> str:
-    """A share of flooding's excess, as a percentage with the digits that a single group needs."""
+    """A share of flooding's excess as a percentage, precise enough for a single group."""
     return f"{number(100 * share)}{NARROW_SPACE}%"
 
 

@@ -28,7 +28,7 @@ MOST_RECEIVER_ROWS = 20
 
 @dataclass(frozen=True, slots=True)
 class CostTerm:
-    """One of the cost model's figures, and what it means."""
+    """A figure of the cost model, and what it means."""
 
     symbol: str
     value: float
@@ -36,7 +36,7 @@ class CostTerm:
 
 
 def comparison_table(report: Report) -> PageTable:
-    """Flooding, unicast and every plan side by side; ours is marked."""
+    """Compare flooding, unicast and all plans; the report's own plan is marked."""
     rows = comparison_rows(report)
     most = max(row.sent_rate for row in rows)
     cells = [
@@ -58,15 +58,15 @@ def comparison_table(report: Report) -> PageTable:
         "groups",
         "excess, of flooding’s\nCx/Cf",
         "filtering work/s\nCw",
-        "sender puts out\nmessages/s",
+        "sender sends\nmessages/s",
         "channel cost/s\nC",
-        "planned in",
+        "planning time",
     ]
     return PageTable(columns, cells, kind="comparison")
 
 
 def cost_terms(report: Report) -> list[CostTerm]:
-    """Each cost in one sentence, with this plan's figure."""
+    """List each cost with a sentence that explains it."""
     evaluation = report.evaluation
     filtering, channel, operating = evaluation.filtering, evaluation.channel, evaluation.operating
     prices = report.filtering_prices
@@ -87,7 +87,7 @@ def cost_terms(report: Report) -> list[CostTerm]:
         (
             "Cx",
             filtering.excess,
-            "Excess: the part of Cw spent on messages their receiver did not ask for; the wanted "
+            "Excess: the part of Cw spent on messages that the receiver does not want; the wanted "
             f"ones alone would cost {number(filtering.wanted_work)}.",
         ),
         (
@@ -103,14 +103,14 @@ def cost_terms(report: Report) -> list[CostTerm]:
         (
             "C",
             channel.cost,
-            "Channel cost: what is received plus what is sent, each at its price; with a group for "
-            f"every flow {number(channel.lower_bound)}, the least there is, and when flooding "
+            "Channel cost: what is received plus what is sent, each at its price. With a group for "
+            f"every flow it would be {number(channel.lower_bound)}, the lower bound; with flooding "
             f"{number(channel.flooding)}.",
         ),
         (
             "OC",
             operating.cost,
-            "A topic broker’s operating cost, were each group a cluster: maintenance "
+            "A topic broker’s operating cost if each group were a cluster: maintenance "
             f"{number(operating.maintenance)} and dissemination {number(operating.dissemination)}; "
             f"{number(operating.unclustered)} with a channel for every flow.",
         ),
@@ -124,7 +124,7 @@ def spread_table(loads: Loads, delivered: FloatArray) -> PageTable:
         ("received, messages/s", loads.received),
         ("accepted by the session filter, messages/s", loads.accepted),
         ("wanted, messages/s", loads.wanted),
-        ("thrown away, messages/s", np.maximum(loads.received - delivered, 0)),
+        ("discarded, messages/s", np.maximum(loads.received - delivered, 0)),
         ("groups joined", loads.receiver_groups),
         ("sessions subscribed to", loads.receiver_sessions),
     )
@@ -157,12 +157,14 @@ def group_table(loads: Loads, wasted: Wasted) -> PageTable:
         ]
         for group in order[:MOST_GROUP_ROWS].tolist()
     ]
-    columns = ["", "sessions", "flows", "messages/s", "members", "not asked for"]
-    return PageTable(columns, rows, left_out=_left_out(len(order) - len(rows), "lighter groups"))
+    columns = ["", "sessions", "flows", "messages/s", "members", "unwanted"]
+    return PageTable(
+        columns, rows, left_out=_describe_left_out(len(order) - len(rows), "lighter groups")
+    )
 
 
 def receiver_table(plan: Plan, evaluation: Evaluation, delivered: FloatArray) -> PageTable:
-    """The receivers that carry the most."""
+    """The receivers that receive the most."""
     loads = evaluation.loads
     order = np.argsort(-loads.received, kind="stable")
     rows = [
@@ -179,7 +181,7 @@ def receiver_table(plan: Plan, evaluation: Evaluation, delivered: FloatArray) ->
     ]
     columns = ["", "received/s", "accepted/s", "wanted/s", "goodput", "groups", "sessions"]
     return PageTable(
-        columns, rows, left_out=_left_out(len(order) - len(rows), "less loaded receivers")
+        columns, rows, left_out=_describe_left_out(len(order) - len(rows), "less loaded receivers")
     )
 
 
@@ -187,5 +189,5 @@ def _share(part: float, whole: float) -> float:
     return part / whole if whole > 0 else 0.0
 
 
-def _left_out(count: int, what: str) -> str:
+def _describe_left_out(count: int, what: str) -> str:
     return f"{count:,} {what}" if count > 0 else ""

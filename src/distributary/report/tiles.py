@@ -1,4 +1,4 @@
-"""The key figures on top of the page."""
+"""The key figures at the top of the page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["list_tiles"]
 
 
 def list_tiles(report: Report, deliveries: Deliveries) -> list[Tile]:
-    """Six figures: is it good, for receivers and sender, who suffers most, and is it valid."""
+    """List six figures: savings, goodput, the sender's copies, receivers, and validity."""
     from markupsafe import Markup
 
     evaluation, demand = report.evaluation, report.demand
@@ -27,7 +27,7 @@ def list_tiles(report: Report, deliveries: Deliveries) -> list[Tile]:
             percent(1 - filtering.relative_excess) if complete else "–",
             f"of flooding’s; Cx/Cf is {filtering.relative_excess:.3f}, 0 would be perfect"
             if complete
-            else "cannot be told while wanted flows are missing",
+            else "unknown while wanted flows are missing",
         ),
         Tile(
             "Goodput",

@@ -18,14 +18,14 @@ from distributary.report.wording import number, percent, plural, shorten
 
 __all__ = ["Tree", "plan_tree"]
 
-# A browser draws a few thousand rectangles without delay, and nobody reads more.
+# A browser draws a few thousand rectangles without delay; nobody reads more.
 MOST_GROUPS, MOST_SESSIONS, MOST_FLOWS = 200, 1_000, 3_000
 MOST_FLOWS_PER_SESSION = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The treemap, and in words what is left out of it; empty where nothing is."""
+    """The treemap, and a sentence about what it leaves out, or an empty one."""
 
     chart: Chart
     left_out: str
@@ -33,9 +33,9 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """One rectangle. A leaf's area is its rate; a branch's is that of its leaves, so its own is 0.
+    """One rectangle. The area of a leaf is its rate; a branch has rate 0 and that of its leaves.
 
-    `tile` is what stands on the rectangle, `label` its full name; both are escaped already.
+    `tile` is the text on the rectangle, `label` its full name; both are escaped.
     """
 
     id: str
@@ -50,7 +50,7 @@ class _Node:
 def plan_tree(
     plan: Plan, demand: Demand, loads: Loads, deliveries: Deliveries, wasted: Wasted
 ) -> Tree:
-    """Draw the heaviest of everything, and fold the rest into leaves that say how many they are."""
+    """Draw the heaviest groups, sessions and flows; the rest become leaves with their number."""
     groups = _heaviest(np.zeros(plan.n_groups, np.int64), loads.group_rate, MOST_GROUPS)
     sessions = _heaviest(
         plan.session_group, loads.session_rate, max(1, MOST_SESSIONS // len(groups.kept))
@@ -69,7 +69,7 @@ def plan_tree(
     ]
     return Tree(
         _treemap(nodes),
-        _left_out(
+        _describe_left_out(
             (len(groups.kept), plan.n_groups, "group"),
             (len(sessions.kept), plan.n_sessions, "session"),
             (len(placements.kept), len(plan.placement_flow), "flow"),
@@ -79,13 +79,13 @@ def plan_tree(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Heaviest:
-    """The heaviest few children of each parent; for the others, how many and how heavy."""
+    """The heaviest children of each parent; of the others the number and the rate."""
 
     kept: IntArray
     rest: dict[int, tuple[int, float]]
 
     def inside(self, parents: _Heaviest, parent: npt.NDArray[np.integer]) -> _Heaviest:
-        """Those whose parent is itself kept."""
+        """Keep only children whose parent is kept."""
         known = set(parents.kept.tolist())
         return _Heaviest(
             self.kept[np.isin(parent[self.kept], parents.kept)],
@@ -118,7 +118,7 @@ def _group_nodes(groups: _Heaviest, loads: Loads, wasted: Wasted) -> Iterator[_N
             float(wasted.group[group]),
             f"{plural(int(loads.group_sessions[group]), 'session')}, "
             f"{plural(int(loads.group_flows[group]), 'flow')}<br>{rate} messages/s<br>"
-            f"{plural(int(loads.group_members[group]), 'member')}, who did not ask for "
+            f"{plural(int(loads.group_members[group]), 'member')}, who do not want "
             f"{percent(float(wasted.group[group]))} of it",
         )
     for count, rest in groups.rest.values():
@@ -138,8 +138,8 @@ def _session_nodes(
             float(wasted.session[session]),
             f"{plural(int(loads.session_flows[session]), 'flow')}<br>"
             f"{number(float(loads.session_rate[session]))} messages/s<br>"
-            f"{plural(int(loads.session_subscribers[session]), 'subscriber')}, who did not ask "
-            f"for {percent(float(wasted.session[session]))} of it",
+            f"{plural(int(loads.session_subscribers[session]), 'subscriber')}, who do not "
+            f"want {percent(float(wasted.session[session]))} of it",
         )
     for group, (count, rate) in sessions.rest.items():
         yield _more(f"g{group}", count, "session", rate, float(wasted.group[group]))
@@ -189,7 +189,7 @@ def _treemap(nodes: list[_Node]) -> Chart:
         "hovertext": [f"<b>{node.label}</b><br>{node.hover}" for node in nodes],
         "hovertemplate": "%{hovertext}<extra></extra>",
         "textinfo": "text",
-        # Flows wait for a click, unless there is room for them at once.
+        # Flows are shown on a click, unless there is room for them at once.
         "maxdepth": 3 if len(nodes) > 150 else 4,
         "marker": {
             "colors": [round(node.wasted, 4) for node in nodes],
@@ -199,7 +199,7 @@ def _treemap(nodes: list[_Node]) -> Chart:
             "colorscale": [[0, WANTED], [0.5, "#d9d3c5"], [1, FLOW_DROPPED]],
             "showscale": True,
             "colorbar": {
-                "title": {"text": "not asked for", "side": "right"},
+                "title": {"text": "unwanted", "side": "right"},
                 "tickformat": ".0%",
                 "thickness": 10,
                 "len": 0.6,
@@ -218,10 +218,10 @@ def _treemap(nodes: list[_Node]) -> Chart:
     return {"data": [trace], "layout": layout}
 
 
-def _left_out(*levels: tuple[int, int, str]) -> str:
+def _describe_left_out(*levels: tuple[int, int, str]) -> str:
     short = [
         f"the {drawn:,} heaviest of {plural(all_, noun)}"
         for drawn, all_, noun in levels
         if drawn < all_
     ]
-    return f"Drawn are {', '.join(short)}; the rest stand as “n more” leaves." if short else ""
+    return f"It shows {', '.join(short)}; the rest are “n more” leaves." if short else ""

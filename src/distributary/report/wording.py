@@ -1,4 +1,4 @@
-"""Numbers and names as a reader wants to see them."""
+"""Format numbers and names for readers, and write the headline."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ __all__ = [
 NARROW_SPACE = "\u202f"
 LONGEST_NAME = 80
 SAVING_EXPLAINED = (
-    "Wasted work is the filtering of messages that a receiver gets but did not ask for; flooding "
+    "Wasted work is the filtering of messages that a receiver gets but does not want; flooding "
     "sends every wanted flow to every receiver."
 )
 
 
 def number(value: float | None) -> str:
-    """Three significant digits or all whole ones, with thousands separators: 12,345; 1.23."""
+    """Format at least three significant digits, with thousands separators: 12,345; 1.23."""
     if value is None:
         return "–"
     size = abs(value)
@@ -45,7 +45,7 @@ def number(value: float | None) -> str:
 
 
 def percent(share: float) -> str:
-    """One decimal; only exactly all is 100 % and only exactly nothing 0 %."""
+    """Format a share with one decimal; only exactly 1 is 100 % and only exactly 0 is 0 %."""
     if share in (0.0, 1.0):
         text = f"{100 * share:.0f}"
     elif 0 < share < 0.0005:
@@ -58,7 +58,7 @@ def percent(share: float) -> str:
 
 
 def seconds(duration: float | None) -> str:
-    """A duration with its unit: 4.2 ms, 1.53 s, 12 min."""
+    """Format a duration with its unit: 4.2 ms, 1.53 s, 12 min."""
     if duration is None:
         return "–"
     if duration < 1:
@@ -74,14 +74,14 @@ def plural(count: float, noun: str) -> str:
 
 
 def shorten(text: str) -> str:
-    """The name itself, or its beginning and an ellipsis."""
+    """Return the name, or its beginning and an ellipsis."""
     return text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…"
 
 
 def headline(filtering: FilteringCost, *, valid: bool) -> str:
-    """The one figure that every page and summary of a plan starts with.
+    """The headline of every page and summary of a plan: the work that it saves.
 
-    Pages are free to add other figures below it. `SAVING_EXPLAINED` says what it compares.
+    `SAVING_EXPLAINED` says what it compares.
     """
     if not valid:
         return "This plan is not valid"
@@ -97,7 +97,7 @@ def headline(filtering: FilteringCost, *, valid: bool) -> str:
 
 
 def stored_headline(costs: Mapping[str, Any]) -> str:
-    """The headline of a plan whose costs were read back from a document of this program."""
+    """The headline of a plan whose costs are read from a JSON document."""
     filtering = costs.get("filtering") or {}
     names = ("session_cost", "flow_cost", "wanted_work", "flooding_excess")
     if any(filtering.get(name) is None for name in names):

@@ -95,7 +95,12 @@ class Attendance(Unconfirmed):
     @property
     def stays(self) -> bool:
         """Whether the subscriber is on the channel or joins it, and does not mean to leave."""
-        return self.state is not AttendanceState.LEAVING and not self.parting
+        return not self.is_leaving and not self.parting
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the subscriber has asked to leave."""
+        return self.state is AttendanceState.LEAVING
 
 
 @dataclass(slots=True)
@@ -123,6 +128,24 @@ class Attendances(Mapping[str, Attendance]):
     def sources(self, topic: str) -> Mapping[str, Attendance]:
         """The channels that carry a topic."""
         return self._sources.get(topic, {})
+
+    def is_provided(self, topic: str) -> bool:
+        """Whether a topic comes, or will come once a join is confirmed."""
+        return any(held.stays for held in self.sources(topic).values())
+
+    def comes_elsewhere(self, topic: str, channel: str) -> bool:
+        """Whether a topic comes by another channel that the subscriber means to stay on."""
+        return any(
+            held.brings and not held.parting and name != channel
+            for name, held in self.sources(topic).items()
+        )
+
+    def set_parting(self, name: str, parting: bool) -> None:
+        """Decide to leave a channel, or to stay."""
+        held = self._all[name]
+        if held.parting != parting:
+            held.parting = parting
+            self.touch(name)
 
     def add(self, name: str, held: Attendance) -> None:
         """Add a channel, or replace its entry."""

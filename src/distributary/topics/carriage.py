@@ -8,6 +8,7 @@ so lost messages and restarts only cost time.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -127,9 +128,9 @@ class Carrier(ChannelMachine):
         unknown = topic not in state.adding and topic not in state.dropping
         return [Send(sender, Drop(message.version))] if unknown else []
 
+    @abstractmethod
     def complete_carriage(self, now: float) -> list[Action]:
         """Called when all requested topics are carried."""
-        raise NotImplementedError
 
     # --- stopping to carry ---------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -71,7 +72,7 @@ class Poll:
     answers: dict[str, Views] = field(default_factory=dict)
 
 
-class ChannelMachine:
+class ChannelMachine(ABC):
     """The part of a channel's `Machine` that topics and clusters share.
 
     `state` is durable: the host records its changes before it performs the actions, and recreates
@@ -91,37 +92,37 @@ class ChannelMachine:
 
     # --- implemented by topics and clusters ----------------------------------------------------
 
+    @abstractmethod
     def measure(self) -> Channel:
         """The size and the rate of the channel, from which costs are estimated."""
-        raise NotImplementedError
 
+    @abstractmethod
     def flows(self) -> tuple[TopicFlow, ...]:
         """The topics that the channel carries, with their events per interval."""
-        raise NotImplementedError
 
+    @abstractmethod
     def conclude(self, poll: Poll, now: float) -> list[Action]:
         """Act on the answers to a finished survey."""
-        raise NotImplementedError
 
+    @abstractmethod
     def welcome(self, subscriber: str, version: int) -> Action:
         """Confirm that a subscriber has joined."""
-        raise NotImplementedError
 
     def lose_member(self, subscriber: str, now: float) -> list[Action]:
         """Act on the departure of a subscriber."""
         return []
 
+    @abstractmethod
     def consider_proposal(self, sender: str, message: Propose, now: float) -> list[Action]:
         """Answer another channel that proposes to merge."""
-        raise NotImplementedError
 
+    @abstractmethod
     def complete_merge(self, sender: str, message: Accept, now: float) -> list[Action]:
         """Carry out a merge that the other channel has accepted."""
-        raise NotImplementedError
 
+    @abstractmethod
     def follow_advice(self, message: Advise, now: float) -> list[Action]:
         """Act on the advice of a planner."""
-        raise NotImplementedError
 
     # --- inputs --------------------------------------------------------------------------------
 

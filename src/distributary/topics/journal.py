@@ -66,7 +66,7 @@ def _read(path: Path, file: BinaryIO, set_aside: Callable[[bytes, str], None]) -
         raise StateError(
             str(path),
             "was written by another version" if ours else "is not a journal of ours",
-            "use that version, or start anew" if ours else "name another folder",
+            "use that version, or start with an empty folder" if ours else "choose another folder",
         )
     at, size = len(_MAGIC), os.fstat(file.fileno()).st_size
     while at < size:
@@ -89,7 +89,9 @@ def _read(path: Path, file: BinaryIO, set_aside: Callable[[bytes, str], None]) -
         elif not any(head) and _is_blank(file):
             return  # blocks that the disk never got
         raise StateError(
-            str(path), f"is damaged at byte {at:,}", "bring it back from a copy, or start anew"
+            str(path),
+            f"is damaged at byte {at:,}",
+            "restore it from a backup, or start with an empty folder",
         )
 
 

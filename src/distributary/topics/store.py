@@ -63,7 +63,7 @@ class TopicStore:
                     raise StateError(
                         str(self._store.path),
                         f"has a record that this version does not understand ({error})",
-                        "use the version that wrote it, or start anew",
+                        "use the version that wrote it, or start with an empty folder",
                     ) from error
                 yield data, error
 

@@ -123,7 +123,7 @@ class Subscriber(EventSequencer):
                 return self._on_joined(sender, message, now)
             case Left(version):
                 held = self.on.get(sender)
-                if held is not None and _is_leaving(held) and held.version == version:
+                if held is not None and held.is_leaving and held.version == version:
                     self.on.remove(sender)
                 return self._settle(now)
             case CarriageChange():
@@ -176,7 +176,7 @@ class Subscriber(EventSequencer):
             wanted.flow = offer.quote.topics[0].flow
             self.on.touched[topic] = None
         actions: list[Action] = [SetTimer("refresh", now + self.policy.refresh)] if fresh else []
-        if self._is_provided(topic):
+        if self.on.is_provided(topic):
             return [
                 *actions,
                 *self._settle(now),
@@ -206,15 +206,8 @@ class Subscriber(EventSequencer):
             held = self.on[name]
             if held.brings and not held.parting:
                 wanted = (topic for topic in held.topics if topic in self.wanted)
-                alone = sum(self._toll(t) for t in wanted if not self._comes_elsewhere(t, name))
-                self._set_parting(name, alone < held.toll)
-
-    def _set_parting(self, name: str, parting: bool) -> None:
-        """Decide to leave a cluster, or to stay."""
-        held = self.on[name]
-        if held.parting != parting:
-            held.parting = parting
-            self.on.touch(name)
+                alone = sum(self._toll(t) for t in wanted if not self.on.comes_elsewhere(t, name))
+                self.on.set_parting(name, alone < held.toll)
 
     def _flow(self, topic: str) -> TopicFlow:
         return TopicFlow(topic, self.wanted[topic].flow)
@@ -228,7 +221,7 @@ class Subscriber(EventSequencer):
 
     def _is_direct(self, topic: str) -> bool:
         held = self.on.get(topic_channel(topic))
-        return held is not None and not _is_leaving(held)
+        return held is not None and not held.is_leaving
 
     def _report_news(
         self, news: News, now: float, sources: list[str] | None = None
@@ -270,8 +263,8 @@ class Subscriber(EventSequencer):
     def _start_joining(self, quote: Quote, now: float) -> list[Action]:
         """Start to join a channel, or cancel the decision to leave it."""
         held = self.on.get(quote.channel)
-        if held is not None and not _is_leaving(held):
-            self._set_parting(quote.channel, False)
+        if held is not None and not held.is_leaving:
+            self.on.set_parting(quote.channel, False)
             return []
         topics = {found.topic: found.flow for found in quote.topics}
         self._version += 1
@@ -291,7 +284,7 @@ class Subscriber(EventSequencer):
         held = self.on.get(channel)
         if held is None:  # an old join has arrived late; undo it
             return [Send(channel, Leave(message.version))]
-        if _is_leaving(held) or held.version != message.version:
+        if held.is_leaving or held.version != message.version:
             return []
         held.state = AttendanceState.JOINED
         self._update_carriage(channel, message.carry_version, message.topics, message.toll)
@@ -309,7 +302,7 @@ class Subscriber(EventSequencer):
 
     def _on_change(self, channel: str, message: CarriageChange, now: float) -> list[Action]:
         held = self.on.get(channel)
-        if held is None or _is_leaving(held):
+        if held is None or held.is_leaving:
             return [Send(channel, Settled(message.carry_version))]
         before = set(held.topics)
         self._update_carriage(channel, message.carry_version, message.topics, message.toll)
@@ -370,12 +363,8 @@ class Subscriber(EventSequencer):
             self._invitations.pop(found.channel, None)
             actions += self._start_joining(found, now)
         for found in mine:
-            self._set_parting(found.channel, found.channel not in names)
+            self.on.set_parting(found.channel, found.channel not in names)
         return [*actions, *self._settle(now)]
-
-    def _is_provided(self, topic: str) -> bool:
-        """Whether a topic comes, or will come once a join is confirmed."""
-        return any(held.stays for held in self.on.sources(topic).values())
 
     def _settle(self, now: float) -> list[Action]:
         """Match the channels with what is wanted: join first, leave afterwards.
@@ -415,7 +404,7 @@ class Subscriber(EventSequencer):
             self._uncovered.discard(topic)
             return []
         actions: list[Action] = []
-        if not self._is_provided(topic):
+        if not self.on.is_provided(topic):
             own = Quote(topic_channel(topic), (self._flow(topic),), self._toll(topic))
             actions = self._start_joining(own, now)
         if self.is_covered(topic):
@@ -433,16 +422,11 @@ class Subscriber(EventSequencer):
         if any(topic in self.wanted for topic in held.topics):
             useless = held.parting or not is_cluster(name)
             return useless and all(
-                self._comes_elsewhere(topic, name) for topic in held.topics if topic in self.wanted
+                self.on.comes_elsewhere(topic, name)
+                for topic in held.topics
+                if topic in self.wanted
             )
         return True
-
-    def _comes_elsewhere(self, topic: str, channel: str) -> bool:
-        """Whether a topic comes by another channel that the subscriber means to stay on."""
-        return any(
-            held.brings and not held.parting and name != channel
-            for name, held in self.on.sources(topic).items()
-        )
 
     def _start_leaving(self, channel: str, now: float) -> list[Action]:
         held = self.on[channel]
@@ -469,7 +453,7 @@ class Subscriber(EventSequencer):
             return []  # already done
         self.generation = generation + 1
         for name, held in [*self.on.items()]:
-            if _is_leaving(held):
+            if held.is_leaving:
                 self.on.remove(name)
                 continue
             self._version += 1
@@ -497,7 +481,7 @@ class Subscriber(EventSequencer):
                 waiting = True
                 if held.is_due(now, self.policy.retry):
                     leave = Send(name, Leave(held.version))
-                    actions.append(leave if _is_leaving(held) else self._join(name))
+                    actions.append(leave if held.is_leaving else self._join(name))
         return [*actions, *self._set_retry(now)] if waiting else []
 
     def _set_retry(self, now: float) -> list[Action]:
@@ -505,7 +489,3 @@ class Subscriber(EventSequencer):
             return []
         self._retry_at = now + self.policy.retry
         return [SetTimer("retry", self._retry_at)]
-
-
-def _is_leaving(held: Attendance) -> bool:
-    return held.state is AttendanceState.LEAVING

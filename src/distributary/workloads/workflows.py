@@ -16,7 +16,6 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from distributary.matching.covering import CoverIndex
 from distributary.model import (
     Attribute,
     AttributeKind,
@@ -179,30 +178,6 @@ class Workflows:
         """The indices of the roots."""
         own = self.root_of == np.arange(len(self.root_of))
         return tuple(np.flatnonzero(own).tolist())
-
-    def covering_degree(self) -> float:
-        """The covering degree by its definition: the mean number of new roots per ended root.
-
-        It is computed from the filters alone, whatever they were drawn as.
-        """
-        index: CoverIndex[int] = CoverIndex(self.schema)
-        for at, (_, _, filter) in enumerate(self.subscriptions):
-            index.add(filter, at)
-        # A subscription covers itself: one with two covers becomes a root when the other ends.
-        covers = [index.covering(filter) for _, _, filter in self.subscriptions]
-        roots = sum(len(found) == 1 for found in covers)
-        return sum(len(found) == 2 for found in covers) / roots
-
-    def similarities(self, samples: int, rng: np.random.Generator) -> FloatArray:
-        """For each root, the share of its events that another subscription wants too."""
-        found = []
-        for root in self.roots:
-            near = np.flatnonzero(self.workflow == self.workflow[root])
-            near = near[near != root]
-            low, high = self.low[root], self.high[root]
-            points = low + rng.random((samples, self.params.dimensions)) * (high - low)
-            found.append(self._wants(points, near).any(axis=1).mean())
-        return np.array(found)
 
     def events(self, n: int, rng: np.random.Generator) -> list[Event]:
         """n random events, as keys of the schema."""

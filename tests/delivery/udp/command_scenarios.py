@@ -62,7 +62,7 @@ async def commands_deliver_and_end_with_ctrl_c(folder: str) -> None:
     key.write_bytes(KEY)
     shared = ("--plan", str(where / "plan"), "--interface", "lo", "--key-file", str(key))
     listening = await start_cold_command(
-        "receive", *shared, "--as", "r", "--flow", "f0", "--flow", "f2", "--out",
+        "receive", *shared[2:], "--base", "239.192.77.0", "--flow", "f0", "--flow", "f2", "--out",
         str(where / "got.jsonl"), "--json", "--metrics", "0",
     )  # fmt: skip
     await until_joined("239.192.77.0")
@@ -144,7 +144,7 @@ async def a_flow_that_no_plan_has(folder: str) -> None:
     assert listening.stdout is not None
     assert listening.stderr is not None
     said = (await listening.stderr.readline()).decode()
-    assert "nothing of 'f1'" in said, said
+    assert "does not bring 'f1' to 'r'" in said, said
     assert json.loads(await listening.stdout.readline()) == {
         "report": "unserved", "version": 0, "flows": ["f1"],
     }  # fmt: skip

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from distributary.delivery import Restarted
+from distributary.delivery.authentication import Authenticator
+from distributary.delivery.routes import publisher_number
 from distributary.delivery.udp import (
     GroupAddresses,
     NetworkOptions,
@@ -15,15 +17,12 @@ from distributary.delivery.udp import (
     Receiver,
     ReceiverStatistics,
 )
-from distributary.delivery.udp.trains import build_announcement
+from distributary.delivery.udp.trains import build_directory
 from distributary.delivery.wire import (
-    CONTROL_SESSION,
-    HEADER_SIZE,
     Announcement,
     Header,
     PacketKind,
     encode_announcement,
-    encode_header,
 )
 from distributary.model import Plan
 from tests.delivery.machines import simple_plan
@@ -54,7 +53,13 @@ async def strangers() -> None:
             own.bind(("127.0.0.1", 0))
             ours = ("127.0.0.1", int(publisher.address.rpartition(":")[2]))
             for name in names:
-                for noise in (b"", b"noise", bytes(200), b"\x57\xd1\x01\x01" + bytes(60)):
+                for noise in (
+                    b"",
+                    b"noise",
+                    bytes(200),
+                    b"\x57\xd1\x02\x01" + bytes(60),
+                    b"\x57\xd1\x01\x01" + bytes(60),
+                ):
                     own.sendto(noise, (groups.of(name), groups.port))
                     own.sendto(noise, ours)
 
@@ -68,14 +73,19 @@ def forged_packets(plan: Plan) -> list[bytes]:
     """What somebody without a key could make up: plans of nobody, and the end of all."""
     made = []
     for incarnation in (1, 2**62, 2**63 - 1):
-        body = encode_announcement(Announcement(0, 1, 0, 1, 0x0BAD, 0, ""))
-        length = HEADER_SIZE + len(body)
-        for sequence in (1, 2**63 - 1):
-            fixed = length, 0, 0, CONTROL_SESSION, incarnation, sequence
-            made.append(encode_header(Header(PacketKind.PLAN, *fixed)) + body)
-            made.append(build_announcement(plan, incarnation, sequence))
-        fixed = HEADER_SIZE, 0, 0, CONTROL_SESSION, incarnation, 7
-        made.append(encode_header(Header(PacketKind.REPLY, *fixed)))
+        body = encode_announcement(Announcement(1, 0, 0x0BAD, 0))
+        for publisher in (0, publisher_number("publisher")):
+            for sequence in (1, 2**63 - 1):
+                header = Header(
+                    PacketKind.ANNOUNCEMENT,
+                    publisher=publisher,
+                    incarnation=incarnation,
+                    sequence=sequence,
+                )
+                made.append(Authenticator().encode_packet(header, body))
+                made += build_directory(plan, incarnation, sequence)
+            reply = Header(PacketKind.REPLY, 0, 0, publisher, incarnation=incarnation, sequence=7)
+            made.append(Authenticator().encode_packet(reply, b""))
     return made
 
 

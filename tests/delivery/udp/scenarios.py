@@ -94,9 +94,13 @@ async def deliver(
     params: SenderParams = QUICK,
     halfway: Callable[[Publisher], Coroutine[Any, Any, None]] | None = None,
     on_open: Callable[[Receiver], None] = lambda receiver: None,
+    by_name: bool = False,
     **settings: Any,
 ) -> tuple[PublisherStatistics, list[ReceiverStatistics]]:
-    """All receivers there before the publisher; every wanted message comes, once and in order."""
+    """All receivers there before the publisher; every wanted message comes, once and in order.
+
+    With `by_name` receivers have no plan, only the names of the flows that they want.
+    """
     sent: dict[str, list[bytes]] = defaultdict(list)
     reports: list[object] = []
     async with AsyncExitStack() as stack:
@@ -104,7 +108,8 @@ async def deliver(
         for at, (name, wanted) in enumerate(wants.items()):
             loss = Loss((losses or {}).get(name, 0.0), seed=at)
             receiver = Receiver(
-                plan, wanted, name=name, network=network, key=key, seed=at, loss=loss,
+                None if by_name else plan, wanted, name=name, network=network, key=key, seed=at,
+                loss=loss,
                 on_report=reports.append, **settings,
             )  # fmt: skip
             tapes.append(Tape(await stack.enter_async_context(receiver)))
@@ -170,7 +175,7 @@ async def loss_by_netem() -> None:
         subprocess.run(["tc", "qdisc", "del", "dev", "lo", "root"], check=True)
 
 
-async def plan_change_in_the_folder(share: float) -> None:
+async def plan_change_in_the_folder(share: float, by_name: bool) -> None:
     """The plan folder is replaced under traffic: flows move to other sessions and groups."""
     old, wants = three_receivers(4)
     new, _ = three_receivers(5)
@@ -185,7 +190,7 @@ async def plan_change_in_the_folder(share: float) -> None:
 
         losses = dict.fromkeys(wants, share)
         publisher, receivers = await deliver(
-            path, wants, old.flows, losses=losses, messages=6_000, halfway=change
+            path, wants, old.flows, losses=losses, messages=6_000, halfway=change, by_name=by_name
         )
         assert publisher.plan_version == 2
         assert all(r.plan_version == 2 for r in receivers)

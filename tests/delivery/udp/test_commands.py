@@ -77,6 +77,8 @@ def test_what_cannot_work_is_an_error_that_says_why(
         "receive --plan plan --as r --json",
         "receive --plan plan --as nobody",
         "receive --plan plan",
+        "receive --as r",
+        "receive --content run/content --as r",
         "receive --plan plan --as r --filter a>0",
         "receive --plan run/plan --content run/content --as nobody",
         "receive --plan run/plan --content run/content --as r --flow c",
@@ -114,5 +116,5 @@ def test_commands_that_name_no_address_mean_the_same() -> None:
         assert defaults["group_base"].default == DEFAULT_BASE
         assert defaults["port"].default == DEFAULT_PORT
     said = CliRunner().invoke(export_app, ["--help"], env={"COLUMNS": "200"}).output
-    assert f"{DEFAULT_BASE} without it" in said
-    assert f"{DEFAULT_PORT} without it" in said
+    assert f"[default: ({DEFAULT_BASE})]" in said
+    assert f"[default: ({DEFAULT_PORT})]" in said

@@ -30,8 +30,11 @@ def test_what_the_kernel_loses_is_repaired(worker: Worker) -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.05])
-def test_a_new_plan_in_the_folder_loses_and_doubles_nothing(worker: Worker, share: float) -> None:
-    worker.run("plan_change_in_the_folder", share)
+@pytest.mark.parametrize("by_name", [False, True], ids=["with a plan", "without a plan"])
+def test_a_new_plan_in_the_folder_loses_and_doubles_nothing(
+    worker: Worker, share: float, by_name: bool
+) -> None:
+    worker.run("plan_change_in_the_folder", share, by_name)
 
 
 def test_a_plan_change_under_traffic_loses_and_doubles_nothing(worker: Worker) -> None:

@@ -56,7 +56,7 @@ from distributary.delivery.udp.endpoints import format_address, parse_address
 from distributary.delivery.udp.plan_watch import PlanWatch
 from distributary.delivery.udp.receiver import SocketRead
 from distributary.delivery.udp.records import Record, feed_chunks, read_lines, read_records
-from distributary.delivery.udp.trains import Train, build_announcement
+from distributary.delivery.udp.trains import Train, build_directory
 from distributary.errors import DistributaryError, InputError
 from distributary.files import write_plan
 from distributary.files.calibration import read_prices
@@ -412,9 +412,9 @@ def test_a_receiver_takes_in_every_message_of_a_train(h: int, size: int, turns: 
     receiver = ReceiverMachine(
         "r", plan.flows[:3], rng=np.random.default_rng(0), params=ReceiverParams(history=True)
     )
-    receiver.learn_plan(plan, 0.0)
     receiver.start(0.0)
-    receiver.on_packet(build_announcement(plan, 7, 1), 0.0)
+    for packet in build_directory(plan, 7, 1):
+        receiver.on_packet(packet, 0.0)
     train = Train(0, range(3), 7, messages_per_packet=h, message_bytes=size)
     other = Train(1, range(3, 6), 7, messages_per_packet=h, message_bytes=size)
     taken: list[tuple[str, int]] = []

@@ -275,7 +275,9 @@ def test_damage_before_the_last_record_is_an_error(tmp_path: Path, change: str) 
     with db:
         db.execute(f"{change} WHERE number = 2")
     db.close()
-    with pytest.raises(StateError, match=r"record 2 .* bring it back from a copy, or start anew"):
+    with pytest.raises(
+        StateError, match=r"record 2 .* restore it from a backup, or start with an empty folder"
+    ):
         read(tmp_path)
 
 
@@ -308,7 +310,9 @@ def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:
     db = sqlite3.connect(tmp_path / "state.db")
     db.execute("PRAGMA user_version = 9")
     db.close()
-    with pytest.raises(StateError, match=r"another version, in format 9; use that version"):
+    with pytest.raises(
+        StateError, match=r"another version of distributary, in format 9; use that version"
+    ):
         Store(tmp_path)
 
 
@@ -318,7 +322,7 @@ def test_a_database_of_somebody_else_is_refused_and_left_alone(tmp_path: Path) -
     db.execute("CREATE TABLE log (of INTEGER, somebody TEXT)")
     db.close()
     before = path.read_bytes()
-    with pytest.raises(StateError, match="is not a store of ours; name another folder"):
+    with pytest.raises(StateError, match="is not a store of distributary; choose another folder"):
         Store(tmp_path)
     assert path.read_bytes() == before
 

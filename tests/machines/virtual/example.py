@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from distributary.content import POLICIES, Broker, ContentEvent, PublishEvent, Subscribe
+from distributary.content import POLICIES, Broker, ContentEvent, PublishEvent, SubscribeRequest
 from distributary.machines.virtual import Simulation, VirtualNetwork, price_work
 from distributary.matching import parse_filter
 from distributary.model import Attribute, AttributeKind, Schema, Topology
@@ -32,7 +32,7 @@ def main() -> None:
         broker = Broker(name, LINE, policy, Scan)
         simulation.add(name, broker, service=price_work(0.001, match=0.0001))
     for client, text in WANTED.items():
-        subscribe = Subscribe(client, 0, parse_filter(text, SCHEMA))
+        subscribe = SubscribeRequest(client, 0, parse_filter(text, SCHEMA))
         simulation.post(0.0, LINE.clients[client], subscribe, sender=client)
     for number, (symbol, price) in enumerate(EVENTS):
         time = 1.0 + number

@@ -182,7 +182,7 @@ def test_a_second_server_in_a_folder_is_refused_and_leaves_the_first_alone(tmp_p
     async def work() -> None:
         async with run_embedded_server(tmp_path) as server:
             before = (tmp_path / "server.json").read_bytes()
-            with pytest.raises(StateError, match="another process works with this folder"):
+            with pytest.raises(StateError, match="another process uses this folder"):
                 async with run_embedded_server(tmp_path):
                     pass
             assert (tmp_path / "server.json").read_bytes() == before

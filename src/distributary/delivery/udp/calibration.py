@@ -37,7 +37,7 @@ from distributary.delivery.udp.measured import (
 )
 from distributary.delivery.udp.network import NetworkOptions
 from distributary.delivery.udp.sockets import find_interface, open_own_socket
-from distributary.delivery.udp.trains import Train, TrainSender, build_announcement
+from distributary.delivery.udp.trains import Train, TrainSender, build_directory
 from distributary.files import write_plan
 from distributary.model import FloatArray, Plan
 
@@ -86,7 +86,7 @@ class CalibrationParams:
             raise ValueError(
                 "calibration needs two different numbers of messages per packet, from 1 on"
             )
-        if max(self.factors) * (16 + self.message_bytes) + 32 > 65_507:
+        if max(self.factors) * (16 + self.message_bytes) + 40 > 65_507:
             raise ValueError(
                 "the largest packet would be longer than 65,507 bytes; use fewer messages"
             )
@@ -105,7 +105,7 @@ class CalibrationParams:
 
     def rate(self, h: int) -> float:
         """The full rate in messages a second at h messages per packet."""
-        return min(self.packets * h, self.bytes / (self.message_bytes + 16 + 32 / h))
+        return min(self.packets * h, self.bytes / (self.message_bytes + 16 + 40 / h))
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +311,7 @@ def _measure_some(
                 port=network.groups.port,
                 interface=network.interface,
                 gather=params.gather,
-                largest_packet=max(9_216, 32 + max(params.factors) * (16 + params.message_bytes)),
+                largest_packet=max(9_216, 40 + max(params.factors) * (16 + params.message_bytes)),
                 sender=_address_here(own) if params.unicast else "",
             )
             receiver = stack.enter_context(run_measured_receiver(settings))
@@ -378,13 +378,14 @@ def announce_until_followed(
     *,
     unicast: bool = False,
 ) -> Address:
-    """Announce the plan until a measured receiver follows it; returns its first group's address."""
+    """Announce a publisher until a measured receiver follows it; returns its first group."""
     alone = parse_address(receiver.address)
     assert alone is not None
     control = alone if unicast else (network.groups.of(CONTROL_GROUP), network.groups.port)
     for sequence in range(1, 500):
-        own.sendto(build_announcement(plan, incarnation, sequence), control)
-        if receiver.report()["plan_version"]:
+        for packet in build_directory(plan, incarnation, sequence):
+            own.sendto(packet, control)
+        if receiver.report()["followed_flows"]:
             return alone if unicast else (network.groups.of(group_name(0)), network.groups.port)
         time.sleep(0.01)
     raise NetworkError(

@@ -49,6 +49,7 @@ class Publisher:
         plan: Plan | str | os.PathLike[str],
         network: NetworkOptions | None = None,
         *,
+        name: str = "publisher",
         params: SenderParams | None = None,
         key: bytes | None = None,
         addresses: Mapping[str, str] | None = None,
@@ -69,10 +70,12 @@ class Publisher:
         self._machine = SenderMachine(
             loaded,
             time.time_ns() if incarnation is None else incarnation,
+            name=name,
             params=params,
             key=key,
             where="" if self._folder is None else os.path.basename(os.fspath(self._folder)),
             addresses=addresses,
+            wall_clock=time.time_ns,
         )
         self._reader = make_reader(
             self._network.batch, self._network.largest_packet, plain=self._network.plain

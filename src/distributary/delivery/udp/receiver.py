@@ -1,4 +1,4 @@
-"""The live receiver: `async for message in Receiver(plan, interest, name=...)`.
+"""The live receiver: `async for message in Receiver(interest=flows, name=...)`.
 
 A thin shell around `delivery.ReceiverMachine`: it reads batches of packets, hands them over, and
 performs the machine's actions. Messages wait in a bounded queue. When the queue is full the
@@ -43,10 +43,11 @@ from distributary.delivery.udp.faults import Loss
 from distributary.delivery.udp.interest import flows_of, read_flows
 from distributary.delivery.udp.memberships import Memberships
 from distributary.delivery.udp.network import NetworkOptions
-from distributary.delivery.udp.plan_watch import PlanWatch, load_plan, stamp_of
+from distributary.delivery.udp.plan_follower import PlanFollower
+from distributary.delivery.udp.plan_watch import load_plan
 from distributary.delivery.udp.sockets import find_interfaces, open_own_socket, packets_overrun
 from distributary.delivery.udp.statistics import ReceiverStatistics
-from distributary.errors import DistributaryError
+from distributary.errors import DistributaryError, InputError
 from distributary.machines.actions import Send
 from distributary.machines.real import DirectDriver, own_tasks
 from distributary.model import Interest, Plan
@@ -57,17 +58,17 @@ _READS = 8  # batches of one socket before others have their turn
 _MANY = 16  # packets in one read that count as load
 _GATHER = 0.001  # seconds from one read to the next under load
 _BESIDE = 1_024  # bytes, about, by which the kernel's buffer for a packet exceeds it
-_MOST_NEEDS = 16  # plans that are looked for at a time
 _TURN = 256  # messages after which others get their turn
 _log = logging.getLogger(__name__)
 
 
 class Receiver:
-    """Receives wanted flows by a plan: every message once, in its flow's order, or a report.
+    """Receives wanted flows of a publisher: every message once, in its flow's order, or a report.
 
-    `plan` is a plan or its folder, which is then watched. `interest` is the wanted flows, or an
-    `Interest` that has them under `name`, or the `Path` of such a table, which is watched, or None
-    for all that each plan carries to `name`. `subscribe` and `unsubscribe` change it at any time.
+    The publisher says where its flows travel. `interest` is the wanted flows, or an `Interest` that
+    has them under `name`, or the `Path` of such a table, which is watched, or None for all that
+    each plan carries to `name`. That needs the publisher's plans: `plan` is a plan or its folder,
+    which is then watched. `subscribe` and `unsubscribe` change the interest at any time.
     Reports (gaps, missing messages, a restarted sender, wanted flows that no plan carries, a
     missing plan) go to `on_report`; without one they are logged as warnings.
     With `on_messages` messages go there in batches, and cannot be read by iterating. The buffer of
@@ -76,7 +77,7 @@ class Receiver:
 
     def __init__(
         self,
-        plan: Plan | str | os.PathLike[str],
+        plan: Plan | str | os.PathLike[str] | None = None,
         interest: Interest | Iterable[str] | os.PathLike[str] | None = None,
         *,
         name: str,
@@ -101,11 +102,9 @@ class Receiver:
         returns any packet; 0 reads again at once.
         """
         self._network = NetworkOptions() if network is None else network
-        self._folder = None if isinstance(plan, Plan) else plan
-        loaded = load_plan(plan)
-        self._network.groups.check_room(loaded)
-        self._interest = interest if isinstance(interest, os.PathLike) else None
-        self._interest_stamp = None if self._interest is None else stamp_of(self._interest)
+        if plan is None and interest is None:
+            raise ValueError("name the wanted flows, or give the plan that says which they are")
+        loaded = None if plan is None else load_plan(plan)
         if isinstance(interest, os.PathLike):
             flows: tuple[str, ...] | None = read_flows(interest, name)
         else:
@@ -119,15 +118,22 @@ class Receiver:
             incarnation=incarnation,
         )
         self._machine.prepare()
-        self._first_actions = self._machine.learn_plan(loaded, time.monotonic())
-        self._needs: dict[int, NeedPlan] = {}  # plans to look for, by fingerprint
-        self._reported_needs: set[int] = set()
+        self._plans = PlanFollower(
+            self._machine,
+            None if isinstance(plan, Plan) else plan,
+            interest if isinstance(interest, os.PathLike) else None,
+            every=watch_every,
+            check=self._network.groups.check_room,
+            perform=self._perform,
+            on_report=_warn if on_report is None else on_report,
+            on_fault=on_fault,
+        )
+        self._first_actions: list[MulticastAction] = []  # before the receiver is open
         self._sender = sender
         self._most = queue_messages
         self._least = _MANY if gather is None else 1
         self._gather = _GATHER if gather is None else gather
         self._loss = Loss(0) if loss is None else loss
-        self._watch_every = watch_every
         self._on_messages = self._enqueue if on_messages is None else on_messages
         self._on_report = _warn if on_report is None else on_report
         self._on_fault = on_fault
@@ -138,12 +144,13 @@ class Receiver:
         self._truncated = self._since_turn = self._room = 0
         self._open = self._paused = self._timer_ran = False
         self._stack = AsyncExitStack()
-        self._watch: PlanWatch | None = None
         self._own: socket.socket
         self._memberships: Memberships
         self._outlet: Outlet
         self._driver: DirectDriver  # notifies when messages came, or flows are subscribed
         self._loop: asyncio.AbstractEventLoop
+        if loaded is not None:
+            self._plans.learn_plan(loaded)
 
     # --- what the caller does ---------------------------------------------------------------------
 
@@ -163,11 +170,8 @@ class Receiver:
         self._open = True
         try:
             start = await self._stack.enter_async_context(own_tasks())
-            if self._folder is not None:
-                self._watch = PlanWatch(self._folder, self._watch_every, self._on_fault)
-                start(self._follow_folder(self._watch))
-            if self._interest is not None:
-                start(self._follow_interest(self._interest))
+            for task in self._plans.tasks():
+                start(task)
             self._read_from(self._own)
             self._driver.perform(self._first_actions)
             self._driver.perform(self._machine.start(time.monotonic()))
@@ -259,8 +263,7 @@ class Receiver:
 
     def learn_plan(self, plan: Plan) -> None:
         """Take a plan, before or after the sender announces it."""
-        self._network.groups.check_room(plan)
-        self._driver.perform(self._machine.learn_plan(plan, time.monotonic()))
+        self._plans.learn_plan(plan)
 
     @property
     def name(self) -> str:
@@ -296,7 +299,7 @@ class Receiver:
             lines=self._machine.line_statistics(time.monotonic())
             if self._network.groups.pairs
             else (),
-            plan_version=max(self._machine.versions, default=0),
+            plan_version=self._machine.version,
             joined_groups=self._memberships.count,
             waiting=len(self._queue),
             truncated=self._truncated,
@@ -304,6 +307,7 @@ class Receiver:
             lost_on_purpose=self._loss.lost,
             unsent=self._outlet.unsent,
             unserved_flows=len(self._machine.unserved),
+            followed_flows=len(self._machine.following),
             cpu_seconds=time.process_time(),
         )
 
@@ -321,15 +325,29 @@ class Receiver:
         alone: dict[type, Callable[[Any], None]] = {
             **dict.fromkeys(get_args(Report), self._on_report),
             Messages: self._on_messages,
-            JoinGroup: lambda action: self._memberships.join(action.group),
+            JoinGroup: self._join,
             LeaveGroup: lambda action: self._memberships.leave(action.group),
-            NeedPlan: self._look_for,
+            NeedPlan: self._plans.look_for,
             Subscribed: self._decide,
             Unserved: self._decide,
         }
         return {Send: self._outlet.send} | {
             kind: partial(_perform_each, perform) for kind, perform in alone.items()
         }
+
+    def _join(self, action: JoinGroup) -> None:
+        """Join a group, unless the addresses here are too few for the sender's groups."""
+        try:
+            self._memberships.join(action.group)
+        except InputError as error:
+            self._on_fault(error)
+
+    def _perform(self, actions: list[MulticastAction]) -> None:
+        """Perform the machine's actions, or keep them until the receiver is open."""
+        if self._open:
+            self._driver.perform(actions)
+        else:
+            self._first_actions += actions
 
     def _decide(self, report: Subscribed | Unserved) -> None:
         """Report whether subscribed flows are served, and let `subscribe` go on."""
@@ -431,58 +449,6 @@ class Receiver:
         for source in (self._own, *self._memberships.sockets):
             self._loop.remove_reader(source)
         self._memberships.close()
-
-    # --- plans ------------------------------------------------------------------------------------
-
-    def _look_for(self, need: NeedPlan) -> None:
-        """Look for a plan in the folder; report once if it is not there."""
-        if len(self._needs) < _MOST_NEEDS:
-            self._needs[need.fingerprint] = need
-        if self._watch is not None:
-            self._watch.look_now()
-        else:
-            self._report_needs()
-
-    def _report_needs(self) -> None:
-        """Report plans of the sender that the receiver still lacks."""
-        needs, self._needs = self._needs, {}
-        unknown = {found for found in needs if not self._machine.knows(found)}
-        for fingerprint in unknown - self._reported_needs:
-            self._on_report(needs[fingerprint])
-        if needs:
-            self._reported_needs = unknown
-
-    async def _follow_folder(self, watch: PlanWatch) -> None:
-        while True:
-            await watch.wait()
-            try:
-                plan = await watch.look()
-                if plan is not None:
-                    await self._read_interest()
-                    self.learn_plan(plan)
-            except DistributaryError as error:
-                self._on_fault(error)
-            self._report_needs()
-
-    async def _follow_interest(self, path: os.PathLike[str]) -> None:
-        seen = self._interest_stamp
-        while True:
-            await asyncio.sleep(self._watch_every)
-            stamp = stamp_of(path)
-            if stamp is not None and stamp != seen:
-                seen = stamp
-                await self._read_interest()
-
-    async def _read_interest(self) -> None:
-        """Read the table of interest again, since it or the plan made from it has changed."""
-        if self._interest is None:
-            return
-        try:
-            wanted = await asyncio.to_thread(read_flows, self._interest, self.name)
-        except DistributaryError as error:
-            self._on_fault(error)
-        else:
-            self._driver.perform(self._machine.want(wanted, time.monotonic()))
 
 
 class SocketRead(NamedTuple):

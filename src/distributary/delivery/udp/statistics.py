@@ -21,7 +21,15 @@ from distributary.delivery.errors import NetworkError
 __all__ = ["PublisherStatistics", "ReceiverStatistics", "serve_metrics", "snapshot_document"]
 
 _GAUGES = frozenset(
-    {"held_packets", "missing_ranges", "waiting", "plan_version", "joined_groups", "unserved_flows"}
+    {
+        "held_packets",
+        "missing_ranges",
+        "waiting",
+        "plan_version",
+        "joined_groups",
+        "unserved_flows",
+        "followed_flows",
+    }
 )
 
 
@@ -49,6 +57,7 @@ class ReceiverStatistics:
     lost_on_purpose: int
     unsent: int
     unserved_flows: int  # wanted flows that the plan does not carry
+    followed_flows: int  # wanted flows of which it is known where they travel
     cpu_seconds: float  # of the whole process
     lines: tuple[LineStatistics, ...] = ()  # of A and B, if groups have two
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from distributary.delivery import fingerprint_of
 from distributary.delivery._wire_kernels import ByteArray
 from distributary.delivery.authentication import Authenticator
+from distributary.delivery.directory_log import DirectoryLog
+from distributary.delivery.routes import publisher_number
 from distributary.delivery.udp.datagrams import Address, has_mmsg
 from distributary.delivery.wire import (
     HEADER_SIZE,
@@ -22,23 +23,45 @@ from distributary.delivery.wire import (
 )
 from distributary.model import Plan
 
-__all__ = ["Train", "TrainSender", "build_announcement"]
+__all__ = ["Train", "TrainSender", "build_directory"]
 
 _SENT_AT_ONCE = 512
+_NAME = "train"  # of the publisher
+_ROOM = 1_300  # bytes of the directory in a packet
 
 
-def build_announcement(plan: Plan, incarnation: int, sequence: int) -> bytes:
-    """A packet that announces a plan as version 1."""
-    body = encode_announcement(Announcement(0, 1, 0, 1, fingerprint_of(plan), 0, ""))
-    header = Header(PacketKind.PLAN, incarnation=incarnation, sequence=sequence)
-    return Authenticator().encode_packet(header, body)
+def build_directory(plan: Plan, incarnation: int, sequence: int) -> list[bytes]:
+    """Packets that announce a publisher of that plan, and say where all its flows travel."""
+    log = DirectoryLog(_ROOM)
+    log.prepare(plan)
+    log.switch(lambda stream: 0)
+    announced = Announcement(
+        1, 0, log.directory.fingerprint, 0, blocks=log.blocks, record=log.record, publisher=_NAME
+    )
+    bodies = [(PacketKind.ANNOUNCEMENT, 0, encode_announcement(announced))]
+    for block in range(log.blocks):
+        bodies += [(PacketKind.BLOCK, count, body) for count, body in log.bodies_of(block)]
+    return [
+        Authenticator().encode_packet(
+            Header(
+                kind,
+                items=count,
+                publisher=publisher_number(_NAME),
+                incarnation=incarnation,
+                sequence=sequence,
+            ),
+            body,
+        )
+        for kind, count, body in bodies
+    ]
 
 
 class Train:
-    """The consecutive packets of one session; its flows take turns.
+    """The consecutive packets of one session of a plan; its flows take turns.
 
     Packets differ only in their numbers, which are written into a block of packets at once. A train
-    continues the sequence numbers of the train `after` which it runs.
+    continues the sequence numbers of the train `after` which it runs. It has the numbers of flows
+    and streams that a directory gives them which has known this plan alone.
     """
 
     def __init__(
@@ -56,9 +79,12 @@ class Train:
         message = [
             ("flow", "<u4"), ("length", "<u4"), ("number", "<u8"), ("payload", f"V{message_bytes}"),
         ]  # fmt: skip
-        layout = np.dtype([("header", "V24"), ("sequence", "<u8"), ("messages", message, (h,))])
+        layout = np.dtype(
+            [("header", "V24"), ("sequence", "<u8"), ("sent", "<u8"), ("messages", message, (h,))]
+        )
         self._rows = np.zeros((_SENT_AT_ONCE, length), np.uint8)
-        header = encode_header(Header(PacketKind.DATA, length, h, 1, session, incarnation))
+        publisher, stream = publisher_number(_NAME), 1 + session
+        header = encode_header(Header(PacketKind.DATA, length, h, publisher, stream, incarnation))
         self._rows[:, :HEADER_SIZE] = np.frombuffer(header, np.uint8)
         self._fields = self._rows.view(layout)[:, 0]
         self._fields["messages"]["length"] = message_bytes

@@ -1,4 +1,4 @@
-"""Machines in real time: drivers with timers and tasks, and the folders where state is kept."""
+"""Run machines in real time: drivers with timers and tasks, and a durable store."""
 
 from distributary.machines.real.direct import DirectDriver
 from distributary.machines.real.driver import Driver

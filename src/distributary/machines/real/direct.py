@@ -1,6 +1,6 @@
-"""Run a machine whose inputs cannot wait: packets in a buffer that the next read overwrites.
+"""Run a machine whose inputs cannot wait, such as packets in a buffer that is reused.
 
-The same rules as in `driver.py`, without a queue, a store or anything to await.
+The rules are those of `driver.py`, without a queue, a store or anything to await.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ __all__ = ["DirectDriver"]
 
 
 class DirectDriver:
-    """Performs actions at once, where the input came: from a caller, or a callback of the loop.
+    """Performs actions at once, in the caller or in a callback of the event loop.
 
-    A callback has no caller. Its failure is kept, and raised by `check` and `wait`.
+    A callback has no caller to raise to: its failure is kept, and raised by `check` and `wait`.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class DirectDriver:
             raise self._failure
 
     def notify(self) -> None:
-        """Wake up who waits."""
+        """Wake up the task that waits in `wait`."""
         self._changed.set()
 
     async def wait(self) -> None:

@@ -1,12 +1,12 @@
-"""Run a machine in real time: feed it inputs with the time, and perform its actions in order.
+"""Run a machine in real time: give it inputs with the time, and perform its actions in order.
 
-A shell gives a driver a table of performers, one for each type of action. A performer gets actions
-of its type that follow one another as one list, so that it can send or write them together. The
-driver keeps the machine's timers itself and ignores `Work`. The failure of a performer, or of the
-machine, is the failure of the run.
+A shell gives a driver a table of performers, one for each type of action. A performer gets
+consecutive actions of its type as one list, so that it can send or write them together. The driver
+itself keeps the machine's timers, and ignores `Work`. If a performer or the machine fails, the run
+fails.
 
-This driver is for shells whose inputs can wait in a queue, with a store that is written before
-anything is sent. `direct.py` is for those whose inputs cannot.
+This driver is for shells whose inputs can wait in a queue, and whose store is written before
+anything is sent. `direct.py` is for shells whose inputs cannot wait.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from itertools import groupby
-from types import TracebackType
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from distributary.machines.actions import Append, Save, SetTimer, Work
@@ -34,34 +33,34 @@ Performer = Callable[[list[Any]], Awaitable[None] | None]
 
 
 class PerformerTable(dict[type, Any]):
-    """Performers by the type of action; an action without one is a mistake of the shell."""
+    """Performers by the type of action; an action without one is a `TypeError`."""
 
     def __missing__(self, kind: type) -> Any:
-        raise TypeError(f"no performer for {kind.__name__}; give the driver one")
+        raise TypeError(f"the driver has no performer for {kind.__name__}")
 
 
 def _refuse(stored: list[Any]) -> None:
-    raise TypeError(f"no store for {type(stored[0]).__name__}; give the driver one")
+    raise TypeError(f"the driver has no store for {type(stored[0]).__name__}")
 
 
-class _Own(NamedTuple):
-    """An input that is no message."""
+class _HostInput(NamedTuple):
+    """An input of the shell itself, not a message."""
 
     call: Input
 
 
 class Driver(Generic[T]):
-    """Takes inputs in the order they come, messages and timers alike, some at a time.
+    """Handles inputs, messages and timers alike, in the order of arrival and in batches.
 
-    `take` hands a message, as the shell got it, to the machine, and `on_timer` a timer.
+    `take` gives the machine a message as the shell received it, and `on_timer` an expired timer.
 
     `async with driver:` owns the timers and the tasks of the block. A turn calls the machine with
-    up to `batch` inputs, hands all that they save and append to `store` at once, and then performs
-    the other actions. So whatever is sent follows from what is stored, and an answer that came in
-    time is heard before the time-out of its question.
+    up to `batch` inputs, gives all that they save and append to `store` at once, and then performs
+    the other actions. So everything that is sent is based on stored state, and a reply that arrived
+    in time is handled before the time-out of its request.
 
-    A performer may wait, and the machine waits with it. It must not wait for a peer without a
-    limit, since the peer may be waiting for us.
+    The machine waits while a performer waits. A performer must not wait for a peer without a
+    time-out, since the peer may be waiting for us.
     """
 
     def __init__(
@@ -82,7 +81,7 @@ class Driver(Generic[T]):
         self._store = store
         self._capacity = capacity
         self._batch = batch
-        self._inputs: deque[T | _Own] = deque()
+        self._inputs: deque[T | _HostInput] = deque()
         self._timers = Timers(clock, self._expire)
         self._changed = asyncio.Event()  # there is an input, or the driver was stopped
         self._room = asyncio.Event()
@@ -94,26 +93,21 @@ class Driver(Generic[T]):
         self._start = await self._stack.enter_async_context(own_tasks())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
-        """Cancel the tasks, then stop the timers; inputs that wait are dropped."""
-        return await self._stack.__aexit__(kind, error, trace)
+    async def __aexit__(self, *raised: Any) -> bool | None:
+        """Cancel the tasks and stop the timers; queued inputs are dropped."""
+        return await self._stack.__aexit__(*raised)
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Start a task that ends with the block; if it fails, the block does."""
+        """Start a task that is cancelled when the block ends; its failure ends the block."""
         self._start(work)
 
     def call(self, given: Input) -> None:
-        """Add an input of the shell's own, such as the machine's start; there is always room."""
-        self._inputs.append(_Own(given))
+        """Queue an input of the shell itself, such as the machine's start; there is always room."""
+        self._inputs.append(_HostInput(given))
         self._changed.set()
 
     async def put(self, message: T) -> None:
-        """Add a message; waits while the queue is full. If cancelled, it is not added."""
+        """Queue a message; wait while the queue is full. If cancelled, it is not queued."""
         while len(self._inputs) >= self._capacity:
             self._room.clear()
             await self._room.wait()
@@ -121,32 +115,34 @@ class Driver(Generic[T]):
         self._changed.set()
 
     def stop(self) -> None:
-        """End after the present turn."""
+        """Stop after the current turn."""
         self._stopped = True
         self._changed.set()
 
     async def run(self) -> None:
-        """Take turns until `stop`. If cancelled, actions of the present turn may be undone."""
+        """Run turns until `stop`. If cancelled, some actions of a turn may not be performed."""
         while await self.wait():
             await self.turn()
 
     async def wait(self) -> bool:
-        """Wait until there is an input; False once the driver was stopped."""
+        """Wait until there is an input; return False once the driver is stopped."""
         if self._inputs:
-            await asyncio.sleep(0)  # a queue that is never empty must not keep others waiting
+            await asyncio.sleep(0)  # a queue that is never empty must not block others
         while not (self._inputs or self._stopped):
             self._changed.clear()
             await self._changed.wait()
         return not self._stopped
 
     async def turn(self) -> None:
-        """Call the machine with the inputs that wait, store what it saves, perform the rest."""
+        """Call the machine with queued inputs, store what it saves, perform the other actions."""
         now = self._clock()
         stored: list[Any] = []
         others: list[Any] = []
         for _ in range(min(len(self._inputs), self._batch)):
             given = self._inputs.popleft()
-            for action in given.call(now) if isinstance(given, _Own) else self._take(given, now):
+            for action in (
+                given.call(now) if isinstance(given, _HostInput) else self._take(given, now)
+            ):
                 kind = type(action)
                 if kind is SetTimer:  # at once: it may stop a timer that is among the inputs
                     self._timers.set(action.name, action.at)
@@ -156,18 +152,18 @@ class Driver(Generic[T]):
                     others.append(action)
         self._room.set()
         if stored:
-            await _finish(self._store(stored))
+            await _wait_for(self._store(stored))
         for kind, actions in groupby(others, type):
-            await _finish(self._performers[kind]([*actions]))
+            await _wait_for(self._performers[kind]([*actions]))
 
     def _expire(self, name: str, number: int) -> None:
-        self.call(partial(self._take_timer, name, number))
+        self.call(partial(self._call_on_timer, name, number))
 
-    def _take_timer(self, name: str, number: int, now: float) -> Iterable[Any]:
+    def _call_on_timer(self, name: str, number: int, now: float) -> Iterable[Any]:
         """Call the machine, unless the timer was stopped or reset while it was queued."""
         return self._on_timer(name, now) if self._timers.take(name, number) else ()
 
 
-async def _finish(performed: Awaitable[None] | None) -> None:
+async def _wait_for(performed: Awaitable[None] | None) -> None:
     if performed is not None:
         await performed

@@ -1,4 +1,4 @@
-"""One process at a time works with a folder."""
+"""Lock a folder, so that only one process uses it at a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["take_lock"]
 
 
 def take_lock(path: Path) -> int:
-    """Lock a file, made if need be; the lock ends when what is returned is closed, or we die."""
+    """Lock a file, created if needed; the lock ends when the descriptor is closed or we exit."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -23,6 +23,8 @@ def take_lock(path: Path) -> int:
     except OSError:
         os.close(file)
         raise StateError(
-            str(path.parent), "another process works with this folder", "stop it, or name another"
+            str(path.parent),
+            "another process uses this folder",
+            "stop it, or choose another folder",
         ) from None
     return file

@@ -1,8 +1,8 @@
 """The durable state of one process: keyed rows and a log of records, in an SQLite file.
 
-The file is in WAL mode: SQLite appends every change to a second file, the WAL, and moves it into
-the first one later. Two things are added here that SQLite does not do: each row has a checksum, and
-changes that SQLite drops because the WAL is damaged are reported.
+The file is in WAL mode: SQLite appends every change to a second file, the write-ahead log (WAL),
+and later moves it into the first one. This module adds two things that SQLite does not do: each row
+has a checksum, and changes that SQLite drops because the WAL is damaged are reported.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from struct import Struct
-from types import TracebackType
 from typing import Any, Self
 from zlib import crc32
 
@@ -23,27 +22,27 @@ from distributary.machines.real.folder_lock import take_lock
 
 __all__ = ["Store"]
 
-_OURS = int.from_bytes(b"dstr")  # SQLite keeps it in the head of the file
+_OURS = int.from_bytes(b"dstr")  # stored in the header of the file
 _FORMAT = 1
 _TABLES = (
     "CREATE TABLE log (number INTEGER PRIMARY KEY, checksum INTEGER, record BLOB)",
     "CREATE TABLE rows (key TEXT PRIMARY KEY, checksum INTEGER, value BLOB) WITHOUT ROWID",
 )
-_LARGEST_WAL = 1 << 24  # bytes; a longer one is cut once its changes were moved
-_WAL_HEAD = Struct(">16x8s8x")  # the mark of all frames in use
-_WAL_FRAME = Struct(">4xI8s8x")  # not 0 in the last frame of a batch; the mark. A page follows
+_LARGEST_WAL = 1 << 24  # bytes; a longer one is truncated once its changes are moved
+_WAL_HEAD = Struct(">16x8s8x")  # the salt of all valid frames
+_WAL_FRAME = Struct(">4xI8s8x")  # nonzero in the last frame of a batch; the salt. A page follows
 _DAMAGED_SCHEMA = "its schema is not as it was written"
-_LITTLE = 1 << 16  # bytes: a disk with less space is full
+_LITTLE = 1 << 16  # bytes: a disk with less free space counts as full
 _OUTSIDE = ("BUSY", "CANTOPEN", "FULL", "IOERR", "LOCKED", "NOMEM", "PERM", "READONLY")
 
 
 class Store:
     """Keyed rows and a log in a folder, for one process at a time.
 
-    A change is durable once the batch that it belongs to has ended. With `sync` it then survives a
-    loss of power, and every batch waits for the disk; without, it survives the death of the
-    process, and a loss of power may take the last batches. `size` is about how many bytes are in
-    use, and `reports` says what could not be read.
+    A change is durable once its batch has ended. With `sync` every batch waits for the disk, and
+    the change survives a power failure. Without it, the change survives the end of the process, but
+    a power failure may lose the last batches. `size` is roughly the number of bytes in use, and
+    `reports` says what could not be read.
     """
 
     def __init__(self, folder: Path, *, sync: bool = False) -> None:
@@ -63,16 +62,11 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Let others have the folder."""
+        """Close the file and release the lock on the folder."""
         if self._lock >= 0:
             with suppress(AttributeError, sqlite3.Error):
                 self._db.close()
@@ -83,7 +77,7 @@ class Store:
     def batch(self) -> Iterator[None]:
         """Make all changes of the block durable when it ends, or none of them if it fails.
 
-        A batch within another is a part of that one.
+        A batch inside another is part of the outer one.
         """
         if self._db.in_transaction:
             yield
@@ -102,12 +96,12 @@ class Store:
             raise
 
     def flush(self) -> None:
-        """Wait until the disk has all that was written, with or without `sync`."""
+        """Wait until everything written is on disk, with or without `sync`."""
         with self._faults():
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             folder = os.open(self.path.parent, os.O_RDONLY)
             try:
-                os.fsync(folder)  # the names of the files
+                os.fsync(folder)  # so that the names of the files are on disk too
             finally:
                 os.close(folder)
 
@@ -125,7 +119,7 @@ class Store:
                 self._insert(found)
 
     def replace(self, records: Iterable[bytes]) -> None:
-        """Let these records take the place of the whole log."""
+        """Replace the whole log by these records."""
         with self.batch(), self._faults():
             self._db.execute("DELETE FROM log")
             self._next = 1
@@ -133,7 +127,7 @@ class Store:
             self.size = self._measure()
 
     def read(self) -> Iterator[bytes]:
-        """The log from its first record on; one record at a time is in memory.
+        """Yield the records of the log from the first one, one at a time in memory.
 
         A damaged last record is set aside and reported; any other damage is an error.
         """
@@ -159,32 +153,32 @@ class Store:
 
     def _number(self, records: Iterable[bytes]) -> Iterator[tuple[int, int, bytes]]:
         for record in records:
-            yield self._next, _check(record, self._next), record
+            yield self._next, _checksum(record, self._next), record
             self._next += 1
             self.size += len(record)
 
     # --- keyed rows ----------------------------------------------------------------------------
 
     def put(self, key: str, value: bytes) -> None:
-        """Let a key have a value, instead of the one that it has."""
+        """Set the value of a key."""
         with self.batch(), self._faults():
-            row = (key, _check(value, crc32(key.encode())), value)
+            row = (key, _checksum(value, crc32(key.encode())), value)
             self._db.execute("INSERT OR REPLACE INTO rows VALUES (?, ?, ?)", row)
             self.size += len(value)
 
     def remove(self, key: str) -> None:
-        """Forget a key, if it is there."""
+        """Remove a key, if it exists."""
         with self.batch(), self._faults():
             self._db.execute("DELETE FROM rows WHERE key = ?", (key,))
 
     def get(self, key: str) -> bytes | None:
-        """The value of a key, or None."""
+        """Return the value of a key, or None."""
         with self._faults():
             found = self._db.execute("SELECT * FROM rows WHERE key = ?", (key,)).fetchone()
         return None if found is None else self._check_row(*found)[1]
 
     def rows(self) -> Iterator[tuple[str, bytes]]:
-        """All keys and their values, in the order of the keys."""
+        """Yield all keys and their values, in the order of the keys."""
         with self._faults():
             for row in self._db.execute("SELECT * FROM rows ORDER BY key"):
                 yield self._check_row(*row)
@@ -197,7 +191,9 @@ class Store:
     # --- opening -------------------------------------------------------------------------------
 
     def _open(self, synchronous: str) -> sqlite3.Connection:
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))  # its errors are clearer
+        os.close(
+            os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        )  # its errors are clearer than SQLite's
         db = sqlite3.connect(self.path, isolation_level=None)
         try:
             db.text_factory = bytes
@@ -207,7 +203,7 @@ class Store:
             db.execute(f"PRAGMA synchronous = {synchronous}")
             db.execute("PRAGMA secure_delete = OFF")
             self._report_lost_batches(db)
-            if _ask(db, "application_id") == 0:
+            if _read_pragma(db, "application_id") == 0:
                 _create(db)
             self._check_damage(db)
         except BaseException:
@@ -216,37 +212,39 @@ class Store:
         return db
 
     def _check_kind(self, db: sqlite3.Connection) -> None:
-        whose, version = _ask(db, "application_id"), _ask(db, "user_version")
+        whose, version = _read_pragma(db, "application_id"), _read_pragma(db, "user_version")
         (tables,) = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         if whose != _OURS and (whose or tables):
-            raise StateError(str(self.path), "is not a store of ours", "name another folder")
+            raise StateError(
+                str(self.path), "is not a store of distributary", "choose another folder"
+            )
         if tables and version != _FORMAT:
             raise StateError(
                 str(self.path),
-                f"was written by another version, in format {version}",
-                "use that version, or start anew",
+                f"was written by another version of distributary, in format {version}",
+                "use that version, or start with an empty folder",
             )
 
     def _check_damage(self, db: sqlite3.Connection) -> None:
         tables = db.execute("SELECT sql FROM sqlite_schema ORDER BY name").fetchall()
         if tables != [(table.encode(),) for table in _TABLES]:
             raise self._damage(_DAMAGED_SCHEMA)
-        found = _ask(db, "quick_check(1)").decode(errors="replace")
+        found = _read_pragma(db, "quick_check(1)").decode(errors="replace")
         if found != "ok":
             raise self._damage(" ".join(found.split()))
 
     def _report_lost_batches(self, db: sqlite3.Connection) -> None:
-        """Report batches in the WAL that SQLite leaves out, since something before is damaged."""
+        """Report batches in the WAL that SQLite ignores, because an earlier part is damaged."""
         _, used, _ = db.execute("PRAGMA wal_checkpoint").fetchone()
         wal = self.path.with_name(f"{self.path.name}-wal")
-        lost = _count_batches(wal, used, _ask(db, "page_size"))
+        lost = _count_batches(wal, used, _read_pragma(db, "page_size"))
         if lost:
             aside = wal.with_name(f"{wal.name}.set-aside")
             shutil.copyfile(wal, aside)
             batches = "1 batch" if lost == 1 else f"{lost:,} batches"
             self._report(f"the last changes, {batches}, are damaged or were cut short", aside)
 
-    # --- what goes wrong -----------------------------------------------------------------------
+    # --- faults --------------------------------------------------------------------------------
 
     def set_aside(self, data: bytes, reason: str) -> None:
         """Keep bytes that cannot be used in a file beside the store, and report why."""
@@ -259,30 +257,34 @@ class Store:
 
     def _report(self, reason: str, aside: Path) -> None:
         self.reports.append(
-            f"{self.path}: {reason}; kept in {aside.name} and left out, and what it changed is lost"
+            f"{self.path}: {reason}; kept in {aside.name} but ignored, so its changes are lost"
         )
 
     def _measure(self) -> int:
-        pages = int(_ask(self._db, "page_count")) - int(_ask(self._db, "freelist_count"))
-        return pages * int(_ask(self._db, "page_size"))
+        pages = int(_read_pragma(self._db, "page_count")) - int(
+            _read_pragma(self._db, "freelist_count")
+        )
+        return pages * int(_read_pragma(self._db, "page_size"))
 
     @contextmanager
     def _faults(self) -> Iterator[None]:
-        """Raise what SQLite and the operating system say as an error that says what to do."""
+        """Turn errors of SQLite and the operating system into a `StateError` with a remedy."""
         try:
             yield
         except OSError as error:
             raise StateError.from_os(self.path, error) from error
-        except UnicodeDecodeError as error:  # SQLite quotes names that are damaged
+        except UnicodeDecodeError as error:  # SQLite quotes damaged names in its messages
             raise self._damage(_DAMAGED_SCHEMA) from error
         except sqlite3.Error as error:
             kind = getattr(error, "sqlite_errorname", "").removeprefix("SQLITE_")
             if not kind.startswith(_OUTSIDE):
                 raise self._damage(str(error)) from error
             full = kind == "FULL" or (kind.startswith("IOERR") and self._is_disk_full())
-            said = "no space left on device" if full else str(error)
+            reason = "no space left on device" if full else str(error)
             raise StateError(
-                str(self.path), f"cannot be written: {said}", "check the place, or name another"
+                str(self.path),
+                f"cannot be written: {reason}",
+                "check the path, or choose another folder",
             ) from error
 
     def _is_disk_full(self) -> bool:
@@ -290,11 +292,11 @@ class Store:
         return disk.f_bavail * disk.f_frsize < _LITTLE
 
     def _damage(self, what: str) -> StateError:
-        remedy = "bring it back from a copy, or start anew"
+        remedy = "restore it from a backup, or start with an empty folder"
         return StateError(str(self.path), f"is damaged ({what})", remedy)
 
 
-def _ask(db: sqlite3.Connection, pragma: str) -> Any:
+def _read_pragma(db: sqlite3.Connection, pragma: str) -> Any:
     return db.execute(f"PRAGMA {pragma}").fetchone()[0]
 
 
@@ -307,18 +309,18 @@ def _create(db: sqlite3.Connection) -> None:
     db.execute("COMMIT")
 
 
-def _check(data: bytes, place: int) -> int:
-    """A checksum of data and its place."""
+def _checksum(data: bytes, place: int) -> int:
+    """The checksum of data and its place."""
     return crc32(data, place & 0xFFFFFFFF)
 
 
 def _is_whole(data: Any, checksum: Any, place: int) -> bool:
-    """Whether a row is as it was written; damage changes types, too."""
-    return isinstance(data, bytes) and checksum == _check(data, place)
+    """Whether a row is as it was written; damage may change types too."""
+    return isinstance(data, bytes) and checksum == _checksum(data, place)
 
 
 def _count_batches(wal: Path, used: int, page: int) -> int:
-    """How many whole batches there are in a WAL after the frames that SQLite uses."""
+    """Count the complete batches in a WAL after the frames that SQLite uses."""
     if not wal.exists():
         return 0
     frame, batches = _WAL_FRAME.size + page, 0

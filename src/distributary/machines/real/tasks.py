@@ -1,4 +1,4 @@
-"""Tasks that end with the block that started them."""
+"""Tasks that are cancelled when the block that started them ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Start = Callable[[Coroutine[Any, Any, None]], None]
 async def own_tasks() -> AsyncIterator[Start]:
     """Start tasks that are cancelled when the block ends; one that fails ends the block.
 
-    The failure is raised as it is, not in a group of one.
+    The failure is raised itself, not inside an exception group.
     """
     started: list[asyncio.Task[None]] = []
     try:

@@ -21,7 +21,9 @@ class Clock:
     def at(self, time: float, callback: Callback) -> None:
         """Schedule a callback at a time that is not in the past."""
         if not self.now <= time < float("inf"):
-            raise ValueError(f"cannot schedule at {time}: it is already {self.now}")
+            raise ValueError(
+                f"cannot schedule at {time}: the time must be finite and at least {self.now}"
+            )
         self.scheduled += 1
         heappush(self._heap, (time, self.scheduled, callback))
 

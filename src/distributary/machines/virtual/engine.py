@@ -1,4 +1,4 @@
-"""Runs machines over a network in virtual time."""
+"""Run machines over a network in virtual time."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ class Simulation:
         """Deliver a message from outside, such as a client's, to a node at a time."""
         self.clock.at(time, partial(self._arrive, sender, to, message))
 
-    def call(self, name: str, found: Input) -> None:
-        """Give a node an input of its host's own now, such as `machine.start`."""
-        self._nodes[name].call(found)
+    def call(self, name: str, given: Input) -> None:
+        """Call a node's machine with an input of the host now, such as `machine.start`."""
+        self._nodes[name].call(given)
 
     def run(self, *, until: float = float("inf"), max_events: float = float("inf")) -> int:
         """Run up to a time, a number of events, or the end; returns the number of events."""

@@ -28,9 +28,11 @@ class Link:
 
     def __post_init__(self) -> None:
         if not (0 <= self.delay < float("inf") and 0 <= self.jitter < float("inf")):
-            raise ValueError(f"a message cannot take {self.delay} s and up to {self.jitter} s more")
+            raise ValueError(
+                f"delay and jitter must be finite and at least 0, not {self.delay}, {self.jitter}"
+            )
         if not 0 <= self.loss <= 1:
-            raise ValueError(f"loss is a probability, not {self.loss}")
+            raise ValueError(f"loss must be a probability from 0 to 1, not {self.loss}")
 
 
 class VirtualNetwork:
@@ -51,7 +53,7 @@ class VirtualNetwork:
 
     @classmethod
     def of(cls, topology: Topology, rng: np.random.Generator) -> Self:
-        """The links of a topology in both directions, reliable and ordered."""
+        """Make a network of the links of a topology in both directions, reliable and ordered."""
         links = {link: Link(delay) for link, delay in topology.delays.items()}
         return cls(links | {(b, a): link for (a, b), link in links.items()}, rng)
 
@@ -71,8 +73,8 @@ class VirtualNetwork:
         link = self._links.get((sender, to), self._default)
         if link is None:
             raise ValueError(f"there is no link from {sender!r} to {to!r}")
-        parted = any((sender in nodes) != (to in nodes) for nodes in self._islands.values())
-        if parted or (link.loss and self._rng.random() < link.loss):
+        is_cut = any((sender in nodes) != (to in nodes) for nodes in self._islands.values())
+        if is_cut or (link.loss and self._rng.random() < link.loss):
             yield to, None
             return
         at = now + link.delay + (link.jitter and self._rng.uniform(0.0, link.jitter))

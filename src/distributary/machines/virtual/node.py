@@ -54,21 +54,21 @@ class Node:
             self._enqueue(partial(self.machine.on_message, sender, message))
         return accepted
 
-    def call(self, found: Input) -> None:
-        """Accept an input of the host's own, such as the machine's start."""
+    def call(self, given: Input) -> None:
+        """Accept an input of the host, such as the machine's start."""
         if self.alive:
-            self._enqueue(found)
+            self._enqueue(given)
 
-    def _enqueue(self, found: Input) -> None:
+    def _enqueue(self, given: Input) -> None:
         if not self.busy:
-            self._serve(found)
+            self._serve(given)
             return
-        self.queue.append(found)
+        self.queue.append(given)
         self.record.waiting.append((self.clock.now, self.name, len(self.queue)))
 
-    def _serve(self, found: Input) -> None:
+    def _serve(self, given: Input) -> None:
         self.busy = True
-        actions = list(found(self.clock.now))
+        actions = list(given(self.clock.now))
         work: defaultdict[str, float] = defaultdict(float)
         for action in actions:
             if isinstance(action, Work):
@@ -83,9 +83,9 @@ class Node:
             self._perform(action)
         self.busy = False
         if self.queue:
-            found = self.queue.popleft()
+            given = self.queue.popleft()
             self.record.waiting.append((self.clock.now, self.name, len(self.queue)))
-            self._serve(found)
+            self._serve(given)
 
     def _perform(self, action: Action) -> None:
         now = self.clock.now

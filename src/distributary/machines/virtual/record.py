@@ -25,7 +25,7 @@ _WORK = pa.schema([("node", pa.string()), ("kind", pa.string()), ("units", pa.fl
 
 
 class SimulationRecord:
-    """Grows while a simulation runs; the tables are available at any time."""
+    """Records a simulation while it runs; the tables are available at any time."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[float, str, int]] = []

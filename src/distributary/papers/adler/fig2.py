@@ -90,9 +90,10 @@ def fig2(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
         shown=(
             f"{n:,} random instances of {PARAMS.flows} flows, {PARAMS.receivers} users and "
             f"{GROUPS} groups; the chart shows the first {min(n, BATCH)}, the tables count all. "
-            "Marks above one another are one instance: what it costs under each algorithm, over "
-            "C∞, its cost with a group for every flow. OCC is the proven optimum with each flow "
-            "in one group, OCA the proven optimum when flows may be in several."
+            "Marks above one another belong to one instance and show its cost under each "
+            "algorithm, divided by C∞, the cost with a group for every flow. OCC is the proven "
+            "optimum with each flow in one group, OCA the proven optimum when flows may be in "
+            "several."
         ),
         columns=("instance", "c_inf", *(a.lower() for a in cost)),
         rows=tuple((i, float(bound[i]), *(float(cost[a][i]) for a in cost)) for i in range(n)),
@@ -101,10 +102,11 @@ def fig2(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
         claims=(*(_agreement_claim(a, hits[a]) for a in hits), _distance_claim(ratio)),
         notes=(
             ACTIVE,
-            "With two rates only, many pairs of groups cost the same to merge. FBM takes the first "
-            "in a fixed order; another order gives other counts.",
-            f"A count of the paper's is reproduced if {BATCH} instances with our share show it, or "
-            f"one still further off, with a chance of {percent(LEAST_CHANCE)} or more.",
+            "With only two rates, merging costs the same for many pairs of groups. FBM takes the "
+            "first pair in a fixed order; another order gives other counts.",
+            f"A count of the paper is reproduced if {BATCH} instances with our share show that "
+            "count, or a more distant one, with a probability of at least "
+            f"{percent(LEAST_CHANCE)}.",
         ),
         quick=quick,
         seed=seed,

@@ -52,9 +52,9 @@ def fig3(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
         title="Overhead against the number of groups",
         source="Adler et al. (2001), Fig. 3 and section 5.2.2",
         shown=(
-            f"The cost beyond C∞, which a group for every flow would have, as the mean of {n} "
-            "random instances of 100 flows and 100 users. Every number of groups and every "
-            "algorithm sees the same instances."
+            f"The cost beyond C∞, the cost with a group for every flow, as the mean of {n} random "
+            "instances of 100 flows and 100 users. Every number of groups and every algorithm "
+            "sees the same instances."
         ),
         columns=("setting", "groups", "algorithm", "instances", "overhead"),
         rows=tuple(
@@ -75,9 +75,9 @@ def fig3(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
         ),
         notes=(
             ACTIVE,
-            "With as many groups as flows FBM, RSE and RRE give each flow its own and pay nothing "
-            "beyond C∞. RAN still puts some flows together by chance, and UBM sends a flow once "
-            "for every group it is in.",
+            "With as many groups as flows, FBM, RSE and RRE give each flow its own group and "
+            "cost no more than C∞. RAN still puts some flows together by chance, and UBM sends a "
+            "flow once for every group it is in.",
             BEYOND_CHANCE,
             f"*Not much better* is read as saving {percent(NOT_MUCH)} at most.",
             "The paper prints no numbers for this figure, so its sentences are checked instead.",

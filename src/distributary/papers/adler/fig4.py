@@ -54,9 +54,9 @@ def fig4(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
         source="Adler et al. (2001), Fig. 4 and section 5.2.3",
         shown=(
             f"As many users as flows and {percent(GROUPS_SHARE)} as many groups, from {sizes[0]} "
-            f"to {sizes[-1]:,} flows. Left the cost, right the cost over C∞, which a group for "
-            f"every flow would have. Means of {max(instances.values())} instances at the smallest "
-            f"size and {min(instances.values())} at the largest."
+            f"to {sizes[-1]:,} flows. On the left the cost, on the right the cost divided by C∞, "
+            f"the cost with a group for every flow. Means of {max(instances.values())} instances "
+            f"at the smallest size and {min(instances.values())} at the largest."
         ),
         columns=("flows", "groups", "algorithm", "instances", "cost", "cost_over_c_inf"),
         rows=tuple(
@@ -69,9 +69,9 @@ def fig4(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
         claims=(_constant_claim(ratio), _best_claim(ratio)),
         notes=(
             ACTIVE,
-            f"Constant is taken to mean that no size is off the mean by more than "
-            f"{percent(CONSTANT)}: the small instances differ much among themselves, since a few "
-            "popular or fast flows decide what they cost.",
+            "Constant is taken to mean that no size is off the mean by more than "
+            f"{percent(CONSTANT)}: small instances vary a lot, because a few popular or fast "
+            "flows determine their cost.",
             BEYOND_CHANCE,
             "The paper prints no numbers for this figure.",
         ),

@@ -28,8 +28,8 @@ HEURISTICS = MERGES + CHANCE
 EXACT = ("OCC", "OCA")
 
 ACTIVE = (
-    "Flows nobody wants and users who want nothing are drawn again until all are active. Deleting "
-    "them, as the paper has it, would leave fewer flows and users than its figures speak of."
+    "Flows that nobody wants and users who want nothing are drawn again until all are active. "
+    "Deleting them, as the paper does, would leave fewer flows and users than its figures state."
 )
 
 BEYOND_CHANCE = (

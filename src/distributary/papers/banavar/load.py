@@ -99,29 +99,29 @@ def _notes(run: OverloadSearch) -> tuple[str, ...]:
     bias = run.threshold / len(PUBLISHERS) / run.seconds
     return (
         COSTS_NOTE,
-        "Three sets of costs were tried, all with flooding at 77 events/s. In trial runs 1 ms for "
-        "a message taken in, 0.25 ms for one sent and 5 µs for a step gave 192, 155 and 141 "
-        "events/s at 0.2 % and 146, 112 and 95 at 1.8 %; 0.3 ms, 0.3 ms and 5 µs gave 241, 195 and "
-        "167, and 153, 128 and 103. The third, 2 µs for a step, was kept with the independent "
-        "numbers in view: that ours are near them confirms nothing. What does not hang on the "
-        "choice is the order of the curves and their shape.",
+        "Three sets of costs were tried, all with flooding at 77 events/s. In trial runs 1 ms "
+        "for a message taken in, 0.25 ms for one sent and 5 µs for a step gave 192, 155 and 141 "
+        "events/s at 0.2 % and 146, 112 and 95 at 1.8 %; 0.3 ms, 0.3 ms and 5 µs gave 241, 195 "
+        "and 167, and 153, 128 and 103. The third, 2 µs for a step, was chosen with the "
+        "independent numbers in view, so their agreement with ours confirms nothing. The order "
+        "and the shape of the curves do not depend on the choice.",
         "All that the slides say of the cost of a step is that the extra time of link matching "
-        "over more than four hops, 40 to 90 steps here, is much less than 1 ms: 1 or 5 µs would do "
-        "as well. The second table has what they would give, by the mean work of the busiest "
-        "broker.",
+        "over more than four hops, 40 to 90 steps here, is much less than 1 ms: 1 or 5 µs would "
+        "also satisfy that. The second table shows the results for these costs, by the mean work "
+        "of the busiest broker.",
         "Under flooding a broker sends each event to all its clients and matches nothing; what "
-        "clients throw away costs the broker no time. So flooding cannot depend on the number of "
-        "subscriptions here, and was run for each of them all the same.",
+        "clients discard costs the broker no time. So flooding cannot depend on the number of "
+        "subscriptions here, but it was run for each of them.",
         f"A network is overloaded if more than {run.threshold} messages wait at some broker at "
-        f"some time of the run: the paper's own estimate of the threshold. A rate that is just too "
-        f"high takes a while to get there, so limits are about {bias:.0f} events/s above the rate "
-        "at which the busiest broker never rests, which the table of numbers has too.",
-        "The share that matches is set by how fast tests become rarer from one attribute to the "
-        "next; publishers are at the edge of the three regions and publish as Poisson processes, "
-        "at every rate with the same draw in another scale.",
-        "The slides' chart is a picture whose numbers are not in their text, so it is not known at "
-        f"how small a share its curves begin. Its axis ends at {AXIS} events/s, which ours pass "
-        "where less than 0.2 % match.",
+        "some time of the run: the paper's own estimate of the threshold. A rate that is just "
+        f"too high takes a while to reach the threshold, so limits are about {bias:.0f} events/s "
+        "above the rate at which the busiest broker is never idle, which the CSV file also has.",
+        "The matching share is set by how fast tests become rarer from one attribute to the "
+        "next. Publishers are at the edge of the three regions and publish as Poisson processes; "
+        "all rates use the same draw, scaled in time.",
+        "The slides' chart is a picture whose numbers are not in their text, so the smallest "
+        f"share on its curves is unknown. Its axis ends at {AXIS} events/s, which our curves "
+        "exceed if less than 0.2 % match.",
     )
 
 

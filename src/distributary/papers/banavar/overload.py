@@ -46,11 +46,11 @@ class BrokerCosts:
 
 COSTS = BrokerCosts()
 COSTS_NOTE = (
-    "The slides give no costs, so these are assumed: a broker is busy for "
-    f"{1e3 * COSTS.received:g} ms with each message it takes in, {1e3 * COSTS.sent:g} ms with each "
-    f"that it sends, to brokers and clients alike, and {1e6 * COSTS.step:g} µs with each matching "
-    "step. The first two are taken to be equal, and set by where flooding overloads; the third was "
-    "picked from several, after seeing what they gave."
+    f"The slides give no costs, so these are assumed: a broker spends {1e3 * COSTS.received:g} ms "
+    f"on each message that it receives, {1e3 * COSTS.sent:g} ms on each that it sends to a broker "
+    f"or client, and {1e6 * COSTS.step:g} µs on each matching step. The first two are assumed to "
+    "be equal, and set by the rate at which flooding overloads; the third was chosen from "
+    "several after seeing their results."
 )
 
 

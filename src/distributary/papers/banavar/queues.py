@@ -67,11 +67,11 @@ def queues(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress 
         notes=(
             COSTS_NOTE,
             "The slides do not say with which subscriptions their curves were made, nor whether "
-            "their rates are of one publisher or of all, so only the proportions are taken over.",
+            "their rates are of one publisher or of all, so only the proportions are used.",
             f"A run overloads if more than {THRESHOLD} messages wait at some time of its "
             f"{seconds:g} s. Every run has its own draw of the Poisson processes.",
-            "The slides show one run at each rate, in which 425 drains and 417 does not: so close "
-            "to the threshold chance decides.",
+            "The slides show one run at each rate, in which 425 drains and 417 does not: this "
+            "close to the threshold, chance decides.",
         ),
         quick=quick,
         seed=seed,

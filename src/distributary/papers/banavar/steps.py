@@ -93,22 +93,21 @@ def _notes(found: Steps) -> tuple[str, ...]:
         "A hop is a broker that matches the event: the publisher's broker is the first. "
         "Publishers are at the edge of the network, so its longest path has six, as many as the "
         "chart has curves.",
-        "Counted is each pair of an event and a broker where some client gets it: the nodes that "
-        "link matching visits at all brokers on the way there, that one included. Events that "
-        "nobody gets so far away are not in the mean.",
-        "The paper does not say how many tests a subscription has. Here it tests attribute i = 0, "
-        "1, ... with the probability "
-        f"{PARAMS.first_test} × {PARAMS.next_test}^i, the law with which the independent "
-        "implementation met the published crossing; values follow Zipf's law with exponent "
-        f"{PARAMS.exponent:g}, in an order that each region has of its own. Other laws moved "
-        "its crossing to anywhere from 2 to 6 hops.",
+        "For each pair of an event and a broker with a client that gets it, we count the nodes "
+        "that link matching visits at all brokers on the way, including that one. Events without "
+        "a receiver at a distance are not in its mean.",
+        "The paper does not say how many tests a subscription has. Here it tests attribute i = "
+        f"0, 1, ... with the probability {PARAMS.first_test} × {PARAMS.next_test}^i, the law with "
+        "which the independent implementation reproduced the published crossing; values follow "
+        f"Zipf's law with exponent {PARAMS.exponent:g}, in a different order for each region. "
+        "Other laws moved its crossing to anywhere from 2 to 6 hops.",
         f"The crossing moves with size: at {few:,} subscriptions link matching takes no more steps "
         f"than one search up to {hops(max(ahead, default=0))}.",
         "The tree is that of the paper with trivial tests left out, and without factoring or "
-        "delayed branching. Every broker has all subscriptions, also those that are upstream of it "
-        "for all three publishers; they are dealt evenly to the 390 clients.",
+        "delayed branching. Every broker has all subscriptions, even those upstream of it for "
+        "all three publishers; the 390 clients have equally many.",
         "The slides' chart is a picture whose numbers are not in their text; only its axes and "
-        "what is said about it can be compared.",
+        "the statements about it can be compared.",
     )
 
 

@@ -49,9 +49,9 @@ def fig1(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
             PRICED,
             READING,
             "The paper's chart is a picture whose numbers are not in its text; section V-B gives "
-            "the height of the same experiment's queue. How long a burst lasts is the triggered "
-            "work over the time that publications leave: with our prices the fullest broker gets "
-            "through it sooner than theirs.",
+            "the height of the same experiment's queue. The duration of a burst is the triggered "
+            "work divided by the share of time that publications leave for it: at our costs the "
+            "fullest broker finishes it sooner than the paper's.",
         ),
         quick=quick,
         seed=seed,

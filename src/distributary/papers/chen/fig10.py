@@ -6,13 +6,14 @@ from collections.abc import Mapping
 
 from distributary.model import FloatArray
 from distributary.papers.chen.network import CongestionOutcome
-from distributary.papers.chen.runs import ACTIVE, COMPARED, SELECTIVE, case, results
+from distributary.papers.chen.runs import ACTIVE, COMPARED, SELECTIVE, case, results_by_policy
 from distributary.papers.chen.telling import (
     LABELS,
     PRICED,
     QUANTITIES,
     READING,
     core_queue,
+    delay_rows,
     draw_bars,
     draw_queues,
     numbers,
@@ -25,10 +26,12 @@ from distributary.papers.drawing import Sheet, draw_chart
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
 from distributary.papers.wording import NOTHING, table
 from distributary.planning import Progress, silent
+from distributary.workloads.workflows import WorkflowsParams
 
 __all__ = ["fig10"]
 
 SHOWN, EVERY = 4_000.0, 25.0  # seconds after the first unsubscription; from point to point
+CLUSTERED = WorkflowsParams(clustered=True)
 FAST, SAVED, NONE = 0.03, 0.82, 0.01
 NEARLY = 0.05  # how far a share may be off
 DELAYS = {"active": ("2,000 s", "706 s"), "selective": ("0.05 s", "0.19 s")}
@@ -39,11 +42,9 @@ Outcomes = Mapping[str, CongestionOutcome]
 
 def fig10(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
     """Delays, tables and queues where a root's children are in the same cluster."""
-    cases = {policy: case(policy, quick=quick, seed=seed, clustered=True) for policy in COMPARED}
+    cases = {policy: case(policy, quick=quick, seed=seed, full=CLUSTERED) for policy in COMPARED}
     spread = {policy: case(policy, quick=quick, seed=seed) for policy in COMPARED}
-    outcomes = results([*cases.values(), *spread.values()], progress)
-    found = {policy: outcomes[each] for policy, each in cases.items()}
-    anywhere = {policy: outcomes[each] for policy, each in spread.items()}
+    found, anywhere = results_by_policy(progress, cases, spread)
     times = samples(SHOWN, EVERY)
     first = cases[ACTIVE]
     return Figure(
@@ -80,11 +81,7 @@ def fig10(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress =
 
 
 def _comparison(found: Outcomes, anywhere: Outcomes) -> str:
-    rows = []
-    for policy, outcome in found.items():
-        paper, independent = DELAYS.get(policy, (NOTHING, NOTHING))
-        ours = seconds(float(outcome.delays.mean()))
-        rows.append((f"delay of probes, {LABELS[policy]}", ours, paper, independent))
+    rows = delay_rows(found, DELAYS)
     for policy, outcome in found.items():
         ours = f"{outcome.core_table():,.0f}"
         rows.append((f"core table, {LABELS[policy]}", ours, TABLES.get(policy, NOTHING), NOTHING))

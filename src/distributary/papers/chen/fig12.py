@@ -215,19 +215,20 @@ def _notes(found: Runs) -> tuple[str, ...]:
     return (
         PRICED,
         f"Prices are those of the other figures, and each box is {DEARER:g} times as dear because "
-        "subscriptions are as much fewer. Two things were chosen so that active covering congests "
-        f"as the paper has it: a monitor is under way for {UNDER_WAY:g} s, and between all regions "
-        f"an event is published every {PUBLISH_EVERY:g} s.",
-        "A move is read as the text has it: the subscription ends at the old broker and begins at "
-        "the new one afterwards. Where monitors overlap, subscribing first and leaving "
-        f"{UNDER_WAY:g} s later, active covering's longest queue is "
-        f"{found[OVERLAP, ACTIVE].queue.longest:,}: what the old one hid the new one hides at "
-        "once. So the congestion of this section has a cure without any new policy.",
-        "The paper does not tell what subscribers want. Here 20 workflows make about 30 of 5,000 "
-        "want each event, so that in every region somebody else wants nearly all that its monitor "
-        "wants. With 100 workflows about 6 want it; then selective pruning takes monitors back up "
-        f"to the core, and its queue reaches {found[SPARSE, SELECTIVE].queue.longest:,} there, "
-        f"ours {found[SPARSE, OURS].queue.longest:,}.",
+        "subscriptions are as much fewer. Two things were chosen so that active covering "
+        f"congests as in the paper: a move takes a monitor {UNDER_WAY:g} s, and an event is "
+        f"published every {PUBLISH_EVERY:g} s, in all regions together.",
+        "A move follows the text: the subscription ends at the old broker and begins at the new "
+        f"one afterwards. Where monitors overlap, subscribing first and leaving {UNDER_WAY:g} s "
+        f"later, active covering's longest queue is {found[OVERLAP, ACTIVE].queue.longest:,}: the "
+        "new subscription at once hides what the old one hid. So the congestion of this section "
+        "can be avoided without a new policy.",
+        "The paper does not say what subscribers want. Here 20 workflows make about 30 of 5,000 "
+        "want each event, so that in every region somebody else wants nearly all that its "
+        "monitor wants. With 100 workflows about 6 want it; then selective pruning takes "
+        "monitors back up to the core, and its queue reaches "
+        f"{found[SPARSE, SELECTIVE].queue.longest:,} there, ours "
+        f"{found[SPARSE, OURS].queue.longest:,}.",
         f"Ours keeps the queue at {ours.queue.longest:,} at most and false positives at "
         f"{share(ours.false_positives())}; selective pruning {theirs.queue.longest:,} and "
         f"{share(theirs.false_positives())}. Its tables have {ours.tables.mean():,.0f} boxes on "

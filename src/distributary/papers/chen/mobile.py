@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from distributary.content import (
-    Advertise,
+    AdvertiseRequest,
     ContentBroker,
     Covering,
     PublishUnder,
-    Subscribe,
-    Unsubscribe,
+    SubscribeRequest,
+    UnsubscribeRequest,
 )
 from distributary.content.events import ContentEvent
 from distributary.machines.virtual import Simulation, VirtualNetwork
@@ -132,7 +132,7 @@ def _start(
         add_broker(simulation, brokers[name], match=per_box, compare=per_box / case.scale)
     everything = Filter(load.schema, (Box(()),))
     for client, broker in load.publishers:
-        simulation.post(0.0, broker, Advertise(client, 0, everything), sender=client)
+        simulation.post(0.0, broker, AdvertiseRequest(client, 0, everything), sender=client)
     return brokers, simulation
 
 
@@ -140,7 +140,7 @@ def _subscribe_all(simulation: Simulation, load: Roaming, every: float) -> float
     """Subscribe monitors first, so that nothing else travels far; returns the time it ends."""
     clients = (*load.monitors, *load.subscriptions)
     for turn, (client, broker, filter) in enumerate(clients, 1):
-        simulation.post(every * turn, broker, Subscribe(client, 0, filter), sender=client)
+        simulation.post(every * turn, broker, SubscribeRequest(client, 0, filter), sender=client)
     return every * (len(clients) + 1) + 60.0
 
 
@@ -168,7 +168,10 @@ def _schedule_moves(case: MobileCase, simulation: Simulation, load: Roaming, beg
         comes, leaves = sets_out, sets_out + UNDER_WAY
         if not case.overlap:
             comes, leaves = leaves, comes
-        unsubscribe, subscribe = Unsubscribe(client, 0), Subscribe(client, 0, wants[client])
+        unsubscribe, subscribe = (
+            UnsubscribeRequest(client, 0),
+            SubscribeRequest(client, 0, wants[client]),
+        )
         simulation.post(begins + leaves, here[client], unsubscribe, sender=client)
         simulation.post(begins + comes, broker, subscribe, sender=client)
         here[client], since[client] = broker, sets_out + UNDER_WAY

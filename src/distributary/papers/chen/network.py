@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from distributary.content import (
-    Advertise,
+    AdvertiseRequest,
     ContentBroker,
     Covering,
     Publication,
     PublishUnder,
-    Subscribe,
-    Unsubscribe,
+    SubscribeRequest,
+    UnsubscribeRequest,
 )
 from distributary.content.events import ContentEvent
 from distributary.machines.virtual import Simulation, VirtualNetwork
@@ -150,7 +150,7 @@ def _start(
         add_broker(simulation, brokers[name], match=per_box, compare=per_box / case.scale)
     for number in range(case.workflows.workflows):
         client, broker = _publisher(number)
-        advertise = Advertise(client, number, range_filter(load.schema, number, [], []))
+        advertise = AdvertiseRequest(client, number, range_filter(load.schema, number, [], []))
         simulation.post(0.0, broker, advertise, sender=client)
     return brokers, simulation
 
@@ -163,7 +163,7 @@ def _publisher(workflow: int) -> tuple[str, str]:
 def _subscribe_all(simulation: Simulation, load: Workflows, every: float) -> float:
     """Issue all subscriptions; returns the time when publications may begin."""
     for turn, (client, broker, filter) in enumerate(load.subscriptions, 1):
-        simulation.post(every * turn, broker, Subscribe(client, 0, filter), sender=client)
+        simulation.post(every * turn, broker, SubscribeRequest(client, 0, filter), sender=client)
     return every * (len(load.subscriptions) + 1) + 60.0
 
 
@@ -201,7 +201,7 @@ def _schedule_unsubscriptions(
     for at, root in enumerate(gone):
         client, broker, _ = load.subscriptions[root]
         time = begins + UNSUBSCRIBE_WITHIN * at / len(gone)
-        simulation.post(time, broker, Unsubscribe(client, 0), sender=client)
+        simulation.post(time, broker, UnsubscribeRequest(client, 0), sender=client)
 
 
 # --- results --------------------------------------------------------------------------------------

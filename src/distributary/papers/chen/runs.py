@@ -29,6 +29,7 @@ __all__ = [
     "mobile_case",
     "mobile_results",
     "results",
+    "results_by_policy",
 ]
 
 ACTIVE, LAZY, PACKING, SELECTIVE, SWEPT, OURS = (
@@ -51,6 +52,7 @@ POLICIES: Mapping[str, Covering] = {
 }
 QUICK, QUICK_MOBILE = 0.05, 0.1
 MOBILE_WORKFLOWS, SPARSE_WORKFLOWS = 20, 100
+PAPERS_WORKFLOWS = WorkflowsParams()
 
 C = TypeVar("C", CongestionCase, MobileCase)
 O = TypeVar("O", CongestionOutcome, MobileOutcome)  # noqa: E741
@@ -65,13 +67,10 @@ def case(
     quick: bool,
     seed: int,
     unsubscriptions: int = 300,
-    degree: int = 30,
-    clustered: bool = False,
-    dimensions: int = 1,
+    full: WorkflowsParams = PAPERS_WORKFLOWS,
 ) -> CongestionCase:
     """One run of the paper's size, or a twentieth of it with shorter periods before and after."""
     scale = QUICK if quick else 1.0
-    full = WorkflowsParams(degree=degree, clustered=clustered, dimensions=dimensions)
     drawn = replace(
         full,
         subscriptions=round(scale * full.subscriptions),
@@ -112,6 +111,14 @@ def results(
 ) -> dict[CongestionCase, CongestionOutcome]:
     """The outcome of each case; two run at a time, each in its own process."""
     return _results(cases, _found, run_congestion_case, progress)
+
+
+def results_by_policy(
+    progress: Progress, *groups: Mapping[str, CongestionCase]
+) -> list[dict[str, CongestionOutcome]]:
+    """The outcomes of several groups of cases, each by policy."""
+    found = results([case for group in groups for case in group.values()], progress)
+    return [{policy: found[case] for policy, case in group.items()} for group in groups]
 
 
 def mobile_results(

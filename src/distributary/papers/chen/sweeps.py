@@ -28,6 +28,7 @@ from distributary.papers.drawing import Sheet, draw_chart, draw_legend
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
 from distributary.papers.wording import NOTHING, join_words, table
 from distributary.planning import Progress, silent
+from distributary.workloads.workflows import WorkflowsParams
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -95,7 +96,9 @@ def fig8(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
 def fig9(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
     """Delays, tables and queues where roots cover 10, 30 and 50 others."""
     found = _run_sweep(
-        DEGREES, lambda n, policy: case(policy, quick=quick, seed=seed, degree=n), progress
+        DEGREES,
+        lambda n, policy: case(policy, quick=quick, seed=seed, full=WorkflowsParams(degree=n)),
+        progress,
     )
     times = samples(SHOWN, EVERY)
     first = case(ACTIVE, quick=quick, seed=seed)
@@ -122,8 +125,8 @@ def fig9(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
         notes=(
             PRICED,
             READING,
-            "The number of subscriptions stays the same, so there are fewer roots where each "
-            "covers more.",
+            "The number of subscriptions stays the same, so there are fewer roots if each covers "
+            "more.",
             _ours_note(found),
         ),
         quick=quick,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,7 +39,8 @@ COLUMNS = ("panel", "algorithm", "day", "scribe", "maintenance", "dissemination"
 GROWN, CHANGED = ("Tamara", "ours"), ("static", "Tamara", "ours")
 UNIFORM_NOTE = "Uniform interests: every user wants every topic with the same probability."
 SHORT_NOTE = (
-    "In the run of one day a channel surveys every 24 intervals, since once a day would be once."
+    "In the run of one day a channel surveys every 24 intervals, since once a day would be a "
+    "single survey."
 )
 
 
@@ -69,10 +71,7 @@ def fig5(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
     panels = _panels(cases, progress)
     claims = (_lower_claim(panels), _merged_claim(panels, 0.02), _order_claim(panels))
     return _figure(
-        "milo-fig5",
-        "Cost while users come, for three models of events",
-        "Fig. 5",
-        scale,
+        _Heading("milo-fig5", "Cost while users come, for three models of events", "Fig. 5"),
         panels,
         claims,
         (CLUSTERED, TIMES, DECISIONS, OURS_NOTE),
@@ -89,10 +88,7 @@ def fig6(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
     claims = (_lower_claim(panels), _merged_claim(panels[:1], 0.03), _starts_claim(panels[1]))
     notes = (CLUSTERED, TIMES, SHORT_NOTE, DECISIONS, OURS_NOTE)
     return _figure(
-        "milo-fig6",
-        "Cost while users come faster",
-        "Fig. 6",
-        base,
+        _Heading("milo-fig6", "Cost while users come faster", "Fig. 6"),
         panels,
         claims,
         notes,
@@ -112,10 +108,7 @@ def fig7(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
     panels = _panels(cases, progress)
     notes = (UNIFORM_NOTE, SHIFTED, TIMES, DECISIONS, OURS_NOTE)
     return _figure(
-        "milo-fig7",
-        "Cost where interests have no clusters",
-        "Fig. 7",
-        scale,
+        _Heading("milo-fig7", "Cost where interests have no clusters", "Fig. 7"),
         panels,
         (_lower_claim(panels),),
         notes,
@@ -135,10 +128,7 @@ def fig8(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
         _bump_claim(panels),
     )
     return _figure(
-        "milo-fig8",
-        "Cost while interests shift",
-        "Fig. 8",
-        scale,
+        _Heading("milo-fig8", "Cost while interests shift", "Fig. 8"),
         panels,
         claims,
         (CLUSTERED, SHIFTED, TIMES, DECISIONS, OURS_NOTE),
@@ -166,26 +156,29 @@ def _panels(cases: Mapping[str, ClusteringCase], progress: Progress) -> Panels:
 # --- reporting -----------------------------------------------------------------------------------
 
 
+class _Heading(NamedTuple):
+    name: str
+    title: str
+    where: str
+
+
 def _figure(
-    name: str,
-    title: str,
-    where: str,
-    scale: Scale,
+    heading: _Heading,
     panels: Panels,
     claims: tuple[Claim, ...],
     notes: tuple[str, ...],
     quick: bool,
     seed: int,
 ) -> Figure:
-    world = scale.world
+    world = (QUICK if quick else FULL).world
+    name, title, where = heading
     return Figure(
         name=name,
         title=title,
         source=f"Milo et al. (2007), {where} and section 5.2",
         shown=(
-            f"Messages per maintenance interval over time; {world.users:,} users, "
-            f"{world.topics} topics, one run. Dotted: with all messages that the clusters "
-            "themselves need."
+            f"Messages per maintenance interval over time; {world.users:,} users, {world.topics} "
+            "topics, one run. Dotted: including all messages that clustering itself needs."
         ),
         columns=COLUMNS,
         rows=panel_rows(panels),

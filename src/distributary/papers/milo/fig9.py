@@ -13,7 +13,7 @@ from distributary.model.topics import BoolArray, Clustering
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
 from distributary.papers.milo.curves import COLUMNS, Panel, comparison, panel_chart, panel_rows
 from distributary.papers.milo.readings import LINUX_DECISIONS, LINUX_OURS
-from distributary.papers.milo.runs import AlgorithmOutcome, play, rounds_of
+from distributary.papers.milo.runs import AlgorithmOutcome, RoundsPolicy, play, rounds_of
 from distributary.papers.milo.world import INTERVALS_PER_DAY, in_order
 from distributary.papers.wording import join_words, percent, table
 from distributary.planning import Progress, Step, silent
@@ -73,8 +73,8 @@ def fig9(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
         source="Milo et al. (2007), Fig. 9 and section 5.3",
         shown=(
             f"Messages per maintenance interval over a year in which {people:,} users join, with "
-            f"{topics:,} packages as topics. Dotted: with all messages that the clusters "
-            f"themselves need. {kinds[0].origin}"
+            f"{topics:,} packages as topics. Dotted: including all messages that clustering "
+            f"itself needs. {kinds[0].origin}"
         ),
         columns=COLUMNS,
         rows=panel_rows(shown),
@@ -94,10 +94,10 @@ def _notes(found: Packages) -> tuple[str, ...]:
         f"(ts, receiver, flow) and `{FOLDER}/rates.parquet` (flow, rate) to run it on real "
         "downloads.",
         "The paper used a year of the log of a Debian mirror and update statistics of Mandriva, "
-        "neither of which can be had. Our log is of eight days, of which four are nearly empty and "
-        f"left out, as are packages with fewer than {LEAST_USERS} users and users with more than "
-        f"{MOST_PACKAGES:,} packages (mirrors, robots). The other days are put one after the other "
-        "and drawn out to a year: users come in the order and at the pace of the log.",
+        "neither of which is available. Our log covers eight days. Four of them are nearly empty "
+        f"and left out, as are packages with fewer than {LEAST_USERS} users and users with more "
+        f"than {MOST_PACKAGES:,} packages (mirrors, robots). The other days are joined and "
+        "stretched to a year: users join in the order and at the relative pace of the log.",
         f"Users in the log have a new number every day, so we see a day of each: {mean:.1f} "
         "packages on average, where a year of a Linux user's downloads should show many more. That "
         "bounds what can be saved. All packages together are released "
@@ -191,7 +191,7 @@ def _panel(found: Packages, hours: int, seed: int) -> Panel:
     for name in ("Tamara", "ours"):
         state = Clustering(*found.wants.shape)
         span = duration / INTERVALS_PER_DAY
-        rounds = rounds_of(name, state, frequency, span, PLANS, seed, prunes=False)
+        rounds = rounds_of(RoundsPolicy(name, prunes=False), state, frequency, span, PLANS, seed)
         outcomes[name] = play(rounds, requests, duration, MOMENTS)
     return Panel(f"M = {hours} hours", outcomes, per_day)
 

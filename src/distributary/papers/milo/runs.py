@@ -6,6 +6,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,6 +38,7 @@ __all__ = [
     "ClusteringCase",
     "CostChange",
     "Outcomes",
+    "RoundsPolicy",
     "Scale",
     "outcomes",
     "play",
@@ -160,11 +162,8 @@ def run_growth(
     frequency, wants = frequencies(model, world.topics, rng), interests(world, rng)
     duration = float(scale.days * INTERVALS_PER_DAY)
     requests = growth(wants, duration, world.span, rng)
-    empty = np.zeros_like(wants)
-    return {
-        name: _run(name, empty, wants, None, frequency, requests, scale, seed, prices)
-        for name in algorithms
-    }
+    course = _Course(np.zeros_like(wants), wants, None, frequency, requests)
+    return {name: _run(name, course, scale, seed, prices) for name in algorithms}
 
 
 def run_shift(
@@ -184,55 +183,63 @@ def run_shift(
     after = interests(replace(world, uniform=uniform), rng)[:, mixed]
     duration = float(scale.days * INTERVALS_PER_DAY)
     requests = shift(before, after, duration, world.span, rng)
-    start = world.home_of()
-    return {
-        name: _run(name, before, after, start, frequency, requests, scale, seed, prices)
-        for name in algorithms
-    }
+    course = _Course(before, after, world.home_of(), frequency, requests)
+    return {name: _run(name, course, scale, seed, prices) for name in algorithms}
+
+
+class _Course(NamedTuple):
+    """What happens in a run: interests before and after, clusters at the start, and requests."""
+
+    before: BoolArray
+    after: BoolArray
+    start: BoolArray | None
+    frequency: FloatArray
+    requests: Requests
 
 
 def _run(
-    name: str,
-    before: BoolArray,
-    after: BoolArray,
-    start: BoolArray | None,
-    frequency: FloatArray,
-    requests: Requests,
-    scale: Scale,
-    seed: int,
-    prices: OperatingPrices,
+    name: str, course: _Course, scale: Scale, seed: int, prices: OperatingPrices
 ) -> AlgorithmOutcome:
+    frequency = course.frequency
     if name == "K-means":
         rng = np.random.default_rng([seed, 3])
-        found = kmeans_clustering(after, scale.world.natural, rng)
+        found = kmeans_clustering(course.after, scale.world.natural, rng)
         return _outcome((), found, frequency, 0.0, {})
-    state = starting_clustering(before, start, frequency, prices)
-    rounds = rounds_of(name, state, frequency, scale.days, scale.plans, seed, prices=prices)
-    return play(rounds, requests, float(scale.days * INTERVALS_PER_DAY), scale.moments)
+    state = starting_clustering(course.before, course.start, frequency, prices)
+    policy = RoundsPolicy(name, prices=prices)
+    rounds = rounds_of(policy, state, frequency, scale.days, scale.plans, seed)
+    return play(rounds, course.requests, float(scale.days * INTERVALS_PER_DAY), scale.moments)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundsPolicy:
+    """An algorithm of a simulation: static clusters, Tamara (pruning or not) or ours."""
+
+    name: str
+    prunes: bool = True
+    prices: OperatingPrices = PRICES
 
 
 def rounds_of(
-    name: str,
+    policy: RoundsPolicy,
     state: Clustering,
     frequency: FloatArray,
     days: float,
     plans: int,
     seed: int,
-    *,
-    prunes: bool = True,
-    prices: OperatingPrices = PRICES,
 ) -> TopicRounds:
-    """The simulation of an algorithm: static clusters, Tamara (pruning or not) or ours."""
+    """The simulation of an algorithm."""
+    prices = policy.prices
     rng = np.random.default_rng([seed, 4])
     duration = days * INTERVALS_PER_DAY
     every = min(float(INTERVALS_PER_DAY), duration / 10)
-    if name == "ours":
+    if policy.name == "ours":
         own, planner = replace(OURS, prices=prices), Planner(prices)
         return ImprovedRounds(
             state, frequency, own, rng, plan_every=duration / plans, planner=planner
         )
-    policy = STATIC_POLICY if name == "static" else replace(TAMARA, prunes=prunes)
-    return TopicRounds(state, frequency, replace(policy, prices=prices), rng, survey_every=every)
+    base = STATIC_POLICY if policy.name == "static" else replace(TAMARA, prunes=policy.prunes)
+    return TopicRounds(state, frequency, replace(base, prices=prices), rng, survey_every=every)
 
 
 def play(

@@ -112,7 +112,9 @@ def table3(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress 
         name="milo-table3",
         title="Clusters after all interests have changed",
         source="Milo et al. (2007), Table 3 and section 5.2",
-        shown=_describe(scale, "replace all their interests, from clusters that fit the old ones"),
+        shown=_describe(
+            scale, "replace all their interests, starting from clusters that fit the old ones"
+        ),
         columns=_COLUMNS,
         rows=_rows(found),
         chart=_chart("milo-table3", found, PAPER3),

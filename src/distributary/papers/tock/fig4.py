@@ -38,8 +38,9 @@ def fig4(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
         source="Tock et al. (2005), Fig. 4 and section 5.1",
         shown=(
             f"One floor of {FLOOR.symbols:,} symbols in {FLOOR.markets} markets and "
-            f"{FLOOR.receivers} users. Above, a point where a user follows a symbol; below, each "
-            "symbol's message rate. Symbols stand by market and, within it, by rank."
+            f"{FLOOR.receivers} users. The upper chart has a point for each symbol that a user "
+            "follows, the lower one each symbol's message rate. Symbols are sorted by market "
+            "and, within it, by rank."
         ),
         columns=("market", "symbols", "followed_symbols", "follows", "messages_per_s"),
         rows=_market_rows(interest, rates, symbol, first),
@@ -48,10 +49,10 @@ def fig4(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
         claims=(*_symbol_claims(signs), _concentration_claim(rates, first)),
         notes=(
             READING,
-            "Symbols that nobody follows stay in the picture and are left out of everything else.",
-            f"One floor is one draw: a number counts as reproduced within {percent(CLOSE)} of the "
-            "paper's, or within one symbol. [tock-unicast-flooding](tock-unicast-flooding.md) "
-            "has the spread over many floors.",
+            "Symbols that nobody follows are shown in the picture and left out of everything else.",
+            "One floor is one draw: a number counts as reproduced if it is within "
+            f"{percent(CLOSE)} of the paper's, or within one symbol. "
+            "[tock-unicast-flooding](tock-unicast-flooding.md) has the spread over many floors.",
         ),
         quick=quick,
         seed=seed,

@@ -120,14 +120,16 @@ def _notes(found: Calibration) -> tuple[str, ...]:
     )
     return (
         where,
-        "Eq. 9 has no constant; our fit has one, for what waking up costs whatever comes.",
+        "Eq. 9 has no constant; our fit has one, for the cost of waking up, however many "
+        "messages arrive.",
         "One flow in sixteen of the wanted session is wanted, so that beta is the price of the "
         "filter and not of using messages.",
-        "On the loopback the network's part of the work is done by the sender; alpha is what is "
-        "left to the receiver: taking packets over from the system, and the session filter.",
-        "The authors' messaging layer looks at messages one by one; ours walks the headers of many "
-        "packets in one compiled pass. Where beta is far below alpha, by the paper's own "
-        "conclusion sessions matter less and groups more; `plan --calibration` goes by that.",
+        "On the loopback the sender does the network's part of the work; alpha is what remains "
+        "for the receiver: reading packets from the system, and the session filter.",
+        "The authors' messaging layer processes messages one by one; ours reads the headers of "
+        "many packets in one compiled pass. If beta is far below alpha, sessions matter less and "
+        "groups more, as the paper itself concludes; `plan --calibration` uses the measured "
+        "prices.",
     )
 
 

@@ -47,9 +47,9 @@ def fig6(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
         source="Tock et al. (2005), Fig. 6 and section 5.4",
         shown=(
             "GF's relative filtering cost Cx/Cf (0 is perfect, 1 is flooding) against the number "
-            "of sessions. Circles have one session per group: no hierarchy. Left the flow filter "
-            "is the dear one, right the session filter. "
-            f"Means over {runs} floor{'s' if runs > 1 else ''}."
+            "of sessions. Circles have one session per group: no hierarchy. The flow filter is "
+            f"the expensive one on the left, the session filter on the right. Means over {runs} "
+            f"floor{'s' if runs > 1 else ''}."
         ),
         columns=("alpha", "beta", "groups", "sessions", "floors", "relative_cost"),
         rows=tuple(
@@ -71,7 +71,8 @@ def fig6(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
         notes=(
             READING,
             "GF does not look at the prices, so all three panels price the same plans.",
-            "How many sessions each group gets is not stated; here they are shared out evenly.",
+            "The paper does not say how many sessions each group gets; here they are divided "
+            "equally.",
             "The paper prints no numbers for this figure, only its axes. *Almost as good* is read "
             f"as {percent(NEARLY)} of the saving.",
         ),

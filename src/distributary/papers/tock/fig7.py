@@ -69,7 +69,8 @@ def fig7(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
             "down to 0.5 %: both as in section 5.5.",
             "With one session per group IT has nothing to alternate between, so it equals GF.",
             "The paper prints no numbers for this figure, only its axes and the order of the "
-            f"curves. A difference of up to {percent(SMALL)} is taken to be small, above it clear.",
+            f"curves. A difference of up to {percent(SMALL)} counts as small, a larger one as "
+            "clear.",
         ),
         quick=quick,
         seed=seed,

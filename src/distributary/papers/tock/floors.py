@@ -15,9 +15,9 @@ __all__ = ["FLOOR", "PRINTED", "READING", "PrintedNumber", "draw_floor", "vital_
 FLOOR = TradingFloor()
 
 READING = (
-    "Section 5.1 leaves open how rates compare across markets. Here a market's size, its interest "
-    "and its busiest symbol's rate all fall as 1/i, and users draw symbols without replacement: "
-    "of the readings tried, the one that brings out the paper's own figures."
+    "Section 5.1 leaves open how rates compare across markets. Here a market's size, its "
+    "interest and its busiest symbol's rate all fall as 1/i, and users draw symbols without "
+    "replacement: of the readings tried, this one reproduces the paper's own figures."
 )
 
 

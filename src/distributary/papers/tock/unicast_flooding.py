@@ -30,8 +30,9 @@ def unicast_flooding(
         title="Unicast, flooding and portfolio sizes on many floors",
         source="Tock et al. (2005), sections 5.1 and 5.3",
         shown=(
-            f"{runs} trading floors drawn afresh, a point for each, beside the number the paper "
-            f"prints for its one floor. Every axis spans {percent(AROUND)} of it both ways."
+            f"{runs} trading floors drawn independently, one point each, beside the number that "
+            f"the paper prints for its one floor. Every axis spans {percent(AROUND)} of that "
+            "number in both directions."
         ),
         columns=("floor", *signs),
         rows=tuple((run, *(float(signs[key][run]) for key in signs)) for run in range(runs)),
@@ -40,8 +41,9 @@ def unicast_flooding(
         claims=tuple(_claim(PRINTED[key], signs[key]) for key in signs),
         notes=(
             READING,
-            "Copies are how often unicast sends a message, on average; goodput is the share that "
-            "was asked for of what flooding delivers. Flows nobody follows are left out of both.",
+            "Copies are the average number of times that unicast sends a message; goodput is the "
+            "wanted share of what flooding delivers. Flows that nobody follows are left out of "
+            "both.",
             "A number counts as reproduced if it is within two standard deviations of ours over "
             "the floors, or rounds to the same.",
         ),

@@ -8,7 +8,6 @@ import secrets
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from math import isfinite
-from types import TracebackType
 from typing import Any, Self
 
 import nats.errors
@@ -139,14 +138,9 @@ class TopicClient:
             self._stack = stack.pop_all()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
+    async def __aexit__(self, *raised: Any) -> bool:
         await self.close()
-        return bool(await self._stack.__aexit__(kind, error, trace))
+        return bool(await self._stack.__aexit__(*raised))
 
     async def close(self) -> None:
         """Say goodbye; unread and unconfirmed events are given up."""

@@ -1,0 +1,131 @@
+"""Follows flows from stream to stream, as a publisher's directory says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from distributary.delivery.directory_wire import FlowEntry, Place, receiver_key
+from distributary.delivery.incoming import IncomingFlow, Leg, PublisherIdentity
+from distributary.delivery.reassembly import Reassembly
+from distributary.delivery.subscriptions import Subscriptions
+
+__all__ = ["FlowRouter"]
+
+
+class FlowRouter:
+    """Chooses the stream from which each flow is taken, now and by the upcoming plan."""
+
+    def __init__(self, receiver: str, subs: Subscriptions, reassembly: Reassembly) -> None:
+        self._key = receiver_key(receiver)
+        self._subs = subs
+        self._reassembly = reassembly
+        self.preferred: frozenset[int] = frozenset()  # groups that the plan means for the receiver
+
+    def follow(
+        self,
+        flow: IncomingFlow,
+        publisher: PublisherIdentity,
+        entry: FlowEntry | None,
+        now: float,
+        *,
+        marks: Mapping[int, int] | None = None,
+        from_start: bool = False,
+    ) -> None:
+        """Take a flow from where it travels now, and make ready for where it will travel.
+
+        `marks` has the last packets before the flow moved; without them it is not known what the
+        receiver missed, which is reported. `from_start` has all packets of a stream, from 1 on.
+        """
+        planned = flow.legs.pop() if flow.prepared else None
+        flow.prepared = False
+        current = flow.legs[-1] if flow.legs and flow.legs[-1].until is None else None
+        place = None if entry is None else self._choose(publisher, entry.places, current, planned)
+        if place is None or current is None or place.stream != current.stream.number:
+            if current is not None:
+                self._end_leg(current, marks, now)
+            current = None
+            if place is not None:
+                current = self._make_leg(publisher, place, planned)
+                planned = None if planned is current else planned
+                flow.legs.append(current)
+                self._begin_leg(current, marks, from_start, now)
+        if entry is not None and entry.upcoming is not None:
+            later = self._choose(publisher, entry.upcoming, current, planned)
+            if later is not None and (current is None or later.stream != current.stream.number):
+                leg = self._make_leg(publisher, later, planned)
+                planned = None if planned is leg else planned
+                flow.legs.append(leg)
+                flow.prepared = True
+        if planned is not None:
+            flow.legs.append(planned)
+            self._reassembly.drop_leg(flow, planned)
+        self._subs.place(flow, publisher.row, -1 if entry is None else entry.number)
+        self._reassembly.settle(flow)
+
+    def retire(self, flow: IncomingFlow) -> None:
+        """Stop wanting a flow behind the last packet that is known of its stream."""
+        for leg in flow.legs[1:]:
+            self._reassembly.drop_leg(flow, leg)
+        flow.prepared, flow.retired = False, True
+        for leg in flow.legs:
+            if leg.until is None:
+                leg.until = int(self._subs.state.last[leg.stream.slot])
+        self._reassembly.settle(flow)
+
+    def _choose(
+        self, publisher: PublisherIdentity, places: Iterable[Place], *legs: Leg | None
+    ) -> Place | None:
+        """The stream to take a flow from: that of the first leg that it can be taken from.
+
+        Else the receiver's unicast stream, else one in a group that the plan means for the
+        receiver, that is followed, or that is joined; the one with the lowest number of those.
+        """
+        usable = [
+            place for place in places if place.group is not None or place.receiver == self._key
+        ]
+        for leg in legs:
+            for place in usable:
+                if leg is not None and place.stream == leg.stream.number:
+                    return place
+        return min(
+            usable,
+            key=lambda place: (
+                place.group is not None,
+                place.group not in self.preferred,
+                self._subs.find(publisher.row, place.stream) is None,
+                place.group is None or not self._subs.has_joined(place.group),
+                place.stream,
+            ),
+            default=None,
+        )
+
+    def _make_leg(self, publisher: PublisherIdentity, place: Place, planned: Leg | None) -> Leg:
+        """The leg that was planned, if it is in this stream, or a new one."""
+        if planned is not None and planned.stream.number == place.stream:
+            return planned
+        stream = self._subs.find(publisher.row, place.stream)
+        if stream is None:
+            stream = self._subs.begin(publisher, place)
+        stream.legs += 1
+        since = int(self._subs.state.last[stream.slot]) if stream.started else None
+        return Leg(stream, since)
+
+    def _begin_leg(
+        self, leg: Leg, marks: Mapping[int, int] | None, from_start: bool, now: float
+    ) -> None:
+        mark = None if marks is None else marks.get(leg.stream.number)
+        if mark is not None:
+            self._reassembly.start_leg(leg, mark, now)
+        elif from_start and not leg.stream.resumed:
+            self._reassembly.start_leg(leg, 0, now)
+
+    def _end_leg(self, leg: Leg, marks: Mapping[int, int] | None, now: float) -> None:
+        stream = leg.stream
+        mark = None if marks is None else marks.get(stream.number)
+        if mark is not None:
+            leg.until = mark
+            self._reassembly.note_sent(stream, mark, now)
+            return
+        leg.until = int(self._subs.state.last[stream.slot])
+        if stream.started:
+            self._reassembly.report_gap(stream, leg.until + 1, None, "change")

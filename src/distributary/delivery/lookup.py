@@ -1,0 +1,261 @@
+"""What a receiver knows of a publisher's directory: where the flows that it wants travel.
+
+The receiver asks for the blocks that have its flows. It waits a random time before, and takes every
+block that it hears: many receivers that start together ask once between them. From then on it
+follows the journal. A block says which record it was made after, so that records which are in it
+already are not applied twice, and a block that is older than the journal is asked for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from distributary.delivery.directory_wire import (
+    Block,
+    CancelRecord,
+    FlowEntry,
+    MarkRecord,
+    ReadyRecord,
+    Record,
+    RouteRecord,
+    SwitchRecord,
+    block_of,
+    flow_key,
+)
+from distributary.delivery.gaps import draw_back_off
+from distributary.delivery.receiver_params import ReceiverParams
+
+__all__ = ["DirectoryView"]
+
+_NEVER = float("inf")
+
+
+@dataclass(slots=True)
+class _Lookup:
+    """A block that is asked for, next at the time `at`."""
+
+    at: float
+    asked: int = 0
+
+
+@dataclass(slots=True)
+class _Parts:
+    """The parts of a block that came so far, as of one record."""
+
+    as_of: int
+    parts: int
+    found: dict[int, tuple[FlowEntry, ...]] = field(default_factory=dict)
+
+
+class DirectoryView:
+    """Routes of wanted flows, as one publisher's directory has them."""
+
+    def __init__(self, params: ReceiverParams, rng: np.random.Generator) -> None:
+        self._params = params
+        self._rng = rng
+        self.routes: dict[str, FlowEntry | None] = {}  # known ones; None: the plan lacks the flow
+        self.record = 0  # the last record of the journal that was taken
+        self._blocks = 0  # how many there are; 0 before the first announcement
+        self._name_of: dict[bytes, str] = {}
+        self._keys_in: dict[int, set[bytes]] = {}  # wanted flows by their block
+        self._as_of: dict[str, int] = {}
+        self._stale: set[str] = set()  # flows whose routes missed a record
+        self._lookups: dict[int, _Lookup] = {}
+        self._parts: dict[int, _Parts] = {}
+
+    # --- what the receiver wants ------------------------------------------------------------------
+
+    def want(self, names: Iterable[str], now: float) -> None:
+        """Look these flows up, and follow where they travel."""
+        for name in names:
+            key = flow_key(name)
+            self._name_of[key] = name
+            self._index(key)
+            if name not in self.routes:
+                self._look_up(key, now)
+
+    def hasten(self, names: Iterable[str], now: float) -> None:
+        """Ask for these flows without waiting whether others do."""
+        for name in names:
+            lookup = None
+            if self._blocks and name not in self.routes:
+                lookup = self._lookups.get(block_of(flow_key(name), self._blocks))
+            if lookup is not None and not lookup.asked:
+                lookup.at = now
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Stop following these flows."""
+        for name in names:
+            key = flow_key(name)
+            self._name_of.pop(key, None)
+            if self._blocks:
+                self._keys_in.get(block_of(key, self._blocks), set()).discard(key)
+            self.routes.pop(name, None)
+            self._as_of.pop(name, None)
+            self._stale.discard(name)
+        self._drop_needless()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every wanted flow was looked up."""
+        return bool(self._blocks) and len(self.routes) == len(self._name_of) and not self._stale
+
+    # --- what comes from the publisher ------------------------------------------------------------
+
+    def begin(self, blocks: int, record: int, now: float) -> None:
+        """Take the publisher's first announcement: its blocks, and the journal's last record."""
+        self.record = record
+        self.resize(blocks, now)
+
+    def resize(self, blocks: int, now: float) -> None:
+        """Take another number of blocks, from an announcement."""
+        if blocks == self._blocks:
+            return
+        self._blocks = blocks
+        self._keys_in.clear()
+        self._lookups.clear()
+        self._parts.clear()
+        for key, name in self._name_of.items():
+            self._index(key)
+            if name not in self.routes or name in self._stale:
+                self._look_up(key, now)
+
+    def start_over(self, record: int, now: float) -> None:
+        """Look everything up again, since records up to this one are lost; keep the routes."""
+        self.record = record
+        self._parts.clear()
+        self._stale.update(self.routes)
+        for key in self._name_of:
+            self._look_up(key, now)
+
+    def awaits(self, block: int) -> bool:
+        """Whether a block is being looked up."""
+        return block in self._lookups
+
+    def take_block(self, block: Block) -> set[str]:
+        """Take a part of a block; returns the wanted flows whose routes changed with it."""
+        lookup = self._lookups.get(block.block)
+        if lookup is None or block.as_of < self.record:
+            return set()  # nobody asked, or it is older than what the journal told
+        parts = self._parts.get(block.block)
+        if parts is None or (parts.as_of, parts.parts) != (block.as_of, block.parts):
+            if parts is not None and block.as_of < parts.as_of:
+                return set()
+            parts = self._parts[block.block] = _Parts(block.as_of, block.parts)
+        parts.found[block.part] = block.entries
+        if len(parts.found) < parts.parts:
+            return set()
+        del self._lookups[block.block], self._parts[block.block]
+        entries = _join(entry for part in sorted(parts.found) for entry in parts.found[part])
+        changed = set()
+        for key in self._keys_in.get(block.block, ()):
+            name = self._name_of[key]
+            self._as_of[name] = block.as_of
+            self._stale.discard(name)
+            if self._note(name, entries.get(key)):
+                changed.add(name)
+        return changed
+
+    def take_record(self, number: int, record: Record) -> set[str]:
+        """Take the journal's next record; returns the wanted flows whose routes changed with it."""
+        self.record = number
+        match record:
+            case RouteRecord(_, entry):
+                name = self._name_of.get(entry.key, "")
+                if name not in self.routes or name in self._stale or self._as_of[name] >= number:
+                    return set()
+                return {name} if self._note(name, self._announce(name, entry)) else set()
+            case SwitchRecord():
+                return self._settle(number, switched=True)
+            case CancelRecord():
+                return self._settle(number, switched=False)
+            case ReadyRecord() | MarkRecord():
+                return set()
+
+    def _announce(self, name: str, entry: FlowEntry) -> FlowEntry:
+        """The route with what a record says of the upcoming version."""
+        known = self.routes[name]
+        before = (known.upcoming or ()) if known is not None and entry.continued else ()
+        upcoming = (*before, *(entry.upcoming or ()))
+        places = () if known is None else known.places
+        return FlowEntry(entry.key, entry.number, places, upcoming)
+
+    def _settle(self, number: int, *, switched: bool) -> set[str]:
+        """Let the upcoming routes hold, or drop them."""
+        changed = set()
+        for name, route in self.routes.items():
+            if route is None or route.upcoming is None:
+                continue
+            if name in self._stale or self._as_of[name] >= number:
+                continue
+            places = route.upcoming if switched else route.places
+            self._note(name, route._replace(places=places, upcoming=None) if places else None)
+            changed.add(name)
+        return changed
+
+    def _note(self, name: str, route: FlowEntry | None) -> bool:
+        """Note a route; returns whether it is another than before."""
+        if name in self.routes and self.routes[name] == route:
+            return False
+        self.routes[name] = route
+        return True
+
+    # --- asking -----------------------------------------------------------------------------------
+
+    def due(self, now: float) -> list[int]:
+        """The blocks to ask for now; notes that they were asked for."""
+        found = []
+        for block, lookup in self._lookups.items():
+            if lookup.at <= now:
+                found.append(block)
+                wait = self._params.repair_wait * 2 ** min(lookup.asked, 30)
+                lookup.asked += 1
+                lookup.at = now + min(wait, self._params.longest_wait) + self._draw()
+        return found
+
+    def next_at(self) -> float:
+        """When the next block is due."""
+        if not self._lookups:  # the usual case
+            return _NEVER
+        return min(lookup.at for lookup in self._lookups.values())
+
+    def _index(self, key: bytes) -> None:
+        if self._blocks:
+            self._keys_in.setdefault(block_of(key, self._blocks), set()).add(key)
+
+    def _look_up(self, key: bytes, now: float) -> None:
+        if self._blocks:
+            self._lookups.setdefault(block_of(key, self._blocks), _Lookup(now + self._draw()))
+
+    def _drop_needless(self) -> None:
+        """Stop asking for blocks that no wanted flow needs any more."""
+        if not self._lookups:
+            return
+        needed = {
+            block_of(key, self._blocks)
+            for key, name in self._name_of.items()
+            if name not in self.routes or name in self._stale
+        }
+        self._lookups = {
+            block: lookup for block, lookup in self._lookups.items() if block in needed
+        }
+
+    def _draw(self) -> float:
+        return draw_back_off(self._params.back_off, self._params.receivers, self._rng)
+
+
+def _join(entries: Iterable[FlowEntry]) -> dict[bytes, FlowEntry]:
+    """Entries by flow, continued ones put together."""
+    joined: dict[bytes, FlowEntry] = {}
+    for entry in entries:
+        before = joined.get(entry.key)
+        if entry.continued and before is not None:
+            upcoming = before.upcoming
+            if entry.upcoming is not None:
+                upcoming = (*(upcoming or ()), *entry.upcoming)
+            entry = before._replace(places=before.places + entry.places, upcoming=upcoming)
+        joined[entry.key] = entry
+    return joined

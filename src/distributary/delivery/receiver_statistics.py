@@ -1,0 +1,29 @@
+"""A receiver's counters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["ReceiverMachineStatistics"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverMachineStatistics:
+    """A snapshot of a receiver's counters."""
+
+    messages: int  # delivered
+    packets: int  # received, of any kind
+    unwanted_packets: int  # dropped by the first filter
+    unwanted_messages: int  # dropped by the second
+    duplicates: int  # packets, or messages of a packet, that had arrived before
+    malformed: int
+    unauthenticated: int
+    stale: int  # packets of another incarnation
+    strangers: int  # packets from an address, or by a socket, from which they are not accepted
+    naks: int
+    lookups: int  # of blocks of a publisher's directory
+    gaps: int  # ranges of packets that were given up
+    gap_packets: int  # in the gaps whose end is known
+    missing_messages: int  # reported as `Missing`
+    held_packets: int  # that wait now, behind a gap, or of flows that move
+    missing_ranges: int  # of packets, for which the receiver now sends NAKs

@@ -1,0 +1,116 @@
+"""Keeps a receiver's plans and interest as they are in their folder and table."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from distributary.delivery import MulticastAction, NeedPlan, ReceiverMachine, Report
+from distributary.delivery.udp.interest import read_flows
+from distributary.delivery.udp.plan_watch import PlanWatch, stamp_of
+from distributary.errors import DistributaryError
+from distributary.model import Plan
+
+__all__ = ["PlanFollower"]
+
+_MOST_NEEDS = 16  # plans that are looked for at a time
+
+
+class PlanFollower:
+    """Watches the folder of plans, and the table of interest, as far as there are any.
+
+    What cannot be read goes to `on_fault`, and a plan of the sender that the folder does not have
+    to `on_report`, once.
+    """
+
+    def __init__(
+        self,
+        machine: ReceiverMachine,
+        folder: str | os.PathLike[str] | None,
+        interest: os.PathLike[str] | None,
+        *,
+        every: float,
+        check: Callable[[Plan], None],
+        perform: Callable[[list[MulticastAction]], None],
+        on_report: Callable[[Report], None],
+        on_fault: Callable[[DistributaryError], None],
+    ) -> None:
+        """`check` raises where a plan cannot be used; `perform` performs the machine's actions."""
+        self._machine = machine
+        self._interest = interest
+        self._interest_stamp = None if interest is None else stamp_of(interest)
+        self._every = every
+        self._check = check
+        self._perform = perform
+        self._on_report = on_report
+        self._on_fault = on_fault
+        self._needs: dict[int, NeedPlan] = {}  # plans to look for, by fingerprint
+        self._reported_needs: set[int] = set()
+        self._watch = None if folder is None else PlanWatch(folder, every, on_fault)
+
+    def tasks(self) -> list[Coroutine[Any, Any, None]]:
+        """What has to run while the receiver is open."""
+        found = []
+        if self._watch is not None:
+            found.append(self._follow_folder(self._watch))
+        if self._interest is not None:
+            found.append(self._follow_interest(self._interest))
+        return found
+
+    def learn_plan(self, plan: Plan) -> None:
+        """Take a plan, before or after the sender announces it."""
+        self._check(plan)
+        self._perform(self._machine.learn_plan(plan, time.monotonic()))
+
+    def look_for(self, need: NeedPlan) -> None:
+        """Look for a plan in the folder; report once if it is not there."""
+        if len(self._needs) < _MOST_NEEDS:
+            self._needs[need.fingerprint] = need
+        if self._watch is not None:
+            self._watch.look_now()
+        else:
+            self._report_needs()
+
+    def _report_needs(self) -> None:
+        """Report plans of the sender that the receiver still lacks."""
+        needs, self._needs = self._needs, {}
+        unknown = {found for found in needs if not self._machine.knows(found)}
+        for fingerprint in unknown - self._reported_needs:
+            self._on_report(needs[fingerprint])
+        if needs:
+            self._reported_needs = unknown
+
+    async def _follow_folder(self, watch: PlanWatch) -> None:
+        while True:
+            await watch.wait()
+            try:
+                plan = await watch.look()
+                if plan is not None:
+                    await self._read_interest()
+                    self.learn_plan(plan)
+            except DistributaryError as error:
+                self._on_fault(error)
+            self._report_needs()
+
+    async def _follow_interest(self, path: os.PathLike[str]) -> None:
+        seen = self._interest_stamp
+        while True:
+            await asyncio.sleep(self._every)
+            stamp = stamp_of(path)
+            if stamp is not None and stamp != seen:
+                seen = stamp
+                await self._read_interest()
+
+    async def _read_interest(self) -> None:
+        """Read the table of interest again, since it or the plan made from it has changed."""
+        if self._interest is None:
+            return
+        try:
+            wanted = await asyncio.to_thread(read_flows, self._interest, self._machine.name)
+        except DistributaryError as error:
+            self._on_fault(error)
+        else:
+            self._perform(self._machine.want(wanted, time.monotonic()))
