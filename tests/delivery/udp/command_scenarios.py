@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import csv
 import json
+import os
 import signal
 import socket
 import struct
 import sys
 from collections import defaultdict
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from tests.delivery.udp.scenarios import KEY, LOOPBACK, QUICK, publish_all, read
 from tests.warm import find_command
 
 COMMAND = (sys.executable, "-m", "distributary")
+_started: list[asyncio.subprocess.Process] = []  # in this scenario
 
 
 async def start_command(*words: str, **options: Any) -> asyncio.subprocess.Process:
@@ -35,9 +37,25 @@ async def start_cold_command(*words: str, **options: Any) -> asyncio.subprocess.
     return await _start(*COMMAND, *words, **options)
 
 
-async def _start(*words: str, **options: Any) -> asyncio.subprocess.Process:
+async def _start(
+    *words: str, stdin: int = asyncio.subprocess.DEVNULL, **options: Any
+) -> asyncio.subprocess.Process:
+    """Start a process; its stdin is never the worker's own, with the names of the scenarios."""
     pipe = asyncio.subprocess.PIPE
-    return await asyncio.create_subprocess_exec(*words, stdout=pipe, stderr=pipe, **options)
+    process = await asyncio.create_subprocess_exec(
+        *words, stdin=stdin, stdout=pipe, stderr=pipe, **options
+    )
+    _started.append(process)
+    return process
+
+
+def kill_commands() -> None:
+    """End what a scenario that failed has left behind."""
+    for process in _started:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+    _started.clear()
 
 
 async def until_joined(group: str, members: int = 1) -> None:
@@ -94,8 +112,8 @@ async def ctrl_c_ends_a_publisher(folder: str) -> None:
         stdin=asyncio.subprocess.PIPE,
     )  # fmt: skip
     assert sending.stdin is not None
-    sending.stdin.write(b"f0\tone\nf0\ttwo\n")
     async with Receiver(Path(folder) / "plan", name="r", network=LOOPBACK) as receiver:
+        sending.stdin.write(b"f0\tone\nf0\ttwo\n")
         for payload in (b"one", b"two"):
             assert (await receiver.receive()).payload == payload
         sending.send_signal(2)
@@ -148,6 +166,7 @@ async def a_flow_that_no_plan_has(folder: str) -> None:
     assert json.loads(await listening.stdout.readline()) == {
         "report": "unserved", "version": 0, "flows": ["f1"],
     }  # fmt: skip
+    await until_joined("239.192.77.0")
     async with Publisher(
         where / "plan", LOOPBACK, params=replace(QUICK, max_age=0), watch_every=0.02
     ) as publisher:

@@ -38,6 +38,8 @@ def answer(name: str, *values: Any) -> tuple[str, str]:
         return "skip", str(reason)
     except BaseException:
         return "failed", traceback.format_exc()
+    finally:
+        command_scenarios.kill_commands()
     return "done", ""
 
 
