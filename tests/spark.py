@@ -15,6 +15,8 @@ SETTINGS = {
     "spark.default.parallelism": "2",
     # A task that only joins the parts costs more than what it joins.
     "spark.sql.shuffle.partitions": "1",
+    # By default a page of an aggregation is 32 MiB, and Java collects garbage all the time.
+    "spark.buffer.pageSize": "1m",
     # Compiling a query takes longer than running it.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
