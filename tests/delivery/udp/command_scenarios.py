@@ -36,6 +36,8 @@ async def start_cold_command(*words: str, **options: Any) -> asyncio.subprocess.
 
 
 async def _start(*words: str, **options: Any) -> asyncio.subprocess.Process:
+    """A command must not read the lines that are for the worker, unless it gets its own."""
+    options.setdefault("stdin", asyncio.subprocess.DEVNULL)
     pipe = asyncio.subprocess.PIPE
     return await asyncio.create_subprocess_exec(*words, stdout=pipe, stderr=pipe, **options)
 
