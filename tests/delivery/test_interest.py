@@ -20,7 +20,9 @@ from distributary.delivery import (
     Unserved,
     wanted_flows,
 )
+from distributary.delivery.authentication import Authenticator
 from distributary.delivery.routes import CONTROL_GROUP
+from distributary.delivery.wire import Header, PacketKind, encode_request
 from distributary.machines import Send
 from distributary.model import Plan
 from tests.delivery.machines import delivered, sends, simple_plan
@@ -196,6 +198,33 @@ def test_a_flow_that_no_plan_carries_is_subscribed_when_one_does() -> None:
     pair.change(simple_plan([0, 0], [0]))
     assert Subscribed(("f1",)) in pair.seen
     assert pair.offer_all() == {"f0", "f1"}
+
+
+def test_a_report_names_the_version_that_the_journal_tells_of() -> None:
+    """Whether the version's announcement, or one from before, arrives before the switch or not."""
+    for order in ("journal first", "announcement first", "an old announcement last"):
+        pair = Pair(simple_plan([0], [0]), ["f0", "f1"])
+        assert pair.receiver.unserved == ("f1",)
+        pair.pass_on(pair.sender.change_plan(simple_plan([0, 0], [0]), pair.now))
+        pair.ring()
+        request = Authenticator().encode_packet(Header(PacketKind.REQUEST), encode_request("r"))
+        *_, asked = sends(pair.sender.on_message("r", request, pair.now), CONTROL_GROUP)
+        assert asked[3] == PacketKind.ANNOUNCEMENT
+        pair.now += 0.2
+        packets = sends(pair.sender.on_timer("wake", pair.now), CONTROL_GROUP)
+        journal = [packet for packet in packets if packet[3] == PacketKind.DATA]
+        announced = [packet for packet in packets if packet[3] == PacketKind.ANNOUNCEMENT]
+        assert journal
+        assert announced
+        pair.seen.clear()
+        for packet in {
+            "journal first": [*journal, *announced],
+            "announcement first": [*announced, *journal],
+            "an old announcement last": [*journal, asked],
+        }[order]:
+            pair.seen += pair.receiver.on_packet(packet, pair.now)
+        assert pair.reports(Unserved) == [Unserved(2, ())]
+        assert pair.receiver.version == 2
 
 
 def test_a_wanted_flow_that_the_plan_does_not_have_is_reported_before_the_sender_is_heard() -> None:

@@ -88,6 +88,7 @@ class FollowedPublisher:
         self._from_start = False  # whether that is so for the next incarnation: one was followed
         self._hurried: set[str] = set()  # flows for which somebody waits
         self._starting = False  # until then, of an incarnation whose flows are had so
+        self._version = 0  # as the journal's last switch says, or a later announcement
         self._announcements = 0  # number of the last one
         self._doubtful = False  # whether a forged announcement may have spoken of the journal
         self._repeated = 0  # announcements in a row whose number was not new
@@ -101,7 +102,7 @@ class FollowedPublisher:
     @property
     def version(self) -> int:
         """The plan version that the publisher uses; 0 before it sends by its first."""
-        return 0 if self.announced is None else self.announced.current
+        return self._version
 
     # --- what the receiver wants ------------------------------------------------------------------
 
@@ -184,6 +185,8 @@ class FollowedPublisher:
             if isinstance(record, MarkRecord):
                 self._marks[record.stream] = record.last
                 continue
+            if isinstance(record, SwitchRecord):
+                self._version = record.version
             for name in changed:
                 self._route(name, now, marks=self._marks)
             if isinstance(record, SwitchRecord | CancelRecord):
@@ -338,6 +341,8 @@ class FollowedPublisher:
         self._take_records(self._journal.take_ready(), now)
         if not self._journal.stream.gaps and announced.record > self._view.record:
             self._start_over(announced.record, now)
+        if announced.record >= self._view.record:  # else it was sent before the journal's records
+            self._version = announced.current
         if not self._subs.unheard:
             self._feedback.stop_requests()
 
