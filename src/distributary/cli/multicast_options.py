@@ -15,7 +15,7 @@ from rich.markup import escape
 
 from distributary.cli.console import notes
 from distributary.cli.options import INPUT, NETWORK, option
-from distributary.errors import DistributaryError
+from distributary.errors import DistributaryError, OutputError
 
 if TYPE_CHECKING:
     from distributary.delivery.udp import GroupAddresses
@@ -143,8 +143,9 @@ def make_groups(
 
 
 def warn_of_fault(error: DistributaryError) -> None:
-    """Print why a new plan or interest table cannot be used."""
-    notes.print(f"[bold yellow]keeping the previous one:[/] {escape(str(error))}")
+    """Print why a new plan or interest table cannot be used, or a log cannot be written."""
+    what = "not written yet" if isinstance(error, OutputError) else "keeping the previous one"
+    notes.print(f"[bold yellow]{what}:[/] {escape(str(error))}")
 
 
 def run_until_signal(work: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -> T:

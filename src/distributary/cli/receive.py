@@ -73,6 +73,14 @@ class WantedOptions:
             "--filter",
         ),
     ] = None
+    subscription_log: Annotated[
+        Path | None,
+        option(
+            "Log what this receiver subscribes to and unsubscribes from, for the pipeline to plan "
+            "by: a folder (for `pipeline stream`) or a .jsonl file to append to.",
+            INPUT,
+        ),
+    ] = None
     history: Annotated[
         bool,
         option(
@@ -92,6 +100,11 @@ class WantedOptions:
             raise typer.BadParameter("--filter needs --content")
         if self.content is not None and (self.flow or self.interest):
             raise typer.BadParameter("give --content, or --flow or --interest, not both")
+        if self.subscription_log is not None and (self.content is not None or not self.name):
+            raise typer.BadParameter(
+                "--subscription-log needs the receiver's name in --as, and no --content: a plan of "
+                "filters is made from the table of filters"
+            )
         if plan is None and not (self.flow or self.interest):
             raise typer.BadParameter(
                 "give the sender's plan with --plan, or what is wanted with --flow or --interest"
@@ -212,6 +225,7 @@ class _Reception:
             network=line.make_network(),
             params=ReceiverParams(history=wanted.history),
             key=line.read_key(),
+            subscription_log=wanted.subscription_log,
             on_messages=self._lines.take,
             on_report=self._report,
             on_fault=warn_of_fault,

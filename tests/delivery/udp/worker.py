@@ -18,10 +18,18 @@ from tests.delivery.udp import (
     hostile_scenarios,
     line_scenarios,
     scenarios,
+    subscription_log_scenarios,
 )
 
 PATIENCE = 60.0  # seconds after which a scenario fails: never how long anything should take
-ROOMS = (scenarios, hostile_scenarios, command_scenarios, content_scenarios, line_scenarios)
+ROOMS = (
+    scenarios,
+    hostile_scenarios,
+    command_scenarios,
+    content_scenarios,
+    line_scenarios,
+    subscription_log_scenarios,
+)
 
 
 def answer(name: str, *values: Any) -> tuple[str, str]:

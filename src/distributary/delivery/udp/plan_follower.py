@@ -35,16 +35,21 @@ class PlanFollower:
         every: float,
         check: Callable[[Plan], None],
         perform: Callable[[list[MulticastAction]], None],
+        want: Callable[[tuple[str, ...]], None],
         on_report: Callable[[Report], None],
         on_fault: Callable[[DistributaryError], None],
     ) -> None:
-        """`check` raises where a plan cannot be used; `perform` performs the machine's actions."""
+        """`check` raises where a plan cannot be used; `perform` performs the machine's actions.
+
+        `want` takes the flows that the table has for the receiver, whenever it has changed.
+        """
         self._machine = machine
         self._interest = interest
         self._interest_stamp = None if interest is None else stamp_of(interest)
         self._every = every
         self._check = check
         self._perform = perform
+        self._want = want
         self._on_report = on_report
         self._on_fault = on_fault
         self._needs: dict[int, NeedPlan] = {}  # plans to look for, by fingerprint
@@ -113,4 +118,4 @@ class PlanFollower:
         except DistributaryError as error:
             self._on_fault(error)
         else:
-            self._perform(self._machine.want(wanted, time.monotonic()))
+            self._want(wanted)

@@ -47,6 +47,7 @@ from distributary.delivery.udp.plan_follower import PlanFollower
 from distributary.delivery.udp.plan_watch import load_plan
 from distributary.delivery.udp.sockets import find_interfaces, open_own_socket, packets_overrun
 from distributary.delivery.udp.statistics import ReceiverStatistics
+from distributary.delivery.udp.subscription_log import SubscriptionLog
 from distributary.errors import DistributaryError, InputError
 from distributary.machines.actions import Send
 from distributary.machines.real import DirectDriver, own_tasks
@@ -91,6 +92,7 @@ class Receiver:
         gather: float | None = None,
         loss: Loss | None = None,
         watch_every: float = 1.0,
+        subscription_log: str | os.PathLike[str] | None = None,
         on_messages: Callable[[Messages], None] | None = None,
         on_report: Callable[[Report], None] | None = None,
         on_fault: Callable[[DistributaryError], None] = lambda error: None,
@@ -99,7 +101,9 @@ class Receiver:
 
         When one read returns many packets, the next one is a millisecond later, since it costs much
         less to take them together. `gather` sets that delay in seconds, after every read that
-        returns any packet; 0 reads again at once.
+        returns any packet; 0 reads again at once. `subscription_log` is a folder or a JSON lines
+        file that gets a line for each flow that the receiver itself subscribes to or leaves, for
+        `pipeline stream` or `pipeline run` to plan by.
         """
         self._network = NetworkOptions() if network is None else network
         if plan is None and interest is None:
@@ -125,9 +129,14 @@ class Receiver:
             every=watch_every,
             check=self._network.groups.check_room,
             perform=self._perform,
+            want=self._want_only,
             on_report=_warn if on_report is None else on_report,
             on_fault=on_fault,
         )
+        self._log = None
+        if subscription_log is not None:
+            self._log = SubscriptionLog(subscription_log, name, on_fault)
+        self._named = flows or ()  # wanted at the start, and not because a plan brings them
         self._first_actions: list[MulticastAction] = []  # before the receiver is open
         self._sender = sender
         self._most = queue_messages
@@ -175,6 +184,8 @@ class Receiver:
             self._read_from(self._own)
             self._driver.perform(self._first_actions)
             self._driver.perform(self._machine.start(time.monotonic()))
+            if self._log is not None:
+                self._log.subscribe(self._named)
         except BaseException:
             await self._stack.aclose()
             raise
@@ -250,12 +261,17 @@ class Receiver:
 
     def want_also(self, flows: Iterable[str]) -> None:
         """Subscribe without waiting; a `Subscribed` report says from when on nothing is lost."""
-        self._driver.perform(self._machine.subscribe(flows, time.monotonic()))
+        wanted = set(flows)
+        self._driver.perform(self._machine.subscribe(wanted, time.monotonic()))
+        if self._log is not None:
+            self._log.subscribe(wanted)
 
     def unsubscribe(self, flows: Iterable[str]) -> None:
         """Stop wanting these flows; nothing of them is given out from now on."""
         unwanted = set(flows)
         self._driver.perform(self._machine.unsubscribe(unwanted, time.monotonic()))
+        if self._log is not None:
+            self._log.unsubscribe(unwanted)
         if any(message.flow in unwanted for message in self._queue):
             self._queue = deque(found for found in self._queue if found.flow not in unwanted)
             if self._paused and 2 * len(self._queue) <= self._most:
@@ -348,6 +364,12 @@ class Receiver:
             self._driver.perform(actions)
         else:
             self._first_actions += actions
+
+    def _want_only(self, flows: tuple[str, ...]) -> None:
+        """Want the flows that the table of interest has now."""
+        self._perform(self._machine.want(flows, time.monotonic()))
+        if self._log is not None:
+            self._log.want(flows)
 
     def _decide(self, report: Subscribed | Unserved) -> None:
         """Report whether subscribed flows are served, and let `subscribe` go on."""
