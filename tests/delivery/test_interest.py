@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,8 +35,12 @@ FLOWS = [f"f{at}" for at in range(6)]
 class Pair:
     """A sender of single messages and a receiver, with no network between them."""
 
-    def __init__(self, plan: Plan, wanted: Iterable[str] | None) -> None:
-        params = SenderParams(grace=0.1, messages_per_packet=1, linger=1e6)
+    def __init__(
+        self, plan: Plan, wanted: Iterable[str] | None, journal_packets: int = 4_096
+    ) -> None:
+        params = SenderParams(
+            grace=0.1, messages_per_packet=1, linger=1e6, journal_packets=journal_packets
+        )
         self.sender = SenderMachine(plan, 5, params=params)
         self.receiver = ReceiverMachine("r", wanted, rng=np.random.default_rng(0))
         self.now = 0.0
@@ -198,6 +203,34 @@ def test_a_flow_that_no_plan_carries_is_subscribed_when_one_does() -> None:
     pair.change(simple_plan([0, 0], [0]))
     assert Subscribed(("f1",)) in pair.seen
     assert pair.offer_all() == {"f0", "f1"}
+
+
+@pytest.mark.parametrize("kept", [1, 4_096])
+@pytest.mark.parametrize("stays", [False, True])
+def test_a_flow_that_moves_while_the_journal_is_lost_is_delivered_or_reported(
+    kept: int, stays: bool
+) -> None:
+    """It had no message yet when it moved to another stream; then it moves back, or stays there."""
+    pair = Pair(simple_plan([0, 0, 1], [0, 1]), ["f0"], journal_packets=kept)
+    assert pair.receiver.following == ("f0",)
+    pair.seen.clear()
+    for placement in ([1, 0, 1], [1, 0, 1] if stays else [0, 0, 1]):
+        pair.sender.change_plan(simple_plan(placement, [0, 1]), pair.now)  # nobody hears of it
+        for _ in range(2):
+            pair.now += 0.2
+            pair.sender.on_timer("wake", pair.now)
+        pair.sender.offer("f0", b"lost", pair.now)
+    for _ in range(3):
+        pair.wait(1.0)
+        pair.ring()
+    pair.pass_on(pair.sender.offer("f0", b"last", pair.now))
+    numbers = [number for _, number, _ in delivered(pair.seen)]
+    missing = [(report.first, report.last) for report in pair.reports(Missing)]
+    if kept == 1:
+        assert Gap(5, 0, 1, 3, "window") in pair.seen
+        assert (numbers, missing) in [([3], [(1, 2)]), ([2, 3], [(1, 1)])]
+    else:
+        assert (numbers, missing) == ([1, 2, 3], [])
 
 
 def test_a_report_names_the_version_that_the_journal_tells_of() -> None:

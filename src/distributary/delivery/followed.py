@@ -193,8 +193,12 @@ class FollowedPublisher:
                 self._marks = {}
 
     def _start_over(self, record: int, now: float) -> None:
-        """Look all flows up again, since records of the journal are lost."""
+        """Look all flows up again, since records of the journal are lost.
+
+        A flow may have moved to another stream and back meanwhile, which no block tells.
+        """
         self._marks = {}
+        self._subs.fix_numbers(self.identity.row)
         self._view.start_over(record, now)
 
     def _route(self, name: str, now: float, *, marks: dict[int, int] | None) -> None:

@@ -140,6 +140,17 @@ class Subscriptions:
         """Let flows that are wanted from now on begin with any number."""
         self._first_number = 0
 
+    def fix_numbers(self, row: int) -> None:
+        """Have all messages reported missing before the next one of each flow of a publisher.
+
+        Where no message of a subscribed flow has come yet it is not known with which one it
+        begins: those from before the subscription are then reported too.
+        """
+        next_of = self.state.next_of
+        for flow in self.flows.values():
+            if flow.row == row and flow.served and flow.legs[0].stream.started:
+                next_of[flow.slot] = max(1, abs(int(next_of[flow.slot])))
+
     def progress(self) -> Progress:
         """The progress of flows and streams, for when this incarnation is followed again."""
         return Progress(
