@@ -26,7 +26,7 @@ from distributary.delivery.routes import CONTROL_GROUP
 from distributary.delivery.wire import Header, PacketKind, encode_request
 from distributary.machines import Send
 from distributary.model import Plan
-from tests.delivery.machines import delivered, sends, simple_plan
+from tests.delivery.machines import delivered, introduce, sends, simple_plan, start_sender
 from tests.delivery.plans import random_plan
 
 FLOWS = [f"f{at}" for at in range(6)]
@@ -160,6 +160,23 @@ def test_a_flow_is_subscribed_when_its_session_was_heard() -> None:
     pair.ring()  # asks for a heartbeat
     assert pair.reports(Subscribed) == [Subscribed(("f1",))]
     assert pair.offer_all() == {"f0", "f1"}
+
+
+def test_a_flow_that_was_wanted_from_the_start_is_subscribed_when_it_has_started() -> None:
+    """A receiver that comes late misses what was sent before it knew where a stream stands."""
+    sender = start_sender(simple_plan([0], [0]))
+    sender.on_timer("wake", 0.1)
+    receiver = ReceiverMachine("r", ["f0"], rng=np.random.default_rng(0))
+    receiver.start(1.0)
+    receiver.subscribe(["f0"], 1.0)
+    assert receiver.awaits(["f0"])
+    for packet in sends(sender.offer("f0", b"before", 1.1) + sender.flush(1.1), "group 0"):
+        assert delivered(receiver.on_packet(packet, 1.1)) == []
+    for packet in sends(sender.on_timer("wake", 2.1), CONTROL_GROUP):
+        assert Subscribed(("f0",)) not in receiver.on_packet(packet, 2.1)
+    assert Subscribed(("f0",)) in introduce(sender, receiver, 2.2)
+    assert receiver.awaits(["f0"]) is False
+    assert Subscribed(("f0",)) not in receiver.subscribe(["f0"], 2.3)
 
 
 def test_messages_that_wait_behind_a_gap_are_dropped_when_unsubscribed() -> None:

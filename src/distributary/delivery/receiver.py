@@ -177,11 +177,16 @@ class ReceiverMachine:
         return self._interest.knows(fingerprint)
 
     def subscribe(self, flows: Iterable[str], now: float) -> list[MulticastAction]:
-        """Want these flows too; `Subscribed` says from when on none of their messages is lost."""
+        """Want these flows too; `Subscribed` says from when on none of their messages is lost.
+
+        So it does for flows that were wanted before, if that is not so of them yet.
+        """
         self._interest.fix()
-        new = self._want(flows, now)
-        self._awaited |= new
-        self._followed.hasten(new, now)
+        flows = set(flows)
+        self._want(flows, now)
+        awaited = {name for name in flows if not self._has_started(name)}
+        self._followed.hasten(awaited - self._awaited, now)
+        self._awaited |= awaited
         return self._finish()
 
     def awaits(self, flows: Iterable[str]) -> bool:
@@ -411,15 +416,16 @@ class ReceiverMachine:
         return unserved
 
     def _report_subscribed(self) -> None:
-        """Report subscribed flows whose streams have started: nothing of them is missed now."""
-        ready = []
-        for name in self._awaited:
-            flow = self._subs.flows[name]
-            if flow.served and flow.legs[0].stream.started:
-                ready.append(name)
+        """Report subscribed flows whose streams have started."""
+        ready = [name for name in self._awaited if self._has_started(name)]
         if ready:
             self._awaited.difference_update(ready)
             self._reassembly.actions.append(Subscribed(tuple(sorted(ready))))
+
+    def _has_started(self, name: str) -> bool:
+        """Whether it is known with which packet a flow begins: nothing of it is missed now."""
+        flow = self._subs.flows[name]
+        return flow.served and flow.legs[0].stream.started
 
     def _report_unserved(self) -> None:
         """Report the wanted flows that no plan carries, if they changed."""

@@ -112,7 +112,8 @@ async def ctrl_c_ends_a_publisher(folder: str) -> None:
         stdin=asyncio.subprocess.PIPE,
     )  # fmt: skip
     assert sending.stdin is not None
-    async with Receiver(Path(folder) / "plan", name="r", network=LOOPBACK) as receiver:
+    async with Receiver(Path(folder) / "plan", ["f0"], name="r", network=LOOPBACK) as receiver:
+        await receiver.subscribe(["f0"])  # the publisher may have started long before
         sending.stdin.write(b"f0\tone\nf0\ttwo\n")
         for payload in (b"one", b"two"):
             assert (await receiver.receive()).payload == payload
