@@ -7,6 +7,7 @@ import io
 import json
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,6 +48,7 @@ from distributary.delivery.udp.datagrams import (
     Reader,
     Writer,
     has_mmsg,
+    keep_datagrams,
     make_reader,
     make_writer,
     prepare_for_reader,
@@ -199,6 +201,30 @@ def test_datagrams_that_travel_together_come_out_as_they_were(
                 assert found == [packet for packet in some if len(packet) <= 2_000]
                 assert truncated == len(some) - len(found)
                 assert sources == [one.getsockname()] * len(found)
+
+
+@pytest.mark.parametrize("plain", READERS)
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6], ids=["IPv4", "IPv6"])
+def test_stamps_lie_between_the_write_and_the_read(
+    family: socket.AddressFamily, plain: bool
+) -> None:
+    with two_sockets(family) as (one, other):
+        prepare_for_reader(other, plain=plain)
+        writer, reader = make_writer(6, plain=plain), make_reader(8, 2_000, plain=plain)
+        for n in (1, 2, 7):
+            begin = time.time_ns()
+            writer.write(one, [(other.getsockname(), bytes(900))] * n)
+            written = time.time_ns()
+            batch = reader.read(other)
+            assert batch is not None
+            assert batch.stamps is not None
+            assert len(batch.offsets) == len(batch.stamps) == n
+            assert batch.stamped == (0 if plain else n)
+            assert (batch.stamps >= (written if plain else begin)).all()
+            assert (batch.stamps <= time.time_ns()).all()
+            some = keep_datagrams(batch, np.array([n - 1]))
+            assert some.stamps is not None
+            assert some.stamps.tolist() == batch.stamps.tolist()[n - 1 :]
 
 
 @pytest.mark.parametrize("plain", READERS)

@@ -1,68 +1,100 @@
-"""Pieces of several datagrams are split as the plain way does it."""
+"""Pieces of several datagrams are split, and stamped, as the plain way does it."""
+
+import struct
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.delivery.udp._piece_kernels import (
-    KIND,
-    LEVEL,
-    SEGMENT_SIZE,
+    SO_TIMESTAMPNS,
+    SOL_SOCKET,
     UDP,
     UDP_GRO,
     split_pieces,
 )
+from distributary.delivery.udp._piece_reference import Piece
 from distributary.delivery.udp._piece_reference import split_pieces as split_plainly
 
 SLOT = 70_000
+ROOM = 64  # bytes for control messages
+READ_AT = 1_700_000_000_000_000_123
 pieces = st.lists(
-    st.tuples(st.integers(0, 65_535), st.one_of(st.none(), st.integers(1, 70_000))), max_size=6
+    st.tuples(
+        st.integers(0, 65_535),
+        st.none() | st.integers(1, 70_000),
+        st.none() | st.integers(1, 2**62),
+        st.booleans(),
+    ),
+    max_size=6,
 )
 
 
+def control_message(level: int, kind: int, data: bytes) -> bytes:
+    """As `CMSG_NXTHDR` walks over it: a header of 16 bytes, the data, and padding to 8 bytes."""
+    head = struct.pack("=Qii", 16 + len(data), level, kind)
+    return (head + data).ljust(16 + -(-len(data) // 8) * 8, b"\0")
+
+
+def control_of(segment: int | None, stamp: int | None, swapped: bool = False) -> bytes:
+    found = []
+    if stamp is not None:
+        times = struct.pack("=qq", *divmod(stamp, 10**9))
+        found.append(control_message(SOL_SOCKET, SO_TIMESTAMPNS, times))
+    if segment is not None:
+        found.append(control_message(UDP, UDP_GRO, struct.pack("=i", segment)))
+    return b"".join(reversed(found) if swapped else found)
+
+
 def compiled(
-    told: list[tuple[int, int | None]], largest: int, room: int, noise: np.ndarray
-) -> tuple[list[tuple[int, int, int]], int] | int:
-    n = len(told)
-    sizes = np.array([size for size, _ in told], np.uint32)
-    control = noise.copy()
-    control_sizes = np.zeros(n, np.uint64)
-    for at, (_, segment) in enumerate(told):
-        if segment is not None:
-            control_sizes[at] = 20
-            control[at, [LEVEL, KIND, SEGMENT_SIZE]] = UDP, UDP_GRO, segment
-    offsets, lengths, piece = np.empty((3, room), np.int64)
-    found, too_long, total = split_pieces(
-        n, sizes, SLOT * np.arange(n), control_sizes, control, largest, offsets, lengths, piece
+    sizes: list[int], controls: list[bytes], largest: int, room: int, noise: bytes
+) -> tuple[list[tuple[int, int, int, int]], int, int] | int:
+    n = len(sizes)
+    filled = b"".join(control + noise[len(control) :] for control in controls)
+    datagrams = np.empty((4, room), np.int64)
+    found, too_long, total, stamped = split_pieces(
+        n,
+        np.array(sizes, np.uint32),
+        SLOT * np.arange(n),
+        np.array([len(control) for control in controls], np.uint64),
+        np.frombuffer(filled, np.int32).reshape(n, ROOM // 4),
+        READ_AT,
+        largest,
+        datagrams,
     )
-    assert total == sum(size for size, _ in told)
+    assert total == sum(sizes)
     if found < 0:
         return int(-found)
-    columns = (column[:found].tolist() for column in (offsets, lengths, piece))
-    return list(zip(*columns, strict=True)), int(too_long)
+    return list(zip(*datagrams[:, :found].tolist(), strict=True)), int(too_long), int(stamped)
 
 
-@given(pieces, st.integers(0, 2_000), st.integers(0, 5))
+@given(pieces, st.integers(0, 2_000), st.binary(min_size=ROOM, max_size=ROOM))
 def test_pieces_are_split_as_the_plain_way_does_it(
-    told: list[tuple[int, int | None]], largest: int, seed: int
+    told: list[tuple[int, int | None, int | None, bool]], largest: int, noise: bytes
 ) -> None:
-    noise = np.random.default_rng(seed).integers(-(2**31), 2**31, (len(told), 8), np.int32)
-    places = [(SLOT * at, size, segment) for at, (size, segment) in enumerate(told)]
-    expected = split_plainly(places, largest)
-    everything, _ = split_plainly(places, 10**6)
+    plain = [Piece(SLOT * at, *found[:3]) for at, found in enumerate(told)]
+    sizes = [size for size, *_ in told]
+    controls = [control_of(*found[1:]) for found in told]
+    everything, _, _ = split_plainly(plain, READ_AT, 10**6)
     needed = len(everything)
-    assert compiled(told, largest, needed, noise) == expected
+    expected = split_plainly(plain, READ_AT, largest)
+    assert compiled(sizes, controls, largest, needed, noise) == expected
     if needed:
-        assert compiled(told, largest, needed - 1, noise) == needed
+        assert compiled(sizes, controls, largest, needed - 1, noise) == needed
 
 
-def test_a_number_of_another_kind_beside_a_piece_does_not_split_it() -> None:
-    control = np.zeros((1, 8), np.int32)
-    control[0, [LEVEL, KIND, SEGMENT_SIZE]] = UDP, UDP_GRO + 1, 10
-    offsets, lengths, piece = np.empty((3, 4), np.int64)
-    found = split_pieces(
-        1, np.array([40], np.uint32), np.zeros(1, np.int64), np.array([20], np.uint64), control,
-        100, offsets, lengths, piece,
-    )  # fmt: skip
-    assert found == (1, 0, 40)
-    assert lengths[0] == 40
+def test_control_messages_of_another_kind_say_nothing() -> None:
+    others = [
+        control_message(UDP, UDP_GRO + 1, struct.pack("=i", 10)),
+        control_message(SOL_SOCKET, UDP_GRO, struct.pack("=qq", 10, 10)),
+        control_message(SOL_SOCKET, SO_TIMESTAMPNS, struct.pack("=q", 10)),
+    ]
+    for control in others:
+        assert compiled([40], [control], 100, 4, bytes(ROOM)) == ([(0, 40, 0, READ_AT)], 0, 0)
+
+
+@given(st.binary(max_size=ROOM), st.integers(0, 100))
+def test_control_messages_that_make_no_sense_end_nothing(control: bytes, size: int) -> None:
+    found = compiled([size], [control], 10**6, 200, bytes(ROOM))
+    assert not isinstance(found, int)
+    assert sum(length for _, length, _, _ in found[0]) == size

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -48,6 +49,8 @@ class Batch(NamedTuple):
     more: bool  # whether others may wait: all that was asked for came
     size: int  # bytes of all that came
     one_source: Callable[[], bool] = lambda: False  # whether all surely came from one address
+    stamps: IntArray | None = None  # when each arrived, in ns since 1970
+    stamped: int = 0  # how many of those the kernel says; the others are the time of the read
 
 
 class Reader(Protocol):
@@ -71,6 +74,7 @@ def keep_datagrams(batch: Batch, kept: IntArray) -> Batch:
         offsets=batch.offsets[kept],
         lengths=batch.lengths[kept],
         source_of=lambda at: source_of(int(kept[at])),
+        stamps=None if batch.stamps is None else batch.stamps[kept],
     )
 
 
@@ -91,9 +95,9 @@ def make_reader(packets: int, largest: int, *, plain: bool = False) -> Reader:
 def prepare_for_reader(source: socket.socket, *, plain: bool = False) -> None:
     """Set a socket up for the reader that `make_reader` returns."""
     if not plain and has_mmsg():
-        from distributary.delivery.udp.mmsg import enable_gro
+        from distributary.delivery.udp.mmsg import enable_control
 
-        enable_gro(source)
+        enable_control(source)
 
 
 def make_writer(packets: int, *, plain: bool = False) -> Writer:
@@ -129,6 +133,7 @@ class PlainReader:
         """Up to a batch of datagrams, or None if there is none."""
         lengths: list[int] = []
         offsets: list[int] = []
+        stamps: list[int] = []
         self._sources = sources = []
         truncated = 0
         for at, slot in enumerate(self._slots):
@@ -141,6 +146,7 @@ class PlainReader:
                 continue
             offsets.append(at * self._slot)
             lengths.append(length)
+            stamps.append(time.time_ns())
             sources.append(address)
         if not lengths and not truncated:
             return None
@@ -152,6 +158,7 @@ class PlainReader:
             truncated,
             len(lengths) + truncated == len(self._slots),
             sum(lengths),
+            stamps=np.array(stamps, np.int64),
         )
 
 

@@ -15,6 +15,7 @@ import errno
 import os
 import socket
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -22,14 +23,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distributary.delivery._wire_kernels import ByteArray
-from distributary.delivery.udp._piece_kernels import UDP, UDP_GRO, split_pieces
+from distributary.delivery.udp._piece_kernels import (
+    SO_TIMESTAMPNS,
+    SOL_SOCKET,
+    UDP,
+    UDP_GRO,
+    split_pieces,
+)
 from distributary.delivery.udp.datagrams import _FULL, Address, Batch, PlainWriter, slot_size
 from distributary.model import IntArray
 
-__all__ = ["MmsgReader", "MmsgWriter", "enable_gro"]
+__all__ = ["MmsgReader", "MmsgWriter", "enable_control"]
 
 _NAME = 28  # bytes of the longest address, IPv6's
-_CONTROL = 32  # bytes for one number beside a datagram: its header (16), and the number
+_CONTROL = 64  # bytes for the control messages beside a piece: a stamp (32), and a size (24)
 _UDP_SEGMENT = 103
 _PIECE = 65_535  # bytes that can come at once
 _READ_AT_ONCE = 1 << 19  # bytes, about: what was just copied is then still in the cache
@@ -67,10 +74,11 @@ _recvmmsg.argtypes = (
 _sendmmsg.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, ctypes.c_int)
 
 
-def enable_gro(source: socket.socket) -> None:
-    """Enable UDP_GRO on a socket, where the kernel has it."""
-    with suppress(OSError):
-        source.setsockopt(UDP, UDP_GRO, 1)
+def enable_control(source: socket.socket) -> None:
+    """Enable what `MmsgReader` can read beside datagrams: UDP_GRO and stamps, where there are."""
+    for level, kind in ((UDP, UDP_GRO), (SOL_SOCKET, SO_TIMESTAMPNS)):
+        with suppress(OSError):
+            source.setsockopt(level, kind, 1)
 
 
 class _Vector:
@@ -121,7 +129,7 @@ class MmsgReader:
         vector.name_length[:] = _NAME
         vector.control_length[:] = _CONTROL
         self._make_room(packets * _SEGMENTS)
-        self._split(0)  # compiles or loads the kernel before the first packets arrive
+        self._split(0, 0)  # compiles or loads the kernel before the first packets arrive
 
     def read(self, source: socket.socket) -> Batch | None:
         """Up to a batch of datagrams, or None if there is none."""
@@ -131,38 +139,40 @@ class MmsgReader:
             return (
                 None  # an error that an earlier datagram caused, such as an ICMP reply, is ignored
             )
-        found, too_long, total = self._split(n)
+        found, too_long, total, stamped = self._split(n, time.time_ns())
         self._ask = min(self._n, max(_READ_AT_ONCE * n // (total + 1), _LEAST_PIECES))
-        offsets, lengths = self._offsets[:found], self._lengths[:found]
         names = self._vector.names[:n]
         return Batch(
             self._buffer,
-            offsets,
-            lengths,
+            self._offsets[:found],
+            self._lengths[:found],
             self._source,
             too_long,
             n == asked,
             total,
             lambda: bool((names == names[0]).all()),
+            self._stamps[:found],
+            stamped,
         )
 
-    def _split(self, n: int) -> tuple[int, int, int]:
+    def _split(self, n: int, read_at: int) -> tuple[int, int, int, int]:
         """Split the pieces into datagrams, and reset the headers for the next read."""
         vector = self._vector
         while True:
-            found, too_long, total = split_pieces(
-                n, vector.length, self._places, vector.control_length, vector.control,
-                self._largest, self._offsets, self._lengths, self._pieces,
+            counts: tuple[int, int, int, int] = split_pieces(
+                n, vector.length, self._places, vector.control_length, vector.control, read_at,
+                self._largest, self._datagrams,
             )  # fmt: skip
-            if found >= 0:
+            if counts[0] >= 0:
                 break
-            self._make_room(-found)
+            self._make_room(-counts[0])
         vector.name_length[:n] = _NAME
         vector.control_length[:n] = _CONTROL
-        return found, too_long, total
+        return counts
 
     def _make_room(self, datagrams: int) -> None:
-        self._offsets, self._lengths, self._pieces = np.empty((3, datagrams), np.int64)
+        self._datagrams = np.empty((4, datagrams), np.int64)
+        self._offsets, self._lengths, self._pieces, self._stamps = self._datagrams
 
     def _source(self, at: int) -> Address:
         return _decode_address(self._vector.names[self._pieces[at]].tobytes())
