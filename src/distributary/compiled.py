@@ -8,7 +8,7 @@ from typing import Any
 from numba import njit, types
 from numba.extending import intrinsic
 
-__all__ = ["CACHED", "copy_into", "kernel", "lowest_bit", "popcount"]
+__all__ = ["CACHED", "copy_into", "highest_bit", "kernel", "lowest_bit", "popcount"]
 
 # Compiled code is kept beside its source. Shipped to an executor inside a wheel there is no such
 # place, and each worker compiles for itself.
@@ -44,5 +44,16 @@ def lowest_bit(typing_context: Any, word: Any) -> Any:
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], context.get_constant(types.boolean, True))
+
+    return types.uint64(types.uint64), build
+
+
+@intrinsic
+def highest_bit(typing_context: Any, word: Any) -> Any:
+    """The position of the highest set bit of a 64-bit word that is not 0."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        zeros = builder.ctlz(arguments[0], context.get_constant(types.boolean, True))
+        return builder.sub(context.get_constant(types.uint64, 63), zeros)
 
     return types.uint64(types.uint64), build

@@ -9,7 +9,9 @@ import numpy as np
 
 from distributary.delivery import _wire_kernels as kernels
 from distributary.delivery import _wire_reference as reference
+from distributary.delivery._latency_kernels import WIDTH as HISTOGRAM
 from distributary.delivery._wire_kernels import (
+    Arrivals,
     Expected,
     FoundMessages,
     KeptPackets,
@@ -22,6 +24,7 @@ INCARNATION = 7
 PUBLISHER = 0x8000_0003
 STREAMS, FLOWS = 6, 12
 WIDTH = 192  # bytes for each generated packet, and something between them
+SENT = (0, 1, 2**59, 2**59, 2**59 + 2**42, 2**60, 2**63 - 1, 2**63, 2**64 - 1)  # times of sending
 
 Entry = tuple[int, int, int, int, int]  # packet, flow, sequence, start and end in the packet
 
@@ -36,6 +39,7 @@ class Outcome:
     counts: list[int] = field(default_factory=list)
     last: list[int] = field(default_factory=list)
     next_of: list[int] = field(default_factory=list)
+    latencies: list[list[int]] = field(default_factory=list)  # what is not 0, with its place
 
 
 def some_tables(rng: np.random.Generator) -> SubscriptionTables:
@@ -83,7 +87,8 @@ def valid_packet(rng: np.random.Generator, tables: SubscriptionTables, tag: int 
     length = 40 + len(body) + tag
     publisher, incarnation = int(tables.publishers[row]), int(tables.incarnations[row])
     head = struct.pack("<HBBHHII", 0xD157, 2, kind, length, count, publisher, stream)
-    numbers = struct.pack("<QQQ", incarnation, rng.integers(1, 6), rng.integers(0, 2**60))
+    sent = SENT[rng.integers(len(SENT))]
+    numbers = struct.pack("<QQQ", incarnation, rng.integers(1, 6), sent)
     return head + numbers + body + b"t" * tag
 
 
@@ -146,6 +151,19 @@ def broken(pattern: Batch, rng: np.random.Generator, n: int) -> Batch:
     return Batch(rows.ravel(), at * WIDTH, lengths)
 
 
+def some_arrivals(packets: int) -> Arrivals:
+    """Stamps about the time 2^59, and clock offsets; the same for as many packets."""
+    rng = np.random.default_rng(packets)
+    stamps = rng.integers(2**59, 2**59 + 2**43, packets)
+    offsets = rng.integers(-(2**42), 2**42, 4)
+    return Arrivals(stamps, offsets, np.zeros((4, 2, HISTOGRAM), np.int64))
+
+
+def _list_latencies(arrivals: Arrivals) -> list[list[int]]:
+    places = np.argwhere(arrivals.latencies)
+    return [[*place, int(arrivals.latencies[tuple(place)])] for place in places.tolist()]
+
+
 def _expect(tag: int, line: int | None) -> Expected:
     if line is None:
         return Expected(tag)
@@ -172,6 +190,7 @@ def run_compiled(
         *np.empty((3, most), np.int64),
         np.empty((most, 3), np.int64),
     )
+    arrivals = some_arrivals(n)
     outcome, at, used = Outcome(), 0, 0
     while at < passed:
         begin = used
@@ -185,6 +204,7 @@ def run_compiled(
             (*state,),
             found,
             counts,
+            (*arrivals,),
         )
         outcome.missed += [tuple(row) for row in found.missed[:missed].tolist()]
         outcome.delivered += _list_found(batch, found, begin, used)
@@ -193,6 +213,7 @@ def run_compiled(
             at += 1
     outcome.counts = counts.tolist()
     outcome.last, outcome.next_of = state.last.tolist(), state.next_of.tolist()
+    outcome.latencies = _list_latencies(arrivals)
     return outcome
 
 
@@ -213,10 +234,11 @@ def run_plain(
 ) -> Outcome:
     counts = np.zeros(kernels.COUNTS, np.int64)
     kept = reference.keep_streams(packets, tables, counts)
+    arrivals = some_arrivals(len(packets))
     outcome = Outcome()
     while kept:
         at, delivered, waiting, missed = reference.take_packets(
-            packets, kept, _expect(tag, line), tables, state, counts
+            packets, kept, _expect(tag, line), tables, state, counts, arrivals
         )
         outcome.missed += missed
         outcome.delivered += [(packet, *entry) for packet, entry in delivered]
@@ -227,4 +249,5 @@ def run_plain(
         kept = kept[at + 1 :]
     outcome.counts = counts.tolist()
     outcome.last, outcome.next_of = state.last.tolist(), state.next_of.tolist()
+    outcome.latencies = _list_latencies(arrivals)
     return outcome

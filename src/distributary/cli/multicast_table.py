@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 
 from distributary.cli.console import notes
@@ -33,6 +34,7 @@ _WORDS = {
     "strangers": "packets from strangers",
     "unplanned_messages": "messages of flows in no plan",
     "cpu_seconds": "CPU seconds",
+    "kernel_stamps": "packets stamped by the kernel",
 }
 _GAUGES = ("plan_version", "joined_groups", "waiting", "held_packets", "missing_ranges")
 
@@ -46,6 +48,7 @@ def statistics_table(
     table.add_column("so far", justify="right")
     if before is not None:
         table.add_column("per second", justify="right")
+    latencies = statistics.get("latencies", ())
     statistics = _flatten_lines(statistics)
     before = None if before is None else _flatten_lines(before)
     for name, value in statistics.items():
@@ -54,12 +57,41 @@ def statistics_table(
             changes = name not in _GAUGES and not name.endswith("silent_seconds")
             cells.append(_format((value - before[name]) / seconds) if changes else "")
         table.add_row(*cells)
+    for found in latencies:
+        for words, cell in _describe_latencies(found):
+            table.add_row(words, cell)
     return table
+
+
+def _describe_latencies(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """What a table says of one publisher's latencies."""
+    for kind, words in (("", "latency"), ("repair_", "latency with repair")):
+        if found[f"{kind}median_seconds"] is not None:
+            parts = (found[f"{kind}{part}_seconds"] for part in ("median", "p99", "largest"))
+            shown = " / ".join(_format_time(part) for part in parts)
+            yield f"{words} from {escape(found['publisher'])}: median / 99 % / largest", shown
+    if found["clock_offset_seconds"] is not None:
+        shown = _format_time(found["clock_offset_seconds"])
+        shown += " ± " + _format_time(found["clock_uncertainty_seconds"])
+        corrects = "latencies are corrected" if found["corrected"] else "no correction"
+        yield f"clock offset of {escape(found['publisher'])} ({corrects})", shown
+    for name in ("unsaid", "negative", "absurd"):
+        if found[name]:
+            yield f"packets without a latency, send time {name}", _format(found[name])
+
+
+def _format_time(seconds: float) -> str:
+    """Seconds in a unit that suits them."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if abs(seconds) >= size:
+            return f"{seconds / size:,.2f} {unit}"
+    return f"{seconds * 1e6:,.1f} µs"
 
 
 def _flatten_lines(statistics: dict[str, Any]) -> dict[str, Any]:
     """Move the statistics of lines A and B to the top level, each named by its line."""
-    flat = {name: value for name, value in statistics.items() if name != "lines"}
+    nested = ("lines", "latencies")
+    flat = {name: value for name, value in statistics.items() if name not in nested}
     for line in statistics.get("lines", ()):
         for name, value in line.items():
             if name != "line":

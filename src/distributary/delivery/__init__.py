@@ -16,6 +16,7 @@ from distributary.delivery.actions import (
     Subscribed,
     Unserved,
 )
+from distributary.delivery.latency import LatencyStatistics
 from distributary.delivery.lines import LineStatistics
 from distributary.delivery.receiver import ReceiverMachine
 from distributary.delivery.receiver_params import ReceiverParams
@@ -37,6 +38,7 @@ __all__ = [
     "FullError",
     "Gap",
     "JoinGroup",
+    "LatencyStatistics",
     "LeaveGroup",
     "LineStatistics",
     "Message",

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.compiled import kernel
+from distributary.delivery._latency_kernels import record_latency
 from distributary.model import IndexArray, IntArray
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "STALE",
     "UNWANTED_MESSAGES",
     "UNWANTED_PACKETS",
+    "Arrivals",
     "ByteArray",
     "Expected",
     "FoundMessages",
@@ -106,6 +108,14 @@ class StreamState(NamedTuple):
     in_order: NDArray[np.bool_]  # by stream: nothing is missing, and messages may be delivered
     next_of: IntArray  # by flow: the next message's sequence number; -n accepts any from n on
     guarded: NDArray[np.bool_]  # by flow: it moves, and only its next message may be delivered
+
+
+class Arrivals(NamedTuple):
+    """When packets arrived, and what is recorded of that."""
+
+    stamps: IntArray  # by packet of the batch, in ns since 1970; empty where that is not known
+    clock_offsets: IntArray  # by row of `SubscriptionTables`: ns that are added to stamps
+    latencies: IntArray  # by row and kind, data and repair: a histogram
 
 
 class FoundMessages(NamedTuple):
@@ -300,6 +310,7 @@ def take_packets(
     state: tuple[IntArray, NDArray[np.bool_], IntArray, NDArray[np.bool_]],  # OUT  `StreamState`
     found: FoundMessages,  # OUT  from the cursor on
     counts: IntArray,  # OUT  added to
+    arrivals: tuple[IntArray, IntArray, IntArray],  # OUT  `Arrivals`
 ) -> tuple[int, int, int, int]:
     """Run the second filter up to the first packet that it cannot decide on.
 
@@ -311,6 +322,7 @@ def take_packets(
     _, incarnations, _, flow_of, flow_stream = tables
     tag, first, again = expected
     last, in_order, next_of, guarded = state
+    stamps, clock_offsets, latencies = arrivals
     begin, used = cursor
     missed = 0
     for i in range(begin, len(packets)):
@@ -345,6 +357,10 @@ def take_packets(
             return i, used, end, missed
         last[stream] = sequence
         counts[first] += 1
+        if len(stamps):
+            received = stamps[at] + clock_offsets[row]
+            histogram = latencies[row, buffer[offset + 3] - _DATA]
+            record_latency(histogram, received, _read_u64(buffer, offset + 32))
         counts[UNWANTED_MESSAGES] += count - (end - used)
         used, missed = _accept_messages(found, used, end, missed, next_of, counts)
     return len(packets), used, used, missed

@@ -8,7 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.delivery import _wire_kernels as kernels
-from distributary.delivery._wire_kernels import Expected, StreamState, SubscriptionTables
+from distributary.delivery._latency_reference import record_latency
+from distributary.delivery._wire_kernels import (
+    Arrivals,
+    Expected,
+    StreamState,
+    SubscriptionTables,
+)
 from distributary.delivery.wire import (
     CONTROL_STREAM,
     HEADER_SIZE,
@@ -92,6 +98,7 @@ def take_packets(
     tables: SubscriptionTables,
     state: StreamState,
     counts: IntArray,
+    arrivals: Arrivals,
 ) -> tuple[int, list[tuple[int, Entry]], list[Entry], list[tuple[int, int, int]]]:
     """Accept packets that arrive in order, up to the first one that it cannot decide on.
 
@@ -125,6 +132,10 @@ def take_packets(
             return i, delivered, found, missed
         state.last[stream] = header.sequence
         counts[expected.first] += 1
+        if len(arrivals.stamps):
+            received = int(arrivals.stamps[at] + arrivals.clock_offsets[row])
+            histogram = arrivals.latencies[row, header.kind - PacketKind.DATA]
+            record_latency(histogram, received, header.sent)
         counts[kernels.UNWANTED_MESSAGES] += header.items - len(found)
         for flow, sequence, start, end in found:
             awaited = int(state.next_of[flow])

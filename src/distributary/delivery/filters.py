@@ -8,6 +8,7 @@ from distributary.delivery import _wire_kernels as kernels
 from distributary.delivery._wire_kernels import Expected, FoundMessages, KeptPackets, PacketBatch
 from distributary.delivery.authentication import Authenticator
 from distributary.delivery.incoming import Entry
+from distributary.delivery.latency import Latencies
 from distributary.delivery.subscriptions import Subscriptions
 from distributary.delivery.wire import HEADER_SIZE, MESSAGE_HEADER_SIZE
 from distributary.model import IntArray
@@ -20,8 +21,15 @@ _UNAUTHENTIC = 255  # in `KeptPackets.fate`
 class Filters:
     """Filters batches of packets by stream, then by flow; wanted messages are in `found`."""
 
-    def __init__(self, subs: Subscriptions, authenticator: Authenticator, counts: IntArray) -> None:
+    def __init__(
+        self,
+        subs: Subscriptions,
+        authenticator: Authenticator,
+        counts: IntArray,
+        latencies: Latencies,
+    ) -> None:
         self._subs = subs
+        self._latencies = latencies
         self._authenticator = authenticator
         self._counts = counts
         self._kept = _make_kept_arrays(0)
@@ -80,7 +88,7 @@ class Filters:
         subs = self._subs
         return kernels.take_packets(
             (*batch,), (*kept,), cursor, expected, (*subs.tables,), (*subs.state,), self.found,
-            self._counts,
+            self._counts, self._latencies.arrivals,
         )  # fmt: skip
 
     def uncount(self, kept: KeptPackets, begin: int) -> None:

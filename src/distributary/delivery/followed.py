@@ -12,6 +12,7 @@ import numpy as np
 
 from distributary.delivery import _wire_kernels as kernels
 from distributary.delivery.actions import Reason, Restarted, Rival
+from distributary.delivery.clock import PublisherClock
 from distributary.delivery.directory_wire import (
     Block,
     CancelRecord,
@@ -29,6 +30,7 @@ from distributary.delivery.incoming_journal import (
     NumberedRecord,
     decode_records,
 )
+from distributary.delivery.latency import Latencies
 from distributary.delivery.lines import Lines
 from distributary.delivery.lookup import DirectoryView
 from distributary.delivery.reassembly import Reassembly
@@ -64,6 +66,7 @@ class FollowedPublisher:
         router: FlowRouter,
         feedback: Feedback,
         lines: Lines,
+        latencies: Latencies,
         params: ReceiverParams,
         counts: IntArray,
         rng: np.random.Generator,
@@ -72,12 +75,14 @@ class FollowedPublisher:
         self.identity = PublisherIdentity(row, 0, incarnation)
         self.announced: Announcement | None = None
         self.senders = Senders(feedback, params, rng)
+        self.clock = PublisherClock(params.clock_every, rng.spawn(1)[0])
         self.strangers = 0  # packets that are not accepted from where they came
         self._subs = subs
         self._reassembly = reassembly
         self._router = router
         self._feedback = feedback
         self._lines = lines
+        self._latencies = latencies
         self._params = params
         self._counts = counts
         self._rng = rng
@@ -272,9 +277,19 @@ class FollowedPublisher:
             self.strangers += 1
         elif claim is not self.senders.followed:
             self._decide_on_rival(claim, now)
-        elif self._repeated >= _MOST_REPEATED:
-            self._announcements = self._repeated = 0
-            self._doubtful = True
+        else:
+            self._compare_clocks(claim, header, now)
+            if self._repeated >= _MOST_REPEATED:
+                self._announcements = self._repeated = 0
+                self._doubtful = True
+
+    def _compare_clocks(self, claim: SenderClaim, reply: Header, now: float) -> None:
+        """Estimate the offset of the followed sender's clock anew."""
+        stamp = self._latencies.stamp
+        self.clock.take_reply(reply.sequence, reply.sent, stamp, claim.asked_since, now)
+        estimate = self.clock.estimate(now)
+        if estimate is not None:
+            self._latencies.correct(self.identity.row, estimate)
 
     def _decide_on_rival(self, rival: SenderClaim, now: float) -> None:
         """Follow a rival if it replaces the sender; else probe it and the followed sender."""
@@ -298,8 +313,11 @@ class FollowedPublisher:
         self.senders.follow(claim)
         self._announcements, self._repeated = claim.sequence, 0
         self._adopt(claim.announced, now)
+        self._latencies.begin(self.identity.row)
+        self.clock.begin(now)
         if not claim.proven:
             self._reassembly.actions += self.senders.probe(claim, now)
+            self.clock.note_asked(now)
 
     def _change_incarnation(self, claim: SenderClaim, now: float) -> None:
         """Change to another incarnation: give up what is missing of the old one, and drop it."""
@@ -360,15 +378,20 @@ class FollowedPublisher:
     def next_at(self) -> float:
         """When the timer has to ring for this publisher."""
         at = min(self.senders.next_at(), self._view.next_at())
+        if self._latencies.measures:
+            at = min(at, self.clock.ask_at)
         return at if self._journal is None else min(at, self._journal.stream.gaps.next_at())
 
     def on_timer(self, now: float) -> None:
-        """Do what is due: decide on rivals, look flows up, ask for the journal's packets."""
+        """Do what is due: decide on rivals, look flows up, ask for the time and the journal."""
         actions = self._reassembly.actions
         for rival in self.senders.undecided_rivals():
             self._decide_on_rival(rival, now)
-        if self._journal is None:
+        if self._journal is None or self.senders.followed is None:
             return
+        if self._latencies.measures and self.clock.ask_at <= now:
+            actions += self.senders.probe(self.senders.followed, now)
+            self.clock.note_asked(now)
         actions += self._feedback.make_lookups(self.identity, self._view.due(now))
         stream = self._journal.stream
         self._give_up_records(stream.gaps.give_up_unanswered(now), "unanswered")

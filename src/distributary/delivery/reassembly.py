@@ -21,6 +21,7 @@ from distributary.delivery.incoming import (
     IncomingStream,
     Leg,
 )
+from distributary.delivery.latency import Latencies
 from distributary.delivery.lines import Lines
 from distributary.delivery.receiver_params import ReceiverParams
 from distributary.delivery.subscriptions import Subscriptions
@@ -34,10 +35,16 @@ class Reassembly:
     """Takes packets of streams, and puts the resulting actions into `actions`."""
 
     def __init__(
-        self, subs: Subscriptions, params: ReceiverParams, counts: IntArray, lines: Lines
+        self,
+        subs: Subscriptions,
+        params: ReceiverParams,
+        counts: IntArray,
+        lines: Lines,
+        latencies: Latencies,
     ) -> None:
         self._subs = subs
         self._lines = lines
+        self._latencies = latencies
         self._params = params
         self._counts = counts
         self._held_bytes = 0
@@ -80,6 +87,7 @@ class Reassembly:
         elif header.kind == PacketKind.DATA:
             self._lines.note_filled()
         self._counts[self._lines.first] += 1
+        self._latencies.record(stream.publisher.row, header.kind, header.sent)
         self._counts[kernels.UNWANTED_MESSAGES] += header.items - len(entries)
         buffer = np.frombuffer(packet, np.uint8)
         if sequence < self._frontier(stream):

@@ -17,7 +17,7 @@ import numpy as np
 
 from distributary.delivery import _wire_kernels as kernels
 from distributary.delivery import _wire_reference as reference
-from distributary.delivery._wire_kernels import Expected, PacketBatch
+from distributary.delivery._wire_kernels import Arrivals, Expected, PacketBatch
 from distributary.delivery.actions import MulticastAction, Subscribed, Unserved
 from distributary.delivery.authentication import Authenticator
 from distributary.delivery.feedback import Feedback
@@ -25,12 +25,13 @@ from distributary.delivery.filters import Filters
 from distributary.delivery.flow_router import FlowRouter
 from distributary.delivery.followed import FollowedPublisher
 from distributary.delivery.incoming import Entry
+from distributary.delivery.latency import Latencies, LatencyStatistics
 from distributary.delivery.lines import Lines, LineStatistics
 from distributary.delivery.plan_interest import PlanInterest
 from distributary.delivery.reassembly import Reassembly
 from distributary.delivery.receiver_params import ReceiverParams
 from distributary.delivery.receiver_statistics import ReceiverMachineStatistics
-from distributary.delivery.subscriptions import Subscriptions
+from distributary.delivery.subscriptions import MOST_PUBLISHERS, Subscriptions
 from distributary.delivery.wire import (
     HEADER_SIZE,
     KIND_AT,
@@ -40,7 +41,7 @@ from distributary.delivery.wire import (
     decode_ranges,
 )
 from distributary.machines.actions import SetTimer
-from distributary.model import Plan
+from distributary.model import IntArray, Plan
 
 __all__ = ["ReceiverMachine"]
 
@@ -71,9 +72,12 @@ class ReceiverMachine:
         self._subs = Subscriptions(params, rng)
         self._feedback = Feedback(name, params, self._authenticator)
         self._counts = np.zeros(kernels.COUNTS, np.int64)
-        self._filters = Filters(self._subs, self._authenticator, self._counts)
+        self._latencies = Latencies(MOST_PUBLISHERS)
+        self._filters = Filters(self._subs, self._authenticator, self._counts, self._latencies)
         self._lines = Lines(params, self._counts)
-        self._reassembly = Reassembly(self._subs, params, self._counts, self._lines)
+        self._reassembly = Reassembly(
+            self._subs, params, self._counts, self._lines, self._latencies
+        )
         self._router = FlowRouter(name, self._subs, self._reassembly)
         self._followed = FollowedPublisher(
             0,
@@ -83,6 +87,7 @@ class ReceiverMachine:
             self._router,
             self._feedback,
             self._lines,
+            self._latencies,
             params,
             self._counts,
             rng,
@@ -129,6 +134,14 @@ class ReceiverMachine:
     def line_statistics(self, now: float) -> tuple[LineStatistics, ...]:
         """A snapshot of the counters of each line, A and B."""
         return self._lines.make_statistics(now)
+
+    def latency_statistics(self, now: float) -> tuple[LatencyStatistics, ...]:
+        """A snapshot of the latencies of each publisher; none before packets have stamps."""
+        followed = self._followed
+        if followed.announced is None or not self._latencies.measures:
+            return ()
+        row, name = followed.identity.row, followed.announced.publisher
+        return (self._latencies.make_statistics(row, name, followed.clock.estimate(now)),)
 
     @property
     def version(self) -> int:
@@ -217,10 +230,17 @@ class ReceiverMachine:
         return self.on_packet(message, now, sender)
 
     def on_packet(
-        self, packet: bytes, now: float, source: str | None = None, *, line: int | None = None
+        self,
+        packet: bytes,
+        now: float,
+        source: str | None = None,
+        *,
+        line: int | None = None,
+        stamp: int = 0,
     ) -> list[MulticastAction]:
-        """Take one packet, with the plain filters; `line` as in `on_packets`."""
+        """Take one packet, with the plain filters; `line` and `stamp` as in `on_packets`."""
         self._packets += 1
+        self._latencies.take_stamp(stamp)
         self._lines.hear(line, 1, now)
         subs = self._subs
         kept = reference.keep_streams([packet], subs.tables, self._counts)
@@ -232,6 +252,7 @@ class ReceiverMachine:
                 subs.tables,
                 subs.state,
                 self._counts,
+                Arrivals(*self._latencies.arrivals),
             )
             self._reassembly.report_missed(missed)
             buffer = np.frombuffer(packet, np.uint8)
@@ -248,15 +269,18 @@ class ReceiverMachine:
         *,
         control: bool = True,
         line: int | None = None,
+        stamps: IntArray | None = None,
     ) -> list[MulticastAction]:
         """Take a batch of packets, in order, with the compiled filters.
 
         Packets of no stream other than heartbeats are accepted only with `control`: from the
         control group or from the sender's own address. `line` is where all of them came: 0 for A,
-        1 for B, None by unicast or where groups have one line. The resulting `Messages` refer to
-        the buffer of the batch, and are valid until the next call.
+        1 for B, None by unicast or where groups have one line. `stamps` are the times of their
+        arrival in nanoseconds since 1970. The resulting `Messages` refer to the buffer of the
+        batch, and are valid until the next call.
         """
         self._packets += len(batch.offsets)
+        self._latencies.take_stamps(stamps)
         if line is not None or self._lines.line is not None:  # spare the call where there are none
             self._lines.hear(line, len(batch.offsets), now)
         at = 0
@@ -272,6 +296,7 @@ class ReceiverMachine:
         Only a reply to a request of this receiver is accepted; it may come from a rival.
         """
         self._packets += 1
+        self._latencies.take_stamp(0)
         tag = self._authenticator.size
         if packet[KIND_AT : KIND_AT + 1] != bytes([PacketKind.REPLY]):
             self._strangers += 1
@@ -339,6 +364,7 @@ class ReceiverMachine:
                     copied = batch.buffer[offset : offset + int(batch.lengths[packet])].tobytes()
                     source = None if sources is None else sources[packet]
                     entries = filters.entries(used, end, offset)
+                    self._latencies.choose(packet)
                     self._handle_packet(copied, stream, entries, now, source)
                 at += 1
                 if subs.changes != changes:

@@ -29,6 +29,7 @@ class ReceiverParams:
     )
     line_wait: float = 0.02  # for the other line of a pair, before `back_off`
     line_silence: float = 1.5  # after which nothing waits for that line
+    clock_every: float = 60.0  # interval of requests by which the sender's clock is estimated
     history: bool = False  # start at packet 1 of each stream, as far as it can be repaired
 
     def __post_init__(self) -> None:

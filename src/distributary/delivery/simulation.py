@@ -244,15 +244,17 @@ class ReceiverNode:
     """A receiver as a node; `notes` has its reports with their times.
 
     With a `batch` time it gathers packets for that long and takes them together, as from a socket
-    that returns many at once; without one it takes each as it arrives.
+    that returns many at once; without one it takes each as it arrives. `wall_clock` returns the
+    stamp of a packet that arrives at a time; without one packets have no stamps.
     """
 
     machine: ReceiverMachine
     network: MulticastNetwork
     batch: float = 0.0
     find_plan: Callable[[NeedPlan], Plan | None] = lambda need: None
+    wall_clock: Callable[[float], int] | None = None
     notes: list[tuple[float, Report]] = field(default_factory=list)
-    gathered: list[tuple[str, int | None, bytes]] = field(default_factory=list)
+    gathered: list[tuple[str, int | None, bytes, int]] = field(default_factory=list)
 
     def on_message(self, sender: str, message: Any, now: float) -> list[Action]:
         """Take a packet, or a caller's request."""
@@ -267,9 +269,11 @@ class ReceiverNode:
                 return self._perform(self.machine.start(now), now)
         line = message.line if isinstance(message, LinePacket) else None
         packet = self.network.damage(message if line is None else message.packet)
+        stamp = 0 if self.wall_clock is None else self.wall_clock(now)
         if not self.batch:
-            return self._perform(self.machine.on_packet(packet, now, sender, line=line), now)
-        self.gathered.append((sender, line, packet))
+            taken = self.machine.on_packet(packet, now, sender, line=line, stamp=stamp)
+            return self._perform(taken, now)
+        self.gathered.append((sender, line, packet, stamp))
         return [SetTimer("batch", now + self.batch)] if len(self.gathered) == 1 else []
 
     def on_timer(self, name: str, now: float) -> list[Action]:
@@ -278,12 +282,14 @@ class ReceiverNode:
             return self._perform(self.machine.on_timer(name, now), now)
         gathered, self.gathered = self.gathered, []
         actions: list[Action] = []
-        for line in {line: None for _, line, _ in gathered}:  # a batch is of one line
-            sources, packets = zip(*((s, p) for s, of, p in gathered if of == line), strict=True)
+        for line in {line: None for _, line, _, _ in gathered}:  # a batch is of one line
+            rows = [(source, packet, at) for source, of, packet, at in gathered if of == line]
+            sources, packets, times = zip(*rows, strict=True)
+            stamps = None if self.wall_clock is None else np.array(times, np.int64)
             lengths = np.array([len(packet) for packet in packets], np.int64)
             buffer = np.frombuffer(b"".join(packets), np.uint8)
             batch = PacketBatch(buffer, np.cumsum(lengths) - lengths, lengths)
-            taken = self.machine.on_packets(batch, now, sources, line=line)
+            taken = self.machine.on_packets(batch, now, sources, line=line, stamps=stamps)
             actions += self._perform(taken, now)
         return actions
 

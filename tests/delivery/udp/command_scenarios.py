@@ -97,7 +97,11 @@ async def commands_deliver_and_end_with_ctrl_c(folder: str) -> None:
     listening.send_signal(2)
     told, faults = await listening.communicate()
     assert listening.returncode == 0, faults
-    assert json.loads(told)["messages"] == 666
+    statistics = json.loads(told)
+    assert statistics["messages"] == 666
+    (latency,) = statistics["latencies"]
+    assert latency["packets"] + latency["repairs"] > 0
+    assert latency["median_seconds"] <= latency["p99_seconds"] <= latency["largest_seconds"]
     assert b"Traceback" not in faults
     got = [json.loads(line) for line in (where / "got.jsonl").read_text().splitlines()]
     for flow in ("f0", "f2"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 
 from distributary.cli import calibrate, export, publish, receive
 from distributary.cli.multicast_table import statistics_table
+from distributary.delivery import LatencyStatistics
 from distributary.delivery.addresses import DEFAULT_BASE, DEFAULT_PORT
 from distributary.errors import DistributaryError
 from distributary.files import FlowFilters, write_plan
@@ -111,6 +113,22 @@ def test_statistics_of_two_lines_have_a_row_each() -> None:
     assert names[1:] == ["line B packets", "line B first copies", "line B silent seconds"]
     assert totals[1:] == ["12", "7", "0.50"]
     assert rates[1:] == ["3.00", "0.00", ""]
+
+
+def test_a_table_has_latencies_with_their_unit_and_says_whether_they_are_corrected() -> None:
+    found = LatencyStatistics(
+        "[p]", 5, 12.34e-6, 2.5e-3, 3.0, 0, None, None, None,
+        unsaid=0, negative=2, absurd=0, uncorrected=1, corrected=True,
+        clock_offset_seconds=-3.0, clock_uncertainty_seconds=1.5e-3,
+    )  # fmt: skip
+    table = statistics_table({"messages": 5, "latencies": [asdict(found)]})
+    names, totals = (list(column.cells) for column in table.columns)
+    assert names[1:] == [
+        "latency from \\[p]: median / 99 % / largest",
+        "clock offset of \\[p] (latencies are corrected)",
+        "packets without a latency, send time negative",
+    ]
+    assert totals[1:] == ["12.3 µs / 2.50 ms / 3.00 s", "-3.00 s ± 1.50 ms", "2"]
 
 
 def test_commands_that_name_no_address_mean_the_same() -> None:

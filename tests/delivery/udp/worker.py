@@ -16,6 +16,7 @@ from tests.delivery.udp import (
     command_scenarios,
     content_scenarios,
     hostile_scenarios,
+    latency_scenarios,
     line_scenarios,
     scenarios,
     subscription_log_scenarios,
@@ -25,6 +26,7 @@ PATIENCE = 60.0  # seconds after which a scenario fails: never how long anything
 ROOMS = (
     scenarios,
     hostile_scenarios,
+    latency_scenarios,
     command_scenarios,
     content_scenarios,
     line_scenarios,

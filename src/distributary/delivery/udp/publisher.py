@@ -56,9 +56,13 @@ class Publisher:
         incarnation: int | None = None,
         stay: float = 0.5,
         watch_every: float = 0.5,
+        wall_clock: Callable[[], int] = time.time_ns,
         on_fault: Callable[[DistributaryError], None] = lambda error: None,
     ) -> None:
-        """A plan in the folder that cannot be used goes to `on_fault`; the previous one stays."""
+        """A plan in the folder that cannot be used goes to `on_fault`; the previous one stays.
+
+        `wall_clock` says in nanoseconds since 1970 when packets are sent.
+        """
         self._network = NetworkOptions() if network is None else network
         self._folder = None if isinstance(plan, Plan) else plan
         loaded = load_plan(plan)
@@ -75,7 +79,7 @@ class Publisher:
             key=key,
             where="" if self._folder is None else os.path.basename(os.fspath(self._folder)),
             addresses=addresses,
-            wall_clock=time.time_ns,
+            wall_clock=wall_clock,
         )
         self._reader = make_reader(
             self._network.batch, self._network.largest_packet, plain=self._network.plain

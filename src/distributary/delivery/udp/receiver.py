@@ -150,7 +150,7 @@ class Receiver:
             self._network.batch, self._network.largest_packet, plain=self._network.plain
         )
         self._queue: deque[Message] = deque()
-        self._truncated = self._since_turn = self._room = 0
+        self._truncated = self._stamped = self._since_turn = self._room = 0
         self._open = self._paused = self._timer_ran = False
         self._stack = AsyncExitStack()
         self._own: socket.socket
@@ -315,6 +315,8 @@ class Receiver:
             lines=self._machine.line_statistics(time.monotonic())
             if self._network.groups.pairs
             else (),
+            latencies=self._machine.latency_statistics(time.monotonic()),
+            kernel_stamps=self._stamped,
             plan_version=self._machine.version,
             joined_groups=self._memberships.count,
             waiting=len(self._queue),
@@ -419,6 +421,7 @@ class Receiver:
 
     def _take(self, batch: Batch, source: socket.socket) -> None:
         self._truncated += batch.truncated
+        self._stamped += batch.stamped
         line = self._memberships.line_of(source)
         batch = self._loss.thin(batch, line)
         now = time.monotonic()
@@ -429,7 +432,9 @@ class Receiver:
         packets = PacketBatch(batch.buffer, batch.offsets, batch.lengths)
         sources = _PacketSources(batch)
         self._driver.perform(
-            self._machine.on_packets(packets, now, sources, control=control, line=line)
+            self._machine.on_packets(
+                packets, now, sources, control=control, line=line, stamps=batch.stamps
+            )
         )
 
     def _take_strangers(self, batch: Batch, now: float) -> Batch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -12,6 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from distributary.delivery import (
+    LatencyStatistics,
     LineStatistics,
     ReceiverMachineStatistics,
     SenderMachineStatistics,
@@ -52,6 +53,7 @@ class ReceiverStatistics:
     plan_version: int
     joined_groups: int
     waiting: int  # messages that wait to be read
+    kernel_stamps: int  # packets whose arrival the kernel stamped; else the time of the read is it
     truncated: int  # packets longer than the largest allowed
     overrun: int  # packets that the kernel dropped, because they were not read in time
     lost_on_purpose: int
@@ -60,16 +62,18 @@ class ReceiverStatistics:
     followed_flows: int  # wanted flows of which it is known where they travel
     cpu_seconds: float  # of the whole process
     lines: tuple[LineStatistics, ...] = ()  # of A and B, if groups have two
+    latencies: tuple[LatencyStatistics, ...] = ()  # of each publisher
 
 
 Snapshot = PublisherStatistics | ReceiverStatistics
 
 
 def snapshot_document(snapshot: Snapshot) -> dict[str, Any]:
-    """A snapshot as one JSON object; flat, but for a receiver's `lines` if there are two."""
+    """A snapshot as one JSON object; flat, but for a receiver's `lines` and `latencies`."""
     values = asdict(snapshot)
-    if not values.get("lines"):
-        values.pop("lines", None)
+    for name in ("lines", "latencies"):
+        if not values.get(name):
+            values.pop(name, None)
     return {**values.pop("machine"), **values}
 
 
@@ -111,26 +115,30 @@ class _Snapshots(Collector):
         values |= {
             field.name: getattr(found, field.name)
             for field in fields(found)
-            if field.name not in ("machine", "lines")
+            if field.name not in ("machine", "lines", "latencies")
         }
         for name, value in values.items():
             family = GaugeMetricFamily if name in _GAUGES else CounterMetricFamily
             says = name.replace("_", " ")
             yield family(f"distributary_{end}_{name}", says, value=value)
-        if isinstance(found, ReceiverStatistics) and found.lines:
-            yield from _line_metrics(found.lines)
+        if isinstance(found, ReceiverStatistics):
+            yield from _labelled_metrics("line", "line", found.lines)
+            yield from _labelled_metrics("latency", "publisher", found.latencies)
 
 
-def _line_metrics(lines: tuple[LineStatistics, ...]) -> Iterator[Metric]:
-    """Each number of all lines as a metric, labelled by line."""
-    for field in fields(LineStatistics):
-        if field.name == "line":
+def _labelled_metrics(
+    what: str, label: str, parts: Sequence[LineStatistics] | Sequence[LatencyStatistics]
+) -> Iterator[Metric]:
+    """Each number of all parts as a metric, labelled by line or publisher."""
+    for field in fields(parts[0]) if parts else ():
+        if field.name == label:
             continue
-        family = GaugeMetricFamily if field.name == "silent_seconds" else CounterMetricFamily
-        says = f"{field.name.replace('_', ' ')} of a line"
-        metric = family(f"distributary_receiver_line_{field.name}", says, labels=["line"])
-        for line in lines:
-            value = getattr(line, field.name)
+        is_gauge = field.name.endswith("_seconds") or field.name == "corrected"
+        family = GaugeMetricFamily if is_gauge else CounterMetricFamily
+        says = f"{field.name.replace('_', ' ')} of a {label}"
+        metric = family(f"distributary_receiver_{what}_{field.name}", says, labels=[label])
+        for part in parts:
+            value = getattr(part, field.name)
             if value is not None:
-                metric.add_metric([line.line], value)
+                metric.add_metric([getattr(part, label)], value)
         yield metric

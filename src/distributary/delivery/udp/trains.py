@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -99,6 +100,7 @@ class Train:
         fields = self._fields[:n]
         number = self.messages + np.arange(n * h).reshape(n, h)
         fields["sequence"] = self.packets + 1 + np.arange(n)
+        fields["sent"] = time.time_ns()
         fields["messages"]["flow"] = self._flows[number % len(self._flows)]
         fields["messages"]["number"] = number // len(self._flows) + 1
         self.packets += n
