@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.delivery import (
+    Brought,
     Gap,
     JoinGroup,
     LeaveGroup,
@@ -36,8 +37,15 @@ class Pair:
     """A sender of single messages and a receiver, with no network between them."""
 
     def __init__(
-        self, plan: Plan, wanted: Iterable[str] | None, journal_packets: int = 4_096
+        self,
+        plan: Plan,
+        wanted: Iterable[str] | None,
+        journal_packets: int = 4_096,
+        *,
+        given: bool = True,
     ) -> None:
+        """With `given` the receiver has each plan; else the sender tells it what it needs."""
+        self.given = given
         params = SenderParams(
             grace=0.1, messages_per_packet=1, linger=1e6, journal_packets=journal_packets
         )
@@ -46,7 +54,8 @@ class Pair:
         self.now = 0.0
         self.seen: list[object] = []
         self.joined: set[str] = set()
-        self.do(self.receiver.learn_plan(plan, 0.0))
+        if given:
+            self.do(self.receiver.learn_plan(plan, 0.0))
         self.do(self.receiver.start(0.0))
         self.pass_on(self.sender.start(0.0))
         self.ring()  # looks up where its flows travel
@@ -79,7 +88,8 @@ class Pair:
         self.pass_on(self.sender.on_timer("wake", self.now))
 
     def change(self, plan: Plan) -> None:
-        self.do(self.receiver.learn_plan(plan, self.now))
+        if self.given:
+            self.do(self.receiver.learn_plan(plan, self.now))
         self.pass_on(self.sender.change_plan(plan, self.now))
         self.ring()
         self.wait(0.2)
@@ -100,16 +110,24 @@ class Pair:
 wishes = st.lists(st.sets(st.sampled_from(FLOWS), min_size=1), min_size=1, max_size=5)
 
 
+@pytest.mark.parametrize("given_plans", [True, False])
 @given(wishes, st.integers(0, 1_000))
 def test_without_interest_a_receiver_gets_what_each_plan_brings(
-    wished: list[set[str]], seed: int
+    given_plans: bool, wished: list[set[str]], seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
     plans = [random_plan({"r": sorted(flows), "s": FLOWS}, rng, unicast=False) for flows in wished]
-    pair = Pair(plans[0], None)
+    pair = Pair(plans[0], None, given=given_plans)
+    brought = pair.reports(Brought)
     for at, plan in enumerate(plans):
         if at:
+            pair.seen.clear()
             pair.change(plan)
+            brought = pair.reports(Brought) or brought
+        if not given_plans:
+            assert isinstance(brought[-1], Brought)
+            assert set(brought[-1].flows) == set(wanted_flows(plan, "r"))
+        assert bool(brought) != given_plans
         assert set(pair.receiver.flows) == set(wanted_flows(plan, "r")) >= wished[at]
         for _ in range(2):
             assert pair.offer_all() == set(wanted_flows(plan, "r"))

@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from distributary.delivery import ReceiverMachine, ReceiverParams, SenderMachine, SenderParams
+from distributary.delivery import (
+    ReceiverMachine,
+    ReceiverParams,
+    SenderMachine,
+    SenderParams,
+    wanted_flows,
+)
 from distributary.delivery.simulation import (
     Faults,
     LearnPlan,
@@ -146,6 +152,35 @@ def test_receivers_that_start_together_find_their_flows_through_loss() -> None:
     log = sender.machine._log
     copy = sum(len(log.bodies_of(block)) for block in range(log.blocks))
     assert sender.machine.statistics.directory_packets <= 12 * copy
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.2])
+def test_receivers_that_start_together_are_told_what_the_plan_brings(loss: float) -> None:
+    """They have neither a plan nor names of flows, and follow the next plan too."""
+    rng = np.random.default_rng(5)
+    names = [f"flow {at}" for at in range(300)]
+    wanted = {f"r{at}": [names[k] for k in rng.choice(300, 100)] for at in range(40)}
+    plans = [random_plan(wanted, rng, unicast=False) for _ in range(2)]
+    network = MulticastNetwork(Link(0.001, 0.001, loss), Faults(), rng)
+    simulation = Simulation(network)
+    sender = SenderNode(SenderMachine(plans[0], 1), network)
+    simulation.add("sender", sender)
+    simulation.post(0.0, "sender", "start", sender="caller")
+    nodes = []
+    for at, name in enumerate(wanted):
+        machine = ReceiverMachine(name, None, rng=np.random.default_rng(at))
+        nodes.append(ReceiverNode(machine, network))
+        simulation.add(name, nodes[-1])
+        simulation.post(2.0, name, "start", sender="caller")
+    for plan, until in zip(plans, (8.0, 16.0), strict=True):
+        simulation.run(until=until)
+        for node in nodes:
+            assert node.machine.following == tuple(sorted(wanted_flows(plan, node.machine.name)))
+        simulation.post(until, "sender", PlanChange(plans[1]), sender="caller")
+    found = sender.machine.statistics
+    if not loss:  # each portion once, in parts, for each plan
+        assert found.portion_packets <= 2 * 40 * 4
+    assert found.portion_packets <= 8 * found.inquiries
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from distributary.delivery import directory_wire, wire
+from distributary.delivery import directory_wire, portion_wire, wire
 
 PAGE = (Path(__file__).parents[2] / "docs" / "wire.md").read_text(encoding="utf-8")
 CODES = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q"}
@@ -36,6 +36,8 @@ def read_layout(heading: str) -> str:
         ("An *announcement*", wire._ANNOUNCEMENT),
         ("A *block*", directory_wire._BLOCK),
         ("An *entry*", directory_wire._ENTRY),
+        ("An *inquiry* (", portion_wire._INQUIRY),
+        ("A *portion* (", portion_wire._PORTION),
     ],
 )
 def test_the_page_has_the_layout_that_the_code_writes(heading: str, encoded: struct.Struct) -> None:

@@ -105,10 +105,8 @@ class WantedOptions:
                 "--subscription-log needs the receiver's name in --as, and no --content: a plan of "
                 "filters is made from the table of filters"
             )
-        if plan is None and not (self.flow or self.interest):
-            raise typer.BadParameter(
-                "give the sender's plan with --plan, or what is wanted with --flow or --interest"
-            )
+        if plan is None and self.content is not None:
+            raise typer.BadParameter("--content needs the plan beside it, in --plan")
 
     @property
     def receiver(self) -> str:
@@ -168,13 +166,17 @@ def receive(
     metrics: MetricsOptions,
     plan: Annotated[
         Path | None,
-        option("The sender's plan folder; not needed with --flow or --interest.", INPUT, "--plan"),
+        option(
+            "The sender's plan folder, or a copy; without it the sender says what its plan brings.",
+            INPUT,
+            "--plan",
+        ),
     ] = None,
 ) -> None:
     """Receive flows over IP multicast: each message once, each flow in order.
 
-    The sender says where flows travel. Without --flow and --interest its plan is needed to say
-    which flows this receiver gets.
+    The sender says where flows travel and, without --flow and --interest, which flows its plan
+    brings to this receiver.
 
     Lines on stdin change the wanted flows while the command runs: +NAME subscribes to a flow,
     -NAME unsubscribes.
@@ -230,7 +232,7 @@ class _Reception:
             on_report=self._report,
             on_fault=warn_of_fault,
         )
-        if not self._receiver.flows:
+        if plan is not None and not self._receiver.flows:
             raise typer.BadParameter(
                 f"no flow is known that {self._name!r} wants: check --as, or give --flow or "
                 "--interest"
@@ -290,9 +292,14 @@ def _warn_of_report(report: Report, name: str, plan: Path | None, *, fixed: bool
 
     With `fixed` the receiver does not follow new plans in the folder.
     """
-    from distributary.delivery import NeedPlan, Rival, Unserved
+    from distributary.delivery import Brought, NeedPlan, Rival, Unserved
 
     match report:
+        case Brought(version, ()):
+            note = (
+                f"version {version} of the sender's plan brings nothing to {name!r}; check --as, "
+                "or make a plan that does"
+            )
         case Unserved(_, ()):
             note = "all wanted flows are served again"
         case Unserved(version, flows):

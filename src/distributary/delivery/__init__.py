@@ -2,6 +2,7 @@
 
 from distributary.delivery._wire_kernels import PacketBatch
 from distributary.delivery.actions import (
+    Brought,
     Gap,
     JoinGroup,
     LeaveGroup,
@@ -35,6 +36,7 @@ from distributary.delivery.sender_statistics import SenderMachineStatistics
 __all__ = [
     "CONTROL_GROUP",
     "SENDER",
+    "Brought",
     "FullError",
     "Gap",
     "JoinGroup",

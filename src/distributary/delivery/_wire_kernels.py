@@ -62,7 +62,7 @@ _CONTROL_STREAM = np.uint64(0xFFFF_FFFF)
 _JOURNAL = np.uint64(0)
 _MAGIC = 0xD157 | 2 << 16  # with the version of the wire
 _HEADER, _MESSAGE = 40, 16
-_DATA, _REPAIR, _LAST = 1, 2, 10  # the first kind of packet, repairs, and the last kind
+_DATA, _REPAIR, _LAST = 1, 2, 12  # the first kind of packet, repairs, and the last kind
 _LARGEST = np.uint64(1 << 63)
 
 

@@ -13,6 +13,7 @@ from distributary.machines.actions import Send, SetTimer
 from distributary.model import IndexArray, IntArray
 
 __all__ = [
+    "Brought",
     "Gap",
     "JoinGroup",
     "LeaveGroup",
@@ -116,6 +117,18 @@ class Unserved:
 
 
 @dataclass(frozen=True, slots=True)
+class Brought:
+    """The sender says which flows its plan brings to this receiver, which wants all of them.
+
+    The receiver wants all that the plan brings, and was given no plan. While a plan is upcoming,
+    its flows are included.
+    """
+
+    version: int
+    flows: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Subscribed:
     """From now on the receiver delivers, or reports as missing, every message of these flows."""
 
@@ -157,5 +170,5 @@ class Messages:
             yield Message(self.names[flow], sequence, view[start:end].tobytes())
 
 
-Report = Gap | Missing | Restarted | Rival | NeedPlan | Subscribed | Unserved
+Report = Brought | Gap | Missing | Restarted | Rival | NeedPlan | Subscribed | Unserved
 MulticastAction = Send | SetTimer | JoinGroup | LeaveGroup | Messages | Report

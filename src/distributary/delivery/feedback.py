@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from distributary.delivery.authentication import Authenticator
 from distributary.delivery.incoming import IncomingStream, PublisherIdentity
 from distributary.delivery.pacing import TokenBucket
+from distributary.delivery.portion_wire import Inquiry, encode_inquiry
 from distributary.delivery.receiver_params import ReceiverParams
 from distributary.delivery.routes import SENDER
 from distributary.delivery.wire import (
@@ -82,6 +83,18 @@ class Feedback:
             sent.append(self._send(self.sender, header, encode_lookup(some)))
         self.lookups += len(sent)
         return sent
+
+    def make_inquiries(
+        self, publisher: PublisherIdentity, wanted: Iterable[tuple[int, int]]
+    ) -> list[Send]:
+        """Make the inquiries for portions of plans, given as fingerprint and first part."""
+        header = Header(
+            PacketKind.INQUIRY, publisher=publisher.number, incarnation=publisher.incarnation
+        )
+        return [
+            self._send(self.sender, header, encode_inquiry(Inquiry(*found, self._name)))
+            for found in wanted
+        ]
 
     def make_due_naks(self, stream: IncomingStream, now: float) -> list[Send]:
         """Make the NAKs that are due for a stream, as far as the token bucket allows."""

@@ -33,6 +33,8 @@ from distributary.delivery.incoming_journal import (
 from distributary.delivery.latency import Latencies
 from distributary.delivery.lines import Lines
 from distributary.delivery.lookup import DirectoryView
+from distributary.delivery.portion_wire import decode_portion_part
+from distributary.delivery.portions import PortionView
 from distributary.delivery.reassembly import Reassembly
 from distributary.delivery.receiver_params import ReceiverParams
 from distributary.delivery.senders import SenderClaim, Senders
@@ -50,6 +52,7 @@ from distributary.model import IntArray
 
 __all__ = ["FollowedPublisher"]
 
+_OF_RECEIVERS = (PacketKind.NAK, PacketKind.REQUEST, PacketKind.LOOKUP, PacketKind.INQUIRY)
 _MOST_REPEATED = 3  # old announcements in a row, after which the receiver probes the sender
 _MOST_PROGRESS = 4  # incarnations whose progress is kept
 
@@ -74,6 +77,7 @@ class FollowedPublisher:
         """`row` is the publisher's row in the tables; it is not known yet which one that is."""
         self.identity = PublisherIdentity(row, 0, incarnation)
         self.announced: Announcement | None = None
+        self.portions = PortionView(params, rng)
         self.senders = Senders(feedback, params, rng)
         self.clock = PublisherClock(params.clock_every, rng.spawn(1)[0])
         self.strangers = 0  # packets that are not accepted from where they came
@@ -143,7 +147,7 @@ class FollowedPublisher:
             self._take_announcement(header, decode_announcement(body), now, source)
         elif header.kind == PacketKind.REPLY:
             self.take_reply(header, now, source)
-        elif header.kind in (PacketKind.NAK, PacketKind.REQUEST, PacketKind.LOOKUP):
+        elif header.kind in _OF_RECEIVERS:
             raise WireError("a packet that only senders accept")
         elif (header.publisher, header.incarnation) != self.identity[1:]:
             self._counts[kernels.STALE] += 1
@@ -156,6 +160,8 @@ class FollowedPublisher:
         elif header.kind == PacketKind.BLOCK:
             if self._view.awaits(block_number(body)):  # most are for others
                 self._take_block(decode_block(body, header.items), now)
+        elif header.kind == PacketKind.PORTION:
+            self.portions.take(decode_portion_part(body), now)
         elif self._journal is None:
             raise WireError("a record of a directory that was not announced")
         elif header.kind == PacketKind.CONFIRM:
@@ -377,7 +383,7 @@ class FollowedPublisher:
 
     def next_at(self) -> float:
         """When the timer has to ring for this publisher."""
-        at = min(self.senders.next_at(), self._view.next_at())
+        at = min(self.senders.next_at(), self._view.next_at(), self.portions.next_at())
         if self._latencies.measures:
             at = min(at, self.clock.ask_at)
         return at if self._journal is None else min(at, self._journal.stream.gaps.next_at())
@@ -393,6 +399,7 @@ class FollowedPublisher:
             actions += self.senders.probe(self.senders.followed, now)
             self.clock.note_asked(now)
         actions += self._feedback.make_lookups(self.identity, self._view.due(now))
+        actions += self._feedback.make_inquiries(self.identity, self.portions.due(now))
         stream = self._journal.stream
         self._give_up_records(stream.gaps.give_up_unanswered(now), "unanswered")
         self._take_records(self._journal.take_ready(), now)

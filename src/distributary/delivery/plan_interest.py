@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from distributary.delivery.actions import NeedPlan
+from distributary.delivery.portion_wire import Portion
 from distributary.delivery.routes import (
     fingerprint_of,
     subscribed_groups,
@@ -16,18 +17,19 @@ from distributary.model import Plan
 
 __all__ = ["PlanInterest"]
 
-_MOST_PLANS = 8  # that are remembered
+_MOST_PLANS = 8  # whose portions are remembered
 
 
 class PlanInterest:
-    """The plans that a receiver has, by fingerprint.
+    """A receiver's portions of plans, by fingerprint: from plans that it is given, or the sender.
 
     With `everything` the receiver wants the flows that the current plan and the upcoming one bring.
     """
 
     def __init__(self, name: str, *, everything: bool) -> None:
         self._name = name
-        self._plans: dict[int, Plan] = {}  # the newest last
+        self._portions: dict[int, Portion] = {}  # the newest last
+        self._given = False  # whether the caller gives plans
         self._brought: tuple[str, ...] = ()  # by the last plan that brought anything
         self._noted: tuple[int, int] | None = None
         self.everything = everything
@@ -35,16 +37,26 @@ class PlanInterest:
 
     def learn(self, plan: Plan) -> None:
         """Keep a plan for when it is announced."""
-        fingerprint = fingerprint_of(plan)
+        self._given = True
+        portion = Portion(wanted_flows(plan, self._name), subscribed_groups(plan, self._name))
+        self.take_portion(fingerprint_of(plan), portion)
+
+    def take_portion(self, fingerprint: int, portion: Portion) -> None:
+        """Keep what a plan means for the receiver."""
         self._noted = None
-        self._plans.pop(fingerprint, None)
-        self._plans[fingerprint] = plan
-        if len(self._plans) > _MOST_PLANS:
-            del self._plans[next(iter(self._plans))]
+        self._portions.pop(fingerprint, None)
+        self._portions[fingerprint] = portion
+        if len(self._portions) > _MOST_PLANS:
+            del self._portions[next(iter(self._portions))]
 
     def knows(self, fingerprint: int) -> bool:
-        """Whether the plan of that fingerprint was learnt."""
-        return fingerprint in self._plans
+        """Whether it is known what the plan of that fingerprint means for the receiver."""
+        return fingerprint in self._portions
+
+    @property
+    def asks(self) -> bool:
+        """Whether the receiver asks senders for its portions: it wants them, and has no plans."""
+        return self.everything and not self._given
 
     def fix(self) -> None:
         """Want from now on what the caller says, whatever plans bring."""
@@ -53,8 +65,8 @@ class PlanInterest:
 
     def latest_flows(self) -> tuple[str, ...]:
         """The flows that the latest plan brings."""
-        plan = next(reversed(self._plans.values()), None)
-        return () if plan is None else wanted_flows(plan, self._name)
+        portion = next(reversed(self._portions.values()), None)
+        return () if portion is None else portion.flows
 
     def note_announced(self, announced: Announcement) -> bool:
         """Note an announcement; returns whether it is of other plans than the one before."""
@@ -63,42 +75,46 @@ class PlanInterest:
         return self._noted != before
 
     def flows_of(self, announced: Announcement) -> set[str] | None:
-        """The flows that the announced plans bring; None if the current one is not known.
+        """The flows that the announced plans bring; None if the first of them is not known.
 
         None too if the receiver does not want everything.
         """
-        current = self._plans.get(announced.current_fingerprint)
-        upcoming = self._plans.get(announced.upcoming_fingerprint)
-        if not self.everything or (announced.current and current is None):
+        current = self._portions.get(announced.current_fingerprint)
+        upcoming = self._portions.get(announced.upcoming_fingerprint)
+        needed = current if announced.current else upcoming
+        if not self.everything or needed is None:
             return None
-        brought = [
-            () if plan is None else wanted_flows(plan, self._name) for plan in (current, upcoming)
-        ]
+        brought = [() if portion is None else portion.flows for portion in (current, upcoming)]
         if current is not None:
             self._brought = brought[0] or self._brought
             self.lost = () if brought[0] else self._brought
         return {flow for flows in brought for flow in flows}
 
     def find_needs(self, announced: Announcement) -> list[NeedPlan]:
-        """The announced plans that are not known, if the receiver needs plans or has any."""
-        if not self.everything and not self._plans:
+        """The announced plans that the caller has not given, if it gives any."""
+        if not self._given:
             return []
+        return [
+            NeedPlan(version, fingerprint, announced.where)
+            for version, fingerprint in self._unknown(announced)
+        ]
+
+    def find_unknown(self, announced: Announcement) -> list[int]:
+        """The announced plans whose portions the receiver has to ask the sender for."""
+        return [fingerprint for _, fingerprint in self._unknown(announced) if self.asks]
+
+    def _unknown(self, announced: Announcement) -> list[tuple[int, int]]:
         versions = (
             (announced.current, announced.current_fingerprint),
             (announced.upcoming, announced.upcoming_fingerprint),
         )
-        return [
-            NeedPlan(version, fingerprint, announced.where)
-            for version, fingerprint in versions
-            if version and not self.knows(fingerprint)
-        ]
+        return [found for found in versions if found[0] and not self.knows(found[1])]
 
     def groups_of(self, announced: Announcement) -> frozenset[int]:
         """The groups that the announced plans mean for the receiver, as far as they are known."""
         fingerprints = announced.current_fingerprint, announced.upcoming_fingerprint
-        plans = (self._plans.get(fingerprint) for fingerprint in fingerprints)
-        found = (subscribed_groups(plan, self._name) for plan in plans if plan is not None)
-        return frozenset().union(*found)
+        portions = (self._portions.get(fingerprint) for fingerprint in fingerprints)
+        return frozenset().union(*(found.groups for found in portions if found is not None))
 
     def unserved_by(self, plan: Plan, flows: Iterable[str]) -> tuple[str, ...]:
         """Those of the flows that a plan does not carry to the receiver."""

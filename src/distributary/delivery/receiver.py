@@ -18,7 +18,7 @@ import numpy as np
 from distributary.delivery import _wire_kernels as kernels
 from distributary.delivery import _wire_reference as reference
 from distributary.delivery._wire_kernels import Arrivals, Expected, PacketBatch
-from distributary.delivery.actions import MulticastAction, Subscribed, Unserved
+from distributary.delivery.actions import Brought, MulticastAction, Subscribed, Unserved
 from distributary.delivery.authentication import Authenticator
 from distributary.delivery.feedback import Feedback
 from distributary.delivery.filters import Filters
@@ -35,6 +35,7 @@ from distributary.delivery.subscriptions import MOST_PUBLISHERS, Subscriptions
 from distributary.delivery.wire import (
     HEADER_SIZE,
     KIND_AT,
+    Announcement,
     PacketKind,
     WireError,
     decode_header,
@@ -64,8 +65,10 @@ class ReceiverMachine:
     ) -> None:
         """With `wanted` None the receiver wants all that each plan carries to it.
 
-        It then needs the plans: `NeedPlan` asks for those that it lacks. Packets of senders before
-        `incarnation`, the last one known, are refused as replayed."""
+        The sender tells what that is, unless the caller gives plans: then `NeedPlan` asks for those
+        that lack. Packets of senders before `incarnation`, the last one known, are refused as
+        replayed.
+        """
         self.name = name
         self.params = params = ReceiverParams() if params is None else params
         self._authenticator = Authenticator(key)
@@ -98,6 +101,7 @@ class ReceiverMachine:
         self._wake_at = _NEVER
         self._changes_seen = 0
         self._unserved: tuple[str, ...] = ()  # as last reported
+        self._brought: tuple[str, ...] | None = None  # as last reported
         self._awaited: set[str] = set()  # flows that were subscribed, and not `Subscribed` yet
         self._want(() if wanted is None else wanted, 0.0)
 
@@ -383,7 +387,10 @@ class ReceiverMachine:
             if slot == kernels.CONTROL:
                 before = self._followed.announced
                 self._followed.take_packet(header, body, now, source)
-                if self._followed.announced is not before:
+                found = self._followed.portions.take_found()
+                for fingerprint, portion in found:
+                    self._interest.take_portion(fingerprint, portion)
+                if found or self._followed.announced is not before:
                     self._follow_plans(now)
                 return
             stream = self._subs.stream(slot)
@@ -422,6 +429,7 @@ class ReceiverMachine:
             if self._interest.everything:
                 self._want(self._interest.latest_flows(), now)
             return
+        self._followed.portions.need(self._interest.find_unknown(announced), now)
         self._reassembly.actions += self._interest.find_needs(announced)
         if not self._interest.note_announced(announced):
             return
@@ -429,10 +437,19 @@ class ReceiverMachine:
         wanted = self._interest.flows_of(announced)
         if wanted is None:
             return
+        if self._interest.asks:
+            self._report_brought(tuple(sorted(wanted)), announced)
         self._subs.changes += 1  # have it told if nothing is brought any more
         self._want(wanted, now)
         for name in sorted(set(self.flows) - wanted):
             self._router.retire(self._subs.flows[name])
+
+    def _report_brought(self, flows: tuple[str, ...], announced: Announcement) -> None:
+        """Report what plans bring, as the sender says it, if that has changed."""
+        if flows != self._brought:
+            self._brought = flows
+            version = announced.current or announced.upcoming
+            self._reassembly.actions.append(Brought(version, flows))
 
     def _report_unserved_by(self, plan: Plan) -> tuple[str, ...]:
         """Report wanted flows that a plan lacks, before the sender is heard."""

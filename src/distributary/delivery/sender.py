@@ -27,6 +27,8 @@ from distributary.delivery.outgoing_streams import OutgoingStreams
 from distributary.delivery.pacing import TokenBucket
 from distributary.delivery.packet_builder import PacketBuilder
 from distributary.delivery.packing import largest_payload
+from distributary.delivery.portion_wire import Inquiry, decode_inquiry
+from distributary.delivery.portions import PortionAnswers
 from distributary.delivery.repairs import Repairs
 from distributary.delivery.routes import CONTROL_GROUP
 from distributary.delivery.sender_params import SenderParams
@@ -106,12 +108,14 @@ class SenderMachine:
         self._queue: deque[tuple[OutgoingStream, int, int, bytes]] = deque()
         self._repairs = Repairs(params, self._authenticator)
         self._answers = DirectoryAnswers(self._log, params.hold_off)
+        self._portions = PortionAnswers(self._room)
         self._heartbeats = Heartbeats(params.heartbeat_min, params.heartbeat_max)
         self._announcements = Announcements(params)
         self._pace = TokenBucket(params.rate, params.burst)
         self._wake_at: float | None = None
         self._log.prepare(plan)
         self._log.switch(lambda stream: 0)
+        self._portions.add_plan(self._log.directory.fingerprint, plan, beside=0)
         self._records_sent = self._log.record  # nobody was there to hear of them
         self._streams.begin(self._log.directory.places)
 
@@ -193,6 +197,8 @@ class SenderMachine:
             self._stop(self._streams.drop(directory.following.begun))
         records = self._log.prepare(plan)
         assert directory.following is not None
+        upcoming = directory.following.fingerprint
+        self._portions.add_plan(upcoming, plan, beside=directory.fingerprint)
         begun = {number: directory.places[number] for number in directory.following.begun}
         for stream in self._streams.begin(begun):
             self._heartbeats.put_off(stream, now)
@@ -229,6 +235,8 @@ class SenderMachine:
             return self._take_nak(sender, header, decode_ranges(body, header.items), now)
         if header.kind == PacketKind.LOOKUP:
             return self._take_lookup(header, decode_lookup(body, header.items), now)
+        if header.kind == PacketKind.INQUIRY:
+            return self._take_inquiry(sender, header, decode_inquiry(body), now)
         raise WireError("a packet that only receivers accept")
 
     def _count_unplanned(self, flow: str) -> None:
@@ -292,7 +300,7 @@ class SenderMachine:
             self._switch(now)
         self._close_aged_packets(now)
         self._send_repairs(now, actions)
-        self._send_blocks(now, actions)
+        self._send_answers(now, actions)
         self._send_queued_packets(now, actions)
         self._send_heartbeats(now, actions)
         self._stop(self._streams.take_expired(now))
@@ -312,7 +320,7 @@ class SenderMachine:
             at = min(at, self._ageing[0][0])
         if self._queue and self._starts_at == _NEVER:
             at = min(at, self._pace.ready_at(now))
-        if self._repairs or self._answers:
+        if self._repairs or self._answers or self._portions:
             at = min(at, max(self._pace.ready_at(now), self._repairs.ready_at(now)))
         return None if at == _NEVER else at
 
@@ -422,16 +430,34 @@ class SenderMachine:
         self._answers.queue(blocks, now)
         return self._do_what_is_due(now)
 
-    def _send_blocks(self, now: float, actions: list[SenderAction]) -> None:
-        """Send blocks of the directory, in the repairs' share of the rate."""
+    def _send_answers(self, now: float, actions: list[SenderAction]) -> None:
+        """Send blocks of the directory, then portions, in the repairs' share of the rate."""
         repairs = self._repairs
-        while self._answers and max(self._pace.ready_at(now), repairs.ready_at(now)) <= now:
-            count, body = self._answers.take(now)
-            packet = self._packets.build(PacketKind.BLOCK, body, count=count)
+        while self._answers or self._portions:
+            if max(self._pace.ready_at(now), repairs.ready_at(now)) > now:
+                return
+            found = self._portions.take() if not self._answers else None
+            if self._answers:
+                count, body = self._answers.take(now)
+                to, packet = CONTROL_GROUP, self._packets.build(PacketKind.BLOCK, body, count=count)
+                self._counts["directory_packets"] += 1
+            elif found is not None:
+                to, packet = found[0], self._packets.build(PacketKind.PORTION, found[1])
+                self._counts["portion_packets"] += 1
+            else:
+                continue
             self._pace.take(len(packet), now)
             repairs.spend(len(packet), now)
-            actions.append(Send(CONTROL_GROUP, packet))
-            self._counts["directory_packets"] += 1
+            actions.append(Send(to, packet))
+
+    def _take_inquiry(
+        self, asker: str, header: Header, inquiry: Inquiry, now: float
+    ) -> list[SenderAction]:
+        if not self._packets.is_addressed(header):
+            return []
+        self._counts["inquiries"] += 1
+        self._portions.queue(asker, inquiry)
+        return self._do_what_is_due(now)
 
     def _take_request(
         self, header: Header, name: str, address: str, now: float

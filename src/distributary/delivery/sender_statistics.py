@@ -21,6 +21,8 @@ class SenderMachineStatistics:
     journal_packets: int = 0
     lookups: int = 0
     directory_packets: int = 0  # with a block of the directory, or a part of one
+    inquiries: int = 0
+    portion_packets: int = 0  # that answer them
     naks: int = 0
     curbed_naks: int = 0  # cut short, since the requester had used up its allowance
     confirms: int = 0

@@ -81,6 +81,8 @@ class PacketKind(IntEnum):
     REPLY = 8  # returns the nonce: the publisher is alive
     BLOCK = 9  # a part of the directory
     LOOKUP = 10  # from a receiver: asks for blocks of the directory
+    INQUIRY = 11  # from a receiver: asks what a plan means for it
+    PORTION = 12  # a part of what a plan means for a receiver
 
 
 class WireError(ValueError):
@@ -139,7 +141,7 @@ def decode_header(packet: bytes | memoryview, tag: int = 0) -> Header:
         raise WireError(f"a packet of {len(packet)} bytes is shorter than its header")
     magic, wire, kind, *rest = HEADER.unpack_from(packet)
     header = Header(kind, *rest)
-    if magic != MAGIC or wire != WIRE_VERSION or not PacketKind.DATA <= kind <= PacketKind.LOOKUP:
+    if magic != MAGIC or wire != WIRE_VERSION or not PacketKind.DATA <= kind <= PacketKind.PORTION:
         raise WireError("the magic number, wire version or kind is unknown")
     if header.length != len(packet):
         raise WireError(f"a packet of {len(packet)} bytes whose header says {header.length}")

@@ -109,6 +109,36 @@ async def commands_deliver_and_end_with_ctrl_c(folder: str) -> None:
         assert [row["payload"] for row in got if row["flow"] == flow] == wanted
 
 
+async def a_receiver_with_nothing_but_its_name(folder: str) -> None:
+    """The sender says what its plan brings to it, within the authentication."""
+    where = Path(folder)
+    write_plan(simple_plan([0, 0, 1], [0, 1]), {}, where / "plan")
+    key = where / "key"
+    key.touch(0o600)
+    key.write_bytes(KEY)
+    shared = ("--base", "239.192.77.0", "--interface", "lo", "--key-file", str(key))
+    listening = await start_command("receive", "--as", "r", *shared)
+    stranger = await start_command("receive", "--as", "stranger", *shared)
+    assert listening.stdout is not None
+    assert stranger.stderr is not None
+    await until_joined("239.192.77.0", 2)
+    async with Publisher(
+        where / "plan", LOOPBACK, params=replace(QUICK, max_age=0), key=KEY
+    ) as publisher:
+        told = json.loads(await listening.stdout.readline())
+        assert told == {"report": "brought", "version": 1, "flows": ["f0", "f1", "f2"]}
+        said = (await stranger.stderr.readline()).decode()
+        assert "version 1 of the sender's plan brings nothing to 'stranger'" in said, said
+        for flow in ("f2", "f0"):
+            await publisher.publish(flow, flow.encode())
+        got = [json.loads(await listening.stdout.readline()) for _ in range(2)]
+        assert sorted((found["flow"], found["sequence"]) for found in got) == [("f0", 1), ("f2", 1)]
+    for command in (listening, stranger):
+        command.send_signal(2)
+        _, faults = await command.communicate()
+        assert command.returncode == 0, faults
+
+
 async def ctrl_c_ends_a_publisher(folder: str) -> None:
     write_plan(simple_plan([0], [0]), {}, Path(folder) / "plan")
     sending = await start_command(

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from distributary.delivery import (
+    Brought,
     Message,
     NeedPlan,
     Restarted,
@@ -454,7 +455,8 @@ async def interest_that_changes_with_the_plan(folder: str, way: str) -> None:
     params = replace(QUICK, max_age=0)
     async with (
         Receiver(
-            where / "plan", where / "interest.csv" if way == "table" else None, name="r",
+            None if way == "sender" else where / "plan",
+            where / "interest.csv" if way == "table" else None, name="r",
             network=LOOPBACK, on_report=reports.append,
         ) as receiver,
         Publisher(where / "plan", LOOPBACK, params=params, watch_every=0.02) as publisher,
@@ -471,7 +473,7 @@ async def interest_that_changes_with_the_plan(folder: str, way: str) -> None:
             while (message := await receiver.receive()).payload != b"end":
                 got.append((message.flow, message.payload))
             wanted = {*wants["r"]}
-            if way == "plan":
+            if way != "table":
                 wanted = {*receiver.flows}
                 assert wanted >= {*wants["r"]}
             expected = [(flow, b"%d" % version) for flow in sorted(wanted)]
@@ -481,7 +483,8 @@ async def interest_that_changes_with_the_plan(folder: str, way: str) -> None:
             assert sorted(got) == expected, (version, got)
             got.clear()
             assert not receiver.unserved
-    assert {type(report) for report in reports} <= {Unserved, Subscribed}, reports
+    assert {type(report) for report in reports} <= {Brought, Unserved, Subscribed}, reports
+    assert any(isinstance(report, Brought) for report in reports) == (way == "sender")
 
 
 async def interest_that_changes_while_running(share: float) -> None:

@@ -80,7 +80,6 @@ def test_what_cannot_work_is_an_error_that_says_why(
         "receive --plan plan --as r --json",
         "receive --plan plan --as nobody",
         "receive --plan plan",
-        "receive --as r",
         "receive --content run/content --as r",
         "receive --plan plan --as r --filter a>0",
         "receive --plan run/plan --content run/content --as nobody",

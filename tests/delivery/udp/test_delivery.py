@@ -112,6 +112,12 @@ def test_commands_deliver_and_end_with_ctrl_c(worker: Worker, tmp_path: Path) ->
     worker.run("commands_deliver_and_end_with_ctrl_c", str(tmp_path))
 
 
+def test_a_receiver_needs_nothing_but_its_name_and_the_base_address(
+    worker: Worker, tmp_path: Path
+) -> None:
+    worker.run("a_receiver_with_nothing_but_its_name", str(tmp_path))
+
+
 def test_ctrl_c_ends_a_publisher_that_waits_for_input(worker: Worker, tmp_path: Path) -> None:
     worker.run("ctrl_c_ends_a_publisher", str(tmp_path))
 
@@ -137,7 +143,7 @@ def test_a_stale_copy_of_the_plan_is_reported_at_once(
     worker.run("a_stale_copy_of_the_plan", str(tmp_path), in_folder)
 
 
-@pytest.mark.parametrize("way", ["plan", "table"])
+@pytest.mark.parametrize("way", ["plan", "table", "sender"])
 def test_a_running_receiver_follows_a_new_plans_interest(
     worker: Worker, tmp_path: Path, way: str
 ) -> None:

@@ -68,9 +68,9 @@ class Receiver:
 
     The publisher says where its flows travel. `interest` is the wanted flows, or an `Interest` that
     has them under `name`, or the `Path` of such a table, which is watched, or None for all that
-    each plan carries to `name`. That needs the publisher's plans: `plan` is a plan or its folder,
-    which is then watched. `subscribe` and `unsubscribe` change the interest at any time.
-    Reports (gaps, missing messages, a restarted sender, wanted flows that no plan carries, a
+    each plan carries to `name`. The publisher tells what that is, unless `plan` says it: a plan or
+    its folder, which is then watched. `subscribe` and `unsubscribe` change the interest at any
+    time. Reports (gaps, missing messages, a restarted sender, wanted flows that no plan carries, a
     missing plan) go to `on_report`; without one they are logged as warnings.
     With `on_messages` messages go there in batches, and cannot be read by iterating. The buffer of
     a batch is used again, so keep nothing of it.
@@ -106,8 +106,6 @@ class Receiver:
         `pipeline stream` or `pipeline run` to plan by.
         """
         self._network = NetworkOptions() if network is None else network
-        if plan is None and interest is None:
-            raise ValueError("name the wanted flows, or give the plan that says which they are")
         loaded = None if plan is None else load_plan(plan)
         if isinstance(interest, os.PathLike):
             flows: tuple[str, ...] | None = read_flows(interest, name)

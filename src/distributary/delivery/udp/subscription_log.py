@@ -6,6 +6,7 @@ Whoever plans learns from it which flows are wanted, also those that no plan car
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import time
 import uuid
@@ -110,6 +111,7 @@ class SubscriptionLog:
         """Append lines, behind the end of one that a killed process may have left open."""
         file = self._open()
         try:
+            fcntl.flock(file, fcntl.LOCK_EX)  # what others write at the moment is no torn line
             size = os.fstat(file).st_size
             if size and os.pread(file, 1, size - 1) != b"\n":
                 lines = b"\n" + lines
