@@ -6,13 +6,16 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from distributary.delivery import _wire_kernels as kernels
 from distributary.delivery.directory_log import DirectoryLog
 from distributary.delivery.directory_wire import (
     FlowEntry,
+    Place,
     Record,
     decode_block,
     decode_record,
     encode_record,
+    receiver_key,
 )
 from distributary.delivery.lookup import DirectoryView
 from distributary.delivery.receiver_params import ReceiverParams
@@ -20,18 +23,28 @@ from distributary.delivery.receiver_params import ReceiverParams
 from .plans import random_plan
 
 ROOM = 200
+HERE = receiver_key("receiver 0")
 FLOWS = [f"flow {number}" for number in range(12)]
 WISHES = {f"receiver {r}": FLOWS[r : r + 7] for r in range(0, 8, 2)}
 
 
 def view_of(seed: int = 0) -> DirectoryView:
-    return DirectoryView(ReceiverParams(), np.random.default_rng(seed))
+    counts = np.zeros(kernels.COUNTS, np.int64)
+    return DirectoryView(HERE, ReceiverParams(), np.random.default_rng(seed), counts)
 
 
 def true_route(log: DirectoryLog, name: str) -> FlowEntry | None:
     number = log.directory.number_of(name)
     entry = None if number is None else log._entry(number)
-    return entry if entry and (entry.places or entry.upcoming) else None
+    if entry is None or not (entry.places or entry.upcoming):
+        return None
+    upcoming = None if entry.upcoming is None else usable(entry.upcoming)
+    return entry._replace(places=usable(entry.places), upcoming=upcoming)
+
+
+def usable(places: tuple[Place, ...]) -> tuple[Place, ...]:
+    """Places for all who join a group, or for the receiver of the view."""
+    return tuple(place for place in places if place.group is not None or place.receiver == HERE)
 
 
 class Channel:

@@ -33,6 +33,8 @@ __all__ = [
     "FIRST_ELSEWHERE",
     "MALFORMED",
     "MISSED",
+    "MOST_COUNTED",
+    "OVER_LIMIT",
     "STALE",
     "UNWANTED_MESSAGES",
     "UNWANTED_PACKETS",
@@ -55,7 +57,9 @@ UNWANTED_PACKETS, UNWANTED_MESSAGES, MALFORMED, STALE, DUPLICATE, DELIVERED, MIS
 FIRST_COPIES = 7  # and 8, of line B: packets that a line brought first
 FIRST_ELSEWHERE = 9  # the same of packets by unicast, or where there is one line
 COPIES = 10  # and 11, of line B: packets that had arrived before
-COUNTS = 12
+OVER_LIMIT = 12  # streams, parts and the like that were refused or dropped: there are too many
+COUNTS = 13
+MOST_COUNTED = (1 << 63) - 1  # forged numbers can claim that more messages are missing
 
 CONTROL = -2  # instead of a stream's slot: a packet of no stream, or of the journal
 _CONTROL_STREAM = np.uint64(0xFFFF_FFFF)
@@ -237,7 +241,7 @@ def _find_messages(
             and (flow_stream[flow] == stream or guarded[flow_of[flow]])
         ):
             sequence = _read_u64(buffer, start - 8)
-            if sequence == np.uint64(0) or sequence >= _LARGEST:
+            if sequence == np.uint64(0) or sequence >= _LARGEST - np.uint64(1):
                 return -1
             found.flow[used] = flow_of[flow]
             found.sequence[used] = np.int64(sequence)
@@ -289,7 +293,7 @@ def _accept_messages(
             found.missed[missed, 1] = expected
             found.missed[missed, 2] = sequence - 1
             missed += 1
-            counts[MISSED] += sequence - expected
+            counts[MISSED] += min(sequence - expected, MOST_COUNTED - counts[MISSED])
         next_of[flow] = sequence + 1
         found.flow[used], found.sequence[used] = flow, sequence
         found.start[used], found.end[used] = found.start[at], found.end[at]

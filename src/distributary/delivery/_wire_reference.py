@@ -83,7 +83,7 @@ def find_messages(
             raise WireError("a message beyond the packet's end")
         wanted = number < len(flow_of) and flow_of[number] >= 0
         if wanted and (flow_stream[number] == stream or guarded[flow_of[number]]):
-            if not 0 < sequence < _LARGEST:
+            if not 0 < sequence < _LARGEST - 1:
                 raise WireError("a sequence number is out of range")
             found.append((int(flow_of[number]), sequence, start, at))
     if at != end or header.sequence == 0 or header.items == 0:
@@ -144,7 +144,8 @@ def take_packets(
                 continue
             if sequence > awaited > 0:
                 missed.append((flow, awaited, sequence - 1))
-                counts[kernels.MISSED] += sequence - awaited
+                room = kernels.MOST_COUNTED - int(counts[kernels.MISSED])
+                counts[kernels.MISSED] += min(sequence - awaited, room)
             state.next_of[flow] = sequence + 1
             counts[kernels.DELIVERED] += 1
             delivered.append((at, (flow, sequence, start, end)))

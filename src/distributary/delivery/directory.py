@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from distributary.delivery.directory_wire import MOST_FLOWS, MOST_STREAMS
+from distributary.delivery.errors import DirectoryFullError
 from distributary.delivery.routes import fingerprint_of
 from distributary.delivery.wire import JOURNAL_STREAM
 from distributary.model import IndexArray, IntArray, Plan
@@ -92,6 +94,18 @@ class Directory:
         """The flows that the plan in effect or the one that is prepared carries, ascending."""
         both = self._pairs.flow, self._next_pairs.flow if self.following else self._pairs.flow
         yield from np.union1d(*both).tolist()
+
+    def check_room(self, plan: Plan) -> None:
+        """Raise `DirectoryFullError` if the numbers may be too few for a plan."""
+        flows = len(self.flows) + sum(flow not in self._number_of for flow in plan.flows)
+        alone = len(np.unique(plan.unicast_receiver))
+        streams = self._streams + plan.n_sessions + alone
+        for what, needed, most in (
+            ("flows", flows, MOST_FLOWS),
+            ("streams", streams, MOST_STREAMS - 1),
+        ):
+            if needed > most:
+                raise DirectoryFullError(what, needed, most)
 
     def prepare(self, plan: Plan) -> DirectoryChange:
         """Work out what a plan changes; replaces a change that was prepared before."""

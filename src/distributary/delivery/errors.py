@@ -2,7 +2,8 @@
 
     LiveError
     ├── NetworkError    an interface, a group or an address that cannot be used
-    └── KeyFileError    a key that cannot be used, or that others could have read
+    ├── KeyFileError    a key that cannot be used, or that others could have read
+    └── DirectoryFullError    a plan for which a publisher has no numbers left
 
 Each message says what happened, with which value, and what to do next.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from distributary.errors import LiveError
 
-__all__ = ["KeyFileError", "NetworkError"]
+__all__ = ["DirectoryFullError", "KeyFileError", "NetworkError"]
 
 
 class NetworkError(LiveError):
@@ -30,3 +31,16 @@ class KeyFileError(LiveError):
         self.path = path
         self.reason = reason
         super().__init__(f"{path}: {reason}; {remedy}")
+
+
+class DirectoryFullError(LiveError):
+    """A publisher has no numbers left for the flows, or the streams, of another plan."""
+
+    def __init__(self, what: str, needed: int, most: int) -> None:
+        self.what = what
+        self.needed = needed
+        self.most = most
+        super().__init__(
+            f"the plans so far and this one have up to {needed:,} {what}, of at most {most:,} in "
+            "the life of a publisher; restart the publisher, or plan for fewer"
+        )

@@ -11,12 +11,14 @@ from distributary.delivery.subscriptions import Subscriptions
 
 __all__ = ["FlowRouter"]
 
+_MOST_LEGS = 16  # of a flow that moves on before its last move is complete
+
 
 class FlowRouter:
     """Chooses the stream from which each flow is taken, now and by the upcoming plan."""
 
     def __init__(self, receiver: str, subs: Subscriptions, reassembly: Reassembly) -> None:
-        self._key = receiver_key(receiver)
+        self.key = receiver_key(receiver)
         self._subs = subs
         self._reassembly = reassembly
         self.preferred: frozenset[int] = frozenset()  # groups that the plan means for the receiver
@@ -61,6 +63,7 @@ class FlowRouter:
             self._reassembly.drop_leg(flow, planned)
         self._subs.place(flow, publisher.row, -1 if entry is None else entry.number)
         self._reassembly.settle(flow)
+        self._keep_limits(flow)
 
     def retire(self, flow: IncomingFlow) -> None:
         """Stop wanting a flow behind the last packet that is known of its stream."""
@@ -81,8 +84,13 @@ class FlowRouter:
         receiver, that is followed, or that is joined; the one with the lowest number of those.
         """
         usable = [
-            place for place in places if place.group is not None or place.receiver == self._key
+            place for place in places if place.group is not None or place.receiver == self.key
         ]
+        if self._subs.full:
+            known = [place for place in usable if self._subs.find(publisher.row, place.stream)]
+            if usable and not known:
+                self._reassembly.note_refused()
+            usable = known
         for leg in legs:
             for place in usable:
                 if leg is not None and place.stream == leg.stream.number:
@@ -109,6 +117,14 @@ class FlowRouter:
         stream.legs += 1
         since = int(self._subs.state.last[stream.slot]) if stream.started else None
         return Leg(stream, since)
+
+    def _keep_limits(self, flow: IncomingFlow) -> None:
+        """Give up what is missing while a flow has too many legs, or one of its streams gaps."""
+        while len(flow.legs) > _MOST_LEGS:
+            self._reassembly.give_up_leg(flow)
+        for stream in {leg.stream: None for leg in flow.legs}:
+            if stream.legs:
+                self._reassembly.make_room(stream)
 
     def _begin_leg(
         self, leg: Leg, marks: Mapping[int, int] | None, from_start: bool, now: float

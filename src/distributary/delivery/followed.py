@@ -55,6 +55,7 @@ __all__ = ["FollowedPublisher"]
 _OF_RECEIVERS = (PacketKind.NAK, PacketKind.REQUEST, PacketKind.LOOKUP, PacketKind.INQUIRY)
 _MOST_REPEATED = 3  # old announcements in a row, after which the receiver probes the sender
 _MOST_PROGRESS = 4  # incarnations whose progress is kept
+_MOST_POLLS = 8  # of a stream that stay unanswered, after which its flows are looked up again
 
 
 class FollowedPublisher:
@@ -90,7 +91,7 @@ class FollowedPublisher:
         self._params = params
         self._counts = counts
         self._rng = rng
-        self._view = DirectoryView(params, rng)
+        self._view = DirectoryView(router.key, params, rng, counts)
         self._journal: IncomingJournal | None = None
         self._marks: dict[int, int] = {}  # last packets before the upcoming switch, by stream
         self._fresh: set[str] = set()  # flows to be had from the first packet of their streams on
@@ -99,7 +100,8 @@ class FollowedPublisher:
         self._starting = False  # until then, of an incarnation whose flows are had so
         self._version = 0  # as the journal's last switch says, or a later announcement
         self._announcements = 0  # number of the last one
-        self._doubtful = False  # whether a forged announcement may have spoken of the journal
+        self._doubtful = False  # whether a forged packet may have spoken of the journal
+        self._behind: tuple[int, float] | None = None  # an announcement that knows of less
         self._repeated = 0  # announcements in a row whose number was not new
         self._progress: dict[int, Progress] = {}  # of incarnations that were followed before
 
@@ -194,7 +196,8 @@ class FollowedPublisher:
                 self._start_over(number - 1, now)
             changed = sorted(self._view.take_record(number, record))
             if isinstance(record, MarkRecord):
-                self._marks[record.stream] = record.last
+                if self._subs.find(self.identity.row, record.stream) is not None:
+                    self._marks[record.stream] = record.last
                 continue
             if isinstance(record, SwitchRecord):
                 self._version = record.version
@@ -346,7 +349,7 @@ class FollowedPublisher:
         self._subs.follow_publisher(self.identity, int(from_start), known)
         reassembly.incarnation = claim.incarnation
         self._read_journal(announced.journal_last)
-        self._view = DirectoryView(self._params, self._rng)
+        self._view = DirectoryView(self._router.key, self._params, self._rng, self._counts)
         self._view.want(self._subs.flows, now)
         self._view.begin(announced.blocks, announced.record, now)
 
@@ -354,12 +357,13 @@ class FollowedPublisher:
         """Read the journal behind that packet."""
         self._marks = {}
         self._doubtful = False
-        self._journal = IncomingJournal(self.identity, self._subs.make_gaps(), last)
+        self._behind = None
+        self._journal = IncomingJournal(self.identity, self._subs.make_gaps(), last, self._counts)
 
     def _adopt(self, announced: Announcement, now: float) -> None:
         """Take from an announcement what the journal does not tell."""
         self.announced = announced
-        if self._doubtful:
+        if self._doubtful or self._is_contradicted(announced, now):
             self._read_journal(announced.journal_last)
             self._start_over(announced.record, now)
         assert self._journal is not None
@@ -373,6 +377,19 @@ class FollowedPublisher:
             self._version = announced.current
         if not self._subs.unheard:
             self._feedback.stop_requests()
+
+    def _is_contradicted(self, announced: Announcement, now: float) -> bool:
+        """Whether the journal, or a block, told of more than the publisher wrote: it was forged.
+
+        Announcements say so for a while, since one of them may be late.
+        """
+        assert self._journal is not None
+        more = (
+            announced.journal_last < self._journal.last or announced.record < self._view.latest
+        ) and announced.current > 0  # before that what is written waits
+        if not more or self._behind is None or self._behind[0] != announced.record:
+            self._behind = (announced.record, now) if more else None
+        return self._behind is not None and now - self._behind[1] >= self._params.gone_after
 
     def _give_up_records(self, gone: list[tuple[int, int]], reason: Reason) -> None:
         assert self._journal is not None
@@ -398,9 +415,21 @@ class FollowedPublisher:
         if self._latencies.measures and self.clock.ask_at <= now:
             actions += self.senders.probe(self.senders.followed, now)
             self.clock.note_asked(now)
+        self._doubt_silent_streams(now)
         actions += self._feedback.make_lookups(self.identity, self._view.due(now))
         actions += self._feedback.make_inquiries(self.identity, self.portions.due(now))
         stream = self._journal.stream
         self._give_up_records(stream.gaps.give_up_unanswered(now), "unanswered")
         self._take_records(self._journal.take_ready(), now)
         actions += self._feedback.make_due_naks(stream, now)
+
+    def _doubt_silent_streams(self, now: float) -> None:
+        """Look flows up again if nobody says where their streams stand: there may be none."""
+        for stream in self._subs.pending:
+            if stream.polls >= _MOST_POLLS and stream.poll_at <= now:
+                stream.polls = 0
+                flows = self._subs.flows.values()
+                names = [
+                    flow.name for flow in flows if any(leg.stream is stream for leg in flow.legs)
+                ]
+                self._view.look_up_again(names, now)

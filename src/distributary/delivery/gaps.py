@@ -53,6 +53,10 @@ class Gaps:
 
     def add(self, first: int, last: int, now: float, wait: float = 0.0) -> None:
         """Add a range above all others, for which the back-off begins after a wait."""
+        before = self.ranges[-1] if self.ranges else None
+        if before is not None and before.last + 1 == first and not before.asked:
+            before.last = last
+            return
         self.ranges.append(MissingRange(first, last, now + wait + self._draw()))
 
     def insert(self, first: int, last: int, now: float) -> None:

@@ -4,55 +4,77 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from distributary.delivery import _wire_kernels as kernels
 from distributary.delivery.directory_wire import Record, decode_record
 from distributary.delivery.gaps import Gaps
 from distributary.delivery.incoming import IncomingStream, PublisherIdentity
 from distributary.delivery.routes import CONTROL_GROUP
 from distributary.delivery.wire import JOURNAL_STREAM, MESSAGE_HEADER, WireError
+from distributary.model import IntArray
 
 __all__ = ["IncomingJournal", "NumberedRecord", "decode_records"]
 
 NumberedRecord = tuple[int, Record]
 _MOST_HELD = 1_024  # packets behind a gap
+_MOST_RECORDS = 65_536  # in these packets
+_MOST_RANGES = 1_024  # of missing packets
 
 
 class IncomingJournal:
     """Puts the journal's packets in order; `stream` has the gaps, for NAKs."""
 
-    def __init__(self, publisher: PublisherIdentity, gaps: Gaps, last: int) -> None:
+    def __init__(
+        self, publisher: PublisherIdentity, gaps: Gaps, last: int, counts: IntArray
+    ) -> None:
         """Read what follows packet `last`."""
+        self._counts = counts
         self.stream = IncomingStream(publisher, JOURNAL_STREAM, CONTROL_GROUP, -1, gaps, True)
-        self._last = last
+        self.last = last
         self._held: dict[int, list[NumberedRecord]] = {}
+        self._held_records = 0
 
     def take_packet(
         self, sequence: int, records: list[NumberedRecord], now: float
     ) -> Iterator[NumberedRecord]:
         """Take a packet; returns the records that are next, of this packet and of held ones."""
-        if sequence > self._last:
-            self.note_sent(sequence - 1, now)
-            self._last = sequence
-        elif not self.stream.gaps.remove(sequence):
+        gaps = self.stream.gaps
+        next_one = gaps.ranges[0].first if gaps else self.last + 1
+        full = (
+            len(self._held) >= _MOST_HELD
+            or self._held_records + len(records) > _MOST_RECORDS
+            or len(gaps.ranges) >= _MOST_RANGES
+        )
+        if full and sequence > next_one:  # as if it were lost
+            self._counts[kernels.OVER_LIMIT] += 1
             return iter(())
-        if len(self._held) < _MOST_HELD:
-            self._held[sequence] = records
-        else:
-            self.stream.gaps.insert(sequence, sequence, now)
+        if sequence > self.last:
+            self.note_sent(sequence - 1, now)
+            self.last = sequence
+        elif not gaps.remove(sequence):
+            return iter(())
+        self._held[sequence] = records
+        self._held_records += len(records)
         return self.take_ready()
 
     def note_sent(self, last: int, now: float) -> None:
         """Note that the journal has come as far as this packet."""
-        if last > self._last:
-            self.stream.gaps.add(self._last + 1, last, now)
-            self._last = last
+        if last <= self.last:
+            return
+        ranges = self.stream.gaps.ranges
+        if len(ranges) >= _MOST_RANGES and ranges[-1].last == self.last:
+            ranges[-1].last = last
+        else:
+            self.stream.gaps.add(self.last + 1, last, now)
+        self.last = last
 
     def take_ready(self) -> Iterator[NumberedRecord]:
         """Take out the records that no gap precedes."""
         gaps = self.stream.gaps
-        below = gaps.ranges[0].first if gaps else self._last + 1
-        for sequence in sorted(self._held):
-            if sequence < below:
-                yield from self._held.pop(sequence)
+        below = gaps.ranges[0].first if gaps else self.last + 1
+        for sequence in sorted(found for found in self._held if found < below):
+            records = self._held.pop(sequence)
+            self._held_records -= len(records)
+            yield from records
 
 
 def decode_records(body: bytes, count: int) -> list[NumberedRecord]:

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from distributary.delivery import _wire_kernels as kernels
 from distributary.delivery.directory_wire import (
     Block,
     CancelRecord,
     FlowEntry,
     MarkRecord,
+    Place,
     ReadyRecord,
     Record,
     RouteRecord,
@@ -27,10 +29,13 @@ from distributary.delivery.directory_wire import (
 )
 from distributary.delivery.gaps import draw_back_off
 from distributary.delivery.receiver_params import ReceiverParams
+from distributary.model import IntArray
 
 __all__ = ["DirectoryView"]
 
 _NEVER = float("inf")
+_MOST_PARTS = 65_536  # of blocks that are not complete
+_MOST_PLACES = 1_024  # of a flow
 
 
 @dataclass(slots=True)
@@ -43,21 +48,29 @@ class _Lookup:
 
 @dataclass(slots=True)
 class _Parts:
-    """The parts of a block that came so far, as of one record."""
+    """The parts of a block that came so far, as of one record, and the wanted entries in them."""
 
     as_of: int
     parts: int
-    found: dict[int, tuple[FlowEntry, ...]] = field(default_factory=dict)
+    asked: int  # how often the block had been asked for when the last part came
+    came: set[int] = field(default_factory=set)
+    entries: dict[bytes, FlowEntry] = field(default_factory=dict)
 
 
 class DirectoryView:
     """Routes of wanted flows, as one publisher's directory has them."""
 
-    def __init__(self, params: ReceiverParams, rng: np.random.Generator) -> None:
+    def __init__(
+        self, receiver: int, params: ReceiverParams, rng: np.random.Generator, counts: IntArray
+    ) -> None:
+        """`receiver` is the key of the receiver; places for others alone are left out."""
+        self._receiver = receiver
         self._params = params
         self._rng = rng
+        self._counts = counts
         self.routes: dict[str, FlowEntry | None] = {}  # known ones; None: the plan lacks the flow
         self.record = 0  # the last record of the journal that was taken
+        self.latest = 0  # the last record that the journal, or a block, told of
         self._blocks = 0  # how many there are; 0 before the first announcement
         self._name_of: dict[bytes, str] = {}
         self._keys_in: dict[int, set[bytes]] = {}  # wanted flows by their block
@@ -65,6 +78,7 @@ class DirectoryView:
         self._stale: set[str] = set()  # flows whose routes missed a record
         self._lookups: dict[int, _Lookup] = {}
         self._parts: dict[int, _Parts] = {}
+        self._n_parts = 0  # that came of all blocks in `_parts`
 
     # --- what the receiver wants ------------------------------------------------------------------
 
@@ -107,7 +121,7 @@ class DirectoryView:
 
     def begin(self, blocks: int, record: int, now: float) -> None:
         """Take the publisher's first announcement: its blocks, and the journal's last record."""
-        self.record = record
+        self.record = self.latest = record
         self.resize(blocks, now)
 
     def resize(self, blocks: int, now: float) -> None:
@@ -117,7 +131,7 @@ class DirectoryView:
         self._blocks = blocks
         self._keys_in.clear()
         self._lookups.clear()
-        self._parts.clear()
+        self._drop_all_parts()
         for key, name in self._name_of.items():
             self._index(key)
             if name not in self.routes or name in self._stale:
@@ -125,8 +139,8 @@ class DirectoryView:
 
     def start_over(self, record: int, now: float) -> None:
         """Look everything up again, since records up to this one are lost; keep the routes."""
-        self.record = record
-        self._parts.clear()
+        self.record = self.latest = record
+        self._drop_all_parts()
         self._stale.update(self.routes)
         for key in self._name_of:
             self._look_up(key, now)
@@ -135,6 +149,13 @@ class DirectoryView:
         """Whether a block is being looked up."""
         return block in self._lookups
 
+    def look_up_again(self, names: Iterable[str], now: float) -> None:
+        """Look flows up again, since nothing comes from where they are said to travel."""
+        for name in names:
+            if name in self.routes:
+                self._stale.add(name)
+                self._look_up(flow_key(name), now)
+
     def take_block(self, block: Block) -> set[str]:
         """Take a part of a block; returns the wanted flows whose routes changed with it."""
         lookup = self._lookups.get(block.block)
@@ -142,26 +163,69 @@ class DirectoryView:
             return set()  # nobody asked, or it is older than what the journal told
         parts = self._parts.get(block.block)
         if parts is None or (parts.as_of, parts.parts) != (block.as_of, block.parts):
-            if parts is not None and block.as_of < parts.as_of:
+            # An older one is late, unless the newer one never became complete: it may be forged.
+            if parts is not None and block.as_of < parts.as_of and lookup.asked <= parts.asked:
                 return set()
-            parts = self._parts[block.block] = _Parts(block.as_of, block.parts)
-        parts.found[block.part] = block.entries
-        if len(parts.found) < parts.parts:
+            self._drop_parts(block.block)
+            parts = self._parts[block.block] = _Parts(block.as_of, block.parts, lookup.asked)
+        if block.part not in parts.came:
+            self._keep_part(parts, block, lookup.asked)
+        if len(parts.came) < parts.parts:
             return set()
-        del self._lookups[block.block], self._parts[block.block]
-        entries = _join(entry for part in sorted(parts.found) for entry in parts.found[part])
+        del self._lookups[block.block]
+        self._drop_parts(block.block)
+        self.latest = max(self.latest, block.as_of)
         changed = set()
         for key in self._keys_in.get(block.block, ()):
             name = self._name_of[key]
             self._as_of[name] = block.as_of
             self._stale.discard(name)
-            if self._note(name, entries.get(key)):
+            if self._note(name, parts.entries.get(key)):
                 changed.add(name)
         return changed
+
+    def _keep_part(self, parts: _Parts, block: Block, asked: int) -> None:
+        """Keep the wanted entries of a part; forget another block's parts if there are too many."""
+        parts.came.add(block.part)
+        parts.asked = asked
+        self._n_parts += 1
+        if self._n_parts > _MOST_PARTS:
+            self._counts[kernels.OVER_LIMIT] += 1
+            self._drop_parts(next(number for number in self._parts if number != block.block))
+        wanted = self._keys_in.get(block.block, ())
+        for entry in block.entries:
+            if entry.key in wanted:
+                parts.entries[entry.key] = self._join(parts.entries.get(entry.key), entry)
+
+    def _drop_parts(self, block: int) -> None:
+        """Forget the parts of a block; what is still wanted of it is asked for again."""
+        parts = self._parts.pop(block, None)
+        self._n_parts -= 0 if parts is None else len(parts.came)
+
+    def _drop_all_parts(self) -> None:
+        self._parts.clear()
+        self._n_parts = 0
+
+    def _join(self, before: FlowEntry | None, entry: FlowEntry) -> FlowEntry:
+        """An entry with the places of the one that it continues; without those of others alone."""
+        places = self._usable(() if before is None else before.places, entry.places)
+        upcoming = None if before is None else before.upcoming
+        if entry.upcoming is not None:
+            upcoming = self._usable(upcoming or (), entry.upcoming)
+        return entry._replace(places=places, upcoming=upcoming, continued=False)
+
+    def _usable(self, known: tuple[Place, ...], more: tuple[Place, ...]) -> tuple[Place, ...]:
+        """The places at which this receiver can take a flow, in the order of their numbers."""
+        here = self._receiver
+        mine = {place for place in more if place.group is not None or place.receiver == here}
+        found = sorted(mine.union(known), key=lambda place: place.stream)
+        self._counts[kernels.OVER_LIMIT] += len(found[_MOST_PLACES:])
+        return tuple(found[:_MOST_PLACES])
 
     def take_record(self, number: int, record: Record) -> set[str]:
         """Take the journal's next record; returns the wanted flows whose routes changed with it."""
         self.record = number
+        self.latest = max(self.latest, number)
         match record:
             case RouteRecord(_, entry):
                 name = self._name_of.get(entry.key, "")
@@ -179,7 +243,7 @@ class DirectoryView:
         """The route with what a record says of the upcoming version."""
         known = self.routes[name]
         before = (known.upcoming or ()) if known is not None and entry.continued else ()
-        upcoming = (*before, *(entry.upcoming or ()))
+        upcoming = self._usable(before, entry.upcoming or ())
         places = () if known is None else known.places
         return FlowEntry(entry.key, entry.number, places, upcoming)
 
@@ -228,7 +292,9 @@ class DirectoryView:
 
     def _look_up(self, key: bytes, now: float) -> None:
         if self._blocks:
-            self._lookups.setdefault(block_of(key, self._blocks), _Lookup(now + self._draw()))
+            block = block_of(key, self._blocks)
+            self._lookups.setdefault(block, _Lookup(now + self._draw()))
+            self._drop_parts(block)  # those that came were read without a look at this flow
 
     def _drop_needless(self) -> None:
         """Stop asking for blocks that no wanted flow needs any more."""
@@ -242,20 +308,8 @@ class DirectoryView:
         self._lookups = {
             block: lookup for block, lookup in self._lookups.items() if block in needed
         }
+        for block in [block for block in self._parts if block not in needed]:
+            self._drop_parts(block)
 
     def _draw(self) -> float:
         return draw_back_off(self._params.back_off, self._params.receivers, self._rng)
-
-
-def _join(entries: Iterable[FlowEntry]) -> dict[bytes, FlowEntry]:
-    """Entries by flow, continued ones put together."""
-    joined: dict[bytes, FlowEntry] = {}
-    for entry in entries:
-        before = joined.get(entry.key)
-        if entry.continued and before is not None:
-            upcoming = before.upcoming
-            if entry.upcoming is not None:
-                upcoming = (*(upcoming or ()), *entry.upcoming)
-            entry = before._replace(places=before.places + entry.places, upcoming=upcoming)
-        joined[entry.key] = entry
-    return joined

@@ -95,7 +95,7 @@ class Reassembly:
         else:
             self._deliver_early(stream, sequence, buffer, entries)
         self.advance(stream)
-        self._make_room(stream)
+        self.make_room(stream)
 
     def take_position(self, stream: IncomingStream, found: StreamPosition, now: float) -> None:
         """Take from a heartbeat the last packet sent, and the first that can be repaired."""
@@ -105,6 +105,7 @@ class Reassembly:
         self._give_up(stream, stream.gaps.give_up(found.first), "window")
         stream.polls = 0
         self.advance(stream)
+        self.make_room(stream)
 
     def note_sent(self, stream: IncomingStream, last: int, now: float) -> None:
         """Note that a stream has come as far as this packet."""
@@ -285,7 +286,7 @@ class Reassembly:
         for found in held:
             self._deliver_held(found)
 
-    def _make_room(self, stream: IncomingStream) -> None:
+    def make_room(self, stream: IncomingStream) -> None:
         """Give up gaps while more is missing or held than the settings allow."""
         params = self._params
         while len(stream.gaps.ranges) > params.missing_ranges:
@@ -304,7 +305,20 @@ class Reassembly:
             else:
                 self._give_up_move(flow)
 
+    def give_up_leg(self, flow: IncomingFlow) -> None:
+        """Give up what is missing of a flow's first leg, since the flow moves too often."""
+        leg = flow.legs[0]
+        assert leg.until is not None
+        self._counts[kernels.OVER_LIMIT] += 1
+        self._give_up(leg.stream, leg.stream.gaps.give_up(leg.until + 1), "room")
+        self.advance(leg.stream)
+
+    def note_refused(self) -> None:
+        """Count something that a limit refuses."""
+        self._counts[kernels.OVER_LIMIT] += 1
+
     def _give_up_first(self, stream: IncomingStream) -> None:
+        self._counts[kernels.OVER_LIMIT] += 1
         first = stream.gaps.ranges[0]
         self._give_up(stream, stream.gaps.give_up(first.last + 1), "room")
         self.advance(stream)
@@ -386,7 +400,8 @@ class Reassembly:
             self._counts[kernels.DUPLICATE] += 1
             return False
         if sequence > expected > 0:
-            self._counts[kernels.MISSED] += sequence - expected
+            room = kernels.MOST_COUNTED - int(self._counts[kernels.MISSED])
+            self._counts[kernels.MISSED] += min(sequence - expected, room)
             self.report_missed([(flow, expected, sequence - 1)])
         self._subs.state.next_of[flow] = sequence + 1
         self._counts[kernels.DELIVERED] += 1

@@ -131,6 +131,8 @@ class ReceiverMachine:
             gaps=self._reassembly.gaps,
             gap_packets=self._reassembly.gap_packets,
             missing_messages=counts[kernels.MISSED],
+            over_limit=counts[kernels.OVER_LIMIT] + self._followed.senders.forgotten,
+            streams=sum(1 for _ in self._subs.streams()),
             held_packets=self._reassembly.held_packets,
             missing_ranges=sum(len(stream.gaps.ranges) for stream in self._subs.streams()),
         )

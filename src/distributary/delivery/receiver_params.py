@@ -20,7 +20,8 @@ class ReceiverParams:
     nak_burst: float = 50.0
     held_packets: int = 16_384  # that may wait behind gaps
     held_bytes: int = 32 << 20
-    missing_ranges: int = 1_024  # of one session
+    missing_ranges: int = 1_024  # of one stream
+    streams: int = 16_384  # that are followed
     ask_every: float = 0.1  # interval of plan requests; doubles each time
     ask_longest: float = 2.0  # that `ask_every` doubles up to
     prove_every: float = 0.04  # least interval of probes to a sender

@@ -25,5 +25,7 @@ class ReceiverMachineStatistics:
     gaps: int  # ranges of packets that were given up
     gap_packets: int  # in the gaps whose end is known
     missing_messages: int  # reported as `Missing`
+    over_limit: int  # streams, parts and the like that were refused or dropped, being too many
+    streams: int  # that are followed now
     held_packets: int  # that wait now, behind a gap, or of flows that move
     missing_ranges: int  # of packets, for which the receiver now sends NAKs

@@ -29,6 +29,7 @@ class RepairAllowances:
     def __init__(self, rate: float) -> None:
         self._rate = rate
         self._allowances: OrderedDict[str, _Allowance] = OrderedDict()
+        self.forgotten = 0  # requesters, since there are too many
 
     def __len__(self) -> int:
         return len(self._allowances)
@@ -44,6 +45,7 @@ class RepairAllowances:
             found = self._allowances[requester] = _Allowance(most, now, sent)
             if len(self._allowances) > _MOST_REQUESTERS:
                 self._allowances.popitem(last=False)
+                self.forgotten += 1
         self._allowances.move_to_end(requester)
         gained = (now - found.at) * self._rate + (sent - found.sent)
         found.left = min(most, found.left + gained)

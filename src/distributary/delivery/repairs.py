@@ -26,6 +26,12 @@ class Repairs:
         share = params.repair_share
         self._pace = TokenBucket(params.rate * share, params.burst * share)
         self.curbed = 0  # NAKs that were cut short
+        self.over_limit = 0  # of these, since too many packets wait
+
+    @property
+    def forgotten(self) -> int:
+        """How many requesters were forgotten, since there are too many."""
+        return self._allowances.forgotten
 
     def __bool__(self) -> bool:
         return bool(self._queue)
@@ -45,6 +51,10 @@ class Repairs:
         `sent` and `kept` are as in `RepairAllowances.allow`.
         """
         left = allowed = self._allowances.allow(requester, sent, kept, now)
+        room = self._params.queue_repairs - len(self._queue)
+        if room < left:
+            left = allowed = max(0, room)
+            self.over_limit += 1
         asked: list[int] = []
         curbed = False
         for first, last in ranges:

@@ -94,7 +94,7 @@ class SenderMachine:
         self._packets = PacketBuilder(name, incarnation, self._authenticator, wall_clock)
         self._where = where
         self._counts = dict.fromkeys(SenderMachineStatistics.__slots__, 0)
-        del self._counts["curbed_naks"]  # the repairs count these
+        del self._counts["curbed_naks"], self._counts["over_limit"]  # the repairs count these
         self._next_of: dict[str, int] = {}
         self._unplanned: Counter[str] = Counter()
         self._room = params.packet_size - HEADER_SIZE - self._authenticator.size
@@ -113,6 +113,7 @@ class SenderMachine:
         self._announcements = Announcements(params)
         self._pace = TokenBucket(params.rate, params.burst)
         self._wake_at: float | None = None
+        self._log.directory.check_room(plan)
         self._log.prepare(plan)
         self._log.switch(lambda stream: 0)
         self._portions.add_plan(self._log.directory.fingerprint, plan, beside=0)
@@ -124,7 +125,14 @@ class SenderMachine:
     @property
     def statistics(self) -> SenderMachineStatistics:
         """A snapshot of the counters."""
-        return replace(SenderMachineStatistics(), **self._counts, curbed_naks=self._repairs.curbed)
+        repairs = self._repairs
+        over_limit = repairs.over_limit + repairs.forgotten
+        return replace(
+            SenderMachineStatistics(),
+            **self._counts,
+            curbed_naks=repairs.curbed,
+            over_limit=over_limit,
+        )
 
     @property
     def unplanned(self) -> dict[str, int]:
@@ -193,6 +201,7 @@ class SenderMachine:
     def change_plan(self, plan: Plan, now: float) -> list[SenderAction]:
         """Announce another plan, which takes over after the grace time; the last call wins."""
         directory = self._log.directory
+        directory.check_room(plan)
         if directory.following is not None:
             self._stop(self._streams.drop(directory.following.begun))
         records = self._log.prepare(plan)

@@ -30,6 +30,7 @@ class SenderParams:
     queue_packets: int = (
         1_024  # closed packets that may wait for the pacing; then `offer` raises `FullError`
     )
+    queue_repairs: int = 65_536  # packets that may wait to be retransmitted
     heartbeat_min: float = 0.01  # after the last packet of a stream; the interval doubles each time
     heartbeat_max: float = 1.0
     announce_every: float = 1.0

@@ -25,6 +25,7 @@ class SenderMachineStatistics:
     portion_packets: int = 0  # that answer them
     naks: int = 0
     curbed_naks: int = 0  # cut short, since the requester had used up its allowance
+    over_limit: int = 0  # NAKs cut short since too many repairs wait, and requesters forgotten
     confirms: int = 0
     malformed: int = 0
     unauthenticated: int = 0

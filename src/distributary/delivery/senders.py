@@ -57,6 +57,7 @@ class Senders:
         self._params = params
         self._rng = rng.spawn(1)[0]
         self._rivals: dict[tuple[int, int, str | None], SenderClaim] = {}
+        self.forgotten = 0  # rivals, since there are too many
         self.followed: SenderClaim | None = None
 
     def note_claim(
@@ -141,5 +142,6 @@ class Senders:
 
     def _forget_one(self) -> None:
         """Forget the oldest rival that is not proven, or else the oldest."""
+        self.forgotten += 1
         doubtful = (key for key, claim in self._rivals.items() if not claim.proven)
         del self._rivals[next(doubtful, next(iter(self._rivals)))]

@@ -9,7 +9,7 @@ import numpy as np
 
 from distributary.delivery._wire_kernels import StreamState, SubscriptionTables
 from distributary.delivery.actions import JoinGroup, LeaveGroup
-from distributary.delivery.directory_wire import Place
+from distributary.delivery.directory_wire import MOST_FLOWS, MOST_STREAMS, Place
 from distributary.delivery.gaps import Gaps
 from distributary.delivery.incoming import IncomingFlow, IncomingStream, PublisherIdentity
 from distributary.delivery.receiver_params import ReceiverParams
@@ -112,8 +112,8 @@ class Subscriptions:
             return
         if number >= self.tables.flow_of.shape[1]:
             self.tables = self.tables._replace(
-                flow_of=_widen(self.tables.flow_of, number),
-                flow_stream=_widen(self.tables.flow_stream, number),
+                flow_of=_widen(self.tables.flow_of, number, MOST_FLOWS),
+                flow_stream=_widen(self.tables.flow_stream, number, MOST_FLOWS),
             )
         self.tables.flow_of[row, number] = flow.slot if flow.legs else -1
         self.tables.flow_stream[row, number] = flow.legs[0].stream.slot if flow.legs else -1
@@ -172,6 +172,11 @@ class Subscriptions:
         """The stream at a slot."""
         return self._stream_at[slot]
 
+    @property
+    def full(self) -> bool:
+        """Whether as many streams are followed as the settings allow."""
+        return len(self._streams) >= self._params.streams
+
     def find(self, row: int, number: int) -> IncomingStream | None:
         """A publisher's stream of that number, if it is followed."""
         return self._streams.get((row, number))
@@ -196,7 +201,7 @@ class Subscriptions:
         self.state.in_order[slot] = stream.started
         self._streams[publisher.row, place.stream] = self._stream_at[slot] = stream
         if place.stream >= self.tables.stream_of.shape[1]:
-            wider = _widen(self.tables.stream_of, place.stream)
+            wider = _widen(self.tables.stream_of, place.stream, MOST_STREAMS)
             self.tables = self.tables._replace(stream_of=wider)
         self.tables.stream_of[publisher.row, place.stream] = slot
         if group is None:
@@ -260,8 +265,9 @@ class Subscriptions:
         self._free_streams = list(range(old + more - 1, old - 1, -1))
 
 
-def _widen(table: np.ndarray, number: int) -> np.ndarray:
-    """Give a table a column for that number, and some more."""
-    wider = np.full((len(table), max(64, number + number // 2 + 1)), -1, table.dtype)
+def _widen(table: np.ndarray, number: int, most: int) -> np.ndarray:
+    """Give a table a column for that number, and some more, but not above `most`."""
+    width = min(most, max(64, number + number // 2 + 1))
+    wider = np.full((len(table), width), -1, table.dtype)
     wider[:, : table.shape[1]] = table
     return wider

@@ -6,7 +6,7 @@ require("live")  # before the imports that need it
 
 from distributary.delivery import Report, wanted_flows
 from distributary.delivery.addresses import DEFAULT_BASE, DEFAULT_PORT, GroupAddresses
-from distributary.delivery.errors import KeyFileError, NetworkError
+from distributary.delivery.errors import DirectoryFullError, KeyFileError, NetworkError
 from distributary.delivery.udp.faults import Loss
 from distributary.delivery.udp.keys import read_key
 from distributary.delivery.udp.network import NetworkOptions
@@ -22,6 +22,7 @@ from distributary.delivery.udp.statistics import (
 __all__ = [
     "DEFAULT_BASE",
     "DEFAULT_PORT",
+    "DirectoryFullError",
     "GroupAddresses",
     "KeyFileError",
     "Loss",
