@@ -91,9 +91,10 @@ class InterestJudge:
 
     def check_life(self, name: str, life: Life) -> None:
         got: defaultdict[tuple[int, str], list[tuple[float, int]]] = defaultdict(list)
-        for time, node, client, _, message in self.world.simulation.record.delivered:
+        for time, node, _, _, message in self.world.simulation.record.delivered:
             if node == name and life.start <= time < life.end:
-                got[int(client), message.flow].append((time, message.sequence))
+                incarnation = self.world.incarnation_of(message.flow, message.payload)
+                got[incarnation, message.flow].append((time, message.sequence))
         flows = {flow for _, flow in got} | set(self.world.schedule.wanted[name])
         for flow in sorted(flows | {flow for _, flow, _ in self.world.asked[id(life)]}):
             intervals = self.world.intervals(name, life, flow)

@@ -296,6 +296,7 @@ class World:
         self.eras: list[Era] = []
         self.lives: defaultdict[str, list[Life]] = defaultdict(list)
         self.plan = plot.plans[0]
+        self._incarnation_of: dict[tuple[str, bytes], int] = {}
 
     def play(self) -> None:
         plot, at = self.schedule, self.simulation.clock.at
@@ -328,6 +329,13 @@ class World:
             self.post(float(rng.uniform(0.0, TRAFFIC)), "sender", MessageOffer(flow, payload))
         for flow in flows:
             self.post(LAST, "sender", MessageOffer(flow, f"{flow} last".encode()))
+
+    def incarnation_of(self, flow: str, payload: bytes) -> int:
+        """The incarnation that took a message; no two messages are alike."""
+        if not self._incarnation_of:
+            for era in self.eras:
+                self._incarnation_of |= dict.fromkeys(era.node.taken, era.incarnation)
+        return self._incarnation_of[flow, payload]
 
     def post(self, time: float, to: str, message: object) -> None:
         self.simulation.post(time, to, message, sender="caller")
@@ -422,11 +430,12 @@ class Judge:
         wanted = self.world.schedule.wanted[name]
         got: defaultdict[tuple[int, str], list[int]] = defaultdict(list)
         incarnation = 0
-        for time, node, client, _, message in self.world.simulation.record.delivered:
+        for time, node, _, _, message in self.world.simulation.record.delivered:
             if node != name or not life.start <= time < life.end:
                 continue
-            assert int(client) >= incarnation, "back to an incarnation that is over"
-            incarnation = int(client)
+            found = self.world.incarnation_of(message.flow, message.payload)
+            assert found >= incarnation, "back to an incarnation that is over"
+            incarnation = found
             assert message.flow in wanted, "nobody asked for it"
             offered = self.offered[incarnation][message.flow]
             assert message.payload == offered[message.sequence - 1], "not what was offered"

@@ -12,11 +12,14 @@ from distributary.delivery.directory_wire import (
     SMALLEST_ROOM,
     Block,
     CancelRecord,
+    FlowClaim,
     FlowEntry,
+    LeaveRecord,
     MarkRecord,
     Place,
     ReadyRecord,
     Record,
+    ReleaseRecord,
     RouteRecord,
     SwitchRecord,
     block_of,
@@ -39,6 +42,7 @@ longs = st.integers(0, 2**63 - 1)
 places = st.builds(Place, stream_numbers, st.integers(0, 2**32 - 2), st.just(0)) | st.builds(
     Place, stream_numbers, st.none(), st.integers(0, 2**64 - 1)
 )
+claims = st.builds(FlowClaim, longs, words, longs, st.integers(1, 2**63 - 1))
 some_places = st.lists(places, max_size=40).map(tuple)
 entries = st.builds(
     FlowEntry,
@@ -47,6 +51,16 @@ entries = st.builds(
     some_places,
     st.none() | some_places,
     st.just(False),
+    st.none() | claims,
+)
+released = st.builds(
+    FlowEntry,
+    st.binary(min_size=16, max_size=16),
+    flow_numbers,
+    st.just(()),
+    st.none(),
+    st.just(False),
+    claims,
 )
 records: st.SearchStrategy[Record] = st.one_of(
     st.builds(RouteRecord, words, entries),
@@ -54,6 +68,8 @@ records: st.SearchStrategy[Record] = st.one_of(
     st.builds(MarkRecord, words, words, longs),
     st.builds(SwitchRecord, words),
     st.builds(CancelRecord, words),
+    st.builds(ReleaseRecord, words, released),
+    st.builds(LeaveRecord, words),
 )
 
 
@@ -74,7 +90,7 @@ def test_a_record_is_read_as_it_was_written(record: Record) -> None:
     assert decode_record(kind, body) == record
 
 
-@given(st.integers(0, 7), st.binary(max_size=80))
+@given(st.integers(0, 9), st.binary(max_size=80))
 def test_other_bytes_are_refused_or_are_a_record(kind: int, body: bytes) -> None:
     try:
         record = decode_record(kind, body)

@@ -262,7 +262,7 @@ def test_a_flow_that_moves_while_the_journal_is_lost_is_delivered_or_reported(
     numbers = [number for _, number, _ in delivered(pair.seen)]
     missing = [(report.first, report.last) for report in pair.reports(Missing)]
     if kept == 1:
-        assert Gap(5, 0, 1, 3, "window") in pair.seen
+        assert Gap("publisher", 5, 0, 1, 3, "window") in pair.seen
         assert (numbers, missing) in [([3], [(1, 2)]), ([2, 3], [(1, 1)])]
     else:
         assert (numbers, missing) == ([1, 2, 3], [])

@@ -152,12 +152,12 @@ def test_a_gap_nobody_repairs_is_reported_exactly() -> None:
     rest = [] if at is None else receiver.on_timer("wake", at + 1.0)
     found += kinds(rest, Gap, Missing)
     assert sorted((a for a in found if isinstance(a, Gap)), key=lambda gap: gap.first) == [
-        Gap(5, 1, 2, 3, "unanswered"),
-        Gap(5, 1, 5, 5, "unanswered"),
+        Gap("publisher", 5, 1, 2, 3, "unanswered"),
+        Gap("publisher", 5, 1, 5, 5, "unanswered"),
     ]
     assert [a for a in found if isinstance(a, Missing)] == [
-        Missing(5, "f0", 2, 3),
-        Missing(5, "f0", 5, 5),
+        Missing("publisher", 5, "f0", 2, 3),
+        Missing("publisher", 5, "f0", 5, 5),
     ]
     assert [n for _, n, _ in delivered([*actions, *rest])] == [4, 6]
 
@@ -180,8 +180,8 @@ def test_what_waits_is_bounded() -> None:
     sender, receiver = start_pair(["f0"], held_packets=10, tries=100)
     packets = [offer_message(sender, "f0", b"%d" % k) for k in range(100)]
     actions = [a for packet in packets[1:] for a in receiver.on_packet(packet, 1.0)]
-    assert kinds(actions, Gap) == [Gap(5, 1, 1, 1, "room")]
-    assert kinds(actions, Missing) == [Missing(5, "f0", 1, 1)]
+    assert kinds(actions, Gap) == [Gap("publisher", 5, 1, 1, 1, "room")]
+    assert kinds(actions, Missing) == [Missing("publisher", 5, "f0", 1, 1)]
     assert [n for _, n, _ in delivered(actions)] == list(range(2, 101))
 
 
@@ -239,9 +239,9 @@ def test_a_new_incarnation_ends_the_old_one_and_replays_of_it_are_dropped() -> N
     ]
     introduce(again, receiver, 2.5)
     assert kinds(actions, Gap, Missing, Restarted) == [
-        Gap(5, 1, 2, 2, "restart"),
-        Missing(5, "f0", 2, 2),
-        Restarted(5, 6),
+        Gap("publisher", 5, 1, 2, 2, "restart"),
+        Missing("publisher", 5, "f0", 2, 2),
+        Restarted("publisher", 5, 6),
     ]
     assert delivered(actions) == [("f0", 3, b"2")]
     new = offer_message(again, "f0", b"new", 3.0)
@@ -254,7 +254,9 @@ def test_a_new_incarnation_ends_the_old_one_and_replays_of_it_are_dropped() -> N
 
 
 def test_a_receiver_that_remembers_incarnations_refuses_older_ones() -> None:
-    receiver = ReceiverMachine("r", ["f0"], rng=np.random.default_rng(0), incarnation=9)
+    receiver = ReceiverMachine(
+        "r", ["f0"], rng=np.random.default_rng(0), incarnations={"publisher": 9}
+    )
     receiver.learn_plan(PLAN, 0.0)
     receiver.start(0.0)
     (packet,) = sends(SenderMachine(PLAN, 8).start(0.0))

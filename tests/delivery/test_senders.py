@@ -136,11 +136,12 @@ def announcements(draw: st.DrawFn) -> Announcement:
         record=draw(numbers),
         journal_first=draw(st.integers(1, last + 1)),
         journal_last=last,
+        publisher="publisher",
     )
 
 
 @given(st.lists(st.tuples(numbers, numbers, announcements()), max_size=40), st.booleans())
-@example([(LARGEST, 1, Announcement(1, 0, 7, 0))], False)
+@example([(LARGEST, 1, Announcement(1, 0, 7, 0, publisher="publisher"))], False)
 def test_announcements_of_nobody_change_nothing(
     forgeries: list[tuple[int, int, Announcement]], by_many: bool
 ) -> None:
@@ -156,21 +157,21 @@ def test_announcements_of_nobody_change_nothing(
         net.offer("true", 2)
         assert net.got() == all_of(2, 3 + at)
     net.wait(3.0)
-    assert net.receiver.incarnation == 100
+    assert net.receiver.incarnations["publisher"] == 100
     assert net.receiver.version == before
     assert net.reports() == []
-    assert len(net.receiver._followed.senders._rivals) <= 16
+    assert len(next(iter(net.receiver._publishers)).senders._rivals) <= 16
 
 
 def test_a_receiver_that_hears_a_forgery_first_turns_to_the_sender_that_answers() -> None:
     net = Net()
-    net.arrive(forged(LARGEST, 1, Announcement(1, 0, 7, 0)), "liar")
-    assert net.receiver.incarnation == LARGEST
+    net.arrive(forged(LARGEST, 1, Announcement(1, 0, 7, 0, publisher="publisher")), "liar")
+    assert net.receiver.incarnations["publisher"] == LARGEST
     net.start("true", 100)
     net.wait(0.5)
     net.offer("true", 10)
     assert net.got() == all_of(10)
-    assert net.receiver.incarnation == 100
+    assert net.receiver.incarnations["publisher"] == 100
 
 
 @pytest.mark.parametrize("key", [None, KEY])
@@ -190,7 +191,7 @@ def test_a_sender_that_starts_again_is_followed_whatever_its_clock_says(
     net.wait(1.0)
     assert sorted(net.got()) == sorted(all_of(200))
     told = [report for report in net.reports() if not isinstance(report, Rival)]
-    assert told == [Restarted(100, new)]
+    assert told == [Restarted("publisher", 100, new)]
 
 
 @pytest.mark.parametrize("key", [None, KEY])
@@ -202,15 +203,15 @@ def test_of_two_senders_that_answer_the_later_one_is_followed_and_the_other_repo
     net.wait(1.0)
     net.start("other", 50)
     net.wait(5.0)
-    assert net.receiver.incarnation == 100
-    assert net.reports() == [Rival(100, 50, "other")]
+    assert net.receiver.incarnations["publisher"] == 100
+    assert net.reports() == [Rival("publisher", 100, 50, "other")]
     assert net.senders["other"].statistics.outranked > 0
     net.offer("one", 10)
     assert net.got() == all_of(10)
     net.start("third", 150)
     net.wait(1.0)
-    assert net.receiver.incarnation == 150
-    assert Restarted(100, 150) in net.reports()
+    assert net.receiver.incarnations["publisher"] == 150
+    assert Restarted("publisher", 100, 150) in net.reports()
 
 
 @pytest.mark.parametrize("during", [0, 7, 400])
@@ -228,11 +229,11 @@ def test_a_receiver_that_was_fooled_finds_back_and_gets_everything_once(
     assert net.got() == all_of(10)
     net.start("impostor", LARGEST)
     net.wait(0.1)
-    assert net.receiver.incarnation == LARGEST
+    assert net.receiver.incarnations["publisher"] == LARGEST
     net.offer("true", during)
     net.stop("impostor")
     net.wait(2.0)
-    assert net.receiver.incarnation == 100
+    assert net.receiver.incarnations["publisher"] == 100
     net.offer("true", 10)
     net.wait(2.0)
     got = net.got()
@@ -263,8 +264,8 @@ def test_recorded_packets_of_a_sender_before_bring_nothing_back(key: bytes | Non
         net.wait(0.2)
         net.offer("new", 2)
         assert net.got() == all_of(2, 1 + turn)
-    assert net.receiver.incarnation == 100
-    assert net.reports() == [Restarted(50, 100)]
+    assert net.receiver.incarnations["publisher"] == 100
+    assert net.reports() == [Restarted("publisher", 50, 100)]
 
 
 def test_a_forged_number_of_the_senders_own_announcements_is_found_out() -> None:
@@ -273,7 +274,7 @@ def test_a_forged_number_of_the_senders_own_announcements_is_found_out() -> None
     sender = net.start("true", 100)
     net.wait(1.0)
     net.offer("true", 4)
-    lie = Announcement(6, 0, 12345, 0, 1 << 20, 2**62, 2**61, 2**62)
+    lie = Announcement(6, 0, 12345, 0, 1 << 20, 2**62, 2**61, 2**62, "publisher")
     net.arrive(forged(100, LARGEST, lie), "true")
     assert net.receiver.version == 6
     net.wait(6.0)
@@ -303,9 +304,14 @@ def test_answers_that_nobody_asked_for_are_counted_and_dropped() -> None:
     net.wait(1.0)
     before = net.receiver.statistics
     for incarnation in (100, 200):
-        header = Header(PacketKind.REPLY, incarnation=incarnation, sequence=77)
+        header = Header(
+            PacketKind.REPLY,
+            publisher=publisher_number("publisher"),
+            incarnation=incarnation,
+            sequence=77,
+        )
         packet = Authenticator().encode_packet(header, b"")
         assert net.receiver.on_stranger(packet, "liar", net.now) == []
     assert net.receiver.on_stranger(b"", "liar", net.now) == []
     assert net.receiver.statistics.strangers == before.strangers + 3
-    assert net.receiver.incarnation == 100
+    assert net.receiver.incarnations["publisher"] == 100

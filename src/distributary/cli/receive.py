@@ -292,7 +292,18 @@ def _warn_of_report(report: Report, name: str, plan: Path | None, *, fixed: bool
 
     With `fixed` the receiver does not follow new plans in the folder.
     """
-    from distributary.delivery import Brought, NeedPlan, Rival, Unserved
+    from distributary.delivery import (
+        Back,
+        Brought,
+        Contested,
+        Gone,
+        HandedOver,
+        Left,
+        NeedPlan,
+        Rival,
+        Unfollowed,
+        Unserved,
+    )
 
     match report:
         case Brought(version, ()):
@@ -303,20 +314,41 @@ def _warn_of_report(report: Report, name: str, plan: Path | None, *, fixed: bool
         case Unserved(_, ()):
             note = "all wanted flows are served again"
         case Unserved(version, flows):
-            named = ", ".join(repr(flow) for flow in flows[:_NAMED])
-            more = f" and {len(flows) - _NAMED:,} more" if len(flows) > _NAMED else ""
             which = f"version {version} of the sender's plan" if version else str(plan)
-            note = f"{which} does not bring {named}{more} to {name!r}; make a plan that does"
-        case Rival(followed, incarnation, address):
+            note = f"{which} does not bring {_name(flows)} to {name!r}; make a plan that does"
+        case Rival(publisher, followed, incarnation, address):
             note = (
-                f"another sender, {incarnation}, answers at {address}; still following {followed}"
+                f"another sender called {publisher!r}, {incarnation}, answers at {address}; still "
+                f"following {followed}"
             )
+        case Contested(holder, claimant, flows):
+            note = f"{claimant!r} claims {_name(flows)} too; still taken from {holder!r}"
+        case HandedOver(old, publisher, flows, anew):
+            numbers = "begin anew" if anew else "go on"
+            note = f"{_name(flows)} of {old!r} is taken from {publisher!r}; its numbers {numbers}"
+        case Gone(publisher, _, flows):
+            what = (
+                f"messages of {_name(flows)} may be missing" if flows else "it had no wanted flow"
+            )
+            note = f"publisher {publisher!r} is gone; {what}"
+        case Back(publisher, _):
+            note = f"publisher {publisher!r} is back"
+        case Left(publisher, _):
+            note = f"publisher {publisher!r} has left"
+        case Unfollowed(publisher):
+            note = f"there are too many publishers; {publisher!r} is not followed"
         case NeedPlan():
             note = f"the sender's plan is not the one in {plan}; put the sender's plan there"
             note += " and its content beside it, and restart" if fixed else ""
         case _:
             return
     notes.print(f"[bold yellow]note:[/] {escape(note)}")
+
+
+def _name(flows: tuple[str, ...]) -> str:
+    """Name flows, the first few if they are many."""
+    more = f" and {len(flows) - _NAMED:,} more" if len(flows) > _NAMED else ""
+    return ", ".join(repr(flow) for flow in flows[:_NAMED]) + more
 
 
 async def _finish(writer: LineWriter) -> None:

@@ -2,10 +2,15 @@
 
 from distributary.delivery._wire_kernels import PacketBatch
 from distributary.delivery.actions import (
+    Back,
     Brought,
+    Contested,
     Gap,
+    Gone,
+    HandedOver,
     JoinGroup,
     LeaveGroup,
+    Left,
     Message,
     Messages,
     Missing,
@@ -15,6 +20,7 @@ from distributary.delivery.actions import (
     Restarted,
     Rival,
     Subscribed,
+    Unfollowed,
     Unserved,
 )
 from distributary.delivery.latency import LatencyStatistics
@@ -36,12 +42,17 @@ from distributary.delivery.sender_statistics import SenderMachineStatistics
 __all__ = [
     "CONTROL_GROUP",
     "SENDER",
+    "Back",
     "Brought",
+    "Contested",
     "FullError",
     "Gap",
+    "Gone",
+    "HandedOver",
     "JoinGroup",
     "LatencyStatistics",
     "LeaveGroup",
+    "Left",
     "LineStatistics",
     "Message",
     "Messages",
@@ -59,6 +70,7 @@ __all__ = [
     "SenderMachineStatistics",
     "SenderParams",
     "Subscribed",
+    "Unfollowed",
     "Unserved",
     "fingerprint_of",
     "group_name",

@@ -13,10 +13,15 @@ from distributary.machines.actions import Send, SetTimer
 from distributary.model import IndexArray, IntArray
 
 __all__ = [
+    "Back",
     "Brought",
+    "Contested",
     "Gap",
+    "Gone",
+    "HandedOver",
     "JoinGroup",
     "LeaveGroup",
+    "Left",
     "Message",
     "Messages",
     "Missing",
@@ -27,12 +32,14 @@ __all__ = [
     "Restarted",
     "Rival",
     "Subscribed",
+    "Unfollowed",
     "Unserved",
 ]
 
 # Why packets are given up: all NAKs stayed unanswered; they left the sender's window; the sender
-# was restarted; the receiver has no room to wait; flows moved while the receiver was away.
-Reason = Literal["unanswered", "window", "restart", "room", "change"]
+# was restarted; the receiver has no room to wait; flows moved while the receiver was away; the
+# publisher is gone, and another one goes on with its flows.
+Reason = Literal["unanswered", "window", "restart", "room", "change", "gone"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +75,7 @@ class Gap:
     Stream 0 is the sender's journal of plan changes, from which the receiver then starts over.
     """
 
+    publisher: str
     incarnation: int
     stream: int
     first: int
@@ -77,8 +85,13 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """These messages of a wanted flow are lost; reported when the flow's next message arrives."""
+    """These messages of a wanted flow are lost.
 
+    Reported when the flow's next message arrives, or when its publisher says which was its last.
+    `incarnation` is that with which the flow's numbers began.
+    """
+
+    publisher: str
     incarnation: int
     flow: str
     first: int
@@ -87,19 +100,22 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """The receiver follows another incarnation; the last messages of the old one may be lost.
+    """A publisher has another incarnation; the last messages of the old one may be lost.
 
-    Sequence numbers begin at 1 again, unless the receiver followed this incarnation before.
+    Sequence numbers of its flows begin at 1 again, unless the receiver followed this incarnation
+    before, or the publisher took a flow over and says where its numbers go on.
     """
 
+    publisher: str
     old: int
     new: int
 
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """Another sender is alive, but the receiver follows a later incarnation that answers too."""
+    """Two senders of one name are alive; the receiver follows the later incarnation of them."""
 
+    publisher: str
     followed: int
     incarnation: int
     address: str
@@ -107,9 +123,10 @@ class Rival:
 
 @dataclass(frozen=True, slots=True)
 class Unserved:
-    """The followed plan version does not carry these wanted flows; empty if it carries all again.
+    """No publisher carries these wanted flows; empty if all are carried again.
 
-    Version 0 is the plan that the receiver had before it heard the sender.
+    The version is that of the plan, the highest where publishers use several; 0 is the plan that
+    the receiver had before it heard a publisher.
     """
 
     version: int
@@ -136,6 +153,64 @@ class Subscribed:
 
 
 @dataclass(frozen=True, slots=True)
+class Contested:
+    """Two publishers claim these flows; the receiver goes on with the holder and takes no other."""
+
+    holder: str
+    claimant: str
+    flows: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """The receiver takes these flows from another publisher than before.
+
+    Their numbers go on, or begin `anew`: then the last messages of the one before may be lost,
+    unless that one said which they were.
+    """
+
+    old: str
+    publisher: str
+    flows: tuple[str, ...]
+    anew: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A publisher is silent and does not reply; messages of these flows may be missing.
+
+    The receiver still takes them if it comes back, unless another publisher takes them over.
+    """
+
+    publisher: str
+    incarnation: int
+    flows: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    """A publisher that was gone is heard again, in the same incarnation."""
+
+    publisher: str
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A publisher has left, and said which messages were its last."""
+
+    publisher: str
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unfollowed:
+    """There are more publishers than the receiver follows; this is the first that it leaves out."""
+
+    publisher: str
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """One message of a wanted flow."""
 
@@ -152,7 +227,6 @@ class Messages:
     whole batches the buffer is the caller's own: read the messages before reusing it.
     """
 
-    incarnation: int
     names: tuple[str, ...]
     buffer: NDArray[np.uint8]
     flow: IndexArray
@@ -170,5 +244,20 @@ class Messages:
             yield Message(self.names[flow], sequence, view[start:end].tobytes())
 
 
-Report = Brought | Gap | Missing | Restarted | Rival | NeedPlan | Subscribed | Unserved
+Report = (
+    Brought
+    | Gap
+    | Missing
+    | Restarted
+    | Rival
+    | NeedPlan
+    | Subscribed
+    | Unserved
+    | Contested
+    | HandedOver
+    | Gone
+    | Back
+    | Left
+    | Unfollowed
+)
 MulticastAction = Send | SetTimer | JoinGroup | LeaveGroup | Messages | Report

@@ -8,14 +8,14 @@ outlive plan versions, and a change touches only what it changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from distributary.delivery.directory_wire import MOST_FLOWS, MOST_STREAMS
 from distributary.delivery.errors import DirectoryFullError
-from distributary.delivery.routes import fingerprint_of
+from distributary.delivery.routes import fingerprint_of, keep_flows
 from distributary.delivery.wire import JOURNAL_STREAM
 from distributary.model import IndexArray, IntArray, Plan
 
@@ -107,11 +107,14 @@ class Directory:
             if needed > most:
                 raise DirectoryFullError(what, needed, most)
 
-    def prepare(self, plan: Plan) -> DirectoryChange:
-        """Work out what a plan changes; replaces a change that was prepared before."""
+    def prepare(self, plan: Plan, flows: Collection[str] | None = None) -> DirectoryChange:
+        """Work out what a plan changes; replaces a change that was prepared before.
+
+        Only `flows` of it are carried, if they are given.
+        """
         self.cancel()
         first = self._streams
-        pairs, places = self._lay_out(plan)
+        pairs, places = self._lay_out(plan if flows is None else keep_flows(plan, flows))
         moved = np.unique(
             np.setxor1d(_keys(self._pairs), _keys(pairs), assume_unique=True) >> np.int64(32)
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from distributary.delivery.directory import Directory, DirectoryChange
 from distributary.delivery.directory_wire import (
@@ -42,10 +42,13 @@ class DirectoryLog:
 
     # --- changes ----------------------------------------------------------------------------------
 
-    def prepare(self, plan: Plan) -> list[Record]:
-        """Prepare another plan instead of what was prepared before; returns the records of it."""
+    def prepare(self, plan: Plan, flows: Collection[str] | None = None) -> list[Record]:
+        """Prepare another plan instead of what was prepared before; returns the records of it.
+
+        Only `flows` of the plan are carried, if they are given.
+        """
         records = self._cancel()
-        change = self.directory.prepare(plan)
+        change = self.directory.prepare(plan, flows)
         self._index_flows()
         for number, streams in change.moved.items():
             entry = FlowEntry(self._keys[number], number, (), self._places(streams))

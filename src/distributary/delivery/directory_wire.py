@@ -20,12 +20,15 @@ __all__ = [
     "SMALLEST_ROOM",
     "Block",
     "CancelRecord",
+    "FlowClaim",
     "FlowEntry",
+    "LeaveRecord",
     "MarkRecord",
     "Place",
     "ReadyRecord",
     "Record",
     "RecordKind",
+    "ReleaseRecord",
     "RouteRecord",
     "SwitchRecord",
     "block_number",
@@ -41,6 +44,7 @@ __all__ = [
 ]
 
 _ENTRY = struct.Struct("<16sIHHH")  # key, number, flags, places, places by the upcoming version
+_CLAIM = struct.Struct("<QIQQ")  # since when, with whom the numbers began, the next number
 _PLACE = struct.Struct("<II")  # stream, group
 _ALONE = struct.Struct("<Q")  # who gets it, instead of a group
 _BLOCK = struct.Struct("<QIHH")  # as of which record, block, part, parts
@@ -49,11 +53,12 @@ _READY = struct.Struct("<IIQ")  # version, flows, fingerprint
 _MARK = struct.Struct("<IIQ")  # version, stream, its last packet
 _VERSION = struct.Struct("<I")
 _UNICAST = 0xFFFF_FFFF  # in the place of a group
-_CONTINUED, _CHANGING = 1, 2
+_CONTINUED, _CHANGING, _CLAIMED = 1, 2, 4
 _SEQUENCES = 1 << 63
 MOST_FLOWS, MOST_STREAMS = 1 << 22, 1 << 20  # of a directory; receivers have tables by number
 BLOCK_SIZE = _BLOCK.size
-SMALLEST_ROOM = _ROUTE.size + _ENTRY.size + _PLACE.size + _ALONE.size  # one entry of one place
+# One entry of one place:
+SMALLEST_ROOM = _ROUTE.size + _ENTRY.size + _CLAIM.size + _PLACE.size + _ALONE.size
 
 
 def flow_key(name: str) -> bytes:
@@ -79,10 +84,29 @@ class Place(NamedTuple):
     receiver: int = 0
 
 
+class FlowClaim(NamedTuple):
+    """Since when a publisher has a flow, and how the flow's numbers go on.
+
+    They began with 1 in an incarnation of some publisher. `next` is the first number that this
+    publisher gives or, once it has released the flow, the one behind its last.
+    """
+
+    since: int
+    publisher: int
+    incarnation: int
+    next: int
+
+    @property
+    def numbering(self) -> tuple[int, int]:
+        """With whom the flow's numbers began."""
+        return self.publisher, self.incarnation
+
+
 class FlowEntry(NamedTuple):
     """Where a flow travels, and where it will by the upcoming version; None: the same.
 
-    An entry that does not fit into a packet is `continued` by further ones of the same flow.
+    An entry that does not fit into a packet is `continued` by further ones of the same flow. One
+    without a claim is of a flow that the publisher has had since its start, with numbers from 1.
     """
 
     key: bytes
@@ -90,6 +114,7 @@ class FlowEntry(NamedTuple):
     places: tuple[Place, ...]
     upcoming: tuple[Place, ...] | None = None
     continued: bool = False
+    claim: FlowClaim | None = None
 
 
 class Block(NamedTuple):
@@ -110,6 +135,8 @@ class RecordKind(IntEnum):
     MARK = 3
     SWITCH = 4
     CANCEL = 5
+    RELEASE = 6
+    LEAVE = 7
 
 
 class RouteRecord(NamedTuple):
@@ -147,7 +174,28 @@ class CancelRecord(NamedTuple):
     version: int
 
 
-Record = RouteRecord | ReadyRecord | MarkRecord | SwitchRecord | CancelRecord
+class ReleaseRecord(NamedTuple):
+    """With the next switch the publisher lets a flow go; `entry.claim` has the number behind it."""
+
+    version: int
+    entry: FlowEntry
+
+
+class LeaveRecord(NamedTuple):
+    """The publisher leaves: it sends nothing more by this version, as all marks before say."""
+
+    version: int
+
+
+Record = (
+    RouteRecord
+    | ReadyRecord
+    | MarkRecord
+    | SwitchRecord
+    | CancelRecord
+    | ReleaseRecord
+    | LeaveRecord
+)
 
 
 # --- entries and blocks --------------------------------------------------------------------------
@@ -155,7 +203,7 @@ Record = RouteRecord | ReadyRecord | MarkRecord | SwitchRecord | CancelRecord
 
 def split_entry(entry: FlowEntry, room: int) -> Iterator[FlowEntry]:
     """The entry itself, or several with a part of its places each, none longer than `room`."""
-    most = (room - _ENTRY.size) // (_PLACE.size + _ALONE.size)
+    most = (room - _ENTRY.size - _CLAIM.size) // (_PLACE.size + _ALONE.size)
     if most < 1:
         raise ValueError(f"{room} bytes are too few for an entry")
     places, upcoming = list(entry.places), entry.upcoming
@@ -170,6 +218,7 @@ def split_entry(entry: FlowEntry, room: int) -> Iterator[FlowEntry]:
             tuple(now),
             None if upcoming is None else tuple(then),
             continued,
+            entry.claim,
         )
         continued = True
         if not places and not later:
@@ -178,8 +227,11 @@ def split_entry(entry: FlowEntry, room: int) -> Iterator[FlowEntry]:
 
 def _encode_entry(entry: FlowEntry) -> bytes:
     flags = _CONTINUED * entry.continued | _CHANGING * (entry.upcoming is not None)
+    flags |= _CLAIMED * (entry.claim is not None)
     upcoming = entry.upcoming or ()
     head = _ENTRY.pack(entry.key, entry.number, flags, len(entry.places), len(upcoming))
+    if entry.claim is not None:
+        head += _CLAIM.pack(*entry.claim)
     return head + b"".join(map(_encode_place, (*entry.places, *upcoming)))
 
 
@@ -194,6 +246,10 @@ def _decode_entry(body: bytes | memoryview, at: int) -> tuple[FlowEntry, int]:
     try:
         key, number, flags, n_places, n_upcoming = _ENTRY.unpack_from(body, at)
         at += _ENTRY.size
+        claim = None
+        if flags & _CLAIMED:
+            claim = FlowClaim(*_CLAIM.unpack_from(body, at))
+            at += _CLAIM.size
         places: list[Place] = []
         for _ in range(n_places + n_upcoming):
             stream, group = _PLACE.unpack_from(body, at)
@@ -208,11 +264,15 @@ def _decode_entry(body: bytes | memoryview, at: int) -> tuple[FlowEntry, int]:
         raise WireError("an entry beyond the packet's end") from error
     if number >= MOST_FLOWS or any(not 0 < place.stream < MOST_STREAMS for place in places):
         raise WireError("an entry with a number out of range")
-    if flags > _CONTINUED | _CHANGING or (n_upcoming and not flags & _CHANGING):
+    if claim is not None and not (
+        claim.since < _SEQUENCES and claim.incarnation < _SEQUENCES and 0 < claim.next < _SEQUENCES
+    ):
+        raise WireError("a claim with a number out of range")
+    if flags > _CONTINUED | _CHANGING | _CLAIMED or (n_upcoming and not flags & _CHANGING):
         raise WireError("an entry with unknown flags")
     upcoming = tuple(places[n_places:]) if flags & _CHANGING else None
-    entry = FlowEntry(key, number, tuple(places[:n_places]), upcoming, bool(flags & _CONTINUED))
-    return entry, at
+    continued = bool(flags & _CONTINUED)
+    return FlowEntry(key, number, tuple(places[:n_places]), upcoming, continued, claim), at
 
 
 def encode_block(block: Block) -> bytes:
@@ -281,6 +341,10 @@ def encode_record(record: Record) -> tuple[RecordKind, bytes]:
             return RecordKind.SWITCH, _VERSION.pack(version)
         case CancelRecord(version):
             return RecordKind.CANCEL, _VERSION.pack(version)
+        case ReleaseRecord(version, entry):
+            return RecordKind.RELEASE, _ROUTE.pack(version) + _encode_entry(entry)
+        case LeaveRecord(version):
+            return RecordKind.LEAVE, _VERSION.pack(version)
 
 
 def decode_record(kind: int, body: bytes | memoryview) -> Record:
@@ -301,6 +365,12 @@ def decode_record(kind: int, body: bytes | memoryview) -> Record:
                 return SwitchRecord(*_VERSION.unpack(body))
             case RecordKind.CANCEL:
                 return CancelRecord(*_VERSION.unpack(body))
+            case RecordKind.RELEASE:
+                entry, end = _decode_entry(body, _ROUTE.size)
+                if end == len(body) and entry.claim is not None:
+                    return ReleaseRecord(_ROUTE.unpack_from(body)[0], entry)
+            case RecordKind.LEAVE:
+                return LeaveRecord(*_VERSION.unpack(body))
     except struct.error as error:
         raise WireError("a record of the wrong length") from error
     raise WireError(f"not a record: kind {kind}, {len(body)} bytes")

@@ -36,7 +36,7 @@ class Feedback:
         self._bucket = TokenBucket(params.naks, params.nak_burst)
         self._ask_at = _NEVER
         self._wait = params.ask_every
-        self.sender = SENDER  # where the sender is reached
+        self.addresses: dict[int, str] = {}  # where publishers are reached, by their row
         self.naks = 0
         self.lookups = 0
 
@@ -57,12 +57,13 @@ class Feedback:
         return at
 
     def make_due_request(self, now: float) -> list[Send]:
-        """Make the request for an announcement, if one is due."""
+        """Make the requests for announcements, to all known publishers, if they are due."""
         if now < self._ask_at:
             return []
         self._ask_at = now + self._wait
         self._wait = min(2 * self._wait, self._params.ask_longest)
-        return [self.make_request(self.sender, 0, 0)]
+        known = dict.fromkeys(self.addresses.values()) or (SENDER,)
+        return [self.make_request(address, 0, 0) for address in known]
 
     def make_request(self, to: str, nonce: int, incarnation: int) -> Send:
         """Make a request for an announcement or, with a nonce, for a reply that returns it."""
@@ -80,7 +81,7 @@ class Feedback:
                 publisher=publisher.number,
                 incarnation=publisher.incarnation,
             )
-            sent.append(self._send(self.sender, header, encode_lookup(some)))
+            sent.append(self._send(self._address_of(publisher), header, encode_lookup(some)))
         self.lookups += len(sent)
         return sent
 
@@ -92,7 +93,9 @@ class Feedback:
             PacketKind.INQUIRY, publisher=publisher.number, incarnation=publisher.incarnation
         )
         return [
-            self._send(self.sender, header, encode_inquiry(Inquiry(*found, self._name)))
+            self._send(
+                self._address_of(publisher), header, encode_inquiry(Inquiry(*found, self._name))
+            )
             for found in wanted
         ]
 
@@ -124,9 +127,12 @@ class Feedback:
     def _make_nak(self, stream: IncomingStream, ranges: list[tuple[int, int]], now: float) -> Send:
         self._bucket.take(1, now)
         self.naks += 1
-        _, publisher, incarnation = stream.publisher
+        _, publisher, incarnation, _ = stream.publisher
         header = Header(PacketKind.NAK, 0, len(ranges), publisher, stream.number, incarnation)
-        return self._send(self.sender, header, encode_ranges(ranges))
+        return self._send(self._address_of(stream.publisher), header, encode_ranges(ranges))
+
+    def _address_of(self, publisher: PublisherIdentity) -> str:
+        return self.addresses.get(publisher.row, SENDER)
 
     def _send(self, to: str, header: Header, body: bytes) -> Send:
         return Send(to, self._authenticator.encode_packet(header, body))

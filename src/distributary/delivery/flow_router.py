@@ -36,7 +36,9 @@ class FlowRouter:
         """Take a flow from where it travels now, and make ready for where it will travel.
 
         `marks` has the last packets before the flow moved; without them it is not known what the
-        receiver missed, which is reported. `from_start` has all packets of a stream, from 1 on.
+        receiver missed, which is reported. `from_start` has all packets of a stream, from 1 on. A
+        flow that moves from one publisher to another is left by the first before it is followed
+        to the second.
         """
         planned = flow.legs.pop() if flow.prepared else None
         flow.prepared = False
@@ -44,26 +46,35 @@ class FlowRouter:
         place = None if entry is None else self._choose(publisher, entry.places, current, planned)
         if place is None or current is None or place.stream != current.stream.number:
             if current is not None:
-                self._end_leg(current, marks, now)
+                if entry is not None and entry.claim is not None and not entry.places:
+                    current.final = entry.claim.next
+                self._end_leg(flow, current, marks, now)
             current = None
-            if place is not None:
-                current = self._make_leg(publisher, place, planned)
+            if entry is not None and place is not None:
+                current = self._make_leg(publisher, entry.number, place, planned)
                 planned = None if planned is current else planned
                 flow.legs.append(current)
                 self._begin_leg(current, marks, from_start, now)
         if entry is not None and entry.upcoming is not None:
             later = self._choose(publisher, entry.upcoming, current, planned)
             if later is not None and (current is None or later.stream != current.stream.number):
-                leg = self._make_leg(publisher, later, planned)
+                leg = self._make_leg(publisher, entry.number, later, planned)
                 planned = None if planned is leg else planned
                 flow.legs.append(leg)
                 flow.prepared = True
         if planned is not None:
             flow.legs.append(planned)
             self._reassembly.drop_leg(flow, planned)
-        self._subs.place(flow, publisher.row, -1 if entry is None else entry.number)
+        self._subs.place(flow)
         self._reassembly.settle(flow)
         self._keep_limits(flow)
+
+    def is_offered(self, entry: FlowEntry | None) -> bool:
+        """Whether the flow travels to this receiver, or will by the upcoming plan."""
+        return entry is not None and any(
+            place.group is not None or place.receiver == self.key
+            for place in (*entry.places, *(entry.upcoming or ()))
+        )
 
     def retire(self, flow: IncomingFlow) -> None:
         """Stop wanting a flow behind the last packet that is known of its stream."""
@@ -107,7 +118,9 @@ class FlowRouter:
             default=None,
         )
 
-    def _make_leg(self, publisher: PublisherIdentity, place: Place, planned: Leg | None) -> Leg:
+    def _make_leg(
+        self, publisher: PublisherIdentity, number: int, place: Place, planned: Leg | None
+    ) -> Leg:
         """The leg that was planned, if it is in this stream, or a new one."""
         if planned is not None and planned.stream.number == place.stream:
             return planned
@@ -116,7 +129,7 @@ class FlowRouter:
             stream = self._subs.begin(publisher, place)
         stream.legs += 1
         since = int(self._subs.state.last[stream.slot]) if stream.started else None
-        return Leg(stream, since)
+        return Leg(stream, number, since)
 
     def _keep_limits(self, flow: IncomingFlow) -> None:
         """Give up what is missing while a flow has too many legs, or one of its streams gaps."""
@@ -135,7 +148,9 @@ class FlowRouter:
         elif from_start and not leg.stream.resumed:
             self._reassembly.start_leg(leg, 0, now)
 
-    def _end_leg(self, leg: Leg, marks: Mapping[int, int] | None, now: float) -> None:
+    def _end_leg(
+        self, flow: IncomingFlow, leg: Leg, marks: Mapping[int, int] | None, now: float
+    ) -> None:
         stream = leg.stream
         mark = None if marks is None else marks.get(stream.number)
         if mark is not None:
@@ -143,5 +158,6 @@ class FlowRouter:
             self._reassembly.note_sent(stream, mark, now)
             return
         leg.until = int(self._subs.state.last[stream.slot])
-        if stream.started:
+        told = leg.final is not None and self._subs.state.next_of[flow.slot] > 0
+        if stream.started and not told:  # else what is missing is known to the message
             self._reassembly.report_gap(stream, leg.until + 1, None, "change")

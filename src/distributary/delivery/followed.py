@@ -6,39 +6,34 @@ where the wanted flows travel, and from the journal how that changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-import numpy as np
+from collections.abc import Iterable, Mapping
 
 from distributary.delivery import _wire_kernels as kernels
-from distributary.delivery.actions import Reason, Restarted, Rival
+from distributary.delivery.actions import Back, Gone, Left, Reason, Restarted, Rival
 from distributary.delivery.clock import PublisherClock
 from distributary.delivery.directory_wire import (
     Block,
     CancelRecord,
+    FlowClaim,
+    LeaveRecord,
     MarkRecord,
     SwitchRecord,
     block_number,
     decode_block,
 )
-from distributary.delivery.feedback import Feedback
-from distributary.delivery.flow_router import FlowRouter
 from distributary.delivery.gaps import draw_back_off
-from distributary.delivery.incoming import IncomingStream, PublisherIdentity
+from distributary.delivery.holders import Holders
+from distributary.delivery.incoming import IncomingFlow, PublisherIdentity
 from distributary.delivery.incoming_journal import (
     IncomingJournal,
     NumberedRecord,
     decode_records,
 )
-from distributary.delivery.latency import Latencies
-from distributary.delivery.lines import Lines
 from distributary.delivery.lookup import DirectoryView
 from distributary.delivery.portion_wire import decode_portion_part
 from distributary.delivery.portions import PortionView
-from distributary.delivery.reassembly import Reassembly
-from distributary.delivery.receiver_params import ReceiverParams
+from distributary.delivery.receiver_parts import ReceiverParts
 from distributary.delivery.senders import SenderClaim, Senders
-from distributary.delivery.subscriptions import Progress, Subscriptions
 from distributary.delivery.wire import (
     Announcement,
     Header,
@@ -48,50 +43,43 @@ from distributary.delivery.wire import (
     decode_heartbeat,
     decode_ranges,
 )
-from distributary.model import IntArray
 
-__all__ = ["FollowedPublisher"]
+__all__ = ["OF_RECEIVERS", "FollowedPublisher"]
 
-_OF_RECEIVERS = (PacketKind.NAK, PacketKind.REQUEST, PacketKind.LOOKUP, PacketKind.INQUIRY)
+OF_RECEIVERS = (PacketKind.NAK, PacketKind.REQUEST, PacketKind.LOOKUP, PacketKind.INQUIRY)
 _MOST_REPEATED = 3  # old announcements in a row, after which the receiver probes the sender
-_MOST_PROGRESS = 4  # incarnations whose progress is kept
+_MOST_RESUMABLE = 4  # incarnations whose last packets are kept
 _MOST_POLLS = 8  # of a stream that stay unanswered, after which its flows are looked up again
+_NEVER = float("inf")
 
 
 class FollowedPublisher:
     """Takes the packets of one publisher that belong to no stream, and follows its directory."""
 
-    def __init__(
-        self,
-        row: int,
-        incarnation: int,
-        subs: Subscriptions,
-        reassembly: Reassembly,
-        router: FlowRouter,
-        feedback: Feedback,
-        lines: Lines,
-        latencies: Latencies,
-        params: ReceiverParams,
-        counts: IntArray,
-        rng: np.random.Generator,
-    ) -> None:
-        """`row` is the publisher's row in the tables; it is not known yet which one that is."""
-        self.identity = PublisherIdentity(row, 0, incarnation)
+    def __init__(self, parts: ReceiverParts, identity: PublisherIdentity, holders: Holders) -> None:
+        """The publisher's incarnation is the last one that is known; earlier ones are refused."""
+        self.identity = identity
         self.announced: Announcement | None = None
-        self.portions = PortionView(params, rng)
-        self.senders = Senders(feedback, params, rng)
-        self.clock = PublisherClock(params.clock_every, rng.spawn(1)[0])
+        self.portions = PortionView(parts.params, parts.rng)
+        self.senders = Senders(identity.row, parts.feedback, parts.params, parts.rng)
+        self.clock = PublisherClock(parts.params.clock_every, parts.rng.spawn(1)[0])
+        self.gone = False  # it is silent, and does not reply
+        self.left = False  # it said that it leaves
+        self.doubtful = False  # it has not shown that it is alive for a while
+        self.contested: set[str] = set()  # flows that it claims while another publisher has them
+        self._began = 0.0  # when it was first heard
         self.strangers = 0  # packets that are not accepted from where they came
-        self._subs = subs
-        self._reassembly = reassembly
-        self._router = router
-        self._feedback = feedback
-        self._lines = lines
-        self._latencies = latencies
-        self._params = params
-        self._counts = counts
-        self._rng = rng
-        self._view = DirectoryView(router.key, params, rng, counts)
+        self._subs = parts.subs
+        self._reassembly = parts.reassembly
+        self._holders = holders
+        self._router = parts.router
+        self._feedback = parts.feedback
+        self._lines = parts.lines
+        self._latencies = parts.latencies
+        self._params = parts.params
+        self._counts = parts.counts
+        self._rng = parts.rng
+        self._view = DirectoryView(parts.router.key, parts.params, parts.rng, parts.counts)
         self._journal: IncomingJournal | None = None
         self._marks: dict[int, int] = {}  # last packets before the upcoming switch, by stream
         self._fresh: set[str] = set()  # flows to be had from the first packet of their streams on
@@ -103,12 +91,28 @@ class FollowedPublisher:
         self._doubtful = False  # whether a forged packet may have spoken of the journal
         self._behind: tuple[int, float] | None = None  # an announcement that knows of less
         self._repeated = 0  # announcements in a row whose number was not new
-        self._progress: dict[int, Progress] = {}  # of incarnations that were followed before
+        self._resumable: dict[int, dict[int, int]] = {}  # last packets, by earlier incarnation
+
+    @property
+    def row(self) -> int:
+        """The publisher's row in the tables."""
+        return self.identity.row
 
     @property
     def incarnation(self) -> int:
         """The incarnation that is followed, or else the one given at the start."""
         return self.identity.incarnation
+
+    @property
+    def started(self) -> bool:
+        """Whether the publisher has begun to send."""
+        return self._version > 0
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the publisher has shown that it is alive, as far as it can be asked."""
+        followed = self.senders.followed
+        return followed is not None and (followed.proven or followed.address is None)
 
     @property
     def version(self) -> int:
@@ -133,13 +137,32 @@ class FollowedPublisher:
 
     @property
     def complete(self) -> bool:
-        """Whether it is known of all wanted flows where they travel, or that they do not."""
-        return self.announced is not None and self._view.complete
+        """Whether it is known of all wanted flows if the publisher has them."""
+        return self.announced is not None and (self._view.complete or not self._counts_for_flows)
 
-    def lacks(self, name: str) -> bool:
-        """Whether it is known that the publisher does not send a flow to this receiver."""
-        flow = self._subs.flows.get(name)
-        return name in self._view.routes and (flow is None or not flow.served)
+    def has_answered(self, name: str) -> bool:
+        """Whether it is known if the publisher has a flow."""
+        return name in self._view.routes or not self._counts_for_flows
+
+    @property
+    def _counts_for_flows(self) -> bool:
+        return not (self.gone or self.left or self.doubtful)
+
+    def offers(self, name: str) -> bool:
+        """Whether the publisher sends a flow to this receiver, or will by its upcoming plan."""
+        return not (self.gone or self.left) and self._router.is_offered(self._view.routes.get(name))
+
+    def claim_on(self, name: str) -> FlowClaim:
+        """Since when the publisher has a flow, and how the flow's numbers go on."""
+        entry = self._view.routes.get(name)
+        if entry is not None and entry.claim is not None:
+            return entry.claim
+        _, number, incarnation, _ = self.identity
+        return FlowClaim(incarnation, number, incarnation, 1)
+
+    def takes_from_start(self, flow: IncomingFlow) -> bool:
+        """Whether all packets of the streams that carry a flow are to be had, from 1 on."""
+        return flow.name in self._fresh or (self._params.history and not flow.legs)
 
     # --- packets ----------------------------------------------------------------------------------
 
@@ -149,15 +172,15 @@ class FollowedPublisher:
             self._take_announcement(header, decode_announcement(body), now, source)
         elif header.kind == PacketKind.REPLY:
             self.take_reply(header, now, source)
-        elif header.kind in _OF_RECEIVERS:
+        elif header.kind in OF_RECEIVERS:
             raise WireError("a packet that only senders accept")
-        elif (header.publisher, header.incarnation) != self.identity[1:]:
+        elif (header.publisher, header.incarnation) != self.identity[1:3]:
             self._counts[kernels.STALE] += 1
         elif header.kind == PacketKind.HEARTBEAT:
             for position in decode_heartbeat(body, header.items):
                 stream = self._subs.find(self.identity.row, position.stream)
                 if stream is not None:
-                    self.note_heard(stream)
+                    self._subs.note_heard(stream)
                     self._reassembly.take_position(stream, position, now)
         elif header.kind == PacketKind.BLOCK:
             if self._view.awaits(block_number(body)):  # most are for others
@@ -175,18 +198,13 @@ class FollowedPublisher:
             records = decode_records(body, header.items)
             self._take_records(self._journal.take_packet(header.sequence, records, now), now)
 
-    def note_heard(self, stream: IncomingStream) -> None:
-        """Note that something came by a stream."""
-        self._subs.unheard.pop(stream, None)
-
     # --- the directory ----------------------------------------------------------------------------
 
     def _take_block(self, block: Block, now: float) -> None:
         for name in sorted(self._view.take_block(block)):
-            self._route(name, now, marks=None)
-        if self._starting and self._view.complete:
+            self._holders.take_route(self, name, now, None)
+        if self._view.complete:
             self._starting = False
-            self._subs.take_new_flows()
 
     def _take_records(self, records: Iterable[NumberedRecord], now: float) -> None:
         for number, record in records:
@@ -202,9 +220,11 @@ class FollowedPublisher:
             if isinstance(record, SwitchRecord):
                 self._version = record.version
             for name in changed:
-                self._route(name, now, marks=self._marks)
-            if isinstance(record, SwitchRecord | CancelRecord):
+                self._holders.take_route(self, name, now, self._marks)
+            if isinstance(record, SwitchRecord | CancelRecord | LeaveRecord):
                 self._marks = {}
+            if isinstance(record, LeaveRecord):
+                self._leave(now)
 
     def _start_over(self, record: int, now: float) -> None:
         """Look all flows up again, since records of the journal are lost.
@@ -215,12 +235,16 @@ class FollowedPublisher:
         self._subs.fix_numbers(self.identity.row)
         self._view.start_over(record, now)
 
-    def _route(self, name: str, now: float, *, marks: dict[int, int] | None) -> None:
+    def _leave(self, now: float) -> None:
+        """Take the publisher's word that it sends nothing more."""
+        self.left = True
+        self._reassembly.actions.append(Left(self.identity.name, self.incarnation))
+        for name in list(self._view.routes):  # those of which the directory was not heard
+            self._holders.take_route(self, name, now, None)
+
+    def follow(self, flow: IncomingFlow, now: float, marks: Mapping[int, int] | None) -> None:
         """Take a flow from where the directory says."""
-        flow = self._subs.flows.get(name)
-        if flow is None or flow.retired:
-            return
-        from_start = name in self._fresh or (self._params.history and not flow.legs)
+        name, from_start = flow.name, self.takes_from_start(flow)
         self._fresh.discard(name)
         self._router.follow(
             flow, self.identity, self._view.routes[name], now, marks=marks, from_start=from_start
@@ -255,7 +279,7 @@ class FollowedPublisher:
         elif senders.followed is None:
             self._follow_sender(senders.note_claim(header, announced, source, now), now)
             return
-        elif (header.publisher, header.incarnation) == self.identity[1:]:
+        elif header.incarnation == self.incarnation:
             if source is None or senders.is_followed(source):
                 self._hear_sender(senders.followed, header, announced, now)
             else:
@@ -276,6 +300,8 @@ class FollowedPublisher:
         self._announcements, self._repeated = header.sequence, 0
         followed.heard_at = now
         self._adopt(announced, now)
+        if self.gone:
+            self._come_back(now)
         if not followed.proven:
             self._reassembly.actions += self.senders.probe(followed, now)
 
@@ -284,13 +310,19 @@ class FollowedPublisher:
         claim = self.senders.take_reply(header, source, now)
         if claim is None:
             self.strangers += 1
-        elif claim is not self.senders.followed:
+            return
+        if claim is not self.senders.followed:
             self._decide_on_rival(claim, now)
-        else:
-            self._compare_clocks(claim, header, now)
-            if self._repeated >= _MOST_REPEATED:
-                self._announcements = self._repeated = 0
-                self._doubtful = True
+            return
+        self._compare_clocks(claim, header, now)
+        if self.doubtful:
+            self.doubtful = False
+            self._holders.check_claims(self, self._view.routes, now)
+        if self.gone:
+            self._come_back(now)
+        if self._repeated >= _MOST_REPEATED:
+            self._announcements = self._repeated = 0
+            self._doubtful = True
 
     def _compare_clocks(self, claim: SenderClaim, reply: Header, now: float) -> None:
         """Estimate the offset of the followed sender's clock anew."""
@@ -313,11 +345,18 @@ class FollowedPublisher:
             actions += senders.probe(followed, now)
             if not rival.reported:
                 rival.reported = True
-                actions.append(Rival(followed.incarnation, rival.incarnation, rival.address or ""))
+                actions.append(
+                    Rival(
+                        self.identity.name,
+                        followed.incarnation,
+                        rival.incarnation,
+                        rival.address or "",
+                    )
+                )
 
     def _follow_sender(self, claim: SenderClaim, now: float) -> None:
         """Follow another sender, or the first one."""
-        if (claim.publisher, claim.incarnation) != self.identity[1:] or self._journal is None:
+        if claim.incarnation != self.incarnation or self._journal is None:
             self._change_incarnation(claim, now)
         self.senders.follow(claim)
         self._announcements, self._repeated = claim.sequence, 0
@@ -331,23 +370,26 @@ class FollowedPublisher:
     def _change_incarnation(self, claim: SenderClaim, now: float) -> None:
         """Change to another incarnation: give up what is missing of the old one, and drop it."""
         old, reassembly, announced = self.incarnation, self._reassembly, claim.announced
-        progress = self._subs.progress()
-        reassembly.abandon_all("restart")
+        row, name = self.row, self.identity.name
+        last_packets = self._subs.last_packets(row)
+        reassembly.abandon(row, "restart")
         if self.senders.followed is not None:
-            reassembly.actions.append(Restarted(old, claim.incarnation))
-            self._progress[old] = self._subs.progress()._replace(last=progress.last)
-            if len(self._progress) > _MOST_PROGRESS:
-                del self._progress[next(iter(self._progress))]
+            reassembly.actions.append(Restarted(name, old, claim.incarnation))
+            self._resumable[old] = last_packets
+            if len(self._resumable) > _MOST_RESUMABLE:
+                del self._resumable[next(iter(self._resumable))]
         # A receiver that followed another incarnation, or heard this one before its first packet,
         # starts with message 1 of each flow. Others start with the first message that arrives.
         from_start = self._from_start or announced.current == 0
         self._from_start = True
         self._fresh = set(self._subs.flows) if from_start else set()
         self._starting = from_start
-        self.identity = PublisherIdentity(self.identity.row, claim.publisher, claim.incarnation)
-        known = self._progress.pop(claim.incarnation, Progress({}, {}))
-        self._subs.follow_publisher(self.identity, int(from_start), known)
-        reassembly.incarnation = claim.incarnation
+        self.gone = self.left = self.doubtful = False
+        self._began, self._version = now, 0
+        self.contested.clear()
+        self.identity = PublisherIdentity(row, claim.publisher, claim.incarnation, name)
+        known = self._resumable.pop(claim.incarnation, {})
+        self._subs.follow_publisher(self.identity, known)
         self._read_journal(announced.journal_last)
         self._view = DirectoryView(self._router.key, self._params, self._rng, self._counts)
         self._view.want(self._subs.flows, now)
@@ -374,7 +416,10 @@ class FollowedPublisher:
         if not self._journal.stream.gaps and announced.record > self._view.record:
             self._start_over(announced.record, now)
         if announced.record >= self._view.record:  # else it was sent before the journal's records
+            begins = not self._version and announced.current
             self._version = announced.current
+            if begins:
+                self._holders.check_claims(self, self._view.routes, now)
         if not self._subs.unheard:
             self._feedback.stop_requests()
 
@@ -396,11 +441,56 @@ class FollowedPublisher:
         for first, last in gone:
             self._reassembly.report_gap(self._journal.stream, first, last, reason)
 
+    # --- silence ----------------------------------------------------------------------------------
+
+    def _silent_at(self) -> float:
+        """When to ask whether the publisher is alive, if nothing is heard until then."""
+        followed = self.senders.followed
+        if followed is None or followed.address is None or self.gone or self.left:
+            return _NEVER
+        at = followed.heard_at + self._params.silent_after
+        if self._may_doubt:
+            at = followed.asked_at
+        return max(at, followed.asked_at + self._params.prove_every)
+
+    @property
+    def _may_doubt(self) -> bool:
+        """Whether it matters that the publisher has not shown that it is alive yet."""
+        return not (self.is_proven or self.doubtful) and len(self._holders.publishers) > 1
+
+    def _check_silence(self, now: float) -> None:
+        """Probe a publisher that is silent; if it does not reply either, it is gone."""
+        followed = self.senders.followed
+        if followed is None or now < self._silent_at():
+            return
+        if self._may_doubt:
+            self.doubtful = self._began <= now - 2 * self._params.gone_after
+            self._subs.changes += self.doubtful  # have it told if it had flows that others lack
+            self._reassembly.actions += self.senders.probe(followed, now)
+            return
+        if followed.heard_at < followed.asked_since <= now - self._params.gone_after:
+            self.gone = True
+            last_packets = self._subs.last_packets(self.row)
+            flows = self._holders.abandon(self, now)
+            self._subs.follow_publisher(self.identity, last_packets)
+            self._reassembly.actions.append(Gone(self.identity.name, self.incarnation, flows))
+        else:
+            self._reassembly.actions += self.senders.probe(followed, now)
+
+    def _come_back(self, now: float) -> None:
+        """Take the flows of a publisher that was gone again, unless others have them."""
+        self.gone = False
+        self._reassembly.actions.append(Back(self.identity.name, self.incarnation))
+        self._holders.check_claims(self, self._view.routes, now)
+
     # --- the timer --------------------------------------------------------------------------------
 
     def next_at(self) -> float:
         """When the timer has to ring for this publisher."""
-        at = min(self.senders.next_at(), self._view.next_at(), self.portions.next_at())
+        at = min(self.senders.next_at(), self._silent_at())
+        if self.gone:
+            return at
+        at = min(at, self._view.next_at(), self.portions.next_at())
         if self._latencies.measures:
             at = min(at, self.clock.ask_at)
         return at if self._journal is None else min(at, self._journal.stream.gaps.next_at())
@@ -410,7 +500,8 @@ class FollowedPublisher:
         actions = self._reassembly.actions
         for rival in self.senders.undecided_rivals():
             self._decide_on_rival(rival, now)
-        if self._journal is None or self.senders.followed is None:
+        self._check_silence(now)
+        if self._journal is None or self.senders.followed is None or self.gone:
             return
         if self._latencies.measures and self.clock.ask_at <= now:
             actions += self.senders.probe(self.senders.followed, now)

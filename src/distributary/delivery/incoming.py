@@ -10,11 +10,20 @@ from typing import NamedTuple
 from distributary.delivery._wire_kernels import ByteArray
 from distributary.delivery.gaps import Gaps
 
-__all__ = ["Entry", "HeldMessage", "IncomingFlow", "IncomingStream", "Leg", "PublisherIdentity"]
+__all__ = [
+    "Entry",
+    "HeldMessage",
+    "IncomingFlow",
+    "IncomingStream",
+    "Leg",
+    "Numbering",
+    "PublisherIdentity",
+]
 
 Entry = tuple[
     int, int, int, int
 ]  # flow, sequence, and where the payload begins and ends in its bytes
+Numbering = tuple[int, int]  # publisher and incarnation with which the numbers of a flow began
 _NEVER = float("inf")
 
 
@@ -24,6 +33,7 @@ class PublisherIdentity(NamedTuple):
     row: int
     number: int
     incarnation: int
+    name: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -88,8 +98,10 @@ class Leg:
     """A part of a flow's way: in this stream, up to packet `until` once that is known."""
 
     stream: IncomingStream
+    number: int  # of the flow, by the publisher of the stream
     since: int | None  # packets up to this one passed without a look at the flow; None: `origin`
     until: int | None = None
+    final: int | None = None  # the number that follows the flow's last one there, once it is known
 
     @property
     def unseen(self) -> int:
@@ -117,8 +129,10 @@ class IncomingFlow:
 
     name: str
     slot: int
-    row: int = -1  # of the publisher in the tables; -1 while that is not known
-    number: int = -1  # by which the publisher sends it
+    row: int = -1  # in the tables, of the publisher that it is taken from; -1 if from none
+    publisher: str = ""  # the name of that one, or of the last one
+    numbering: Numbering | None = None  # the publisher and incarnation that began its numbers
+    placed: list[tuple[int, int]] = field(default_factory=list)  # rows and numbers in the tables
     legs: list[Leg] = field(default_factory=list)
     prepared: bool = False  # the last leg begins when the upcoming plan takes effect
     retired: bool = False  # not wanted behind its first leg

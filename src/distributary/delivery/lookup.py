@@ -17,11 +17,14 @@ from distributary.delivery import _wire_kernels as kernels
 from distributary.delivery.directory_wire import (
     Block,
     CancelRecord,
+    FlowClaim,
     FlowEntry,
+    LeaveRecord,
     MarkRecord,
     Place,
     ReadyRecord,
     Record,
+    ReleaseRecord,
     RouteRecord,
     SwitchRecord,
     block_of,
@@ -75,6 +78,7 @@ class DirectoryView:
         self._name_of: dict[bytes, str] = {}
         self._keys_in: dict[int, set[bytes]] = {}  # wanted flows by their block
         self._as_of: dict[str, int] = {}
+        self._released: dict[str, FlowClaim] = {}  # flows that go with the next switch
         self._stale: set[str] = set()  # flows whose routes missed a record
         self._lookups: dict[int, _Lookup] = {}
         self._parts: dict[int, _Parts] = {}
@@ -109,6 +113,7 @@ class DirectoryView:
                 self._keys_in.get(block_of(key, self._blocks), set()).discard(key)
             self.routes.pop(name, None)
             self._as_of.pop(name, None)
+            self._released.pop(name, None)
             self._stale.discard(name)
         self._drop_needless()
 
@@ -236,6 +241,13 @@ class DirectoryView:
                 return self._settle(number, switched=True)
             case CancelRecord():
                 return self._settle(number, switched=False)
+            case ReleaseRecord(_, entry):
+                name = self._name_of.get(entry.key, "")
+                if name in self.routes and entry.claim is not None:
+                    self._released[name] = entry.claim
+                return set()
+            case LeaveRecord():
+                return self._drop_all(number)
             case ReadyRecord() | MarkRecord():
                 return set()
 
@@ -245,7 +257,8 @@ class DirectoryView:
         before = (known.upcoming or ()) if known is not None and entry.continued else ()
         upcoming = self._usable(before, entry.upcoming or ())
         places = () if known is None else known.places
-        return FlowEntry(entry.key, entry.number, places, upcoming)
+        claim = known.claim if known is not None and known.places else entry.claim
+        return FlowEntry(entry.key, entry.number, places, upcoming, claim=claim)
 
     def _settle(self, number: int, *, switched: bool) -> set[str]:
         """Let the upcoming routes hold, or drop them."""
@@ -256,9 +269,29 @@ class DirectoryView:
             if name in self._stale or self._as_of[name] >= number:
                 continue
             places = route.upcoming if switched else route.places
-            self._note(name, route._replace(places=places, upcoming=None) if places else None)
+            self._note(name, self._end_change(name, route, places))
             changed.add(name)
+        self._released.clear()
         return changed
+
+    def _drop_all(self, number: int) -> set[str]:
+        """Note that the publisher carries nothing any more."""
+        changed = set()
+        for name, route in self.routes.items():
+            if route is not None and name not in self._stale and self._as_of[name] < number:
+                self._note(name, self._end_change(name, route, ()))
+                changed.add(name)
+        self._released.clear()
+        return changed
+
+    def _end_change(
+        self, name: str, route: FlowEntry, places: tuple[Place, ...]
+    ) -> FlowEntry | None:
+        """The route at these places alone; without any, how its numbers go on elsewhere."""
+        claim = route.claim if places else self._released.get(name)
+        if not places and claim is None:
+            return None
+        return route._replace(places=places, upcoming=None, claim=claim)
 
     def _note(self, name: str, route: FlowEntry | None) -> bool:
         """Note a route; returns whether it is another than before."""

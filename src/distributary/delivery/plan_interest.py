@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from distributary.delivery.actions import NeedPlan
 from distributary.delivery.portion_wire import Portion
@@ -31,7 +31,7 @@ class PlanInterest:
         self._portions: dict[int, Portion] = {}  # the newest last
         self._given = False  # whether the caller gives plans
         self._brought: tuple[str, ...] = ()  # by the last plan that brought anything
-        self._noted: tuple[int, int] | None = None
+        self._noted: list[tuple[int, int]] | None = None  # fingerprints of each publisher
         self.everything = everything
         self.lost: tuple[str, ...] = ()  # these, if the present plan brings nothing
 
@@ -68,39 +68,47 @@ class PlanInterest:
         portion = next(reversed(self._portions.values()), None)
         return () if portion is None else portion.flows
 
-    def note_announced(self, announced: Announcement) -> bool:
-        """Note an announcement; returns whether it is of other plans than the one before."""
+    def note_announced(self, announced: Sequence[Announcement]) -> bool:
+        """Note what publishers announce; returns whether it is of other plans than before."""
         before = self._noted
-        self._noted = announced.current_fingerprint, announced.upcoming_fingerprint
+        self._noted = [
+            (found.current_fingerprint, found.upcoming_fingerprint) for found in announced
+        ]
         return self._noted != before
 
-    def flows_of(self, announced: Announcement) -> set[str] | None:
-        """The flows that the announced plans bring; None if the first of them is not known.
+    def flows_of(self, announced: Sequence[Announcement]) -> set[str] | None:
+        """The flows that the announced plans bring; None if one of them is not known.
 
-        None too if the receiver does not want everything.
+        An upcoming one need not be, unless it is a publisher's first. None too if the receiver does
+        not want everything.
         """
-        current = self._portions.get(announced.current_fingerprint)
-        upcoming = self._portions.get(announced.upcoming_fingerprint)
-        needed = current if announced.current else upcoming
-        if not self.everything or needed is None:
+        current = self._find(found.current_fingerprint for found in announced if found.current)
+        upcoming = self._find(found.upcoming_fingerprint for found in announced if found.upcoming)
+        first = self._find(found.upcoming_fingerprint for found in announced if not found.current)
+        if not self.everything or None in (*current, *first):
             return None
-        brought = [() if portion is None else portion.flows for portion in (current, upcoming)]
-        if current is not None:
-            self._brought = brought[0] or self._brought
-            self.lost = () if brought[0] else self._brought
-        return {flow for flows in brought for flow in flows}
+        now, then = _join_flows(current), _join_flows(upcoming)
+        if current:
+            self._brought = tuple(sorted(now)) or self._brought
+            self.lost = () if now else self._brought
+        return now | then
 
-    def find_needs(self, announced: Announcement) -> list[NeedPlan]:
+    def _find(self, fingerprints: Iterable[int]) -> list[Portion | None]:
+        return [self._portions.get(fingerprint) for fingerprint in dict.fromkeys(fingerprints)]
+
+    def find_needs(self, announced: Sequence[Announcement]) -> list[NeedPlan]:
         """The announced plans that the caller has not given, if it gives any."""
         if not self._given:
             return []
-        return [
-            NeedPlan(version, fingerprint, announced.where)
-            for version, fingerprint in self._unknown(announced)
-        ]
+        needs = {
+            fingerprint: NeedPlan(version, fingerprint, found.where)
+            for found in announced
+            for version, fingerprint in self._unknown(found)
+        }
+        return list(needs.values())
 
     def find_unknown(self, announced: Announcement) -> list[int]:
-        """The announced plans whose portions the receiver has to ask the sender for."""
+        """The plans that a publisher announces, and whose portions it has to be asked for."""
         return [fingerprint for _, fingerprint in self._unknown(announced) if self.asks]
 
     def _unknown(self, announced: Announcement) -> list[tuple[int, int]]:
@@ -110,12 +118,21 @@ class PlanInterest:
         )
         return [found for found in versions if found[0] and not self.knows(found[1])]
 
-    def groups_of(self, announced: Announcement) -> frozenset[int]:
+    def groups_of(self, announced: Sequence[Announcement]) -> frozenset[int]:
         """The groups that the announced plans mean for the receiver, as far as they are known."""
-        fingerprints = announced.current_fingerprint, announced.upcoming_fingerprint
-        portions = (self._portions.get(fingerprint) for fingerprint in fingerprints)
-        return frozenset().union(*(found.groups for found in portions if found is not None))
+        prints = (
+            fingerprint
+            for found in announced
+            for fingerprint in (found.current_fingerprint, found.upcoming_fingerprint)
+        )
+        return frozenset().union(
+            *(found.groups for found in self._find(prints) if found is not None)
+        )
 
     def unserved_by(self, plan: Plan, flows: Iterable[str]) -> tuple[str, ...]:
         """Those of the flows that a plan does not carry to the receiver."""
         return unserved_flows(plan, self._name, flows)
+
+
+def _join_flows(portions: Iterable[Portion | None]) -> set[str]:
+    return {flow for portion in portions if portion is not None for flow in portion.flows}

@@ -49,10 +49,10 @@ class Reassembly:
         self._counts = counts
         self._held_bytes = 0
         self._held_packets = 0
-        self.incarnation = 0
         self.gaps = 0
         self.gap_packets = 0
         self.retired: list[str] = []  # flows that are over, as the plan brings them no longer
+        self.ended: list[IncomingFlow] = []  # flows that travel in no stream any more
         self.actions: list[MulticastAction] = []
 
     @property
@@ -172,15 +172,19 @@ class Reassembly:
         before = flow.legs[0].stream if flow.legs else None
         self._release_leg(flow)
         while flow.legs and self._is_complete(flow.legs[0]):
+            final = flow.legs[0].final
             self.drop_leg(flow, flow.legs[0])
+            if final is not None:
+                self._report_tail(flow, final)
             self._release_leg(flow)
         if flow.legs and flow.legs[0].until is not None:
             flow.legs[0].stream.leaving[flow] = None
             self._subs.state.in_order[flow.legs[0].stream.slot] = False
-        self._subs.place(flow, flow.row, flow.number)
+        self._subs.place(flow)
         if not flow.legs:
             self._let_go(flow.held)
             flow.held = []
+            self.ended.append(flow)
             if flow.retired:
                 self._subs.forget(flow)
                 self.retired.append(flow.name)
@@ -196,6 +200,15 @@ class Reassembly:
         stream.legs -= 1
         if not stream.legs:
             self._end(stream)
+
+    def _report_tail(self, flow: IncomingFlow, final: int) -> None:
+        """Report messages as missing that a publisher sent last, before it let a flow go."""
+        expected = int(self._subs.state.next_of[flow.slot])
+        if 0 < expected < final:
+            self._counts[kernels.MISSED] += final - expected
+            self.report_missed([(flow.slot, expected, final - 1)])
+        if abs(expected) < final:
+            self._subs.state.next_of[flow.slot] = final if expected > 0 else -final
 
     def _end(self, stream: IncomingStream) -> None:
         self._let_go([(buffer,) for _, buffer, _ in stream.release(1 << 63)])
@@ -266,18 +279,31 @@ class Reassembly:
             if stream.legs:
                 self.advance(stream)
 
-    def abandon_all(self, reason: Reason) -> None:
-        """Give up all streams, and deliver what is held."""
+    def abandon(self, row: int, reason: Reason) -> None:
+        """Give up all streams of a publisher, and deliver what is held."""
         for stream in list(self._subs.streams()):
-            last = int(self._subs.state.last[stream.slot])
-            self._give_up(stream, stream.gaps.give_up(last + 1), reason)
-            self._commit_held(stream, last + 1)
-        for flow in self._subs.flows.values():
-            self._give_up_move(flow)
-            for leg in list(flow.legs):
-                self.drop_leg(flow, leg)
+            if stream.publisher.row == row:
+                last = int(self._subs.state.last[stream.slot])
+                self._give_up(stream, stream.gaps.give_up(last + 1), reason)
+                self._commit_held(stream, last + 1)
+        for flow in list(self._subs.flows.values()):
+            if any(leg.stream.publisher.row == row for leg in flow.legs):
+                self.leave_publisher(flow, row)
+            if flow.row == row:
+                flow.row = -1
+
+    def leave_publisher(self, flow: IncomingFlow, row: int) -> None:
+        """Stop taking a flow from a publisher; what is held of it from there is delivered."""
+        gone = [held for held in flow.held if held.stream.publisher.row == row]
+        flow.held = [held for held in flow.held if held.stream.publisher.row != row]
+        self._let_go(gone)
+        for held in sorted(gone, key=lambda held: held.entry[1]):
+            self._deliver_held(held)
+        if flow.legs[-1].stream.publisher.row == row:
             flow.prepared = False
-            self._subs.place(flow, -1, -1)
+        for leg in [leg for leg in flow.legs if leg.stream.publisher.row == row]:
+            self.drop_leg(flow, leg)
+        self.settle(flow)
 
     def _give_up_move(self, flow: IncomingFlow) -> None:
         """Deliver what is held of a flow, whatever is missing before it."""
@@ -333,7 +359,8 @@ class Reassembly:
         """Report packets that are given up."""
         self.gaps += 1
         self.gap_packets += 0 if last is None else last - first + 1
-        self.actions.append(Gap(self.incarnation, stream.number, first, last, reason))
+        _, _, incarnation, publisher = stream.publisher
+        self.actions.append(Gap(publisher, incarnation, stream.number, first, last, reason))
 
     # --- messages ---------------------------------------------------------------------------------
 
@@ -342,7 +369,6 @@ class Reassembly:
         if end > begin:
             self.actions.append(
                 Messages(
-                    self.incarnation,
                     self._subs.names,
                     buffer,
                     found.flow[begin:end],
@@ -358,7 +384,6 @@ class Reassembly:
             flow, sequence, start, end = zip(*entries, strict=True)
             self.actions.append(
                 Messages(
-                    self.incarnation,
                     self._subs.names,
                     buffer,
                     np.array(flow, np.int32),
@@ -370,8 +395,12 @@ class Reassembly:
 
     def report_missed(self, runs: list[tuple[int, int, int]]) -> None:
         """Report ranges of missing messages: flow, first, last."""
-        for flow, first, last in runs:
-            self.actions.append(Missing(self.incarnation, self._subs.names[flow], first, last))
+        for slot, first, last in runs:
+            flow = self._subs.flow(slot)
+            assert flow is not None
+            assert flow.numbering is not None
+            source = flow.legs[0].stream.publisher.name if flow.legs else flow.publisher
+            self.actions.append(Missing(source, flow.numbering[1], flow.name, first, last))
 
     def _commit(
         self, stream: IncomingStream, packet: int, buffer: ByteArray, entries: list[Entry]

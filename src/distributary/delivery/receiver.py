@@ -6,12 +6,13 @@ they are next in their flow, else held until the gap is closed or given up. The 
 gap that it gives up at once, as a range of packets, and again as a range of messages of a flow when
 the flow's next message arrives.
 
-Which streams carry the wanted flows the publisher says itself (`followed.py`).
+Which streams carry the wanted flows the publishers say themselves (`followed.py`); each flow is
+taken from one publisher at a time (`holders.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -23,15 +24,16 @@ from distributary.delivery.authentication import Authenticator
 from distributary.delivery.feedback import Feedback
 from distributary.delivery.filters import Filters
 from distributary.delivery.flow_router import FlowRouter
-from distributary.delivery.followed import FollowedPublisher
 from distributary.delivery.incoming import Entry
 from distributary.delivery.latency import Latencies, LatencyStatistics
 from distributary.delivery.lines import Lines, LineStatistics
 from distributary.delivery.plan_interest import PlanInterest
+from distributary.delivery.publishers import Publishers
 from distributary.delivery.reassembly import Reassembly
 from distributary.delivery.receiver_params import ReceiverParams
+from distributary.delivery.receiver_parts import ReceiverParts
 from distributary.delivery.receiver_statistics import ReceiverMachineStatistics
-from distributary.delivery.subscriptions import MOST_PUBLISHERS, Subscriptions
+from distributary.delivery.subscriptions import Subscriptions
 from distributary.delivery.wire import (
     HEADER_SIZE,
     KIND_AT,
@@ -61,12 +63,13 @@ class ReceiverMachine:
         rng: np.random.Generator,
         params: ReceiverParams | None = None,
         key: bytes | None = None,
-        incarnation: int = 0,
+        incarnations: Mapping[str, int] | None = None,
     ) -> None:
         """With `wanted` None the receiver wants all that each plan carries to it.
 
-        The sender tells what that is, unless the caller gives plans: then `NeedPlan` asks for those
-        that lack. Packets of senders before `incarnation`, the last one known, are refused as
+        Publishers tell what that is, unless the caller gives plans: then `NeedPlan` asks for those
+        that lack. `incarnations` has the last ones known of some publishers, by name; packets of
+        earlier ones are refused as
         replayed.
         """
         self.name = name
@@ -75,25 +78,26 @@ class ReceiverMachine:
         self._subs = Subscriptions(params, rng)
         self._feedback = Feedback(name, params, self._authenticator)
         self._counts = np.zeros(kernels.COUNTS, np.int64)
-        self._latencies = Latencies(MOST_PUBLISHERS)
+        self._latencies = Latencies(params.publishers)
         self._filters = Filters(self._subs, self._authenticator, self._counts, self._latencies)
         self._lines = Lines(params, self._counts)
         self._reassembly = Reassembly(
             self._subs, params, self._counts, self._lines, self._latencies
         )
         self._router = FlowRouter(name, self._subs, self._reassembly)
-        self._followed = FollowedPublisher(
-            0,
-            incarnation,
-            self._subs,
-            self._reassembly,
-            self._router,
-            self._feedback,
-            self._lines,
-            self._latencies,
-            params,
-            self._counts,
-            rng,
+        self._publishers = Publishers(
+            ReceiverParts(
+                params,
+                self._subs,
+                self._reassembly,
+                self._router,
+                self._feedback,
+                self._lines,
+                self._latencies,
+                self._counts,
+                rng,
+            ),
+            {} if incarnations is None else dict(incarnations),
         )
         self._interest = PlanInterest(name, everything=wanted is None)
         self._strangers = 0
@@ -108,9 +112,9 @@ class ReceiverMachine:
     # --- calls ---------------------------------------------------------------------------------
 
     @property
-    def incarnation(self) -> int:
-        """The incarnation of the sender that is followed, or else the one given at the start."""
-        return self._followed.incarnation
+    def incarnations(self) -> dict[str, int]:
+        """The incarnations of the publishers that are followed, by name."""
+        return {each.identity.name: each.incarnation for each in self._publishers}
 
     @property
     def statistics(self) -> ReceiverMachineStatistics:
@@ -125,13 +129,14 @@ class ReceiverMachine:
             malformed=counts[kernels.MALFORMED],
             unauthenticated=self._filters.unauthenticated,
             stale=counts[kernels.STALE],
-            strangers=self._strangers + self._followed.strangers,
+            unfollowed=self._publishers.unfollowed,
+            strangers=self._strangers + self._publishers.count_strangers(),
             naks=self._feedback.naks,
             lookups=self._feedback.lookups,
             gaps=self._reassembly.gaps,
             gap_packets=self._reassembly.gap_packets,
             missing_messages=counts[kernels.MISSED],
-            over_limit=counts[kernels.OVER_LIMIT] + self._followed.senders.forgotten,
+            over_limit=counts[kernels.OVER_LIMIT] + self._publishers.count_forgotten(),
             streams=sum(1 for _ in self._subs.streams()),
             held_packets=self._reassembly.held_packets,
             missing_ranges=sum(len(stream.gaps.ranges) for stream in self._subs.streams()),
@@ -143,16 +148,20 @@ class ReceiverMachine:
 
     def latency_statistics(self, now: float) -> tuple[LatencyStatistics, ...]:
         """A snapshot of the latencies of each publisher; none before packets have stamps."""
-        followed = self._followed
-        if followed.announced is None or not self._latencies.measures:
+        if not self._latencies.measures:
             return ()
-        row, name = followed.identity.row, followed.announced.publisher
-        return (self._latencies.make_statistics(row, name, followed.clock.estimate(now)),)
+        return tuple(
+            self._latencies.make_statistics(
+                publisher.row, publisher.identity.name, publisher.clock.estimate(now)
+            )
+            for publisher in self._publishers
+            if publisher.announced is not None
+        )
 
     @property
     def version(self) -> int:
-        """The plan version that the sender uses; 0 before it is known."""
-        return self._followed.version
+        """The highest plan version that a publisher uses; 0 before one is known."""
+        return self._publishers.version
 
     @property
     def flows(self) -> tuple[str, ...]:
@@ -166,11 +175,11 @@ class ReceiverMachine:
 
     @property
     def unserved(self) -> tuple[str, ...]:
-        """Wanted flows that the sender's plan does not carry."""
-        if self._followed.announced is None or not self._followed.complete:
+        """Wanted flows that no publisher carries."""
+        if not self._publishers.complete:
             return self._unserved
         lost = self._interest.lost
-        return lost or tuple(name for name in self.flows if self._followed.lacks(name))
+        return lost or tuple(name for name in self.flows if self._publishers.lack(name))
 
     def prepare(self) -> None:
         """Compile the filters, or load them compiled, before the first packets arrive."""
@@ -181,15 +190,15 @@ class ReceiverMachine:
         self._reassembly.actions += self._subs.change_groups()
         self._feedback.start_requests(now)
         self._reassembly.actions += self._feedback.make_due_request(now)
-        return self._finish()
+        return self._finish(now)
 
     def learn_plan(self, plan: Plan, now: float) -> list[MulticastAction]:
         """Take a plan, before or after the sender announces it."""
         self._interest.learn(plan)
-        if self._followed.announced is None:
+        if not self._publishers.heard:
             self._unserved = self._report_unserved_by(plan)
         self._follow_plans(now)
-        return self._finish()
+        return self._finish(now)
 
     def knows(self, fingerprint: int) -> bool:
         """Whether the receiver has the plan of that fingerprint."""
@@ -204,14 +213,14 @@ class ReceiverMachine:
         flows = set(flows)
         self._want(flows, now)
         awaited = {name for name in flows if not self._has_started(name)}
-        self._followed.hasten(awaited - self._awaited, now)
+        self._publishers.hasten(awaited - self._awaited, now)
         self._awaited |= awaited
-        return self._finish()
+        return self._finish(now)
 
     def awaits(self, flows: Iterable[str]) -> bool:
         """Whether it is not known yet of all these flows that they are served, or are not."""
         undecided = self._awaited.intersection(flows)
-        return any(not self._followed.lacks(flow) for flow in undecided)
+        return any(not self._publishers.lack(flow) for flow in undecided)
 
     def unsubscribe(self, flows: Iterable[str], now: float) -> list[MulticastAction]:
         """Stop wanting these flows; nothing of them is delivered from now on."""
@@ -220,8 +229,8 @@ class ReceiverMachine:
         self._awaited.difference_update(gone)
         for flow in sorted(gone):
             self._reassembly.drop_flow(self._subs.flows[flow])
-        self._followed.forget(gone)
-        return self._finish()
+        self._publishers.forget(gone)
+        return self._finish(now)
 
     def want(self, wanted: Iterable[str], now: float) -> list[MulticastAction]:
         """Want these flows and no others."""
@@ -265,7 +274,7 @@ class ReceiverMachine:
             self._reassembly.deliver(buffer, [entry for _, entry in found])
             if at == 0:
                 self._handle_packet(packet, kept[0][2], waiting, now, source)
-        return self._finish()
+        return self._finish(now)
 
     def on_packets(
         self,
@@ -294,10 +303,10 @@ class ReceiverMachine:
             at = self._take_until_change(batch, at, now, sources, control)
             if at < len(batch.offsets):
                 self._filters.renew()
-        return self._finish()
+        return self._finish(now)
 
     def on_stranger(self, packet: bytes, source: str, now: float) -> list[MulticastAction]:
-        """Take a unicast packet that does not come from the sender that is followed.
+        """Take a unicast packet that does not come from a publisher that is followed.
 
         Only a reply to a request of this receiver is accepted; it may come from a rival.
         """
@@ -308,14 +317,14 @@ class ReceiverMachine:
             self._strangers += 1
         elif self._filters.accepts(packet):
             try:
-                self._followed.take_reply(decode_header(packet, tag), now, source)
+                self._publishers.take_reply(decode_header(packet, tag), now, source)
             except WireError:
                 self._counts[kernels.MALFORMED] += 1
-        return self._finish()
+        return self._finish(now)
 
     def is_sender(self, address: str) -> bool:
-        """Whether the sender that is followed is at that address."""
-        return self._followed.senders.is_followed(address)
+        """Whether a publisher that is followed is at that address."""
+        return self._publishers.is_sender(address)
 
     def on_timer(self, name: str, now: float) -> list[MulticastAction]:
         """The machine's only timer has expired."""
@@ -323,10 +332,10 @@ class ReceiverMachine:
             raise ValueError(f"there is no timer {name!r}")
         actions = self._reassembly.actions
         self._wake_at = _NEVER
-        if self._followed.announced is not None and not self._subs.unheard:
+        if self._publishers.heard and not self._subs.unheard:
             self._feedback.stop_requests()
         actions += self._feedback.make_due_request(now)
-        self._followed.on_timer(now)
+        self._publishers.on_timer(now)
         for stream in list(self._subs.pending):
             if stream not in self._subs.pending:
                 continue  # it ended together with another stream
@@ -335,7 +344,7 @@ class ReceiverMachine:
                 actions += self._feedback.make_due_naks(stream, now)
                 if stream.poll_at <= now:
                     actions += self._feedback.make_poll(stream, now)
-        return self._finish()
+        return self._finish(now)
 
     # --- filters ----------------------------------------------------------------------------------
 
@@ -387,17 +396,16 @@ class ReceiverMachine:
         body = packet[HEADER_SIZE : len(packet) - self._authenticator.size]
         try:
             if slot == kernels.CONTROL:
-                before = self._followed.announced
-                self._followed.take_packet(header, body, now, source)
-                found = self._followed.portions.take_found()
+                news = self._publishers.take_packet(header, body, now, source)
+                found = self._publishers.take_portions(header.publisher)
                 for fingerprint, portion in found:
                     self._interest.take_portion(fingerprint, portion)
-                if found or self._followed.announced is not before:
+                if found or news:
                     self._follow_plans(now)
                 return
             stream = self._subs.stream(slot)
             if header.kind <= PacketKind.REPAIR:
-                self._followed.note_heard(stream)
+                self._subs.note_heard(stream)
                 self._reassembly.take_data(stream, header, packet, entries, now)
             elif header.kind == PacketKind.CONFIRM:
                 for first, last in decode_ranges(body, header.items):
@@ -416,22 +424,25 @@ class ReceiverMachine:
             flow = self._subs.flows.get(name)
             if flow is not None and flow.retired:
                 self._reassembly.drop_flow(flow)
-                self._followed.forget([name])
+                self._publishers.forget([name])
             if name not in self._subs.flows:
                 new.add(name)
         ordered = sorted(new)
         self._subs.want(ordered)
-        self._followed.want(ordered, now)
+        self._publishers.want(ordered, now)
         return new
 
     def _follow_plans(self, now: float) -> None:
         """Prefer the groups that the plan means for the receiver; want what it brings, if asked."""
-        announced = self._followed.announced
-        if announced is None:
+        announced = self._publishers.announced()
+        if not announced:
             if self._interest.everything:
                 self._want(self._interest.latest_flows(), now)
             return
-        self._followed.portions.need(self._interest.find_unknown(announced), now)
+        for publisher in self._publishers:
+            if publisher.announced is not None:
+                unknown = self._interest.find_unknown(publisher.announced)
+                publisher.portions.need(unknown, now)
         self._reassembly.actions += self._interest.find_needs(announced)
         if not self._interest.note_announced(announced):
             return
@@ -446,11 +457,11 @@ class ReceiverMachine:
         for name in sorted(set(self.flows) - wanted):
             self._router.retire(self._subs.flows[name])
 
-    def _report_brought(self, flows: tuple[str, ...], announced: Announcement) -> None:
+    def _report_brought(self, flows: tuple[str, ...], announced: list[Announcement]) -> None:
         """Report what plans bring, as the sender says it, if that has changed."""
         if flows != self._brought:
             self._brought = flows
-            version = announced.current or announced.upcoming
+            version = max(found.current or found.upcoming for found in announced)
             self._reassembly.actions.append(Brought(version, flows))
 
     def _report_unserved_by(self, plan: Plan) -> tuple[str, ...]:
@@ -474,7 +485,7 @@ class ReceiverMachine:
 
     def _report_unserved(self) -> None:
         """Report the wanted flows that no plan carries, if they changed."""
-        if self._followed.complete:
+        if self._publishers.complete:
             unserved = self.unserved
             if unserved != self._unserved:
                 self._reassembly.actions.append(Unserved(self.version, unserved))
@@ -482,11 +493,12 @@ class ReceiverMachine:
 
     # --- the end of each call ---------------------------------------------------------------------
 
-    def _finish(self) -> list[MulticastAction]:
+    def _finish(self, now: float) -> list[MulticastAction]:
         """Update groups and timer, and return all actions."""
         reassembly, subs = self._reassembly, self._subs
+        self._publishers.settle(now)
         if reassembly.retired:
-            self._followed.forget(reassembly.retired)
+            self._publishers.forget(reassembly.retired)
             reassembly.retired = []
         if self._awaited:
             self._report_subscribed()
@@ -494,7 +506,7 @@ class ReceiverMachine:
             self._changes_seen = subs.changes
             reassembly.actions += subs.change_groups()
             self._report_unserved()
-        at = min(self._feedback.next_at(subs.pending), self._followed.next_at())
+        at = min(self._feedback.next_at(subs.pending), self._publishers.next_at())
         if at != self._wake_at:
             self._wake_at = at
             reassembly.actions.append(SetTimer(WAKE, None if at == _NEVER else at))

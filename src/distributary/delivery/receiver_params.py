@@ -28,6 +28,8 @@ class ReceiverParams:
     gone_after: float = (
         0.5  # time without a reply to probes, after which a rival replaces the sender
     )
+    silent_after: float = 5.0  # without announcements, after which a publisher is probed
+    publishers: int = 64  # followed at a time
     line_wait: float = 0.02  # for the other line of a pair, before `back_off`
     line_silence: float = 1.5  # after which nothing waits for that line
     clock_every: float = 60.0  # interval of requests by which the sender's clock is estimated

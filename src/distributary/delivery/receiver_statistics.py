@@ -18,7 +18,8 @@ class ReceiverMachineStatistics:
     duplicates: int  # packets, or messages of a packet, that had arrived before
     malformed: int
     unauthenticated: int
-    stale: int  # packets of another incarnation
+    stale: int  # packets of another incarnation, or of a publisher that is not followed
+    unfollowed: int  # announcements of publishers beyond those that are followed
     strangers: int  # packets from an address, or by a socket, from which they are not accepted
     naks: int
     lookups: int  # of blocks of a publisher's directory

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,6 +16,7 @@ __all__ = [
     "fingerprint_of",
     "group_name",
     "group_number",
+    "keep_flows",
     "publisher_number",
     "subscribed_groups",
     "unserved_flows",
@@ -61,6 +63,22 @@ def fingerprint_of(plan: Plan) -> int:
         digest.update(len(numbers).to_bytes(8, "little"))
         digest.update(np.ascontiguousarray(numbers, "<i4").tobytes())
     return int.from_bytes(digest.digest(), "little")
+
+
+def keep_flows(plan: Plan, flows: Collection[str]) -> Plan:
+    """The plan without its other flows; receivers, sessions and groups stay as they are."""
+    kept = set(flows)
+    keeps = np.array([flow in kept for flow in plan.flows], np.bool_)
+    number_of = np.cumsum(keeps, dtype=np.int32) - 1
+    placed, alone = keeps[plan.placement_flow], keeps[plan.unicast_flow]
+    return replace(
+        plan,
+        flows=tuple(flow for flow in plan.flows if flow in kept),
+        placement_flow=number_of[plan.placement_flow[placed]].astype(np.int32),
+        placement_session=plan.placement_session[placed],
+        unicast_receiver=plan.unicast_receiver[alone],
+        unicast_flow=number_of[plan.unicast_flow[alone]].astype(np.int32),
+    )
 
 
 def wanted_flows(plan: Plan, name: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ move are sent by their new streams. Streams that no flow enters or leaves notice
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from distributary.delivery.announcements import Announcements, make_announcement
@@ -73,13 +73,16 @@ class SenderMachine:
         incarnation: int,
         *,
         name: str = "publisher",
+        flows: Iterable[str] | None = None,
         params: SenderParams | None = None,
         key: bytes | None = None,
         where: str = "",
         addresses: Mapping[str, str] | None = None,
         wall_clock: Callable[[], int] | None = None,
     ) -> None:
-        """`addresses` has fixed unicast addresses of receivers; the sender learns others.
+        """`flows` are those that this publisher has, of all that plans carry; None: all of them.
+
+        `addresses` has fixed unicast addresses of receivers; the sender learns others.
 
         A receiver's request shows its address. Until then the sender addresses its packets to the
         receiver's name, which the caller resolves or drops. `wall_clock` returns nanoseconds since
@@ -114,7 +117,8 @@ class SenderMachine:
         self._pace = TokenBucket(params.rate, params.burst)
         self._wake_at: float | None = None
         self._log.directory.check_room(plan)
-        self._log.prepare(plan)
+        self._flows = None if flows is None else set(flows)
+        self._log.prepare(plan, self._flows)
         self._log.switch(lambda stream: 0)
         self._portions.add_plan(self._log.directory.fingerprint, plan, beside=0)
         self._records_sent = self._log.record  # nobody was there to hear of them
@@ -204,7 +208,7 @@ class SenderMachine:
         directory.check_room(plan)
         if directory.following is not None:
             self._stop(self._streams.drop(directory.following.begun))
-        records = self._log.prepare(plan)
+        records = self._log.prepare(plan, self._flows)
         assert directory.following is not None
         upcoming = directory.following.fingerprint
         self._portions.add_plan(upcoming, plan, beside=directory.fingerprint)
@@ -246,6 +250,8 @@ class SenderMachine:
             return self._take_lookup(header, decode_lookup(body, header.items), now)
         if header.kind == PacketKind.INQUIRY:
             return self._take_inquiry(sender, header, decode_inquiry(body), now)
+        if header.kind in (PacketKind.ANNOUNCEMENT, PacketKind.BLOCK):
+            return []  # of another publisher
         raise WireError("a packet that only receivers accept")
 
     def _count_unplanned(self, flow: str) -> None:

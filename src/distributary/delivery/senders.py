@@ -1,4 +1,4 @@
-"""Which sender a receiver follows, of all that claim to be the sender.
+"""Which sender a receiver follows, of all that claim to be one publisher.
 
 A sender is an incarnation at an address. A receiver follows the first one that it hears; any other
 is a rival. The receiver sends a rival a random nonce, and a rival that returns it is proven: it is
@@ -51,8 +51,10 @@ class Senders:
     """The sender that is followed, and its rivals."""
 
     def __init__(
-        self, feedback: Feedback, params: ReceiverParams, rng: np.random.Generator
+        self, row: int, feedback: Feedback, params: ReceiverParams, rng: np.random.Generator
     ) -> None:
+        """`row` is the publisher's in the receiver's tables."""
+        self._row = row
         self._feedback = feedback
         self._params = params
         self._rng = rng.spawn(1)[0]
@@ -80,7 +82,7 @@ class Senders:
         self._rivals.pop((claim.publisher, claim.incarnation, claim.address), None)
         if claim.address is not None:
             claim.addresses.add(claim.address)
-            self._feedback.sender = claim.address
+            self._feedback.addresses[self._row] = claim.address
         self.followed = claim
 
     def is_followed(self, address: str) -> bool:

@@ -304,8 +304,7 @@ class ReceiverNode:
                 case LeaveGroup(group):
                     self.network.leave(self.machine.name, group)
                 case Messages():
-                    client = str(action.incarnation)
-                    left += [Deliver(client, message, now) for message in action]
+                    left += [Deliver("caller", message, now) for message in action]
                 case Send() | SetTimer():
                     left.append(action)
                 case _:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 import numpy as np
 
@@ -11,24 +10,18 @@ from distributary.delivery._wire_kernels import StreamState, SubscriptionTables
 from distributary.delivery.actions import JoinGroup, LeaveGroup
 from distributary.delivery.directory_wire import MOST_FLOWS, MOST_STREAMS, Place
 from distributary.delivery.gaps import Gaps
-from distributary.delivery.incoming import IncomingFlow, IncomingStream, PublisherIdentity
+from distributary.delivery.incoming import (
+    IncomingFlow,
+    IncomingStream,
+    Numbering,
+    PublisherIdentity,
+)
 from distributary.delivery.receiver_params import ReceiverParams
 from distributary.delivery.routes import CONTROL_GROUP, group_name
 
-__all__ = ["MOST_PUBLISHERS", "Progress", "Subscriptions"]
+__all__ = ["Subscriptions"]
 
-MOST_PUBLISHERS = 4  # followed at a time
-_MOST_LEFT = 65_536  # flows that were unsubscribed, and whose numbers are remembered
-
-
-class Progress(NamedTuple):
-    """How far the receiver has come in an incarnation."""
-
-    next_of: dict[str, int]  # by flow
-    last: dict[int, int]  # by stream
-
-
-_NO_PROGRESS = Progress({}, {})
+_MOST_KNOWN = 65_536  # numbers of flows that are remembered while they are not taken
 
 
 class Subscriptions:
@@ -40,9 +33,7 @@ class Subscriptions:
         self.flows: dict[str, IncomingFlow] = {}  # the wanted ones
         self._flow_at: list[IncomingFlow | None] = []  # by slot
         self._free_flows: list[int] = []
-        self._progress = _NO_PROGRESS
-        self._first_number = 0  # of flows that are wanted now; 0 accepts any number
-        self._left: dict[str, int] = {}  # next numbers of flows that were unsubscribed
+        self._known: dict[tuple[str, Numbering], int] = {}  # next numbers, for when they go on
         self.names: tuple[str, ...] = ()  # flows by slot
         self._joined: set[str] = set()
         self._streams: dict[tuple[int, int], IncomingStream] = {}  # by row and number
@@ -53,12 +44,13 @@ class Subscriptions:
             IncomingStream, None
         ] = {}  # unicast streams from which nothing has arrived
         self.changes = 0  # of the tables
+        self._resumable: dict[int, dict[int, int]] = {}  # last packets of streams, by row
         self.tables = SubscriptionTables(
-            np.full(MOST_PUBLISHERS, -1, np.int64),
-            np.zeros(MOST_PUBLISHERS, np.int64),
-            np.full((MOST_PUBLISHERS, 0), -1, np.int32),
-            np.full((MOST_PUBLISHERS, 0), -1, np.int32),
-            np.full((MOST_PUBLISHERS, 0), -1, np.int32),
+            np.full(1, -1, np.int64),
+            np.zeros(1, np.int64),
+            np.full((1, 0), -1, np.int32),
+            np.full((1, 0), -1, np.int32),
+            np.full((1, 0), -1, np.int32),
         )
         self.state = StreamState(
             np.zeros(0, np.int64),
@@ -79,8 +71,7 @@ class Subscriptions:
             slot = self._free_flows.pop()
             self.flows[name] = self._flow_at[slot] = IncomingFlow(name, slot)
             named[slot] = name
-            first = -self._left.pop(name, 0) or self._first_number
-            self.state.next_of[slot] = self._progress.next_of.get(name, first)
+            self.state.next_of[slot] = 0
             self.state.guarded[slot] = False
         self.names = tuple(named)
 
@@ -89,56 +80,81 @@ class Subscriptions:
         del self.flows[flow.name]
         self._flow_at[flow.slot] = None
         self._free_flows.append(flow.slot)
-        if flow.number >= 0:
+        if flow.placed:
             self.changes += 1
-            self.tables.flow_of[flow.row, flow.number] = -1
+            self._displace(flow)
         self.state.guarded[flow.slot] = False
-        self._left.pop(flow.name, None)
-        self._left[flow.name] = abs(int(self.state.next_of[flow.slot]))
-        if len(self._left) > _MOST_LEFT:
-            del self._left[next(iter(self._left))]
+        if flow.numbering is not None:
+            self._remember(flow, flow.numbering, -abs(int(self.state.next_of[flow.slot])))
 
     def flow(self, slot: int) -> IncomingFlow | None:
         """The flow at a slot."""
         return self._flow_at[slot]
 
-    def place(self, flow: IncomingFlow, row: int, number: int) -> None:
-        """Note by which number a publisher sends a flow, and from which stream it is taken."""
+    def place(self, flow: IncomingFlow) -> None:
+        """Note by which numbers publishers send a flow, and from which stream it is taken."""
         self.changes += 1
-        if (flow.row, flow.number) != (row, number) and flow.number >= 0:
-            self.tables.flow_of[flow.row, flow.number] = -1
-        flow.row, flow.number = row, number
-        if number < 0:
-            return
-        if number >= self.tables.flow_of.shape[1]:
-            self.tables = self.tables._replace(
-                flow_of=_widen(self.tables.flow_of, number, MOST_FLOWS),
-                flow_stream=_widen(self.tables.flow_stream, number, MOST_FLOWS),
-            )
-        self.tables.flow_of[row, number] = flow.slot if flow.legs else -1
-        self.tables.flow_stream[row, number] = flow.legs[0].stream.slot if flow.legs else -1
+        self._displace(flow)
+        for leg in flow.legs:
+            row, number = leg.stream.publisher.row, leg.number
+            if number >= self.tables.flow_of.shape[1]:
+                self.tables = self.tables._replace(
+                    flow_of=_widen(self.tables.flow_of, number, MOST_FLOWS),
+                    flow_stream=_widen(self.tables.flow_stream, number, MOST_FLOWS),
+                )
+            self.tables.flow_of[row, number] = flow.slot
+            self.tables.flow_stream[row, number] = flow.legs[0].stream.slot
+            flow.placed.append((row, number))
         self.state.guarded[flow.slot] = flow.guarded
+
+    def _displace(self, flow: IncomingFlow) -> None:
+        for row, number in flow.placed:
+            if self.tables.flow_of[row, number] == flow.slot:
+                self.tables.flow_of[row, number] = -1
+        flow.placed.clear()
+
+    def number(self, flow: IncomingFlow, numbering: Numbering, first: int) -> None:
+        """Have a flow go on where its numbers stood, or begin with `first`; 0 takes any number."""
+        if flow.numbering == numbering:
+            return
+        if flow.numbering is not None:
+            self._remember(flow, flow.numbering, int(self.state.next_of[flow.slot]))
+        flow.numbering = numbering
+        self.state.next_of[flow.slot] = self._known.pop((flow.name, numbering), first)
+
+    def _remember(self, flow: IncomingFlow, numbering: Numbering, number: int) -> None:
+        self._known[flow.name, numbering] = number
+        if len(self._known) > _MOST_KNOWN:
+            del self._known[next(iter(self._known))]
 
     # --- publishers -------------------------------------------------------------------------------
 
-    def follow_publisher(
-        self, identity: PublisherIdentity, first_number: int, progress: Progress
-    ) -> None:
-        """Follow an incarnation whose flows begin with `first_number`; 0 takes any number.
+    def find_row(self) -> int:
+        """A row of the tables that is not in use."""
+        free = np.flatnonzero(self.tables.publishers < 0)
+        if not len(free):
+            old = len(self.tables.publishers)
+            self.changes += 1
+            self.tables = SubscriptionTables(*(_lengthen(table) for table in self.tables))
+            return old
+        return int(free[0])
 
-        Flows in `progress` continue from there instead.
+    def follow_publisher(self, identity: PublisherIdentity, resumable: dict[int, int]) -> None:
+        """Follow an incarnation of a publisher.
+
+        Streams in `resumable` go on behind these packets, since they were followed before.
         """
         self.changes += 1
         self.tables.publishers[identity.row] = identity.number
         self.tables.incarnations[identity.row] = identity.incarnation
-        self._first_number, self._progress = first_number, progress
-        self._left.clear()
-        for name, flow in self.flows.items():
-            self.state.next_of[flow.slot] = progress.next_of.get(name, first_number)
+        self._resumable[identity.row] = resumable
 
-    def take_new_flows(self) -> None:
-        """Let flows that are wanted from now on begin with any number."""
-        self._first_number = 0
+    def forget_publisher(self, row: int) -> None:
+        """Stop following the publisher in that row."""
+        self.changes += 1
+        self.tables.publishers[row] = -1
+        self.tables.incarnations[row] = 0
+        self._resumable.pop(row, None)
 
     def fix_numbers(self, row: int) -> None:
         """Have all messages reported missing before the next one of each flow of a publisher.
@@ -151,16 +167,13 @@ class Subscriptions:
             if flow.row == row and flow.served and flow.legs[0].stream.started:
                 next_of[flow.slot] = max(1, abs(int(next_of[flow.slot])))
 
-    def progress(self) -> Progress:
-        """The progress of flows and streams, for when this incarnation is followed again."""
-        return Progress(
-            {name: int(self.state.next_of[flow.slot]) for name, flow in self.flows.items()},
-            {
-                stream.number: int(self.state.last[stream.slot])
-                for stream in self._streams.values()
-                if stream.started
-            },
-        )
+    def last_packets(self, row: int) -> dict[int, int]:
+        """The last packet of each stream of a publisher, for when it is followed again."""
+        return {
+            stream.number: int(self.state.last[stream.slot])
+            for stream in self._streams.values()
+            if stream.started and stream.publisher.row == row
+        }
 
     # --- streams ----------------------------------------------------------------------------------
 
@@ -181,6 +194,10 @@ class Subscriptions:
         """A publisher's stream of that number, if it is followed."""
         return self._streams.get((row, number))
 
+    def note_heard(self, stream: IncomingStream) -> None:
+        """Note that something came by a stream."""
+        self.unheard.pop(stream, None)
+
     def has_joined(self, group: int) -> bool:
         """Whether the group of that number is joined."""
         return group_name(group) in self._joined
@@ -193,7 +210,7 @@ class Subscriptions:
         slot = self._free_streams.pop()
         group = None if place.group is None else group_name(place.group)
         stream = IncomingStream(publisher, place.stream, group, slot, self.make_gaps())
-        last = self._progress.last.get(place.stream)
+        last = self._resumable.get(publisher.row, {}).get(place.stream)
         if last is not None:
             stream.started = stream.resumed = True
             stream.origin = last
@@ -263,6 +280,11 @@ class Subscriptions:
             in_order=np.concatenate((self.state.in_order, np.zeros(more, np.bool_))),
         )
         self._free_streams = list(range(old + more - 1, old - 1, -1))
+
+
+def _lengthen(table: np.ndarray) -> np.ndarray:
+    """Give a table twice as many rows."""
+    return np.concatenate((table, np.full_like(table, -1)))
 
 
 def _widen(table: np.ndarray, number: int, most: int) -> np.ndarray:

@@ -148,4 +148,7 @@ async def a_clock_that_stepped_back() -> None:
             await tape.record(200)
             tape.holds(sent, plan.flows)
     restarts = [report for report in reports if isinstance(report, Restarted)]
-    assert restarts == [Restarted(2_000_000, 1_000_000), Restarted(1_000_000, 3_000_000)]
+    assert restarts == [
+        Restarted("publisher", 2_000_000, 1_000_000),
+        Restarted("publisher", 1_000_000, 3_000_000),
+    ]

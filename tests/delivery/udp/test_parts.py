@@ -447,7 +447,6 @@ def test_a_receiver_takes_in_every_message_of_a_train(h: int, size: int, turns: 
     for n in turns:
         for row in (*train.take(n), *other.take(n)):
             for action in receiver.on_packet(row.tobytes(), 0.0):
-                assert not isinstance(action, Messages) or action.incarnation == 7
                 if isinstance(action, Messages):
                     taken += [(message.flow, message.sequence) for message in action]
     total = h * sum(turns)

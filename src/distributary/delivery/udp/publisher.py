@@ -50,6 +50,7 @@ class Publisher:
         network: NetworkOptions | None = None,
         *,
         name: str = "publisher",
+        flows: Iterable[str] | None = None,
         params: SenderParams | None = None,
         key: bytes | None = None,
         addresses: Mapping[str, str] | None = None,
@@ -59,7 +60,9 @@ class Publisher:
         wall_clock: Callable[[], int] = time.time_ns,
         on_fault: Callable[[DistributaryError], None] = lambda error: None,
     ) -> None:
-        """A plan in the folder that cannot be used goes to `on_fault`; the previous one stays.
+        """Of several publishers of a plan each has a name of its own, and its `flows`; None: all.
+
+        A plan in the folder that cannot be used goes to `on_fault`; the previous one stays.
 
         `wall_clock` says in nanoseconds since 1970 when packets are sent.
         """
@@ -75,6 +78,7 @@ class Publisher:
             loaded,
             time.time_ns() if incarnation is None else incarnation,
             name=name,
+            flows=flows,
             params=params,
             key=key,
             where="" if self._folder is None else os.path.basename(os.fspath(self._folder)),

@@ -14,7 +14,7 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from types import TracebackType
@@ -86,7 +86,7 @@ class Receiver:
         params: ReceiverParams | None = None,
         key: bytes | None = None,
         sender: str = "",
-        incarnation: int = 0,
+        incarnations: Mapping[str, int] | None = None,
         seed: int | None = None,
         queue_messages: int = 65_536,
         gather: float | None = None,
@@ -117,7 +117,7 @@ class Receiver:
             rng=np.random.default_rng(seed),
             params=params,
             key=key,
-            incarnation=incarnation,
+            incarnations=incarnations,
         )
         self._machine.prepare()
         self._plans = PlanFollower(
@@ -300,9 +300,12 @@ class Receiver:
         return self._machine.unserved
 
     @property
-    def incarnation(self) -> int:
-        """The sender's incarnation. Give it to the next receiver to refuse replayed packets."""
-        return self._machine.incarnation
+    def incarnations(self) -> dict[str, int]:
+        """The publishers' incarnations, by name, for the next receiver to refuse replayed packets.
+
+        Give them to it at its start.
+        """
+        return self._machine.incarnations
 
     @property
     def statistics(self) -> ReceiverStatistics:
