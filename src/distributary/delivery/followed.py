@@ -517,6 +517,8 @@ class FollowedPublisher:
     def _doubt_silent_streams(self, now: float) -> None:
         """Look flows up again if nobody says where their streams stand: there may be none."""
         for stream in self._subs.pending:
+            if stream.publisher.row != self.row:
+                continue
             if stream.polls >= _MOST_POLLS and stream.poll_at <= now:
                 stream.polls = 0
                 flows = self._subs.flows.values()
