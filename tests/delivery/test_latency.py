@@ -273,6 +273,21 @@ def test_copies_and_repairs_for_others_are_not_measured_again() -> None:
     assert found.repair_largest_seconds == 0.04
 
 
+def test_another_incarnation_is_measured_anew() -> None:
+    """It may run on another host, with another clock."""
+    sender, receiver = start_pair()
+    for packet in send_numbers(sender, 3):
+        receiver.on_packet(packet, 1.2, stamp=NOW + 1_000)
+    (found,) = receiver.latency_statistics(1.2)
+    assert found.packets == 3
+    again = SenderMachine(simple_plan([0], [0]), 6, wall_clock=lambda: NOW)
+    for packet in sends(again.start(2.0)):
+        receiver.on_packet(packet, 2.0, stamp=NOW)
+    assert receiver.incarnation == 6
+    (found,) = receiver.latency_statistics(2.0)
+    assert (found.packets, found.clock_offset_seconds) == (0, None)
+
+
 # --- in virtual time -----------------------------------------------------------------------------
 
 
