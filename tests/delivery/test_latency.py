@@ -283,7 +283,7 @@ def test_another_incarnation_is_measured_anew() -> None:
     again = SenderMachine(simple_plan([0], [0]), 6, wall_clock=lambda: NOW)
     for packet in sends(again.start(2.0)):
         receiver.on_packet(packet, 2.0, stamp=NOW)
-    assert receiver.incarnation == 6
+    assert receiver.incarnations == {"publisher": 6}
     (found,) = receiver.latency_statistics(2.0)
     assert (found.packets, found.clock_offset_seconds) == (0, None)
 
