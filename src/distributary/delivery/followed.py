@@ -400,7 +400,13 @@ class FollowedPublisher:
         self._marks = {}
         self._doubtful = False
         self._behind = None
-        self._journal = IncomingJournal(self.identity, self._subs.make_gaps(), last, self._counts)
+        self._journal = IncomingJournal(
+            self.identity,
+            self._subs.make_gaps(),
+            last,
+            self._params.missing_ranges,
+            self._counts,
+        )
 
     def _adopt(self, announced: Announcement, now: float) -> None:
         """Take from an announcement what the journal does not tell."""

@@ -17,16 +17,21 @@ __all__ = ["IncomingJournal", "NumberedRecord", "decode_records"]
 NumberedRecord = tuple[int, Record]
 _MOST_HELD = 1_024  # packets behind a gap
 _MOST_RECORDS = 65_536  # in these packets
-_MOST_RANGES = 1_024  # of missing packets
 
 
 class IncomingJournal:
     """Puts the journal's packets in order; `stream` has the gaps, for NAKs."""
 
     def __init__(
-        self, publisher: PublisherIdentity, gaps: Gaps, last: int, counts: IntArray
+        self,
+        publisher: PublisherIdentity,
+        gaps: Gaps,
+        last: int,
+        most_ranges: int,
+        counts: IntArray,
     ) -> None:
-        """Read what follows packet `last`."""
+        """Read what follows packet `last`; at most `most_ranges` of packets are missing."""
+        self._most_ranges = most_ranges
         self._counts = counts
         self.stream = IncomingStream(publisher, JOURNAL_STREAM, CONTROL_GROUP, -1, gaps, True)
         self.last = last
@@ -42,7 +47,7 @@ class IncomingJournal:
         full = (
             len(self._held) >= _MOST_HELD
             or self._held_records + len(records) > _MOST_RECORDS
-            or len(gaps.ranges) >= _MOST_RANGES
+            or len(gaps.ranges) >= self._most_ranges
         )
         if full and sequence > next_one:  # as if it were lost
             self._counts[kernels.OVER_LIMIT] += 1
@@ -61,7 +66,7 @@ class IncomingJournal:
         if last <= self.last:
             return
         ranges = self.stream.gaps.ranges
-        if len(ranges) >= _MOST_RANGES and ranges[-1].last == self.last:
+        if len(ranges) >= self._most_ranges and ranges[-1].last == self.last:
             ranges[-1].last = last
         else:
             self.stream.gaps.add(self.last + 1, last, now)

@@ -35,6 +35,7 @@ __all__ = ["PARTS_AT_ONCE", "PortionAnswers", "PortionView"]
 PARTS_AT_ONCE = 8  # that answer one inquiry
 _MOST_ASKERS = 16_384  # that may wait for an answer; others ask again
 _MOST_KEPT = 16 << 20  # bytes of encoded portions that are kept for the next inquiry
+_BESIDE = 512  # bytes beside each
 _NEVER = float("inf")
 
 
@@ -108,7 +109,7 @@ class PortionAnswers:
         self._plans = plans = {**plans, fingerprint: plan}
         self._indices = {found: index for found, index in self._indices.items() if found in plans}
         for key in [key for key in self._encoded if key[0] not in plans]:
-            self._kept -= len(self._encoded.pop(key)[1])
+            self._kept -= _measure(key[1], self._encoded.pop(key)[1])
 
     def queue(self, address: str, inquiry: Inquiry) -> None:
         """Queue the answer to an inquiry, instead of what the same address asked before."""
@@ -141,11 +142,17 @@ class PortionAnswers:
                 self._indices[fingerprint] = _PlanIndex(self._plans[fingerprint])
             encoded = encode_portion(self._indices[fingerprint].find(name))
             found = self._encoded[fingerprint, name] = portion_digest(encoded), encoded
-            self._kept += len(encoded)
+            self._kept += _measure(name, encoded)
         self._encoded.move_to_end((fingerprint, name))
         while self._kept > _MOST_KEPT and len(self._encoded) > 1:
-            self._kept -= len(self._encoded.popitem(last=False)[1][1])
+            (_, oldest), (_, encoded) = self._encoded.popitem(last=False)
+            self._kept -= _measure(oldest, encoded)
         return found
+
+
+def _measure(name: str, encoded: bytes) -> int:
+    """About how many bytes it takes to keep a portion; anybody may ask for one of any name."""
+    return len(name) + len(encoded) + _BESIDE
 
 
 # --- the receiver's end --------------------------------------------------------------------------
