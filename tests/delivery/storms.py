@@ -75,6 +75,7 @@ WIDTH = 1_400
 TEMPLATES = 1_000  # packets that a storm varies
 REUSE = 20_000  # packets that it makes of them before it makes other ones
 FAR = (1 << 63) - 1
+PUBLISHERS = [f"publisher {number}" for number in range(30)]  # that somebody makes up
 FINGERPRINTS = [0x0BAD, 0x0BAD_CAFE, 1 << 62]  # of plans that somebody makes up
 
 # Offsets of the header's numbers.
@@ -138,7 +139,9 @@ class Storm:
             near = int(self.numbers.base) + rng.integers(0, 300, n)
             self._vary(rows, SEQUENCE, near.astype("<u8"), 0.9 - self.numbers.far)
             self._vary(rows, INCARNATION, rng.integers(1, FAR, n).astype("<u8"), 0.1)
-            self._vary(rows, PUBLISHER, rng.integers(1, 1 << 32, n).astype("<u4"), 0.1)
+            numbers = rng.integers(1, 1 << 32, n).astype("<u4")
+            named = rows[:, 3] == PacketKind.ANNOUNCEMENT  # whose number is that of their name
+            self._vary(rows, PUBLISHER, numbers, 0.05, only=~named)
             known = rng.choice(np.array(self.streams), n).astype("<u4")
             self._vary(rows, STREAM, known, 0.1, only=rows[:, 3] <= PacketKind.REPAIR)
         return PacketBatch(rows.ravel(), np.arange(n) * WIDTH, self.lengths[chosen])
@@ -209,6 +212,7 @@ class ReceiverStorm:
             self.mood = MOODS[int(rng.integers(len(MOODS)))]
         self.made += 1
         kind = PacketKind(int(rng.choice(self.mood.kinds)))
+        publisher = str(rng.choice(PUBLISHERS)) if rng.random() < 0.3 else "publisher"
         stream, items, body = 0xFFFF_FFFF, 0, b""
         match kind:
             case PacketKind.DATA | PacketKind.REPAIR:
@@ -222,7 +226,7 @@ class ReceiverStorm:
                 ranges = [self._make_range() for _ in range(int(rng.integers(1, 65)))]
                 items, body = len(ranges), encode_ranges(ranges)
             case PacketKind.ANNOUNCEMENT:
-                body = encode_announcement(self._make_announcement())
+                body = encode_announcement(self._make_announcement(publisher))
             case PacketKind.REQUEST:
                 body = encode_request("r" * int(rng.integers(0, 100)))
             case PacketKind.BLOCK:
@@ -236,7 +240,7 @@ class ReceiverStorm:
         header = Header(
             kind,
             items=items,
-            publisher=publisher_number("publisher"),
+            publisher=publisher_number(publisher),
             stream=stream,
             incarnation=self.incarnation,
             sequence=self.numbers.draw(),
@@ -322,7 +326,7 @@ class ReceiverStorm:
         first, last = sorted((self.numbers.draw(), self.numbers.draw()))
         return first, last
 
-    def _make_announcement(self) -> Announcement:
+    def _make_announcement(self, publisher: str) -> Announcement:
         rng = self.rng
         current, last = int(rng.integers(0, 5)), self.numbers.draw()
         return Announcement(
@@ -334,7 +338,7 @@ class ReceiverStorm:
             record=self.numbers.draw(),
             journal_first=max(1, last - int(rng.integers(0, 50))),
             journal_last=last,
-            publisher="publisher",
+            publisher=publisher,
             where="w" * int(rng.integers(0, 300)),
         )
 
@@ -512,9 +516,9 @@ class Exchange:
                 case Send(to, packet):
                     if to in (SENDER, "sender"):
                         self.pass_on(self.sender.on_message("r", packet, self.now))
-                case Missing(incarnation, flow, first, last) if first < 1_000:
+                case Missing("publisher", incarnation, flow, first, last) if first < 1_000:
                     self.missing.add((incarnation, flow, first, min(last, 1_000)))
-                case Gap(incarnation, stream, first, last) if first < 1_000:
+                case Gap("publisher", incarnation, stream, first, last) if first < 1_000:
                     last = 1_000 if last is None else min(last, 1_000)
                     self.gaps.add((incarnation, stream, first, last))
                 case Unserved(_, flows):

@@ -115,8 +115,8 @@ def test_parts_of_all_blocks_together_are_limited(monkeypatch: pytest.MonkeyPatc
             body = encode_block(Block(1_000, number, part, 65_535, ()))
             take(exchange, forge(PacketKind.BLOCK, body, 0))
     assert find_sizes(exchange.receiver)["DirectoryView._parts"] > 1
-    parts = exchange.receiver._followed._view._parts.values()
-    assert sum(len(each.came) for each in parts) <= 50
+    (publisher,) = exchange.receiver._publishers
+    assert sum(len(each.came) for each in publisher._view._parts.values()) <= 50
     assert over_limit(exchange) > 0
     exchange.run(3.0)
     assert set(exchange.receiver.following) == set(plan.flows)
@@ -126,7 +126,8 @@ def test_marks_and_records_behind_a_gap_are_limited() -> None:
     exchange = Exchange(PLAN, ["f0"], PARAMS)
     marks = [MarkRecord(2, at + 1, 7) for at in range(1_000)]
     take(exchange, forge_records(1, exchange.sender._log.record + 1, marks))
-    assert set(exchange.receiver._followed._marks) == {1}  # the stream that is followed
+    (publisher,) = exchange.receiver._publishers
+    assert set(publisher._marks) == {1}  # the stream that is followed
     for packet in range(3, 1_200):
         take(exchange, forge_records(packet, 10_000 + 100 * packet, marks[:100]))
     sizes = find_sizes(exchange.receiver)

@@ -17,7 +17,9 @@ from tests.delivery.storms import Exchange, ReceiverStorm, SenderStorm, find_siz
 
 PLAN = simple_plan([0, 0, 1, 1, 2, -1], [0, 1, 2], {"r": [5]})
 WANTED = ["f0", "f2", "f4", "f5", "f9"]
-PARAMS = ReceiverParams(streams=24, missing_ranges=50, held_packets=200, held_bytes=100_000)
+PARAMS = ReceiverParams(
+    streams=24, publishers=4, missing_ranges=50, held_packets=200, held_bytes=100_000
+)
 BATCH = 256
 STEP = 0.002  # seconds that pass with each batch
 
@@ -38,7 +40,7 @@ RECEIVER_LIMITS = {
     "IncomingJournal._held": 1_024,
     "_Parts.came": 65_536,
     "Senders._rivals": 16,
-    "Latencies._histograms": 1 << 15,  # of a publisher
+    "Latencies._histograms": 4 << 13,  # of each publisher
     "_Awaited.pieces": 1 << 16,
     "Filters._kept.packets": 1 << 12,
     "Filters._kept.rows": 1 << 12,
@@ -98,7 +100,8 @@ def settle_after(exchange: Exchange) -> None:
     exchange.seen.clear()
     exchange.start_sender(exchange.incarnation + 1)
     exchange.run(3.0)
-    assert Restarted(exchange.incarnation - 1, exchange.incarnation) in exchange.seen
+    restarted = Restarted("publisher", exchange.incarnation - 1, exchange.incarnation)
+    assert restarted in exchange.seen
     publish_some(exchange)
     came = Counter((flow, number) for flow, number, _ in delivered(exchange.seen))
     assert came == Counter((flow, number) for flow in served for number in range(1, 21))
