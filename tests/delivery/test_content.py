@@ -27,7 +27,7 @@ from distributary.delivery.content_routes import (
     flows_for_condition,
     flows_for_owner,
 )
-from distributary.delivery.udp.events import read_events, sort_events
+from distributary.delivery.udp.events import read_events
 from distributary.errors import InputError
 from distributary.files import FlowFilters, read_flow_filters
 from distributary.matching import parse_filter
@@ -213,7 +213,7 @@ def test_events_come_from_any_kind_of_file(tmp_path: Path, suffix: str) -> None:
     else:
         pq.write_table(pa.Table.from_pylist(rows), path)
     sorter = EventSorter(stock_table())
-    (found,) = sort_events(sorter, read_events(path), refuse, str(path))
+    (found,) = [sorter.sort(some, refuse, path=str(path)) for some in read_events(path)]
     assert [record.flow for record in found] == ["c-both", "c-ibm"]
     assert found[1].ts is not None
     assert found[0].ts is not None
@@ -254,9 +254,7 @@ def test_an_event_that_cannot_be_used_is_named_by_its_row_and_counted(
     path.write_bytes(good + line + b"\n" + good)
     sorter = EventSorter(stock_table())
     faults: list[InputError] = []
-    found = [
-        r for some in sort_events(sorter, read_events(path), faults.append, str(path)) for r in some
-    ]
+    (found,) = [sorter.sort(some, faults.append, path=str(path)) for some in read_events(path)]
     assert len(found) == 2
     assert sorter.counts.bad == 1
     assert sorter.counts.events == 3

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from io import FileIO
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +13,13 @@ from distributary.cli.console import notes
 from distributary.errors import InputError
 
 if TYPE_CHECKING:
-    from distributary.delivery.udp.records import Record
+    from distributary.delivery.content import ContentCounts, EventSorter
+    from distributary.delivery.udp import Publisher
+    from distributary.model import Plan
 
 __all__ = ["EventIntake"]
+
+_MOST_SORTERS = 4  # plans may follow one another before the first of them takes effect
 
 
 def _open_stdin() -> FileIO:
@@ -24,38 +28,66 @@ def _open_stdin() -> FileIO:
 
 
 class EventIntake:
-    """The events of one publisher. The plan and its content are read once, at the start."""
+    """The events of one publisher, and the content of its plans, which it reads as they come."""
 
-    def __init__(self, content: Path, plan: Path, max_bad: float) -> None:
-        from distributary.delivery.content import EventSorter, check_content
-        from distributary.files import read_flow_filters, read_plan
-
-        self._table = read_flow_filters(content)
-        self.plan = read_plan(plan).plan
-        check_content(self._table, self.plan, path=str(content))
-        self._sorter = EventSorter(self._table)
+    def __init__(self, content: Path, max_bad: float) -> None:
+        self._content = content
+        self._sorters: dict[int, EventSorter] = {}  # by fingerprint; of the last plans
+        self._left: list[EventSorter] = []  # that are not used any more
+        self._numbers = count(1)
         self._max_bad = max_bad
         self._first_bad: InputError | None = None
 
-    def read(self, source: str) -> Iterator[list[Record]]:
-        """Read events from a file, or as JSON lines from stdin, and yield their messages."""
-        from distributary.delivery.udp.events import read_event_lines, read_events, sort_events
+    def prepare(self, plan: Plan) -> None:
+        """Read the content that belongs to a plan, or raise `InputError`."""
+        from distributary.delivery.content import EventSorter, check_content
+        from distributary.delivery.routes import fingerprint_of
+        from distributary.files import read_flow_filters
+
+        table = read_flow_filters(self._content)
+        check_content(table, plan, path=str(self._content))
+        fingerprint = fingerprint_of(plan)
+        known = self._sorters.get(fingerprint)
+        if known is not None and known.digest == table.digest:
+            return
+        sorters = {**self._sorters, fingerprint: EventSorter(table, self._numbers)}
+        if known is not None:
+            self._left.append(known)
+        while len(sorters) > _MOST_SORTERS:
+            self._left.append(sorters.pop(next(iter(sorters))))
+        self._sorters = sorters
+
+    async def publish(self, publisher: Publisher, source: str, rate: float | None) -> None:
+        """Read events from a file, or as JSON lines from stdin, and publish them."""
+        from distributary.delivery.udp.events import publish_events, read_event_lines, read_events
+        from distributary.delivery.udp.records import feed_chunks
 
         if source != "-":
-            return sort_events(self._sorter, read_events(source), self._note_bad, source)
-        lines = read_event_lines(_open_stdin(), "stdin")
-        return sort_events(self._sorter, lines, self._note_bad, "stdin")
+            chunks, name = read_events(source), source
+        else:
+            chunks, name = read_event_lines(_open_stdin(), "stdin"), "stdin"
+        find = lambda fingerprint: self._sorters[fingerprint]  # noqa: E731
+        await publish_events(publisher, feed_chunks(chunks), find, self._note_bad, name, rate)
 
     def _note_bad(self, error: InputError) -> None:
         if self._max_bad == 0:
             raise error
         self._first_bad = self._first_bad or error
 
+    def count(self) -> ContentCounts:
+        """Count what became of the events, by whatever content."""
+        from distributary.delivery.content import ContentCounts
+
+        total = ContentCounts()
+        for sorter in (*self._left, *self._sorters.values()):
+            total.add(sorter.counts)
+        return total
+
     def document(self) -> dict[str, Any]:
         """Count what became of the events, for JSON output."""
         from distributary.delivery.content_routes import RouteKind
 
-        counts = self._sorter.counts
+        counts = self.count()
         return {
             "events": counts.events,
             "published": counts.routed.total(),
@@ -63,19 +95,19 @@ class EventIntake:
             "bad": counts.bad,
             **{kind.value: counts.routed[kind] for kind in RouteKind},
             "combinations": [
-                {"filters": [self._table.texts[at] for at in sorted(filters)], "events": events}
+                {"filters": sorted(filters), "events": events}
                 for filters, events in counts.combinations.most_common(10)
             ],
         }
 
     def print_notes(self) -> None:
         """Print which events had no flow of their own, and which were left out."""
-        counts = self._sorter.counts
+        counts = self.count()
         if counts.unwanted:
             notes.print(f"{counts.unwanted:,} events match no filter and were not published")
         if counts.unforeseen:
             filters, events = counts.combinations.most_common(1)[0]
-            named = " and ".join(repr(self._table.texts[at]) for at in sorted(filters)[:3])
+            named = " and ".join(repr(text) for text in sorted(filters)[:3])
             more = f" and {len(filters) - 3:,} more" if len(filters) > 3 else ""
             note = (
                 f"{counts.unforeseen:,} events match {len(counts.combinations):,} combinations of "
@@ -90,7 +122,7 @@ class EventIntake:
 
     def check(self) -> None:
         """Raise an error if more events were bad than allowed."""
-        counts, first = self._sorter.counts, self._first_bad
+        counts, first = self.count(), self._first_bad
         if first is not None and counts.bad > self._max_bad * counts.events:
             raise InputError(
                 f"{counts.bad:,} of {counts.events:,} events cannot be used, more than "

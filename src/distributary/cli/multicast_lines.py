@@ -13,7 +13,7 @@ import os
 import select
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -150,24 +150,25 @@ class MessageLines:
         put: Callable[[bytes], None],
         count: int | None,
         stop: asyncio.Event,
-        as_object: Callable[[Message], dict[str, object] | None] | None = None,
+        find_objects: Callable[[Message], Iterable[dict[str, object]]] | None = None,
     ) -> None:
-        """`as_object` makes the object to print for a message, or None to skip the message."""
+        """`find_objects` returns the objects to print when a message came; by default its own."""
         self._put = put
-        self._as_object = as_object or describe_message
+        self._find_objects = find_objects or (lambda message: (describe_message(message),))
         self._left = count
         self._stop = stop
         self._encode = msgspec.json.Encoder().encode
 
     def take(self, messages: Messages) -> None:
         """Write messages until the count is reached."""
+        self.write(found for message in messages for found in self._find_objects(message))
+
+    def write(self, objects: Iterable[dict[str, object]]) -> None:
+        """Write objects until the count is reached."""
         lines = []
-        for message in messages:
+        for found in objects:
             if self._left == 0:
                 break
-            found = self._as_object(message)
-            if found is None:
-                continue
             lines.append(self._encode(found) + b"\n")
             if self._left is not None:
                 self._left -= 1

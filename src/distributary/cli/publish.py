@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -68,10 +68,10 @@ class MessageOptions:
         share_option("With --content: leave out bad events, up to this share.", INPUT),
     ] = Share("0%")
 
-    def open_events(self, plan: Path) -> EventIntake | None:
+    def open_events(self) -> EventIntake | None:
         """Open the intake of events, if events are published by their content."""
         if self.content is not None:
-            return EventIntake(self.content, plan, float(self.max_bad))
+            return EventIntake(self.content, float(self.max_bad))
         if self.max_bad:
             raise typer.BadParameter(
                 "--max-bad needs --content; a bad message always ends the command"
@@ -160,22 +160,25 @@ def publish(
     from distributary.delivery.udp import Publisher, snapshot_document
 
     params = sending.make_params()
-    events = messages.open_events(plan)
+    events = messages.open_events()
     publisher = Publisher(
-        plan if events is None else events.plan,
+        plan,
         line.make_network(),
         params=params,
         key=line.read_key(),
         stay=float(sending.stay),
+        prepare=(lambda plan: None) if events is None else events.prepare,
         on_fault=warn_of_fault,
     )
 
     async def work(stop: asyncio.Event) -> tuple[bool, dict[str, Any]]:
         async with publisher, show_live(lambda: publisher.statistics):
             with metrics.serve(lambda: publisher.statistics):
-                source = messages.source
-                chunks = _read_chunks(source) if events is None else events.read(source)
-                done = await _publish_until(publisher, chunks, sending.rate, stop)
+                if events is None:
+                    publishing = _publish_records(publisher, messages.source, sending.rate)
+                else:
+                    publishing = events.publish(publisher, messages.source, sending.rate)
+                done = await _run_until(publishing, stop)
                 await publisher.drain()
         return done, snapshot_document(publisher.statistics)
 
@@ -224,13 +227,15 @@ def _read_chunks(source: str) -> Iterator[list[Record]]:
     return read_lines(open(0, "rb", buffering=0, closefd=False), "stdin")
 
 
-async def _publish_until(
-    publisher: Publisher, chunks: Iterator[list[Record]], rate: float | None, stop: asyncio.Event
-) -> bool:
-    """Publish until the input ends (True) or the stop event is set (False)."""
+async def _publish_records(publisher: Publisher, source: str, rate: float | None) -> None:
     from distributary.delivery.udp.records import feed_chunks, publish_records
 
-    publishing = asyncio.ensure_future(publish_records(publisher, feed_chunks(chunks), rate))
+    await publish_records(publisher, feed_chunks(_read_chunks(source)), rate)
+
+
+async def _run_until(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> bool:
+    """Publish until the input ends (True) or the stop event is set (False)."""
+    publishing = asyncio.ensure_future(work)
     stopping = asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait((publishing, stopping), return_when=asyncio.FIRST_COMPLETED)

@@ -36,6 +36,7 @@ __all__ = ["receive"]
 
 _NAMED = 10  # flows to name if many are at fault
 _PATIENCE = 1.0  # seconds of writing at the end before the user is told
+_HELD_EVERY = 0.2  # seconds between looks whether the content of messages has come
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +120,7 @@ class WantedOptions:
 
         if self.content is None or plan is None:
             return None
-        return WantedEvents(self.content, plan, self.receiver, self.condition or ())
+        return WantedEvents(self.content, self.receiver, self.condition or ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +212,8 @@ class _Reception:
         from distributary.delivery.udp import Receiver
 
         self._plan, self._name = plan, wanted.receiver
-        self._by_content = events is not None
+        self._events = events
+        self._unserved: tuple[str, ...] = ()  # flows with events, as last reported
         self._stop = asyncio.Event()
         self._writer: LineWriter
         self._lines = MessageLines(
@@ -221,8 +223,8 @@ class _Reception:
             None if events is None else events.find,
         )
         self._receiver = Receiver(
-            plan if events is None else events.plan,
-            (wanted.flow or wanted.interest) if events is None else events.flows,
+            plan,
+            (wanted.flow or wanted.interest) if events is None else events.choose,
             name=self._name,
             network=line.make_network(),
             params=ReceiverParams(history=wanted.history),
@@ -232,6 +234,8 @@ class _Reception:
             on_report=self._report,
             on_fault=warn_of_fault,
         )
+        if events is not None:
+            events.on_unknown = self._receiver.look_for_plan
         if plan is not None and not self._receiver.flows:
             raise typer.BadParameter(
                 f"no flow is known that {self._name!r} wants: check --as, or give --flow or "
@@ -255,8 +259,10 @@ class _Reception:
             on_end=self._stop.set,
         )
         async with receiver, own_tasks() as start, show_live(lambda: receiver.statistics):
-            if not self._by_content:
+            if self._events is None:
                 start(_follow_stdin(receiver))
+            else:
+                start(self._print_held(self._events))
             with metrics.serve(lambda: receiver.statistics):
                 await _wait_for_first(receiver.wait(), signalled.wait(), self._stop.wait())
                 statistics = snapshot_document(receiver.statistics)
@@ -264,8 +270,24 @@ class _Reception:
         return statistics
 
     def _report(self, found: Report) -> None:
+        from distributary.delivery import Unserved
+
+        if self._events is not None and isinstance(found, Unserved):
+            # While the content changes, flows of both contents are wanted: only one plan has them.
+            flows = tuple(flow for flow in found.flows if flow in self._events.unserved)
+            if flows == self._unserved:
+                return
+            self._unserved, found = flows, Unserved(found.version, flows)
         self._lines.report(found)
-        _warn_of_report(found, self._name, self._plan, fixed=self._by_content)
+        _warn_of_report(found, self._name, self._plan, by_content=self._events is not None)
+
+    async def _print_held(self, events: WantedEvents) -> None:
+        """Print events that waited for their content, also if no message follows them."""
+        while True:
+            await asyncio.sleep(_HELD_EVERY)
+            if events.waiting:
+                self._lines.write(events.find_held())
+                self._receiver.look_for_plan()
 
 
 async def _follow_stdin(receiver: Receiver) -> None:
@@ -287,11 +309,8 @@ async def _follow_stdin(receiver: Receiver) -> None:
                     notes.print(f"[bold yellow]note:[/] {escape(note)}")
 
 
-def _warn_of_report(report: Report, name: str, plan: Path | None, *, fixed: bool) -> None:
-    """Print a note about reports that the user should act on; the others are in the output.
-
-    With `fixed` the receiver does not follow new plans in the folder.
-    """
+def _warn_of_report(report: Report, name: str, plan: Path | None, *, by_content: bool) -> None:
+    """Print a note about reports that the user should act on; the others are in the output."""
     from distributary.delivery import (
         Back,
         Brought,
@@ -339,7 +358,7 @@ def _warn_of_report(report: Report, name: str, plan: Path | None, *, fixed: bool
             note = f"there are too many publishers; {publisher!r} is not followed"
         case NeedPlan():
             note = f"the sender's plan is not the one in {plan}; put the sender's plan there"
-            note += " and its content beside it, and restart" if fixed else ""
+            note += ", and its content beside it" if by_content else ""
         case _:
             return
     notes.print(f"[bold yellow]note:[/] {escape(note)}")

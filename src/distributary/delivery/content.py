@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
+from itertools import count
 from typing import Any, NamedTuple
 
 import msgspec
@@ -33,7 +34,9 @@ __all__ = [
     "EventMessage",
     "EventSorter",
     "FoundEvent",
+    "MatchedEvent",
     "check_content",
+    "read_digest",
 ]
 
 _MOST_COMBINATIONS = 10_000  # different ones without a flow of their own that are counted
@@ -50,6 +53,14 @@ class Event(NamedTuple):
     payload: bytes
     ts: float | None = None
     is_text: bool = False
+
+
+class MatchedEvent(NamedTuple):
+    """An event with its keys and the filters that it matches."""
+
+    event: Event
+    keys: Sequence[Key | None]
+    filters: frozenset[int]
 
 
 class EventMessage(NamedTuple):
@@ -78,6 +89,13 @@ class _Envelope(msgspec.Struct, omit_defaults=True):
     f: list[str] | None = None  # all flows, if there are several
 
 
+class _Digest(msgspec.Struct):
+    t: str
+
+
+_decode_digest = msgspec.json.Decoder(_Digest).decode
+
+
 @dataclass(slots=True)
 class ContentCounts:
     """What became of events. `combinations` counts sets of filters without a flow of their own."""
@@ -87,7 +105,16 @@ class ContentCounts:
     bad: int = 0
     routed: Counter[RouteKind] = field(default_factory=Counter)
     messages: int = 0
-    combinations: Counter[frozenset[int]] = field(default_factory=Counter)
+    combinations: Counter[frozenset[str]] = field(default_factory=Counter)
+
+    def add(self, other: ContentCounts) -> None:
+        """Add the counts of another sorter."""
+        self.events += other.events
+        self.unwanted += other.unwanted
+        self.bad += other.bad
+        self.messages += other.messages
+        self.routed += other.routed
+        self.combinations += other.combinations
 
     @property
     def unforeseen(self) -> int:
@@ -118,8 +145,10 @@ def check_content(table: FlowFilters, plan: Plan, *, path: str = "") -> None:
 class EventSorter:
     """Finds the flows of events; `counts` says what became of them."""
 
-    def __init__(self, table: FlowFilters) -> None:
+    def __init__(self, table: FlowFilters, numbers: Iterator[int] | None = None) -> None:
+        """Events are numbered from 1, or by `numbers`, which several sorters may share."""
         self._table = table
+        self._numbers = count(1) if numbers is None else numbers
         self._digest = table.digest
         self._matcher = Matcher(table.schema, table.filters)
         self._routes = ContentRoutes(table)
@@ -131,9 +160,14 @@ class EventSorter:
             self._tested = []
         self.counts = ContentCounts()
 
+    @property
+    def digest(self) -> str:
+        """The digest of the table of filters."""
+        return self._digest
+
     def sort(
         self,
-        events: Iterable[Event],
+        events: Iterable[Event | InputError],
         on_bad: Callable[[InputError], None],
         *,
         path: str | None = None,
@@ -142,9 +176,29 @@ class EventSorter:
 
         `on_bad` gets an `InputError` for each event that cannot be used; it may raise it.
         """
+        found: list[EventMessage] = []
+        for matched in self.match(events, on_bad, path=path):
+            found += self.make_messages(matched)
+        return found
+
+    def match(
+        self,
+        events: Iterable[Event | InputError],
+        on_bad: Callable[[InputError], None],
+        *,
+        path: str | None = None,
+    ) -> list[MatchedEvent]:
+        """Find the filters that each event of a batch matches; in place of an event may be why not.
+
+        `on_bad` is as for `sort`.
+        """
         usable: list[tuple[Event, list[object], tuple[Key | None, ...]]] = []
         for event in events:
             self.counts.events += 1
+            if isinstance(event, InputError):
+                self.counts.bad += 1
+                on_bad(event)
+                continue
             try:
                 values = self._read_values(event)
                 keys = tuple(
@@ -164,11 +218,15 @@ class EventSorter:
                 )
             else:
                 usable.append((event, values, keys))
-        found: list[EventMessage] = []
-        for (event, _, keys), filters in zip(usable, self._match(usable), strict=True):
-            found += self._make_messages(event, keys, filters)
-        self.counts.messages += len(found)
-        return found
+        return [
+            MatchedEvent(event, keys, filters)
+            for (event, _, keys), filters in zip(usable, self._match(usable), strict=True)
+        ]
+
+    def take_back(self, matched: Sequence[MatchedEvent]) -> list[Event]:
+        """The events of which no messages were made; another sorter matches and counts them."""
+        self.counts.events -= len(matched)
+        return [each.event for each in matched]
 
     def _read_values(self, event: Event) -> list[object]:
         """The values of the schema's attributes, in its order."""
@@ -197,22 +255,20 @@ class EventSorter:
             matched[row].append(number)
         return [frozenset(numbers) for numbers in matched]
 
-    def _make_messages(
-        self, event: Event, keys: Sequence[Key | None], filters: frozenset[int]
-    ) -> list[EventMessage]:
+    def make_messages(self, matched: MatchedEvent) -> list[EventMessage]:
+        """Make the messages of an event, which gets the next number."""
+        event, keys, filters = matched
         if not filters:
             self.counts.unwanted += 1
             return []
         kind, flows = self._routes.find(filters)
         self.counts.routed[kind] += 1
-        if kind is not RouteKind.EXACT and (
-            filters in self.counts.combinations
-            or len(self.counts.combinations) < _MOST_COMBINATIONS
-        ):
-            self.counts.combinations[filters] += 1
+        if kind is not RouteKind.EXACT:
+            self._count_combination(frozenset(self._table.texts[at] for at in filters))
+        self.counts.messages += len(flows)
         envelope = _Envelope(
             self._digest,
-            self.counts.routed.total(),
+            next(self._numbers),
             _encode_keys(keys, self._table.schema),
             f=list(flows) if len(flows) > 1 else None,
         )
@@ -222,6 +278,11 @@ class EventSorter:
             envelope.b = base64.b64encode(event.payload).decode()
         packed = self._encode(envelope)
         return [EventMessage(flow, packed, event.ts) for flow in flows]
+
+    def _count_combination(self, texts: frozenset[str]) -> None:
+        counts = self.counts.combinations
+        if texts in counts or len(counts) < _MOST_COMBINATIONS:
+            counts[texts] += 1
 
 
 class EventFilter:
@@ -256,6 +317,14 @@ class EventFilter:
         if not len(self._matcher.match_keys(keys)):
             return None
         return FoundEvent(flow, sequence, envelope.n, payload)
+
+
+def read_digest(message: bytes) -> str | None:
+    """The digest of the table of filters that a message was made by; None if it is no event."""
+    try:
+        return _decode_digest(message).t
+    except ValueError:
+        return None
 
 
 def read_value(value: object, attribute: Attribute, *, is_text: bool = False) -> object:

@@ -37,9 +37,13 @@ class PlanInterest:
 
     def learn(self, plan: Plan) -> None:
         """Keep a plan for when it is announced."""
-        self._given = True
         portion = Portion(wanted_flows(plan, self._name), subscribed_groups(plan, self._name))
-        self.take_portion(fingerprint_of(plan), portion)
+        self.give_portion(fingerprint_of(plan), portion)
+
+    def give_portion(self, fingerprint: int, portion: Portion) -> None:
+        """Keep what the caller says that a plan means for the receiver."""
+        self._given = True
+        self.take_portion(fingerprint, portion)
 
     def take_portion(self, fingerprint: int, portion: Portion) -> None:
         """Keep what a plan means for the receiver."""

@@ -28,6 +28,7 @@ from distributary.delivery.incoming import Entry
 from distributary.delivery.latency import Latencies, LatencyStatistics
 from distributary.delivery.lines import Lines, LineStatistics
 from distributary.delivery.plan_interest import PlanInterest
+from distributary.delivery.portion_wire import Portion
 from distributary.delivery.publishers import Publishers
 from distributary.delivery.reassembly import Reassembly
 from distributary.delivery.receiver_params import ReceiverParams
@@ -197,6 +198,14 @@ class ReceiverMachine:
         self._interest.learn(plan)
         if not self._publishers.heard:
             self._unserved = self._report_unserved_by(plan)
+        self._follow_plans(now)
+        return self._finish(now)
+
+    def learn_portion(
+        self, fingerprint: int, portion: Portion, now: float
+    ) -> list[MulticastAction]:
+        """Take what the caller wants of a plan, instead of all that the plan brings."""
+        self._interest.give_portion(fingerprint, portion)
         self._follow_plans(now)
         return self._finish(now)
 

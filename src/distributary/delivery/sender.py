@@ -152,6 +152,11 @@ class SenderMachine:
         return self._log.directory.version
 
     @property
+    def fingerprint(self) -> int:
+        """The fingerprint of the plan that messages are sent by."""
+        return self._log.directory.fingerprint
+
+    @property
     def changing(self) -> bool:
         """Whether an announced plan has not taken effect yet."""
         return self._log.directory.following is not None or self._starts_at < _NEVER
@@ -178,18 +183,33 @@ class SenderMachine:
                 f"a message of {len(payload)} bytes does not fit into a packet: at most "
                 f"{self.largest_message}"
             )
-        if len(self._queue) >= self.params.queue_packets:
+        if self.is_full:
             self._counts["refused"] += 1
             raise FullError(
                 f"{len(self._queue)} packets wait to be sent; offer the message again later"
             )
-        sequence = self._next_of.get(flow, 1)
-        self._next_of[flow] = sequence + 1
-        self._counts["messages"] += 1
-        changed = False
-        for stream in streams:
-            changed |= self._pack(stream, number, sequence, payload, now)
+        changed = self._pack_message(flow, number, streams, payload, now)
         return self._do_what_is_due(now) if changed else []
+
+    def offer_together(
+        self, messages: Iterable[tuple[str, bytes]], now: float
+    ) -> list[SenderAction]:
+        """Take messages of several flows by one plan, also where the queue is nearly full.
+
+        No other plan takes effect between two of them. Messages have to fit into a packet.
+        """
+        for flow, payload in messages:
+            number, streams = self._routes.get(flow) or self._find_route(flow)
+            if streams:
+                self._pack_message(flow, number, streams, payload, now)
+            else:
+                self._count_unplanned(flow)
+        return self._do_what_is_due(now)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether `offer` would raise `FullError`."""
+        return len(self._queue) >= self.params.queue_packets
 
     @property
     def largest_message(self) -> int:
@@ -269,6 +289,23 @@ class SenderMachine:
         streams = self._log.directory.streams_of(number)
         found = self._routes[flow] = number, tuple(self._streams[stream] for stream in streams)
         return found
+
+    def _pack_message(
+        self,
+        flow: str,
+        number: int,
+        streams: tuple[OutgoingStream, ...],
+        payload: bytes,
+        now: float,
+    ) -> bool:
+        """Number a message and add it to its streams' packets; returns what `_pack` does."""
+        sequence = self._next_of.get(flow, 1)
+        self._next_of[flow] = sequence + 1
+        self._counts["messages"] += 1
+        changed = False
+        for stream in streams:
+            changed |= self._pack(stream, number, sequence, payload, now)
+        return changed
 
     def _pack(
         self, stream: OutgoingStream, number: int, sequence: int, payload: bytes, now: float

@@ -167,6 +167,13 @@ def test_events_reach_exactly_those_whose_filters_match(worker: Worker, tmp_path
     worker.run("events_by_content", str(tmp_path))
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_new_run_of_the_pipeline_takes_over_while_events_flow(
+    worker: Worker, tmp_path: Path, seed: int
+) -> None:
+    worker.run("content_that_changes", str(tmp_path), seed)
+
+
 @pytest.mark.parametrize("more", [(), ("--json",)])
 def test_publishing_unknown_flows_says_how_many_of_which_were_dropped_and_fails(
     worker: Worker, tmp_path: Path, more: tuple[str, ...]

@@ -7,9 +7,10 @@ paces the events, as it paces messages.
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,34 +20,76 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from distributary.delivery.content import Event, EventSorter
-from distributary.delivery.udp.records import Record, to_seconds
+from distributary.delivery.content import Event, EventSorter, MatchedEvent
+from distributary.delivery.udp.publisher import Publisher
+from distributary.delivery.udp.records import Pace, to_seconds
 from distributary.errors import InputError
 
-__all__ = ["read_event_lines", "read_events", "sort_events"]
+__all__ = ["publish_events", "read_event_lines", "read_events"]
 
 _CHUNK = 1 << 16
 _ROWS = 4_096
+_BATCH = 1_024  # events that are matched at once
 _PAYLOAD = "payload"
 
 
-def sort_events(
-    sorter: EventSorter,
-    chunks: Iterator[list[Event | InputError]],
+async def publish_events(
+    publisher: Publisher,
+    chunks: AsyncIterator[list[Event | InputError]],
+    find_sorter: Callable[[int], EventSorter],
     on_bad: Callable[[InputError], None],
     path: str,
-) -> Iterator[list[Record]]:
-    """The messages of events, chunk by chunk; `on_bad` hears of each that cannot be used."""
-    for chunk in chunks:
-        events: list[Event] = []
-        for event in chunk:
-            if isinstance(event, InputError):
-                sorter.counts.events += 1
-                sorter.counts.bad += 1
-                on_bad(event)
-            else:
-                events.append(event)
-        yield [Record(*each) for each in sorter.sort(events, on_bad, path=path)]
+    rate: float | None = None,
+) -> int:
+    """Publish all events, at a rate or else paced by their `ts`; returns how many went out.
+
+    `find_sorter` returns the sorter of the plan with a fingerprint. Events are matched in batches,
+    and again where another plan takes effect meanwhile. `on_bad` hears of each event that cannot be
+    used, in a thread.
+    """
+    pace = Pace(rate)
+    async for chunk in chunks:
+        for begin in range(0, len(chunk), _BATCH):
+            rest: Sequence[Event | InputError] = chunk[begin : begin + _BATCH]
+            while rest:
+                fingerprint = publisher.fingerprint
+                sorter = find_sorter(fingerprint)
+                matched = await asyncio.to_thread(sorter.match, rest, on_bad, path=path)
+                done = await _publish_matched(publisher, sorter, fingerprint, matched, pace)
+                rest = sorter.take_back(matched[done:])
+    return pace.done
+
+
+async def _publish_matched(
+    publisher: Publisher,
+    sorter: EventSorter,
+    fingerprint: int,
+    matched: Sequence[MatchedEvent],
+    pace: Pace,
+) -> int:
+    """Publish events while the plan stays in effect; returns how many were handled."""
+
+    def make() -> list[tuple[str, bytes]]:
+        messages = [(found.flow, found.payload) for found in sorter.make_messages(each)]
+        for flow, payload in messages:
+            if len(payload) > publisher.largest_message:
+                raise InputError(
+                    f"event {pace.done + 1:,} makes a message of {len(payload):,} bytes, and a "
+                    f"packet has room for {publisher.largest_message:,}",
+                    value=flow,
+                    remedy="make packets larger, or payloads smaller",
+                )
+        return messages
+
+    for at, each in enumerate(matched):
+        if not each.filters:
+            sorter.make_messages(each)  # counts it
+            continue
+        await pace.wait(each.event.ts)
+        if not await publisher.publish_together(make, fingerprint):
+            return at
+        pace.done += 1
+    return len(matched)
 
 
 def read_events(path: str | os.PathLike[str]) -> Iterator[list[Event | InputError]]:

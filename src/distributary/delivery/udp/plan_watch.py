@@ -33,10 +33,14 @@ class PlanWatch:
         folder: str | os.PathLike[str],
         every: float,
         on_fault: Callable[[DistributaryError], None],
+        prepare: Callable[[Plan], object] = lambda plan: None,
     ) -> None:
+        """`prepare` gets each new plan first, in a thread; an error of it is tried again."""
         self._folder = Path(folder)
         self._every = every
         self._on_fault = on_fault
+        self._prepare = prepare
+        self._reported: tuple[Stamp, str] | None = None  # the last error of `prepare`
         self._seen = self._stamp()
         self._asked = asyncio.Event()
 
@@ -69,10 +73,24 @@ class PlanWatch:
                     self._seen = stamp
                     self._on_fault(error)
                 continue
+            if not await self._is_prepared(found.plan, stamp):
+                return None
             if self._stamp() == stamp:
                 self._seen = stamp
                 return found.plan
         return None
+
+    async def _is_prepared(self, plan: Plan, stamp: Stamp) -> bool:
+        """Prepare a plan; an error, such as of a folder that is not complete yet, is told once."""
+        try:
+            await asyncio.to_thread(self._prepare, plan)
+        except DistributaryError as error:
+            fault = stamp, str(error)
+            if self._stamp() == stamp and self._reported != fault:
+                self._reported = fault
+                self._on_fault(error)
+            return False
+        return True
 
     def _stamp(self) -> Stamp | None:
         """The identity of `plan.json`, which changes when a plan is renamed or copied there."""

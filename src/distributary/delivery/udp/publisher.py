@@ -58,21 +58,26 @@ class Publisher:
         stay: float = 0.5,
         watch_every: float = 0.5,
         wall_clock: Callable[[], int] = time.time_ns,
+        prepare: Callable[[Plan], object] = lambda plan: None,
         on_fault: Callable[[DistributaryError], None] = lambda error: None,
     ) -> None:
         """Of several publishers of a plan each has a name of its own, and its `flows`; None: all.
 
         A plan in the folder that cannot be used goes to `on_fault`; the previous one stays.
 
-        `wall_clock` says in nanoseconds since 1970 when packets are sent.
+        `wall_clock` says in nanoseconds since 1970 when packets are sent. `prepare` gets each plan
+        before it is announced, those that come into the folder in a thread; where it raises an
+        error, it is called again until it does not.
         """
         self._network = NetworkOptions() if network is None else network
         self._folder = None if isinstance(plan, Plan) else plan
         loaded = load_plan(plan)
         self._network.groups.check_room(loaded)
+        prepare(loaded)
         self._fingerprint = fingerprint_of(loaded)
         self._stay = stay
         self._watch_every = watch_every
+        self._prepare = prepare
         self._on_fault = on_fault
         self._machine = SenderMachine(
             loaded,
@@ -112,7 +117,8 @@ class Publisher:
             self._stack.callback(loop.remove_reader, self._own)
             if self._folder is not None:
                 start = await self._stack.enter_async_context(own_tasks())
-                start(self._follow_folder(PlanWatch(self._folder, self._watch_every, self._fault)))
+                watch = PlanWatch(self._folder, self._watch_every, self._fault, self._prepare)
+                start(self._follow_folder(watch))
         except BaseException:
             await self._stack.aclose()
             raise
@@ -153,6 +159,28 @@ class Publisher:
             self._since_turn = 0
             await asyncio.sleep(0)
 
+    async def publish_together(
+        self, make: Callable[[], Iterable[tuple[str, bytes]]], fingerprint: int
+    ) -> bool:
+        """Queue messages that go by one plan, the one with this fingerprint.
+
+        Waits while the queue is full, and calls `make` for flows and payloads when it is not. If
+        another plan is in effect by then, nothing is made and the result is False.
+        """
+        while True:
+            self._driver.check()
+            if self._machine.fingerprint != fingerprint:
+                return False
+            if not self._machine.is_full:
+                break
+            await self._driver.wait()
+        self._driver.perform(self._machine.offer_together(make(), time.monotonic()))
+        self._since_turn += 1
+        if self._since_turn >= _TURN:
+            self._since_turn = 0
+            await asyncio.sleep(0)
+        return True
+
     def change_plan(self, plan: Plan) -> None:
         """Announce another plan, which takes effect after the grace time."""
         self._network.groups.check_room(plan)
@@ -167,6 +195,11 @@ class Publisher:
         while self._machine.waiting:
             await self._driver.wait()
         self._driver.check()
+
+    @property
+    def fingerprint(self) -> int:
+        """The fingerprint of the plan that is in effect."""
+        return self._machine.fingerprint
 
     @property
     def changing(self) -> bool:

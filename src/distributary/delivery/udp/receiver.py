@@ -53,7 +53,11 @@ from distributary.machines.actions import Send
 from distributary.machines.real import DirectDriver, own_tasks
 from distributary.model import Interest, Plan
 
-__all__ = ["Receiver"]
+__all__ = ["InterestSource", "Receiver"]
+
+InterestSource = (
+    Interest | Iterable[str] | os.PathLike[str] | Callable[[Plan], Iterable[str]] | None
+)
 
 _READS = 8  # batches of one socket before others have their turn
 _MANY = 16  # packets in one read that count as load
@@ -69,7 +73,8 @@ class Receiver:
     The publisher says where its flows travel. `interest` is the wanted flows, or an `Interest` that
     has them under `name`, or the `Path` of such a table, which is watched, or None for all that
     each plan carries to `name`. The publisher tells what that is, unless `plan` says it: a plan or
-    its folder, which is then watched. `subscribe` and `unsubscribe` change the interest at any
+    its folder, which is then watched. With a plan, `interest` may also be a function that chooses
+    flows of each plan. `subscribe` and `unsubscribe` change the interest at any
     time. Reports (gaps, missing messages, a restarted sender, wanted flows that no plan carries, a
     missing plan) go to `on_report`; without one they are logged as warnings.
     With `on_messages` messages go there in batches, and cannot be read by iterating. The buffer of
@@ -79,7 +84,7 @@ class Receiver:
     def __init__(
         self,
         plan: Plan | str | os.PathLike[str] | None = None,
-        interest: Interest | Iterable[str] | os.PathLike[str] | None = None,
+        interest: InterestSource = None,
         *,
         name: str,
         network: NetworkOptions | None = None,
@@ -107,10 +112,12 @@ class Receiver:
         """
         self._network = NetworkOptions() if network is None else network
         loaded = None if plan is None else load_plan(plan)
+        choose = interest if callable(interest) else None
+        flows: tuple[str, ...] | None = None
         if isinstance(interest, os.PathLike):
-            flows: tuple[str, ...] | None = read_flows(interest, name)
-        else:
-            flows = None if interest is None else flows_of(interest, name)
+            flows = read_flows(interest, name)
+        elif interest is not None and not callable(interest):
+            flows = flows_of(interest, name)
         self._machine = ReceiverMachine(
             name,
             flows,
@@ -128,6 +135,7 @@ class Receiver:
             check=self._network.groups.check_room,
             perform=self._perform,
             want=self._want_only,
+            choose=choose,
             on_report=_warn if on_report is None else on_report,
             on_fault=on_fault,
         )
@@ -278,6 +286,10 @@ class Receiver:
     def learn_plan(self, plan: Plan) -> None:
         """Take a plan, before or after the sender announces it."""
         self._plans.learn_plan(plan)
+
+    def look_for_plan(self) -> None:
+        """Look into the plan folder now, instead of at the next interval."""
+        self._plans.look_now()
 
     @property
     def name(self) -> str:

@@ -26,6 +26,7 @@ from distributary.delivery.udp.publisher import Publisher
 from distributary.errors import DistributaryError, InputError
 
 __all__ = [
+    "Pace",
     "Record",
     "feed_chunks",
     "publish_records",
@@ -204,30 +205,44 @@ async def feed_chunks(chunks: Iterable[list[T]]) -> AsyncIterator[list[T]]:
         yield item
 
 
+class Pace:
+    """When to publish: at a rate, or else as far apart as the times of what is published."""
+
+    def __init__(self, rate: float | None) -> None:
+        self._rate = rate
+        self._began = 0.0
+        self._first: float | None = None
+        self.done = 0  # how much was published
+
+    async def wait(self, ts: float | None) -> None:
+        """Wait until it is time to publish something with that time, if it has one."""
+        now = asyncio.get_running_loop().time()
+        if not self.done:
+            self._began, self._first = now, ts
+        due = self._began
+        if self._rate is not None:
+            due += self.done / self._rate
+        elif ts is not None and self._first is not None:
+            due += ts - self._first
+        if due - now > _AHEAD:
+            await asyncio.sleep(due - now)
+
+
 async def publish_records(
     publisher: Publisher, chunks: AsyncIterator[list[Record]], rate: float | None = None
 ) -> int:
     """Publish all records, at a rate or else paced by their `ts`; returns how many."""
-    loop = asyncio.get_running_loop()
-    began, first, done = 0.0, None, 0
+    pace = Pace(rate)
     async for chunk in chunks:
         for record in chunk:
             if len(record.payload) > publisher.largest_message:
                 raise InputError(
-                    f"message {done + 1:,} has {len(record.payload):,} bytes, and a packet room "
-                    f"for {publisher.largest_message:,}",
+                    f"message {pace.done + 1:,} has {len(record.payload):,} bytes, and a packet "
+                    f"room for {publisher.largest_message:,}",
                     value=record.flow,
                     remedy="make packets larger, or split the message",
                 )
-            if not done:
-                began, first = loop.time(), record.ts
-            due = began
-            if rate is not None:
-                due += done / rate
-            elif record.ts is not None and first is not None:
-                due += record.ts - first
-            if (wait := due - loop.time()) > _AHEAD:
-                await asyncio.sleep(wait)
+            await pace.wait(record.ts)
             await publisher.publish(record.flow, record.payload)
-            done += 1
-    return done
+            pace.done += 1
+    return pace.done
