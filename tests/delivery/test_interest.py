@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -133,6 +134,19 @@ def test_without_interest_a_receiver_gets_what_each_plan_brings(
             assert pair.offer_all() == set(wanted_flows(plan, "r"))
             assert not pair.reports(Gap, Missing, Unserved)
     assert len(pair.receiver._subs.names) <= 16  # places are used again
+
+
+def test_the_last_messages_of_a_flow_that_a_plan_drops_are_repaired() -> None:
+    pair = Pair(simple_plan([0, 0], [0]), ["f0", "f1"])
+    pair.pass_on(pair.sender.offer("f0", b"first", pair.now))
+    pair.sender.offer("f0", b"lost", pair.now)
+    dropped = simple_plan([0], [0])
+    dropped = replace(dropped, flows=("f1",))
+    pair.seen.clear()
+    pair.change(dropped)
+    assert [payload for _, _, payload in delivered(pair.seen)] == [b"lost"]
+    assert not pair.reports(Gap, Missing)
+    assert pair.receiver.unserved == ("f0",)
 
 
 @given(wishes, st.integers(0, 1_000))

@@ -458,3 +458,25 @@ def test_settings_are_checked(bad: dict[str, float]) -> None:
         SenderParams(**bad)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="incarnation"):
         SenderMachine(PLAN, 0)
+
+
+def test_messages_that_are_offered_together_go_by_one_plan() -> None:
+    """Also where a change is due, and where the queue is full after the first of them."""
+    params = SenderParams(grace=1.0, messages_per_packet=1, queue_packets=1, rate=1e3, burst=1.0)
+    sender = SenderMachine(simple_plan([0, 0], [0]), 5, params=params)
+    sender.start(0.0)
+    sender.on_timer("wake", 1.0)
+    before = sender.fingerprint
+    sender.change_plan(simple_plan([-1, 0], [0], {"r": [0]}), 2.0)
+    together = [("f0", b"a"), ("f1", b"b"), ("f0", b"c"), ("nobody's", b"d")]
+    packets = sends(sender.offer_together(together, 9.0))  # the change is due since 3.0
+    assert sender.is_full
+    assert sender.fingerprint != before
+    assert sender.unplanned == {"nobody's": 1}
+    now = 9.0
+    while sender.waiting:
+        now += 1.0
+        packets += sends(sender.on_timer("wake", now))
+    data = [decode_header(packet) for packet in packets if packet[3] == PacketKind.DATA]
+    assert [header.sequence for header in data if header.stream == 1] == [1, 2, 3]
+    assert {header.stream for header in data} == {0, 1}  # nothing went by the new plan

@@ -413,6 +413,27 @@ def test_a_watch_tells_of_new_plans_and_keeps_the_old_one_when_they_are_broken(
     assert found[0].flows == ("f0", "f1")
 
 
+def test_a_watch_prepares_a_plan_again_until_it_can_be_used(tmp_path: Path) -> None:
+    folder, faults, tries = tmp_path / "plan", list[DistributaryError](), list[Plan]()
+    write_plan(simple_plan([0], [0]), {}, folder)
+
+    def prepare(plan: Plan) -> None:
+        tries.append(plan)
+        if len(tries) < 4:
+            raise InputError("is not there yet", path="content")
+
+    async def watch() -> Plan:
+        plans = PlanWatch(folder, 0.01, faults.append, prepare).plans()
+        write_plan(simple_plan([0, 0], [0]), {}, folder)
+        async for plan in plans:
+            return plan
+        raise AssertionError
+
+    assert asyncio.run(watch()).flows == ("f0", "f1")
+    assert [plan.flows for plan in tries] == [("f0", "f1")] * 4
+    assert [str(fault) for fault in faults] == ["content: is not there yet"]  # once
+
+
 def test_a_watch_sees_that_a_link_on_the_way_was_switched(tmp_path: Path) -> None:
     for name, plan in (("v1", simple_plan([0], [0])), ("v2", simple_plan([0, 0], [0]))):
         (tmp_path / name).mkdir()
