@@ -11,6 +11,7 @@ import socket
 import struct
 import sys
 from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,13 @@ async def start_command(*words: str, **options: Any) -> asyncio.subprocess.Proce
     """Start a command as a process that has all modules imported."""
     command = await asyncio.to_thread(find_command)
     return await _start(*command, *words, **options)
+
+
+async def start_elsewhere(
+    inside: Sequence[str], *words: str, **options: Any
+) -> asyncio.subprocess.Process:
+    """Start a command as a user does, by another command that takes it elsewhere."""
+    return await _start(*inside, *COMMAND, *words, **options)
 
 
 async def start_cold_command(*words: str, **options: Any) -> asyncio.subprocess.Process:

@@ -118,6 +118,12 @@ def test_a_receiver_needs_nothing_but_its_name_and_the_base_address(
     worker.run("a_receiver_with_nothing_but_its_name", str(tmp_path))
 
 
+def test_killed_processes_in_two_namespaces_lose_nothing_of_others(
+    worker: Worker, tmp_path: Path
+) -> None:
+    worker.run("processes_that_are_killed", str(tmp_path))
+
+
 def test_ctrl_c_ends_a_publisher_that_waits_for_input(worker: Worker, tmp_path: Path) -> None:
     worker.run("ctrl_c_ends_a_publisher", str(tmp_path))
 

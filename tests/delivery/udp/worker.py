@@ -20,6 +20,7 @@ from tests.delivery.udp import (
     line_scenarios,
     scenarios,
     subscription_log_scenarios,
+    veth_scenarios,
 )
 
 PATIENCE = 60.0  # seconds after which a scenario fails: never how long anything should take
@@ -31,6 +32,7 @@ ROOMS = (
     content_scenarios,
     line_scenarios,
     subscription_log_scenarios,
+    veth_scenarios,
 )
 
 
