@@ -170,7 +170,7 @@ class InterestJudge:
         ]
         places = self.world.sent.places[era.incarnation, payload]
         gaps = [note for _, note in life.notes if isinstance(note, Gap)]
-        if any(covers(gap, place) for gap in gaps for place in places):
+        if any(covers(gap, place) and flow in gap.flows for gap in gaps for place in places):
             return True
         return self.is_unserved(life, flow, times[number - 1])
 

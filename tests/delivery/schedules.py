@@ -490,7 +490,9 @@ class Judge:
         for sequence in range(first, last + 1):
             payload = self.offered[era.incarnation][flow][sequence - 1]
             places = self.world.sent.places[era.incarnation, payload]
-            given_up = any(covers(gap, place) for gap in gaps for place in places)
+            given_up = any(
+                covers(gap, place) and flow in gap.flows for gap in gaps for place in places
+            )
             self.counts["missing"] += 1
             away = plot.cuts or plot.sender_params.journal_packets < 10
             away = away or plot.looks_back or any(gap.stream == JOURNAL for gap in gaps)

@@ -152,8 +152,8 @@ def test_a_gap_nobody_repairs_is_reported_exactly() -> None:
     rest = [] if at is None else receiver.on_timer("wake", at + 1.0)
     found += kinds(rest, Gap, Missing)
     assert sorted((a for a in found if isinstance(a, Gap)), key=lambda gap: gap.first) == [
-        Gap("publisher", 5, 1, 2, 3, "unanswered"),
-        Gap("publisher", 5, 1, 5, 5, "unanswered"),
+        Gap("publisher", 5, 1, 2, 3, "unanswered", ("f0",)),
+        Gap("publisher", 5, 1, 5, 5, "unanswered", ("f0",)),
     ]
     assert [a for a in found if isinstance(a, Missing)] == [
         Missing("publisher", 5, "f0", 2, 3),
@@ -180,7 +180,7 @@ def test_what_waits_is_bounded() -> None:
     sender, receiver = start_pair(["f0"], held_packets=10, tries=100)
     packets = [offer_message(sender, "f0", b"%d" % k) for k in range(100)]
     actions = [a for packet in packets[1:] for a in receiver.on_packet(packet, 1.0)]
-    assert kinds(actions, Gap) == [Gap("publisher", 5, 1, 1, 1, "room")]
+    assert kinds(actions, Gap) == [Gap("publisher", 5, 1, 1, 1, "room", ("f0",))]
     assert kinds(actions, Missing) == [Missing("publisher", 5, "f0", 1, 1)]
     assert [n for _, n, _ in delivered(actions)] == list(range(2, 101))
 
@@ -239,7 +239,7 @@ def test_a_new_incarnation_ends_the_old_one_and_replays_of_it_are_dropped() -> N
     ]
     introduce(again, receiver, 2.5)
     assert kinds(actions, Gap, Missing, Restarted) == [
-        Gap("publisher", 5, 1, 2, 2, "restart"),
+        Gap("publisher", 5, 1, 2, 2, "restart", ("f0",)),
         Missing("publisher", 5, "f0", 2, 2),
         Restarted("publisher", 5, 6),
     ]

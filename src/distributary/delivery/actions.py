@@ -72,7 +72,9 @@ class NeedPlan:
 class Gap:
     """The receiver gave these packets of a stream up; `last` is None if the end is unknown.
 
-    Stream 0 is the sender's journal of plan changes, from which the receiver then starts over.
+    Messages of `flows`, the wanted ones in that stream, may have been in these packets; the first
+    100 by name, and how many `more` there are. `Missing` says later which messages were. Stream 0
+    is the sender's journal of plan changes, from which the receiver then starts over.
     """
 
     publisher: str
@@ -81,6 +83,8 @@ class Gap:
     first: int
     last: int | None
     reason: Reason
+    flows: tuple[str, ...] = ()
+    more: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,8 @@ from distributary.model import IntArray
 
 __all__ = ["Reassembly"]
 
+_MOST_NAMED = 100  # flows in the report of a gap
+
 
 class Reassembly:
     """Takes packets of streams, and puts the resulting actions into `actions`."""
@@ -360,7 +362,11 @@ class Reassembly:
         self.gaps += 1
         self.gap_packets += 0 if last is None else last - first + 1
         _, _, incarnation, publisher = stream.publisher
-        self.actions.append(Gap(publisher, incarnation, stream.number, first, last, reason))
+        flows = self._subs.flows_in(stream)
+        named, more = tuple(flows[:_MOST_NAMED]), max(0, len(flows) - _MOST_NAMED)
+        self.actions.append(
+            Gap(publisher, incarnation, stream.number, first, last, reason, named, more)
+        )
 
     # --- messages ---------------------------------------------------------------------------------
 

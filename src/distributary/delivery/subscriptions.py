@@ -190,6 +190,18 @@ class Subscriptions:
         """Whether as many streams are followed as the settings allow."""
         return len(self._streams) >= self._params.streams
 
+    def flows_in(self, stream: IncomingStream) -> list[str]:
+        """The names of wanted flows that have a leg in a stream, sorted."""
+        if self._stream_at.get(stream.slot) is not stream:  # the journal
+            return []
+        tables, row = self.tables, stream.publisher.row
+        slots = set(tables.flow_of[row][tables.flow_stream[row] == stream.slot].tolist())
+        for slot in np.flatnonzero(self.state.guarded).tolist():  # those that move
+            flow = self._flow_at[slot]
+            if flow is not None and any(leg.stream is stream for leg in flow.legs):
+                slots.add(slot)
+        return sorted(self.names[slot] for slot in slots if slot >= 0)
+
     def find(self, row: int, number: int) -> IncomingStream | None:
         """A publisher's stream of that number, if it is followed."""
         return self._streams.get((row, number))
