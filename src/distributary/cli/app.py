@@ -66,7 +66,9 @@ COMMANDS = {
     ),
     "match": _entry(CONTENT, "match", "Match a table of events against a table of SQL filters."),
     "filter": _entry(CONTENT, "filter", "Explain and compare SQL filters.", "app"),
-    "broker": _entry(CONTENT, "broker", "Simulate networks of content brokers.", "app"),
+    "broker": _entry(
+        CONTENT, "broker", "Run, use and simulate networks of content brokers.", "app"
+    ),
     "publish": _entry(
         LIVE,
         "publish",
