@@ -7,11 +7,15 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from benchmarks import heartbeat_run
 from benchmarks import plan_change_run as run
 from benchmarks.measure import Section, shown_seconds
 from distributary.delivery import ReceiverMachine, ReceiverParams, SenderMachine
@@ -19,23 +23,21 @@ from distributary.delivery.simulation import Faults, MulticastNetwork, ReceiverN
 from distributary.machines.virtual import Link, Simulation
 
 _FIRST_WIRE = "7e628af"  # the last commit of wire version 1
+_ROOT = Path(__file__).parent.parent
+_OURS = _ROOT / "src"
 _SHARE = 0.01  # of the flows that move
+_IDLE = ((100, 10, 0), (1_000, 50, 0), (1_000, 50, 50))  # sessions, groups, active sessions
 _STARTS = (200, 1_000, 5_000)  # receivers
 _START_FLOWS, _WANTED = 2_000, 20
 
 
 def plan_change() -> Section:
     """A plan that moves few of many flows takes over under load."""
-    root = Path(__file__).parent.parent
-    with tempfile.TemporaryDirectory() as folder:
-        archive = subprocess.run(
-            ["git", "archive", _FIRST_WIRE, "src"], cwd=root, capture_output=True, check=True
-        )
-        subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
+    with _first_wire() as first:
         runs = {
-            "no change": _run_apart(root / "src", 0.0),
-            "1 % of the flows move": _run_apart(root / "src", _SHARE),
-            "the same by wire version 1": _run_apart(Path(folder) / "src", _SHARE),
+            "no change": _run_apart(run, _OURS, 0.0),
+            "1 % of the flows move": _run_apart(run, _OURS, _SHARE),
+            "the same by wire version 1": _run_apart(run, first, _SHARE),
         }
     return Section(
         "Delivery: a plan change under load",
@@ -58,10 +60,54 @@ def plan_change() -> Section:
     )
 
 
-def _run_apart(source: Path, share: float) -> dict[str, Any]:
-    """The run in a process of its own, with the library at `source`."""
+def heartbeats() -> Section:
+    """Heartbeats of a publisher most of whose sessions are idle."""
+    rows = []
+    with _first_wire() as first:
+        for sessions, groups, active in _IDLE:
+            now, before = (
+                _run_apart(heartbeat_run, source, sessions, groups, active)
+                for source in (_OURS, first)
+            )
+            rows.append(
+                [
+                    *(f"{count:,}" for count in (sessions, groups, active)),
+                    *(f"{found['packets']:,.1f}" for found in (now, before)),
+                    f"{before['packets'] / now['packets']:.1f}",
+                    *(f"{found['bytes']:,.0f}" for found in (now, before)),
+                ]
+            )
+    return Section(
+        "Delivery: heartbeats of idle sessions",
+        "A publisher that has sent one message in each session. The active ones send another every "
+        "10 ms, the others are idle; heartbeats are counted over "
+        f"{heartbeat_run.END - heartbeat_run.BEGIN:.0f} s of virtual time. Wire version 1 (the "
+        f"code of commit {_FIRST_WIRE}, in the same run) has one heartbeat for each idle session, "
+        "ours one for each group that has any.",
+        [
+            *("sessions", "groups", "active", "heartbeats a second", "by wire version 1"),
+            *("ratio", "bytes a second", "by wire version 1"),
+        ],
+        rows,
+    )
+
+
+@contextmanager
+def _first_wire() -> Iterator[Path]:
+    """The library as it was with wire version 1."""
+    with tempfile.TemporaryDirectory() as folder:
+        archive = subprocess.run(
+            ["git", "archive", _FIRST_WIRE, "src"], cwd=_ROOT, capture_output=True, check=True
+        )
+        subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
+        yield Path(folder) / "src"
+
+
+def _run_apart(module: ModuleType, source: Path, *values: float) -> dict[str, Any]:
+    """A module's run in a process of its own, with the library at `source`."""
+    assert module.__file__ is not None
     done = subprocess.run(
-        [sys.executable, run.__file__, str(share)],
+        [sys.executable, module.__file__, *map(str, values)],
         env={**os.environ, "PYTHONPATH": str(source)},
         capture_output=True,
         text=True,
@@ -134,4 +180,8 @@ def _start(receivers: int) -> list[str]:
     ]
 
 
-SECTIONS = {"delivery_plan_change": plan_change, "delivery_start": start}
+SECTIONS = {
+    "delivery_plan_change": plan_change,
+    "delivery_heartbeats": heartbeats,
+    "delivery_start": start,
+}
