@@ -58,7 +58,7 @@ class LeaveGroup:
 
 @dataclass(frozen=True, slots=True)
 class NeedPlan:
-    """A receiver that was given a plan, or wants all that plans bring, lacks the sender's plan.
+    """A receiver that was given a plan lacks the sender's present or upcoming one.
 
     Find it (`where` may help) and call `learn_plan`. Flows that are wanted by name come without it.
     """
