@@ -45,16 +45,19 @@ class FlowRouter:
         current = flow.legs[-1] if flow.legs and flow.legs[-1].until is None else None
         place = None if entry is None else self._choose(publisher, entry.places, current, planned)
         if place is None or current is None or place.stream != current.stream.number:
+            blind = False
             if current is not None:
                 if entry is not None and entry.claim is not None and not entry.places:
                     current.final = entry.claim.next
-                self._end_leg(flow, current, marks, now)
+                blind = self._end_leg(flow, current, marks, now)
             current = None
             if entry is not None and place is not None:
                 current = self._make_leg(publisher, entry.number, place, planned)
                 planned = None if planned is current else planned
                 flow.legs.append(current)
                 self._begin_leg(current, marks, from_start, now)
+                if blind:
+                    self._reassembly.report_passed(current)
         if entry is not None and entry.upcoming is not None:
             later = self._choose(publisher, entry.upcoming, current, planned)
             if later is not None and (current is None or later.stream != current.stream.number):
@@ -150,14 +153,17 @@ class FlowRouter:
 
     def _end_leg(
         self, flow: IncomingFlow, leg: Leg, marks: Mapping[int, int] | None, now: float
-    ) -> None:
+    ) -> bool:
+        """End a leg at its mark; returns whether it is not known what was sent since elsewhere."""
         stream = leg.stream
         mark = None if marks is None else marks.get(stream.number)
         if mark is not None:
             leg.until = mark
             self._reassembly.note_sent(stream, mark, now)
-            return
+            return False
         leg.until = int(self._subs.state.last[stream.slot])
         told = leg.final is not None and self._subs.state.next_of[flow.slot] > 0
-        if stream.started and not told:  # else what is missing is known to the message
+        blind = stream.started and not told  # else what is missing is known to the message
+        if blind:
             self._reassembly.report_gap(stream, leg.until + 1, None, "change")
+        return blind

@@ -411,7 +411,7 @@ class FollowedPublisher:
     def _adopt(self, announced: Announcement, now: float) -> None:
         """Take from an announcement what the journal does not tell."""
         self.announced = announced
-        if self._doubtful or self._is_contradicted(announced, now):
+        if self._is_contradicted(announced, now):
             self._read_journal(announced.journal_last)
             self._start_over(announced.record, now)
         assert self._journal is not None
@@ -432,15 +432,18 @@ class FollowedPublisher:
     def _is_contradicted(self, announced: Announcement, now: float) -> bool:
         """Whether the journal, or a block, told of more than the publisher wrote: it was forged.
 
-        Announcements say so for a while, since one of them may be late.
+        Announcements have to say so for a while, since one of them may be late.
         """
         assert self._journal is not None
         more = (
             announced.journal_last < self._journal.last or announced.record < self._view.latest
         ) and announced.current > 0  # before that what is written waits
+        certain, self._doubtful = self._doubtful, False
         if not more or self._behind is None or self._behind[0] != announced.record:
             self._behind = (announced.record, now) if more else None
-        return self._behind is not None and now - self._behind[1] >= self._params.gone_after
+        if self._behind is None:
+            return False
+        return certain or now - self._behind[1] >= self._params.gone_after
 
     def _give_up_records(self, gone: list[tuple[int, int]], reason: Reason) -> None:
         assert self._journal is not None

@@ -48,6 +48,7 @@ class IncomingStream:
     started: bool = False  # whether it is known with which packet the stream starts
     resumed: bool = False  # whether it goes on where the receiver left it before
     origin: int = 0  # the packet before the first
+    blind: bool = False  # whether a flow came there, nobody knows when, before the stream starts
     poll_at: float = _NEVER  # when to poll for the stream's present packet
     polls: int = 0
     legs: int = 0  # of flows that travel, or will travel, in this stream

@@ -130,6 +130,9 @@ class Reassembly:
         """Start a stream behind that packet."""
         stream.started = True
         stream.origin = last
+        if stream.blind and last:
+            self.report_gap(stream, 1, last, "change")
+        stream.blind = False
         stream.poll_at = float("inf")
         self._subs.state.last[stream.slot] = last
         self.advance(stream)
@@ -143,6 +146,13 @@ class Reassembly:
             self._subs.pending[leg.stream] = None
             self.advance(leg.stream)
         leg.since = last
+
+    def report_passed(self, leg: Leg) -> None:
+        """Report the packets of a leg's stream before it as given up, once they are known."""
+        if not leg.stream.started:
+            leg.stream.blind = True
+        elif leg.unseen:
+            self.report_gap(leg.stream, 1, leg.unseen, "change")
 
     def advance(self, stream: IncomingStream) -> None:
         """Deliver held messages that no gap precedes any more, and let flows go on elsewhere."""
