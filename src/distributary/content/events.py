@@ -11,11 +11,16 @@ __all__ = ["ContentEvent", "Forward", "PublishEvent", "SubscribeRequest", "Unsub
 
 @dataclass(frozen=True, slots=True)
 class ContentEvent:
-    """An event: its values as keys of the schema, and when it was published."""
+    """An event: its values as keys of the schema, when and by whom it was published.
+
+    The publisher gives the number.
+    """
 
     number: int
     keys: tuple[Key | None, ...]
     published: float
+    publisher: str = ""
+    payload: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

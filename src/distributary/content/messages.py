@@ -17,6 +17,8 @@ __all__ = [
     "EVERYWHERE",
     "AdvertiseRequest",
     "AdvertiseStatement",
+    "Barrier",
+    "BarrierPassed",
     "Detach",
     "Echo",
     "Name",
@@ -163,3 +165,24 @@ class Echo:
     """The answer to a `Probe`."""
 
     number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """Goes to all brokers behind everything said and published before, and comes back.
+
+    Every broker passes it on and answers `BarrierPassed` when all those behind it have. By then the
+    sender has everything that they said in reply, and every publication that was on its way. Until
+    then publications under these new advertisements go wherever the barrier has gone: some of those
+    who want them may not have been heard of yet.
+    """
+
+    name: Name
+    advertisements: tuple[Name, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierPassed:
+    """The answer to a `Barrier`."""
+
+    name: Name
