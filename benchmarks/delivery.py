@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.delivery_filters import filters
+from benchmarks.delivery_headline import headline
 from benchmarks.delivery_receivers import NETWORK, PAYLOAD, one_group, place, stored
 from benchmarks.delivery_subscribing import subscribing
 from benchmarks.measure import Section, shown_seconds
@@ -335,6 +336,7 @@ _INSIDE: dict[str, Callable[[], Section]] = {
     "delivery_filters": filters,
     "delivery_prices": prices,
     "delivery_end_to_end": end_to_end,
+    "delivery_headline": headline,
     "delivery_recovery": recovery,
     "delivery_subscribing": subscribing,
 }
