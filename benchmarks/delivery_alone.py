@@ -25,7 +25,7 @@ from distributary.model import IntArray
 __all__ = ["LOOK_EVERY", "Bench", "Observation", "Traffic"]
 
 LOOK_EVERY = 0.001  # seconds from one look to the next, as receivers have it under load
-TRIES = 8  # of a run in which packets are lost
+TRIES = 3  # of a run in which packets are lost
 PATIENCE = 20.0  # seconds for a receiver to learn where its flows travel
 QUIET = 0.3  # seconds without a question, after which it knows
 _COUNTED = (
@@ -97,14 +97,18 @@ class Bench:
         self._publisher, self._receiver = cores[0], cores[-1]
         self.repeated = 0  # runs in which packets were lost
 
-    def measure(self, traffic: Traffic, name: str, flows: IntArray, speed: float) -> Observation:
-        """Measure a receiver; again if packets are lost, as while the machine does other work."""
+    def measure(
+        self, traffic: Traffic, name: str, flows: IntArray, speed: float
+    ) -> Observation | None:
+        """Measure a receiver; again if packets are lost, as while the machine does other work.
+
+        None if they are lost each time."""
         for _ in range(TRIES):
             found = self.try_to_measure(traffic, name, flows, speed)
             if found is not None:
                 return found
             self.repeated += 1
-        raise RuntimeError(f"{name} loses packets in each of {TRIES} runs; quieten the machine")
+        return None
 
     def try_to_measure(
         self, traffic: Traffic, name: str, flows: IntArray, speed: float
