@@ -1,10 +1,48 @@
-"""Run machines in real time: drivers with timers and tasks, and a durable store."""
+"""Run machines in real time: drivers with timers and tasks, links over TCP, a durable store."""
 
+from distributary.machines.real.addresses import AddressError, NetworkAddress, parse_address
+from distributary.machines.real.connection import Codec, FullQueue, LinkConnection, LinkLimits
 from distributary.machines.real.direct import DirectDriver
 from distributary.machines.real.driver import Driver
 from distributary.machines.real.folder_lock import take_lock
+from distributary.machines.real.links import (
+    Admission,
+    Dialer,
+    LinkOwner,
+    Links,
+    LinkStatistics,
+    Rejection,
+)
 from distributary.machines.real.store import Store
 from distributary.machines.real.tasks import own_tasks
 from distributary.machines.real.timers import Timers
+from distributary.machines.real.tls import Proof, TlsError, TlsFiles
+from distributary.machines.real.tokens import TokenFileError, Tokens, read_tokens
 
-__all__ = ["DirectDriver", "Driver", "Store", "Timers", "own_tasks", "take_lock"]
+__all__ = [
+    "AddressError",
+    "Admission",
+    "Codec",
+    "Dialer",
+    "DirectDriver",
+    "Driver",
+    "FullQueue",
+    "LinkConnection",
+    "LinkLimits",
+    "LinkOwner",
+    "LinkStatistics",
+    "Links",
+    "NetworkAddress",
+    "Proof",
+    "Rejection",
+    "Store",
+    "Timers",
+    "TlsError",
+    "TlsFiles",
+    "TokenFileError",
+    "Tokens",
+    "own_tasks",
+    "parse_address",
+    "read_tokens",
+    "take_lock",
+]

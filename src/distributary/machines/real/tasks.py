@@ -18,13 +18,19 @@ async def own_tasks() -> AsyncIterator[Start]:
 
     The failure is raised itself, not inside an exception group.
     """
-    started: list[asyncio.Task[None]] = []
+    running: set[asyncio.Task[None]] = set()
     try:
         async with asyncio.TaskGroup() as group:
+
+            def start(work: Coroutine[Any, Any, None]) -> None:
+                task = group.create_task(work)
+                running.add(task)
+                task.add_done_callback(running.discard)
+
             try:
-                yield lambda work: started.append(group.create_task(work))
+                yield start
             finally:
-                for task in started:
+                for task in [*running]:
                     task.cancel()
     except BaseExceptionGroup as failed:
         first = failed.exceptions[0]
