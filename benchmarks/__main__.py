@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks import (
+    broker_matching,
     covering,
     delivery,
     delivery_changes,
@@ -33,6 +34,7 @@ SECTIONS = {
     **real_logs.SECTIONS,
     **matching.SECTIONS,
     **covering.SECTIONS,
+    **broker_matching.SECTIONS,
     **routing.SECTIONS,
     **schedules.SECTIONS,
     **topics.SECTIONS,

@@ -24,7 +24,7 @@ from distributary.content.events import SubscribeRequest, UnsubscribeRequest
 from distributary.content.history import History, find_prune_distance
 from distributary.content.messages import Name, Prune, Statement, UnsubscribeStatement
 from distributary.content.outlink import NO_FURTHER, OutLink
-from distributary.content.tables import Entry, SubscriptionTable
+from distributary.content.tables import Entry, MatchIndex, SubscriptionTable
 from distributary.machines import Action, Deliver, Send
 from distributary.model import Filter, Key, Schema, covers
 
@@ -221,7 +221,8 @@ class CountsBrokers(NaiveBroker):
 
     def route(self, hop: str, publication: Publication) -> list[Action]:
         keys = publication.event.keys
-        found = self.subscriptions.match(keys, hop if hop in self.links else None)
+        assert self._matches is not None
+        found = self._matches.match(keys, hop if hop in self.links else None)
         count = publication.count + (len(found) > 1)
         return [
             Send(action.to, replace(action.message, count=count))
@@ -279,7 +280,7 @@ class UnsubscribesAnyway(NaiveBroker):
 class CountsArrivalLink(NaiveBroker):
     """Counts also those who want a publication on the link that it came by."""
 
-    class Table(SubscriptionTable):
+    class Index(MatchIndex):
         def match(self, keys: Sequence[Key | None], but: str | None) -> list[Entry]:
             return super().match(keys, None)
 
@@ -287,7 +288,8 @@ class CountsArrivalLink(NaiveBroker):
         self, name: str, neighbours: Iterable[str], schema: Schema, policy: Covering
     ) -> None:
         super().__init__(name, neighbours, schema, policy)
-        self.subscriptions = self.Table(schema)
+        self._matches = self.Index(schema)
+        self.subscriptions = SubscriptionTable(self._matches)
 
     def route(self, hop: str, publication: Publication) -> list[Action]:
         actions = super().route(hop, publication)

@@ -14,10 +14,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from math import inf
 
 from distributary.content.events import SubscribeRequest, UnsubscribeRequest
 from distributary.content.history import History, Seen
+from distributary.content.hop_index import HopIndex
 from distributary.content.messages import (
     EVERYWHERE,
     AdvertiseRequest,
@@ -41,7 +44,7 @@ from distributary.content.outlink import OutLink
 from distributary.content.pacing import Pace
 from distributary.content.policies import Covering
 from distributary.content.resync import Known
-from distributary.content.tables import AdvertisementTable, Entry, SubscriptionTable
+from distributary.content.tables import AdvertisementTable, Entry, MatchIndex, SubscriptionTable
 from distributary.machines.actions import Action, Deliver, Message, Save, Send, SetTimer, Work
 from distributary.model import Filter, Schema
 
@@ -67,8 +70,10 @@ class ContentBroker:
         self.name = name
         self.policy = policy
         self.advertisements = AdvertisementTable(schema)
-        self.subscriptions = SubscriptionTable(schema)
         self.links = {each: OutLink(schema, policy, self._new_name) for each in neighbours}
+        # Pruning counts the subscriptions that want an event; otherwise who wants it is enough.
+        self._matches = MatchIndex(schema) if policy.prunes else None
+        self.subscriptions = SubscriptionTable(self._matches or HopIndex(schema, self.links))
         self.retraction_blocked: set[str] = set()  # links on which nothing may be retracted yet
         self._number = first_number
         self._paces = {each: Pace(policy.pacing) for each in self.links}
@@ -362,40 +367,39 @@ class ContentBroker:
 
     def wants(self, neighbour: str, publication: Publication) -> bool:
         """Whether a subscription behind a neighbour matches the publication."""
-        found = self.subscriptions.match(publication.event.keys, but=None)
-        return any(entry.hop == neighbour for entry in found)
+        return self.subscriptions.index.wants(publication.event.keys, neighbour)
 
     # --- publications ----------------------------------------------------------------------------
 
     def route(self, hop: str, publication: Publication) -> list[Action]:
         """Forward a publication along matching subscriptions, and deliver it to clients."""
-        event = publication.event
-        found = self.subscriptions.match(event.keys, but=hop if hop in self.links else None)
-        hops = Counter(entry.hop for entry in found)
+        event, but = publication.event, hop if hop in self.links else None
         actions: list[Action] = [Work("publication", 1), Work("match", self.subscriptions.boxes)]
-        if not found and hop in self.links:
+        if self._matches is None:
+            hops = self.subscriptions.index.find_hops(event.keys, but)
+            sent = dict.fromkeys(hops, _travel(publication))
+        else:
+            sent = self._count(publication, self._matches.match(event.keys, but))
+        if not sent and hop in self.links:
             actions.append(Work("unwanted", 1))
+        return actions + [
+            Send(to, header) if to in self.links else Deliver(to, publication, event.published)
+            for to, header in sent.items()
+        ]
+
+    def _count(self, publication: Publication, found: list[Entry]) -> dict[str, Publication]:
+        """The publication with the header for each neighbour or client that wants it."""
         distance = 0.0 if len(found) > 1 else publication.distance + 1
-        for to, n in hops.items():
-            if to in self.links:
-                count = publication.count + len(found) - n
-                actions.append(
-                    Send(
-                        to,
-                        Publication(
-                            event, publication.advertisement, publication.number, distance, count
-                        ),
-                    )
-                )
-            else:
-                actions.append(Deliver(to, publication, event.published))
+        total = publication.count + len(found)
         if self._history is not None:
-            count = publication.count + len(found) - 1
-            seen = Seen(publication.advertisement, distance, count)
+            seen = Seen(publication.advertisement, distance, total - 1)
             for entry in found:
                 if entry.hop not in self.links:
                     self._history.note(entry.name, seen)
-        return actions
+        return {
+            to: replace(publication, distance=distance, count=total - n)
+            for to, n in Counter(entry.hop for entry in found).items()
+        }
 
     # --- sending ---------------------------------------------------------------------------------
 
@@ -418,6 +422,13 @@ def _make_statement(kind: str, name: Name, filter: Filter) -> Statement:
 def _count_boxes(statement: Statement) -> int:
     """The boxes that a statement compares with the table; 1 if it has no filter to compare."""
     return len(statement.filter.boxes) if isinstance(statement, SubscribeStatement) else 1
+
+
+def _travel(publication: Publication) -> Publication:
+    """The publication one hop further, at a broker that does not count who wants it."""
+    if publication.distance == inf:
+        return publication
+    return replace(publication, distance=publication.distance + 1)
 
 
 def _timer_name(neighbour: str) -> str:

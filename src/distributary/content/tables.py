@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from distributary.content.messages import Name
 from distributary.matching import Matcher
 from distributary.matching.covering import CoverIndex
 from distributary.model import Filter, Key, Schema, intersects
 
-__all__ = ["AdvertisementTable", "Entry", "SubscriptionTable"]
+__all__ = ["AdvertisementTable", "Entry", "MatchIndex", "SubscriptionIndex", "SubscriptionTable"]
 
 
 class Entry(NamedTuple):
@@ -21,15 +21,67 @@ class Entry(NamedTuple):
     hop: str
 
 
-class SubscriptionTable:
-    """All subscriptions known to a broker, indexed for matching."""
+class SubscriptionIndex(Protocol):
+    """Finds the neighbours and clients that want an event."""
+
+    def add(self, name: Name, filter: Filter, hop: str) -> None:
+        """Add a subscription."""
+        ...
+
+    def remove(self, name: Name, hop: str) -> None:
+        """Remove a subscription, which was added with that hop."""
+        ...
+
+    def find_hops(self, keys: Sequence[Key | None], but: str | None) -> list[str]:
+        """The neighbours and clients that want an event, except `but`."""
+        ...
+
+    def wants(self, keys: Sequence[Key | None], hop: str) -> bool:
+        """Whether a neighbour or client wants an event."""
+        ...
+
+
+class MatchIndex:
+    """Lists all subscriptions that an event matches: what `HopIndex` answers, and how many."""
 
     def __init__(self, schema: Schema) -> None:
-        self.boxes = 0
-        self._entries: dict[Name, Entry] = {}
         self._matcher = Matcher(schema)
         self._numbers: dict[Name, int] = {}
         self._by_number: dict[int, Entry] = {}
+
+    def add(self, name: Name, filter: Filter, hop: str) -> None:
+        """Add a subscription."""
+        number = self._numbers[name] = self._matcher.add(filter)
+        self._by_number[number] = Entry(name, filter, hop)
+
+    def remove(self, name: Name, hop: str) -> None:
+        """Remove a subscription."""
+        number = self._numbers.pop(name)
+        self._matcher.remove(number)
+        del self._by_number[number]
+
+    def match(self, keys: Sequence[Key | None], but: str | None) -> list[Entry]:
+        """The subscriptions that an event matches, except those of `but`."""
+        by_number = self._by_number
+        found = (by_number[number] for number in self._matcher.match_keys(keys).tolist())
+        return [entry for entry in found if entry.hop != but]
+
+    def find_hops(self, keys: Sequence[Key | None], but: str | None) -> list[str]:
+        """The neighbours and clients that want an event, except `but`."""
+        return list(dict.fromkeys(entry.hop for entry in self.match(keys, but)))
+
+    def wants(self, keys: Sequence[Key | None], hop: str) -> bool:
+        """Whether a neighbour or client wants an event."""
+        return hop in self.find_hops(keys, None)
+
+
+class SubscriptionTable:
+    """All subscriptions known to a broker, and an index that says who wants an event."""
+
+    def __init__(self, index: SubscriptionIndex) -> None:
+        self.boxes = 0
+        self.index = index
+        self._entries: dict[Name, Entry] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -46,24 +98,15 @@ class SubscriptionTable:
 
     def add(self, entry: Entry) -> None:
         """Add a subscription."""
-        number = self._matcher.add(entry.filter)
-        self._entries[entry.name] = self._by_number[number] = entry
-        self._numbers[entry.name] = number
+        self._entries[entry.name] = entry
+        self.index.add(*entry)
         self.boxes += len(entry.filter.boxes)
 
     def remove(self, name: Name) -> None:
         """Remove a subscription."""
         entry = self._entries.pop(name)
-        number = self._numbers.pop(name)
-        self._matcher.remove(number)
-        del self._by_number[number]
+        self.index.remove(name, entry.hop)
         self.boxes -= len(entry.filter.boxes)
-
-    def match(self, keys: Sequence[Key | None], but: str | None) -> list[Entry]:
-        """The subscriptions that an event matches, except those from `but`."""
-        by_number = self._by_number
-        found = (by_number[number] for number in self._matcher.match_keys(keys).tolist())
-        return [entry for entry in found if entry.hop != but]
 
     def find_intersecting(self, filter: Filter) -> list[Entry]:
         """The subscriptions that some event of the filter matches."""
