@@ -6,8 +6,8 @@ cost does not grow with the number of subscriptions that match. The filters of c
 do not take: filters with residuals, and those of neighbours beyond the first 64.
 
 The alternative is one `Matcher` for all, and a count of its matches by neighbour and client. It is
-faster while few subscriptions match, by 10 to 20 microseconds an event, and slower once thousands
-do, without a limit (`benchmarks/broker_matching.py`).
+faster while few subscriptions match, by up to 40 microseconds an event, and slower where many of
+the neighbours' do: by a microsecond for every hundred of them (`benchmarks/broker_matching.py`).
 
 Reference: Banavar et al. (1999) for link matching.
 """
@@ -26,6 +26,8 @@ from distributary.model import Filter, IndexArray, Key, Schema
 __all__ = ["HopIndex", "HopMatcher"]
 
 _MOST_LINKS = 64  # the trees keep one word of links per node
+# After this many events without a new filter, moving the latest ones into a tree pays off.
+_MOST_SEARCHED = 16
 # Numbers of removed filters that are kept in addition to as many as there are filters.
 _SPARE_NUMBERS = 1 << 16
 
@@ -39,6 +41,7 @@ class HopIndex:
         self._links = _Places(_MOST_LINKS)
         self._mask = 0  # the bits of the links in use
         self._handles: dict[Name, int] = {}
+        self._searched = 0  # events since the latest filter was added to the trees
         self._rest = HopMatcher(schema)
 
     def add(self, name: Name, filter: Filter, hop: str) -> None:
@@ -49,6 +52,7 @@ class HopIndex:
             self._rest.add(name, filter, hop)
         else:
             self._mask |= 1 << link
+            self._searched = 0
             self._handles[name] = self._trees.add(filter, link)
 
     def remove(self, name: Name, hop: str) -> None:
@@ -66,7 +70,7 @@ class HopIndex:
         """The hops that want an event, except `but`."""
         numbers = self._links.numbers
         mask = self._mask & ~(1 << numbers[but]) if but in numbers else self._mask
-        found = self._trees.links(keys, mask) if mask else 0
+        found = self._search(keys, mask) if mask else 0
         hops = [hop for hop, link in numbers.items() if found >> link & 1]
         if len(self._rest):
             hops += [hop for hop in self._rest.count_hops(keys, but) if hop not in hops]
@@ -75,9 +79,15 @@ class HopIndex:
     def wants(self, keys: Sequence[Key | None], hop: str) -> bool:
         """Whether a hop wants an event."""
         link = self._links.numbers.get(hop)
-        if link is not None and self._trees.links(keys, 1 << link):
+        if link is not None and self._search(keys, 1 << link):
             return True
         return bool(len(self._rest)) and hop in self._rest.count_hops(keys, None)
+
+    def _search(self, keys: Sequence[Key | None], mask: int) -> int:
+        self._searched += 1
+        if self._searched == _MOST_SEARCHED:
+            self._trees.fold_recent()
+        return self._trees.links(keys, mask)
 
 
 class HopMatcher:

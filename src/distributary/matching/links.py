@@ -76,7 +76,7 @@ class LinkMatcher:
         self._added += 1
         self._recent[handle] = (filter, link)
         if len(self._recent) >= MOST_RECENT:
-            self._fold_recent()
+            self.fold_recent()
         return handle
 
     def remove(self, handle: int) -> None:
@@ -117,7 +117,7 @@ class LinkMatcher:
         One row per event; link `l` is bit `l % 64` of word `l // 64`.
         """
         self._check(mask)
-        self._fold_recent()
+        self.fold_recent()
         given = np.tile(as_words(mask, self.n_links), (events.num_rows, 1))
         found = np.zeros_like(given)
         for part in self._parts:
@@ -135,14 +135,15 @@ class LinkMatcher:
             self._recent, self._parts = {}, []
             self._insert(filters)
 
-    def _check(self, mask: int) -> None:
-        if mask < 0 or mask >> self.n_links:
-            raise ValueError(f"the mask {mask:#x} has more than {self.n_links} links")
-
-    def _fold_recent(self) -> None:
+    def fold_recent(self) -> None:
+        """Move the latest filters, which are tried one by one, into a tree."""
         recent, self._recent = self._recent, {}
         if recent:
             self._insert(recent)
+
+    def _check(self, mask: int) -> None:
+        if mask < 0 or mask >> self.n_links:
+            raise ValueError(f"the mask {mask:#x} has more than {self.n_links} links")
 
     def _insert(self, filters: dict[int, tuple[Filter, int]]) -> None:
         """Build a tree, merged with those not much larger, so that filters seldom move."""
