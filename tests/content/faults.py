@@ -75,7 +75,6 @@ class BadWorld(World):
         """A broker loses all but what it saved."""
         self.simulation.crash(name)
         self.down.add(name)
-        self.watch.crashes = True
 
     def snap(self, name: str) -> None:
         """Take a snapshot that a later life begins with."""

@@ -39,7 +39,7 @@ class NaiveBroker(ContentBroker):
         self, name: str, neighbours: Iterable[str], schema: Schema, policy: Covering
     ) -> None:
         super().__init__(name, neighbours, schema, policy)
-        self.links = {each: self.Link(schema, policy, self._new_name) for each in self.links}
+        self.links = {each: self.Link(schema, policy, self.new_name) for each in self.links}
         self._history = self.Memory(policy.prunes) if policy.prunes else None
 
 
@@ -128,8 +128,8 @@ class ReusesNames(NaiveBroker):
             self._named = Name(message.client, message.number)
         return super()._serve(message, now)
 
-    def _new_name(self) -> Name:
-        return super()._new_name() if self._named is None else self._named
+    def new_name(self) -> Name:
+        return super().new_name() if self._named is None else self._named
 
 
 class BelievesAnyHop(NaiveBroker):

@@ -321,8 +321,8 @@ def restart_b(*, snapshot: bool, changes: int) -> tuple[set[Name], set[Name], li
     world.crash("b")
     tape.came.clear()
     world.mend()
-    (reply,) = [each for each in unpack(tape, "b") if isinstance(each, ToldBuckets)]
-    assert not reply.told.advertisements
+    replies = [each.told for each in unpack(tape, "b") if isinstance(each, ToldBuckets)]
+    assert not any(told.advertisements for told in replies)
     assert (
         world.brokers["b"].collect_received("a").subscriptions
         == world.brokers["a"].links["b"].list_sent()
@@ -331,7 +331,7 @@ def restart_b(*, snapshot: bool, changes: int) -> tuple[set[Name], set[Name], li
         each for each in unpack(tape, "b") if isinstance(each, SubscribeStatement | StaleStatements)
     ]
     return (
-        set(reply.told.subscriptions),
+        {name for told in replies for name in told.subscriptions},
         set(world.brokers["a"].links["b"].list_sent()),
         others,
     )

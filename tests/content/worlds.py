@@ -102,7 +102,6 @@ class Watch:
         self.got: defaultdict[int, list[tuple[str, float]]] = defaultdict(list)
         self.under_way = 0
         self.moves = True  # clients do, and so they look for what they have already
-        self.crashes = False
 
     def on_taken(self, broker: str, message: object, now: float) -> None:
         """A broker takes a message from a client or another broker in."""
@@ -158,8 +157,6 @@ class Watch:
         promise, time = published.promise, published.time
         if promise.settled is None or promise.settled > time:
             return set()
-        if self.crashes and promise.ended is not None:
-            return set()  # a promise must outlast what was published under it
         return {
             wish.client
             for wish in self.all_wishes

@@ -13,7 +13,7 @@ References: Carzaniga et al. (2001) for the routing, Chen et al. (2011) for sele
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -69,8 +69,9 @@ class ContentBroker:
     ) -> None:
         self.name = name
         self.policy = policy
+        self._schema = schema
         self.advertisements = AdvertisementTable(schema)
-        self.links = {each: OutLink(schema, policy, self._new_name) for each in neighbours}
+        self.links = {each: OutLink(schema, policy, self.new_name) for each in neighbours}
         # Pruning counts the subscriptions that want an event; otherwise who wants it is enough.
         self._matches = MatchIndex(schema) if policy.prunes else None
         self.subscriptions = SubscriptionTable(self._matches or HopIndex(schema, self.links))
@@ -79,6 +80,10 @@ class ContentBroker:
         self._paces = {each: Pace(policy.pacing) for each in self.links}
         self._history = History(policy.prunes) if policy.prunes else None
         self._own: dict[tuple[str, str, int], Name] = {}  # by client, kind and number
+        self.ended: list[Name] = []  # advertisements; the owner takes them out
+        self.ending: dict[Name, str] = {}  # withdrawn by its client, but not finished
+        self.is_unfinished: Callable[[Name], bool] = lambda name: False
+        self._elsewhere: dict[Name, set[str]] = {}  # who else tells of it: there is a cycle
         self._published = first_number
         self._former: defaultdict[str, set[Name]] = defaultdict(set)  # stale advertisements
 
@@ -121,6 +126,8 @@ class ContentBroker:
     def on_timer(self, name: str, now: float) -> list[Action]:
         """The rest of a link is over."""
         neighbour = name.removeprefix(_timer_name(""))
+        if neighbour not in self._paces:
+            return []  # the link has gone
         self._paces[neighbour].end_rest()
         return self._continue_deferred_work(neighbour, now)
 
@@ -151,14 +158,25 @@ class ContentBroker:
         names = [self._own.pop(key) for key in ended]
         saves: list[Action] = [Save(("own", *key), None) for key in ended]
         if isinstance(message, SubscribeRequest | AdvertiseRequest):
-            name = self._own[key] = self._new_name()
+            name = self._own[key] = self.new_name()
             saves.append(Save(("own", *key), (name, message.filter)))
             statements = [_make_statement(kind, name, message.filter)]
-        statements += [
-            UnsubscribeStatement(name) if name in self.subscriptions else UnadvertiseStatement(name)
-            for name in names
-        ]
+        for name in names:
+            if name in self.subscriptions:
+                statements.append(UnsubscribeStatement(name))
+            elif self.is_unfinished(name):
+                self.ending[name] = message.client
+                value = message.client, self.advertisements.filter_of(name)
+                saves.append(Save(("ending", *name), value))
+            else:
+                statements.append(UnadvertiseStatement(name))
         return [*saves, *self._apply(message.client, statements, now)]
+
+    def end_advertisement(self, name: Name, now: float) -> list[Action]:
+        """Withdraw an advertisement whose last publication is finished now."""
+        client = self.ending.pop(name)
+        withdrawn = self._apply(client, [UnadvertiseStatement(name)], now)
+        return [Save(("ending", *name), None), *withdrawn]
 
     def accept(self, message: PublishUnder, now: float) -> Publication | Deliver:
         """Number an event that a client publishes, or refuse it with a reason."""
@@ -172,7 +190,8 @@ class ContentBroker:
         self._published += 1
         return Publication(message.event, name, self._published)
 
-    def _new_name(self) -> Name:
+    def new_name(self) -> Name:
+        """A name that was never used."""
         self._number += 1
         return Name(self.name, self._number)
 
@@ -199,7 +218,8 @@ class ContentBroker:
         return actions
 
     def _subscribe(self, entry: Entry) -> list[Action]:
-        if entry.name in self.subscriptions:
+        if known := self.subscriptions.get(entry.name):
+            self._note_cycle(entry, known.hop)
             return []
         self.subscriptions.add(entry)
         actions: list[Action] = []
@@ -253,6 +273,7 @@ class ContentBroker:
     def _advertise(self, entry: Entry) -> list[Action]:
         """Flood an advertisement, and send the subscriptions that it intersects towards it."""
         if entry.name in self.advertisements:
+            self._note_cycle(entry, self.advertisements.hops[entry.name])
             return []
         self.advertisements.add(entry)
         actions: list[Action] = []
@@ -276,6 +297,8 @@ class ContentBroker:
         if self.advertisements.hops.get(name) != hop:
             return []
         self.advertisements.remove(name)
+        if name not in self._elsewhere:
+            self.ended.append(name)
         actions: list[Action] = []
         for neighbour in self.links:
             if neighbour != hop:
@@ -288,6 +311,47 @@ class ContentBroker:
             return []
         still = partial(self.advertisements.meets, hop)
         return self._send(hop, self.links[hop].drop_unmatched(still))
+
+    # --- links that come and go ------------------------------------------------------------------
+
+    def add_neighbour(self, neighbour: str) -> None:
+        """A link comes up; nothing may be retracted on it until both states are complete."""
+        self.links[neighbour] = OutLink(self._schema, self.policy, self.new_name)
+        self._paces[neighbour] = Pace(self.policy.pacing)
+        self.retraction_blocked.add(neighbour)
+
+    def remove_neighbour(self, neighbour: str, now: float) -> list[Action]:
+        """A link is gone for good: everything heard over it ends."""
+        heard = self.collect_received(neighbour)
+        ends: list[Statement] = [
+            *map(UnsubscribeStatement, heard.subscriptions),
+            *map(UnadvertiseStatement, heard.advertisements),
+        ]
+        actions = self._apply(neighbour, ends, now)
+        del self.links[neighbour], self._paces[neighbour]
+        self.retraction_blocked.discard(neighbour)
+        self._former.pop(neighbour, None)
+        others = [each for each in actions if not (isinstance(each, Send) and each.to == neighbour)]
+        return [*others, SetTimer(_timer_name(neighbour), None)]
+
+    def _note_cycle(self, entry: Entry, hop: str) -> None:
+        """Remember who tells of a statement that is known from elsewhere: the overlay has a cycle.
+
+        When the cycle is opened, the statement may end on the one side and stay on the other.
+        """
+        if entry.hop != hop and {entry.hop, hop} <= self.links.keys():
+            self._elsewhere.setdefault(entry.name, set()).add(entry.hop)
+
+    def take_doubts(self) -> set[str]:
+        """The neighbours that told of statements that have ended elsewhere; ask them again."""
+        if not self._elsewhere:
+            return set()
+        ended = [
+            name
+            for name in self._elsewhere
+            if name not in self.subscriptions and name not in self.advertisements
+        ]
+        return {hop for name in ended for hop in self._elsewhere.pop(name)} & self.links.keys()
 
     # --- deferred work ---------------------------------------------------------------------------
 
@@ -321,6 +385,10 @@ class ContentBroker:
         actions: list[Action] = []
         for key, value in saved.items():
             match key, value:
+                case ("ending", str(broker), int(number)), (str(client), Filter() as of):
+                    name = Name(broker, number)
+                    self.ending[name] = client
+                    actions += self._apply(client, [AdvertiseStatement(name, of)], now)
                 case ("own", str(client), str(kind), int(number)), (Name() as name, Filter() as of):
                     self._own[client, kind, number] = name
                     actions += self._apply(client, [_make_statement(kind, name, of)], now)

@@ -180,6 +180,12 @@ class Connection:
             return Received(reset, (), ())
         return Received(reset, self._take(packet, now), self._acknowledge(packet))
 
+    def hurry(self, now: float) -> None:
+        """Retry at the next flush, because the way to the peer is open again."""
+        self._wait = self._timing.resend
+        if not self.peer_incarnation or self._out.unreceived or self._out.undone:
+            self._retry_at = now
+
     def on_timer(self, now: float) -> list[Action]:
         """Handle the connection's timer."""
         self._timer_at = inf

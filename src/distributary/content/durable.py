@@ -15,8 +15,17 @@ state. A neighbour can do so once its own other neighbours have, and once it kno
 here: first all advertisements become complete, from the leaves of the overlay inwards and out
 again, then all subscriptions. Until then the broker holds all publications for that neighbour.
 
-*Keep an advertisement until its publications are finished.* If an advertisement is withdrawn
-earlier and its broker crashes, a publication may be lost, because nobody subscribes to it any more.
+*An advertisement stays until its publications are finished.* If its client withdraws it earlier,
+the broker ends it later. So nothing published under it is under way any more when it ends, and all
+brokers can forget up to which number they have routed and served it.
+
+*New advertisements are announced by a barrier.* Subscriptions need time to travel towards a new
+advertisement. Until its barrier comes back, publications under it go to all neighbours that have
+not passed the barrier, whether they have subscribed or not.
+
+*Publications wait for room.* A neighbour gets no more publications while it has not finished those
+that it has, and a broker does not finish one while a client of it has no room for it. So everything
+a broker holds is bounded, and the publishers are slowed down.
 
 *No retraction on incomplete tables.* Statements that a neighbour still holds from the broker's
 previous incarnation stay there, loose, until the broker knows everything that could need them.
@@ -24,20 +33,26 @@ previous incarnation stay there, loose, until the broker knows everything that c
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
 
+from distributary.content.barriers import Barriers
 from distributary.content.broker import ContentBroker
 from distributary.content.connections import Connection, Packet, Timing
+from distributary.content.laggards import ALWAYS_ROOM, ClientSide, Laggards
+from distributary.content.link_queue import LinkLimits, LinkQueue
 from distributary.content.messages import (
     AdvertiseStatement,
+    Barrier,
+    BarrierPassed,
     Name,
     Publication,
     PublishUnder,
     SubscribeStatement,
 )
 from distributary.content.policies import Covering
+from distributary.content.recovery import FIRST_START, Recovery, Snapshot, StartBroker
 from distributary.content.resync import (
     HeardDigests,
     Known,
@@ -47,57 +62,36 @@ from distributary.content.resync import (
     ToldBuckets,
     compute_digests,
 )
-from distributary.machines.actions import Action, Deliver, Message, Save, Send
+from distributary.machines.actions import Action, Deliver, Message, Save, Send, SetTimer
 from distributary.model import Schema
 
-__all__ = ["DurableBroker", "Recovery", "Snapshot", "StartBroker"]
+__all__ = ["FIRST_START", "DurableBroker", "Recovery", "Snapshot", "StartBroker"]
 
 # More names and publications than one incarnation of a broker creates.
 _NUMBERS_PER_INCARNATION = 2**40
 
 DEFAULT_TIMING = Timing()
+DEFAULT_LIMITS = LinkLimits()
 
 # A publication's advertisement, and its number under that advertisement.
 _Key = tuple[Name, int]
 
 
-@dataclass(frozen=True, slots=True)
-class StartBroker:
-    """The first input of a broker, sent to it once by itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What a broker had heard from each neighbour, so that it need not all be sent again."""
-
-    heard: Mapping[str, Known]
-
-
-@dataclass(frozen=True, slots=True)
-class Recovery:
-    """What a broker starts from: its incarnation, counted from 1, and what earlier ones left.
-
-    `saved` holds the values of their `Save` actions; the snapshot may be from any earlier time.
-    """
-
-    incarnation: int = 1
-    saved: Mapping[Hashable, object] = field(default_factory=dict)
-    snapshot: Snapshot | None = None
-
-
-FIRST_START = Recovery()
-
-
 @dataclass(slots=True)
 class _Undone:
-    """An unfinished publication: senders to acknowledge, and neighbours not finished with it."""
+    """An unfinished publication: senders to acknowledge, and who is not finished with it."""
 
+    publication: Publication
     waiting: list[tuple[str, int]]
     left: set[str]
 
 
 class DurableBroker:
-    """The state of one incarnation of a broker: a `Machine`."""
+    """The state of one incarnation of a broker: a `Machine`.
+
+    `clients` takes what is delivered. Call `on_room` when a client may have room again. `passed`
+    collects this broker's own barriers that came back; the host takes them out.
+    """
 
     def __init__(
         self,
@@ -108,24 +102,41 @@ class DurableBroker:
         *,
         recovery: Recovery = FIRST_START,
         timing: Timing = DEFAULT_TIMING,
+        limits: LinkLimits = DEFAULT_LIMITS,
+        clients: ClientSide = ALWAYS_ROOM,
     ) -> None:
         self.name = name
-        incarnation = recovery.incarnation
         self.core = ContentBroker(
-            name, neighbours, schema, policy, first_number=incarnation * _NUMBERS_PER_INCARNATION
+            name,
+            neighbours,
+            schema,
+            policy,
+            first_number=recovery.incarnation * _NUMBERS_PER_INCARNATION,
         )
-        self.connections = {each: Connection(each, incarnation, timing) for each in self.core.links}
+        self.core.is_unfinished = lambda ad: self._unfinished[ad] > 0
+        self.incarnation = recovery.incarnation
+        self.passed: list[Name] = []
+        self._timing = timing
+        self._limits = limits
+        self.connections: dict[str, Connection] = {}
+        self.queues: dict[str, LinkQueue] = {}
         # Neighbours whose state is incomplete here, and those not yet told that ours is complete.
-        self._lacks = {part: set(self.connections) for part in SyncPart}
-        self._owes = {part: set(self.connections) for part in SyncPart}
+        self._lacks: dict[SyncPart, set[str]] = {part: set() for part in SyncPart}
+        self._owes: dict[SyncPart, set[str]] = {part: set() for part in SyncPart}
         self._synchronised: set[str] = set()  # neighbours that were sent the buckets they lacked
         self._undone: dict[_Key, _Undone] = {}
-        self._held: defaultdict[str, list[Publication]] = defaultdict(list)
+        self._unfinished: Counter[Name] = Counter()  # publications under each advertisement
+        self.own_unfinished = 0  # publications of this broker's own clients
+        self.own_unfinished_bytes = 0
+        self._barriers = Barriers()
         self._routed: dict[Name, int] = {}  # the last publication of each advertisement
         self._served: dict[Name, int] = {}  # the last one delivered to this broker's clients
+        self.laggards = Laggards(clients.has_room)
+        self._clients = clients
         self._saved = dict(recovery.saved)
         self._snapshot = recovery.snapshot
-        self.core.retraction_blocked = set(self.connections)
+        for each in self.core.links:
+            self._connect(each)
 
     def snapshot(self) -> Snapshot:
         """The statements heard from all neighbours so far."""
@@ -141,7 +152,21 @@ class DurableBroker:
     @property
     def idle(self) -> bool:
         """Whether no message between this broker and its neighbours is outstanding."""
-        return not self.incomplete and all(each.idle for each in self.connections.values())
+        return (
+            not self.incomplete
+            and all(each.idle for each in self.connections.values())
+            and not any(map(len, self.queues.values()))
+        )
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The sizes of everything that could grow."""
+        return {
+            "unfinished": len(self._undone),
+            "marks": len(self._routed) + len(self._served),
+            "barriers": len(self._barriers),
+            "waiting for clients": len(self.laggards),
+        }
 
     def on_message(self, sender: str, message: Message, now: float) -> list[Action]:
         """Handle a message of a client or a neighbour."""
@@ -163,6 +188,43 @@ class DurableBroker:
                 return connection.on_timer(now)
         return self._flush(self._divert_sends(self.core.on_timer(name, now)), now)
 
+    # --- links that come and go ------------------------------------------------------------------
+
+    def _connect(self, neighbour: str) -> None:
+        self.connections[neighbour] = Connection(neighbour, self.incarnation, self._timing)
+        self.queues[neighbour] = LinkQueue(self._limits)
+        for part in SyncPart:
+            self._lacks[part].add(neighbour)
+            self._owes[part].add(neighbour)
+        self.core.retraction_blocked.add(neighbour)
+
+    def add_neighbour(self, neighbour: str, now: float) -> list[Action]:
+        """A new link comes up."""
+        self.core.add_neighbour(neighbour)
+        self._connect(neighbour)
+        return self._flush([], now)
+
+    def retry(self, neighbour: str, now: float) -> list[Action]:
+        """The way to a neighbour is open again: send at once what it has not received."""
+        self.connections[neighbour].hurry(now)
+        return self._flush([], now)
+
+    def remove_neighbour(self, neighbour: str, now: float) -> tuple[list[Action], int]:
+        """A link is gone for good; the actions, and how many publications were kept for it."""
+        actions = self._divert_sends(self.core.remove_neighbour(neighbour, now))
+        actions.append(SetTimer(self.connections.pop(neighbour).timer, None))
+        del self.queues[neighbour]
+        for part in SyncPart:
+            self._lacks[part].discard(neighbour)
+            self._owes[part].discard(neighbour)
+        self._synchronised.discard(neighbour)
+        self._barriers.remove_neighbour(neighbour)
+        kept = [each for each in self._undone.values() if neighbour in each.left]
+        for undone in kept:
+            actions += self._on_finished(neighbour, undone.publication, now)
+        actions += self._announce_complete(now)
+        return self._flush(actions, now), len(kept)
+
     # --- recovery --------------------------------------------------------------------------------
 
     def _start(self, now: float) -> list[Action]:
@@ -172,13 +234,21 @@ class DurableBroker:
             match key, value:
                 case ("served", Name() as name), int(number):
                     self._served[name] = number
+                case ("behind", str(client), Name() as name), int(number):
+                    self.laggards.restore(client, name, number)
                 case ("publication", _, _), Publication():
                     kept.append(value)
         actions = self._divert_sends(self.core.restore(self._saved, now))
         for neighbour, known in self._snapshot.heard.items() if self._snapshot else ():
-            actions += self._divert_sends(self._replay(neighbour, known, now))
-        for publication in sorted(kept, key=lambda each: (each.advertisement, each.number)):
+            if neighbour in self.connections:
+                actions += self._divert_sends(self._replay(neighbour, known, now))
+        for publication in sorted(kept, key=lambda each: each.number):
             actions += self._route(self.name, 0, publication, now)
+            key = publication.advertisement, publication.number
+            actions += [] if key in self._undone else [Save(("publication", *key), None)]
+        for name in [name for name in self.core.ending if not self._unfinished[name]]:
+            actions += self._divert_sends(self.core.end_advertisement(name, now))
+        self._saved.clear()
         return actions + self._announce_complete(now)
 
     def _resynchronise(self, neighbour: str) -> None:
@@ -187,17 +257,23 @@ class DurableBroker:
         for owed in self._owes.values():
             owed.add(neighbour)
         self._synchronised.discard(neighbour)
-        connection.send(
-            HeardDigests(compute_digests(self.core.collect_received(neighbour))), keep=False
-        )
-        for publication in connection.take_kept():
-            connection.send(publication, keep=True)
+        self._ask(neighbour)
+        self._barriers.forget_asker(neighbour)
+        barriers = self._barriers.list_waiting(neighbour)
+        self.queues[neighbour].restart(barriers, connection.take_kept())
+
+    def _ask(self, neighbour: str) -> None:
+        """Ask a neighbour for what it tells and is not known here."""
+        digests = compute_digests(self.core.collect_received(neighbour))
+        self.connections[neighbour].send(HeardDigests(digests), keep=False)
 
     def _answer_digests(self, neighbour: str, report: HeardDigests) -> None:
+        """Send the buckets that differ, one by one, which bounds the size of a message."""
         told = self.core.collect_sent(neighbour)
         pairs = zip(compute_digests(told), report.digests, strict=True)
-        buckets = tuple(at for at, (mine, theirs) in enumerate(pairs) if mine != theirs)
-        self.connections[neighbour].send(ToldBuckets(buckets, told.within(buckets)), keep=False)
+        differ = [at for at, (mine, theirs) in enumerate(pairs) if mine != theirs]
+        for at, part in told.split(differ).items():
+            self.connections[neighbour].send(ToldBuckets((at,), part), keep=False)
         self._synchronised.add(neighbour)
 
     def _apply_buckets(self, neighbour: str, reply: ToldBuckets, now: float) -> list[Action]:
@@ -232,18 +308,13 @@ class DurableBroker:
             self._owes[part].remove(neighbour)
             self.connections[neighbour].send(SyncComplete(part), keep=False)
 
-    def _on_complete(self, neighbour: str, part: SyncPart, now: float) -> list[Action]:
-        """A neighbour's state is complete: send the held publications that it wants."""
+    def _on_complete(self, neighbour: str, part: SyncPart) -> list[Action]:
+        """A neighbour's state is complete; once all are, forget marks of what has ended."""
         self._lacks[part].discard(neighbour)
-        if part is not SyncPart.SUBSCRIPTIONS:
+        if self._lacks[SyncPart.ADVERTISEMENTS]:
             return []
-        actions: list[Action] = []
-        for publication in self._held.pop(neighbour, ()):
-            if self.core.wants(neighbour, publication):
-                self.connections[neighbour].send(publication, keep=True)
-            else:
-                actions += self._on_finished(neighbour, publication, now)
-        return actions
+        ended = [name for name in self._served if name not in self.core.advertisements]
+        return [each for name in ended for each in self._forget_marks(name)]
 
     # --- neighbours ------------------------------------------------------------------------------
 
@@ -255,6 +326,7 @@ class DurableBroker:
             self._resynchronise(neighbour)
             actions += self._divert_sends(self.core.restart_deferred_work(neighbour, now))
         for publication in received.finished:
+            self.queues[neighbour].note_finished(publication)
             actions += self._on_finished(neighbour, publication, now)
         for number, message in received.messages:
             if isinstance(message, Publication):
@@ -262,6 +334,8 @@ class DurableBroker:
             else:
                 actions += self._handle(neighbour, message, now)
                 connection.finish(number, now)
+        for doubted in self.core.take_doubts():
+            self._ask(doubted)
         return actions + self._announce_complete(now)
 
     def _handle(self, neighbour: str, message: Message, now: float) -> list[Action]:
@@ -274,8 +348,48 @@ class DurableBroker:
             case StaleStatements(heard):
                 return self._divert_sends(self.core.adopt(neighbour, heard, now))
             case SyncComplete(part):
-                return self._on_complete(neighbour, part, now)
+                return self._on_complete(neighbour, part)
+            case Barrier():
+                self._pass_on(message, neighbour)
+                return []
+            case BarrierPassed(name):
+                self._barriers.answer(name, neighbour)
+                return []
         return self._divert_sends(self.core.on_message(neighbour, message, now))
+
+    def _forget_marks(self, advertisement: Name) -> list[Action]:
+        """Forget an advertisement that has ended; all that was published under it is finished."""
+        if advertisement in self.core.advertisements:
+            return []
+        self._routed.pop(advertisement, None)
+        served = self._served.pop(advertisement, None)
+        return [] if served is None else [Save(("served", advertisement), None)]
+
+    # --- barriers --------------------------------------------------------------------------------
+
+    def begin_barrier(
+        self, advertisements: Iterable[Name], now: float
+    ) -> tuple[Name, list[Action]]:
+        """Send a barrier to all brokers; its name will be among `passed`."""
+        name = self.core.new_name()
+        replaces = self._barriers.newest_to_replace(self.name)
+        self._pass_on(Barrier(name, tuple(advertisements), replaces), self.name)
+        return name, self._flush([], now)
+
+    def _pass_on(self, barrier: Barrier, hop: str) -> None:
+        if barrier.name in self._barriers:
+            return  # its answer is on the way
+        others = [each for each in self.connections if each != hop]
+        self._barriers.add(barrier, hop, others)
+        for neighbour in others:
+            self.queues[neighbour].add(barrier)
+
+    def _answer_barriers(self) -> None:
+        for name, hop in self._barriers.take_passed():
+            if hop in self.queues:
+                self.queues[hop].add(BarrierPassed(name))
+            else:
+                self.passed.append(name)
 
     # --- publications ----------------------------------------------------------------------------
 
@@ -290,58 +404,110 @@ class DurableBroker:
 
         `number` is its number on the connection to `hop`.
         """
-        key = publication.advertisement, publication.number
+        key = advertisement, _ = publication.advertisement, publication.number
         if key in self._undone:
             self._undone[key].waiting.append((hop, number))
             return []
-        if publication.number <= self._routed.get(publication.advertisement, 0):
+        if publication.number <= self._routed.get(advertisement, 0):
             self._acknowledge(hop, number, now)
             return []
-        self._routed[publication.advertisement] = publication.number
+        self._routed[advertisement] = publication.number
         left = self.incomplete - {hop}
         for neighbour in left:
-            self._held[neighbour].append(publication)
+            self.queues[neighbour].add(publication, sure=False)
         actions: list[Action] = []
+        is_local = False
         for action in self.core.route(hop, publication):
             if isinstance(action, Send):
                 if action.to not in left:
-                    self.connections[action.to].send(action.message, keep=True)
+                    self.queues[action.to].add(action.message)
                     left.add(action.to)
-            elif not isinstance(action, Deliver) or self._is_unserved(publication):
+            elif isinstance(action, Deliver):
+                actions += self._serve(action, publication, left)
+                is_local = True
+            else:
                 actions.append(action)
-        if any(isinstance(action, Deliver) for action in actions):
-            self._served[publication.advertisement] = publication.number
-            actions.append(Save(("served", publication.advertisement), publication.number))
+        for neighbour in self._barriers.find_unheard(advertisement) - left - {hop}:
+            self.queues[neighbour].add(publication)
+            left.add(neighbour)
+        if is_local and publication.number > self._served.get(advertisement, 0):
+            self._served[advertisement] = publication.number
+            actions.append(Save(("served", advertisement), publication.number))
         if not left:
             self._acknowledge(hop, number, now)
-            return [*actions, *self._forget(key)]
-        self._undone[key] = _Undone([(hop, number)], left)
-        if hop not in self.connections:
-            actions.append(Save(("publication", *key), publication))
-        return actions
+            return actions
+        return actions + self._keep(publication, hop, number, left)
 
-    def _is_unserved(self, publication: Publication) -> bool:
-        return publication.number > self._served.get(publication.advertisement, 0)
-
-    def _on_finished(self, neighbour: str, publication: Publication, now: float) -> list[Action]:
-        """A neighbour has finished a publication."""
+    def _keep(
+        self, publication: Publication, hop: str, number: int, left: set[str]
+    ) -> list[Action]:
+        """Keep a publication until it is finished."""
         key = publication.advertisement, publication.number
-        undone = self._undone[key]
-        undone.left.discard(neighbour)
+        self._undone[key] = _Undone(publication, [(hop, number)], left)
+        self._unfinished[publication.advertisement] += 1
+        if hop in self.connections:
+            return []
+        self.own_unfinished += 1
+        self.own_unfinished_bytes += publication.event.size
+        return [Save(("publication", *key), publication)]
+
+    def _on_finished(self, who: str, publication: Publication, now: float) -> list[Action]:
+        """A neighbour or a client has finished a publication."""
+        key = advertisement, _ = publication.advertisement, publication.number
+        undone = self._undone.get(key)
+        if undone is None:
+            return []
+        undone.left.discard(who)
         if undone.left:
             return []
         del self._undone[key]
         for hop, number in undone.waiting:
             self._acknowledge(hop, number, now)
-        return self._forget(key)
-
-    def _forget(self, key: _Key) -> list[Action]:
-        is_own = key[0].broker == self.name
-        return [Save(("publication", *key), None)] if is_own else []
+        self._unfinished[advertisement] -= 1
+        actions: list[Action] = []
+        if advertisement.broker == self.name:
+            self.own_unfinished -= 1
+            self.own_unfinished_bytes -= publication.event.size
+            actions.append(Save(("publication", *key), None))
+        if not self._unfinished[advertisement]:
+            del self._unfinished[advertisement]
+            if advertisement in self.core.ending:
+                actions += self._divert_sends(self.core.end_advertisement(advertisement, now))
+        return actions
 
     def _acknowledge(self, hop: str, number: int, now: float) -> None:
-        if hop in self.connections:
+        if hop in self.connections and number:
             self.connections[hop].finish(number, now)
+
+    # --- clients without room --------------------------------------------------------------------
+
+    def _serve(self, action: Deliver, publication: Publication, left: set[str]) -> list[Action]:
+        """Deliver a publication, or let it wait until its client has room."""
+        client, served = action.client, self._served.get(publication.advertisement, 0)
+        if not self.laggards.is_unserved(client, publication, served):
+            return []
+        if not self.laggards.must_wait(client):
+            saves = self.laggards.note_served(client, publication, served)
+            return [*saves, *self._clients.take(action)]
+        left.add(client)
+        return self.laggards.add(client, publication, served)
+
+    def on_room(self, client: str, now: float) -> list[Action]:
+        """A client may have room again: deliver what waits for it."""
+        actions: list[Action] = []
+        while publication := self.laggards.take(client):
+            served = self._served.get(publication.advertisement, 0)
+            actions += self._clients.take(Deliver(client, publication, publication.event.published))
+            actions += self.laggards.note_served(client, publication, served)
+            actions += self._on_finished(client, publication, now)
+        return self._flush(actions, now)
+
+    def forget_client(self, client: str, now: float) -> list[Action]:
+        """A client has left: nothing waits for it any more."""
+        waiting, actions = self.laggards.forget(client)
+        for publication in waiting:
+            actions += self._on_finished(client, publication, now)
+        return self._flush(actions, now)
 
     # --- actions ---------------------------------------------------------------------------------
 
@@ -355,8 +521,34 @@ class DurableBroker:
                 left.append(action)
         return left
 
+    def _release(self, neighbour: str, now: float) -> list[Action]:
+        """Send what waits for a neighbour whose state is known."""
+        if neighbour in self.incomplete or neighbour not in self._synchronised:
+            return []
+        connection, queue = self.connections[neighbour], self.queues[neighbour]
+        actions: list[Action] = []
+        for message, sure in queue.take():
+            if not isinstance(message, Publication):
+                connection.send(message, keep=False)
+            elif sure or self._may_want(neighbour, message):
+                queue.note_sent(message)
+                connection.send(message, keep=True)
+            else:
+                actions += self._on_finished(neighbour, message, now)
+        return actions
+
+    def _may_want(self, neighbour: str, publication: Publication) -> bool:
+        return self.core.wants(neighbour, publication) or neighbour in self._barriers.find_unheard(
+            publication.advertisement
+        )
+
     def _flush(self, actions: list[Action], now: float) -> list[Action]:
         """Order the actions: saves first, packets of the connections last."""
+        self._answer_barriers()
+        for neighbour in self.connections:
+            actions = [*actions, *self._release(neighbour, now)]
+        ended, self.core.ended = self.core.ended, []
+        actions = [*actions, *(each for name in ended for each in self._forget_marks(name))]
         sends = [each for connection in self.connections.values() for each in connection.flush(now)]
         saves = [action for action in actions if isinstance(action, Save)]
         others = [action for action in actions if not isinstance(action, Save)]

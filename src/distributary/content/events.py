@@ -22,6 +22,11 @@ class ContentEvent:
     publisher: str = ""
     payload: bytes = b""
 
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        return 100 + len(self.payload) + sum(len(k) for k in self.keys if isinstance(k, str))
+
 
 @dataclass(frozen=True, slots=True)
 class SubscribeRequest:

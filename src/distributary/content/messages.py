@@ -174,11 +174,13 @@ class Barrier:
     Every broker passes it on and answers `BarrierPassed` when all those behind it have. By then the
     sender has everything that they said in reply, and every publication that was on its way. Until
     then publications under these new advertisements go wherever the barrier has gone: some of those
-    who want them may not have been heard of yet.
+    who want them may not have been heard of yet. The barrier of the same broker that it `replaces`
+    is not answered any more.
     """
 
     name: Name
     advertisements: tuple[Name, ...] = ()
+    replaces: Name | None = None
 
 
 @dataclass(frozen=True, slots=True)

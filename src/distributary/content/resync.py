@@ -46,6 +46,15 @@ class Known:
         wanted = frozenset(buckets)
         return self._select(lambda name: bucket_of(name) in wanted)
 
+    def split(self, buckets: Iterable[int]) -> dict[int, Known]:
+        """Those whose names are in these buckets, by bucket."""
+        parts: dict[int, Known] = {bucket: Known({}, {}) for bucket in buckets}
+        for kind in ("advertisements", "subscriptions"):
+            for name, filter in getattr(self, kind).items():
+                if (bucket := bucket_of(name)) in parts:
+                    getattr(parts[bucket], kind)[name] = filter
+        return parts
+
     def without(self, other: Known) -> Known:
         """Those that `other` lacks."""
         return self._select(
