@@ -257,7 +257,8 @@ class SessionOpened:
     If `resumed`, the session existed: the client's subscriptions and advertisements with these
     numbers are in place and need not be repeated; `published` is the last number that is stored. If
     not, the session is new, nothing is in place, and publications and deliveries count from 1.
-    `window` is as in `Stored`.
+    `window` is as in `Stored`. `refused` are the numbers up to `published` that were refused, as
+    far back as a window: their `Refused` may have been lost with a connection.
     """
 
     session: int
@@ -266,6 +267,7 @@ class SessionOpened:
     window: int
     subscriptions: tuple[int, ...] = ()
     advertisements: tuple[int, ...] = ()
+    refused: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
