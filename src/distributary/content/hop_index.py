@@ -20,16 +20,15 @@ from heapq import heappop, heappush
 import numpy as np
 
 from distributary.content.messages import Name
-from distributary.matching import LinkMatcher, Matcher
-from distributary.model import Filter, IndexArray, Key, Schema
+from distributary.content.named_matcher import NamedMatcher
+from distributary.matching import LinkMatcher
+from distributary.model import Filter, Key, Schema
 
 __all__ = ["HopIndex", "HopMatcher"]
 
 _MOST_LINKS = 64  # the trees keep one word of links per node
 # After this many events without a new filter, moving the latest ones into a tree pays off.
 _MOST_SEARCHED = 16
-# Numbers of removed filters that are kept in addition to as many as there are filters.
-_SPARE_NUMBERS = 1 << 16
 
 
 class HopIndex:
@@ -41,6 +40,7 @@ class HopIndex:
         self._links = _Places(_MOST_LINKS)
         self._mask = 0  # the bits of the links in use
         self._handles: dict[Name, int] = {}
+        self._new: dict[Name, tuple[Filter, int]] = {}  # not in the trees before the next search
         self._searched = 0  # events since the latest filter was added to the trees
         self._rest = HopMatcher(schema)
 
@@ -52,16 +52,15 @@ class HopIndex:
             self._rest.add(name, filter, hop)
         else:
             self._mask |= 1 << link
-            self._searched = 0
-            self._handles[name] = self._trees.add(filter, link)
+            self._new[name] = filter, link
 
     def remove(self, name: Name, hop: str) -> None:
         """Remove a subscription, which was added with that hop."""
-        handle = self._handles.pop(name, None)
-        if handle is None:
+        if name in self._handles:
+            self._trees.remove(self._handles.pop(name))
+        elif self._new.pop(name, None) is None:
             self._rest.remove(name, hop)
             return
-        self._trees.remove(handle)
         link = self._links.give_back(hop)
         if link is not None:
             self._mask &= ~(1 << link)
@@ -84,6 +83,11 @@ class HopIndex:
         return bool(len(self._rest)) and hop in self._rest.count_hops(keys, None)
 
     def _search(self, keys: Sequence[Key | None], mask: int) -> int:
+        if self._new:
+            handles = self._trees.add_all([*self._new.values()])
+            self._handles |= zip(self._new, handles, strict=True)
+            self._new = {}
+            self._searched = 0
         self._searched += 1
         if self._searched == _MOST_SEARCHED:
             self._trees.fold_recent()
@@ -91,55 +95,36 @@ class HopIndex:
 
 
 class HopMatcher:
-    """A `Matcher` of named filters that counts the matches of each hop."""
+    """Named filters of hops; counts the matches of each hop."""
 
     def __init__(self, schema: Schema) -> None:
-        self._schema = schema
-        self._matcher = Matcher(schema)
-        self._numbers: dict[Name, int] = {}
+        self._filters = NamedMatcher(schema)
         self._hops = _Places()
-        self._hop_of: IndexArray = np.empty(64, np.int32)  # by the matcher's number
-        self._given = 0  # numbers that the matcher has given out
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._filters)
 
     def add(self, name: Name, filter: Filter, hop: str) -> None:
         """Add a filter."""
-        if self._given > 2 * len(self) + _SPARE_NUMBERS:
-            self._renumber()
-        number = self._numbers[name] = self._matcher.add(filter)
-        self._given = number + 1
         place = self._hops.take(hop)
         assert place is not None  # there is no limit
-        if number == len(self._hop_of):
-            self._hop_of = np.resize(self._hop_of, 2 * number)
-        self._hop_of[number] = place
+        self._filters.add(name, filter, place)
 
     def remove(self, name: Name, hop: str) -> None:
         """Remove a filter, which was added with that hop."""
-        self._matcher.remove(self._numbers.pop(name))
+        self._filters.remove(name)
         self._hops.give_back(hop)
 
     def count_hops(self, keys: Sequence[Key | None], but: str | None) -> dict[str, int]:
         """How many filters of each hop match an event; without `but`."""
-        found = self._matcher.match_keys(keys)
+        found = self._filters.match(keys)
         if not len(found):
             return {}
-        counts = np.bincount(self._hop_of[found])
+        counts = np.bincount(self._filters.tags[found])
         names = self._hops.names
         return {
             names[at]: int(counts[at]) for at in np.flatnonzero(counts).tolist() if names[at] != but
         }
-
-    def _renumber(self) -> None:
-        """Build the matcher again, since it never reuses a number nor drops a removed filter."""
-        numbers = list(self._numbers.values())
-        hop_of = self._hop_of[numbers]
-        self._matcher = Matcher(self._schema, map(self._matcher.__getitem__, numbers))
-        self._numbers = dict(zip(self._numbers, range(len(numbers)), strict=True))
-        self._given = len(numbers)
-        self._hop_of = np.resize(hop_of, max(64, len(numbers)))
 
 
 class _Places:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from distributary.content.messages import Name
-from distributary.matching import Matcher
+from distributary.content.named_matcher import NamedMatcher
 from distributary.matching.covering import CoverIndex
 from distributary.model import Filter, Key, Schema, intersects
 
@@ -45,25 +45,25 @@ class MatchIndex:
     """Lists all subscriptions that an event matches: what `HopIndex` answers, and how many."""
 
     def __init__(self, schema: Schema) -> None:
-        self._matcher = Matcher(schema)
-        self._numbers: dict[Name, int] = {}
-        self._by_number: dict[int, Entry] = {}
+        self._filters = NamedMatcher(schema)
+        self._entries: dict[Name, Entry] = {}
 
     def add(self, name: Name, filter: Filter, hop: str) -> None:
         """Add a subscription."""
-        number = self._numbers[name] = self._matcher.add(filter)
-        self._by_number[number] = Entry(name, filter, hop)
+        self._filters.add(name, filter)
+        self._entries[name] = Entry(name, filter, hop)
 
     def remove(self, name: Name, hop: str) -> None:
         """Remove a subscription."""
-        number = self._numbers.pop(name)
-        self._matcher.remove(number)
-        del self._by_number[number]
+        self._filters.remove(name)
+        del self._entries[name]
 
     def match(self, keys: Sequence[Key | None], but: str | None) -> list[Entry]:
         """The subscriptions that an event matches, except those of `but`."""
-        by_number = self._by_number
-        found = (by_number[number] for number in self._matcher.match_keys(keys).tolist())
+        entries = self._entries
+        numbers = self._filters.match(keys).tolist()
+        names = self._filters.names
+        found = (entries[names[number]] for number in numbers)
         return [entry for entry in found if entry.hop != but]
 
     def find_hops(self, keys: Sequence[Key | None], but: str | None) -> list[str]:

@@ -62,6 +62,26 @@ class LinkMatcher:
 
     def add(self, filter: Filter, link: int) -> int:
         """Add a filter of a receiver behind a link; return a handle for `remove`."""
+        self._check_filter(filter, link)
+        handle = self._added
+        self._added += 1
+        self._recent[handle] = (filter, link)
+        if len(self._recent) >= MOST_RECENT:
+            self.fold_recent()
+        return handle
+
+    def add_all(self, filters: Sequence[tuple[Filter, int]]) -> range:
+        """Add many filters, each with its link, at once; return their handles in order."""
+        for filter, link in filters:
+            self._check_filter(filter, link)
+        handles = range(self._added, self._added + len(filters))
+        self._added += len(filters)
+        self._recent |= zip(handles, filters, strict=True)
+        if len(self._recent) >= MOST_RECENT:
+            self.fold_recent()
+        return handles
+
+    def _check_filter(self, filter: Filter, link: int) -> None:
         if not 0 <= link < self.n_links:
             raise ValueError(f"link must be from 0 to {self.n_links - 1}, not {link}")
         if filter.schema != self.schema:
@@ -72,12 +92,6 @@ class LinkMatcher:
                 value=print_filter(filter),
                 remedy="use tests of single attributes, LIKE 'prefix%' among them",
             )
-        handle = self._added
-        self._added += 1
-        self._recent[handle] = (filter, link)
-        if len(self._recent) >= MOST_RECENT:
-            self.fold_recent()
-        return handle
 
     def remove(self, handle: int) -> None:
         """Remove a filter; `KeyError` if there is no such handle."""

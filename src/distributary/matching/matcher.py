@@ -130,6 +130,22 @@ class Matcher:
             self._compile_newest()
         return number
 
+    def add_all(self, filters: Iterable[Filter]) -> range:
+        """Add many filters at once and return their numbers, in order."""
+        found = list(filters)
+        for each in found:
+            self._check(each)
+        numbers = range(self._next, self._next + len(found))
+        self._next += len(found)
+        given = dict(zip(numbers, found, strict=True))
+        self._filters |= given
+        self._newest |= given
+        self._inexact |= {number: each for number, each in given.items() if each.has_residuals}
+        self._forget_newest()
+        if len(self._newest) > _MOST_NEWEST:
+            self._compile_newest()
+        return numbers
+
     def remove(self, number: int) -> None:
         """Remove a filter; `KeyError` if there is none with that number."""
         del self._filters[number]
