@@ -201,6 +201,7 @@ class LinkConnection:
         self.ending = Ending.CLOSED
         self.received = self.sent = 0  # frames
         self.received_bytes = self.sent_bytes = 0
+        self.last_size = 0  # bytes of the message that was received last
         self._stream = stream
         self._transport = stream.writer.transport
         self._limits = limits
@@ -298,6 +299,7 @@ class LinkConnection:
         while not self.reason:
             while (body := splitter.pop()) is not None:
                 self.received += 1
+                self.last_size = len(body)
                 try:
                     message = self.codec.decode(body)
                 except Exception as error:  # whatever it is: a peer must not make us fail

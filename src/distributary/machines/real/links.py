@@ -99,8 +99,7 @@ class Dialer:
 
     `greet` makes the greeting once it is known what the connection proves, and may reject the peer
     before; `judge` judges the answer. While `wanted` returns False nobody connects. `report` gets
-    the reason of each failed attempt and of each end of a connection; a reason that repeats is
-    reported once.
+    the reason of each failed attempt; one that repeats is reported once.
     """
 
     address: NetworkAddress
@@ -352,9 +351,9 @@ class Links:
                 continue
             began = self._clock()
             reason, opened = await self._connect(dialer)
-            if opened or reason != reported:
+            if not opened and reason != reported:
                 dialer.report(reason)
-            reported = reason
+            reported = "" if opened else reason
             await asyncio.sleep(back_off.pause(self._clock() - began if opened else 0.0))
 
     async def _connect(self, dialer: Dialer) -> tuple[str, bool]:
