@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -117,13 +118,17 @@ class MetricsOptions:
         "127.0.0.1"
     )
 
-    @contextmanager
-    def serve(self, snapshot: Callable[[], Snapshot]) -> Iterator[None]:
+    def serve(self, snapshot: Callable[[], Snapshot]) -> AbstractContextManager[None]:
         """Serve the statistics while the block runs, if a port is given."""
         from distributary.delivery.udp import serve_metrics
 
+        return self.serve_by(partial(serve_metrics, snapshot))
+
+    @contextmanager
+    def serve_by(self, serve: Callable[[int, str], AbstractContextManager[int]]) -> Iterator[None]:
+        """Call a function that serves at a port and address, if a port is given."""
         port, address = self.metrics, self.metrics_address
-        with nullcontext() if port is None else serve_metrics(snapshot, port, address) as found:
+        with nullcontext() if port is None else serve(port, address) as found:
             if found is not None:
                 notes.print(f"metrics at http://{address}:{found}/metrics", markup=False)
             yield

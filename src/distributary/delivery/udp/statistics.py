@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -17,7 +16,7 @@ from distributary.delivery import (
     ReceiverMachineStatistics,
     SenderMachineStatistics,
 )
-from distributary.delivery.errors import NetworkError
+from distributary.machines.real.metrics import serve_collector
 
 __all__ = ["PublisherStatistics", "ReceiverStatistics", "serve_metrics", "snapshot_document"]
 
@@ -85,22 +84,8 @@ def serve_metrics(
 
     A thread answers requests, each with a new snapshot.
     """
-    registry = CollectorRegistry()
-    registry.register(_Snapshots(snapshot))
-    try:
-        server, thread = start_http_server(port, address, registry)
-    except OSError as error:
-        raise NetworkError(
-            f"{address} port {port}",
-            f"statistics cannot be served there ({error.strerror or error})",
-            "choose another port",
-        ) from None
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serve_collector(_Snapshots(snapshot), port, address) as found:
+        yield found
 
 
 class _Snapshots(Collector):
