@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 import numpy as np
 
 from distributary.content.connections import Timing
-from distributary.content.durable import DurableBroker, Recovery, Snapshot, StartBroker
+from distributary.content.durable import DurableBroker, Recovery, StartBroker
+from distributary.content.heard import read_heard
+from distributary.content.resync import Known
 from distributary.machines.virtual import Link, Simulation, VirtualNetwork
 from distributary.model import Topology
 from tests.content.worlds import SCHEMA, Watched, World
@@ -38,7 +41,7 @@ class BadWorld(World):
 
     loss: float = 0.0
     reorders: bool = False
-    snapshots: dict[str, Snapshot] = field(default_factory=dict)
+    save_pause: float = inf  # until what a neighbour has said is saved
     lives: dict[str, int] = field(default_factory=dict)
     down: set[str] = field(default_factory=set)
     cuts: set[str] = field(default_factory=set)
@@ -59,12 +62,18 @@ class BadWorld(World):
             self.start(name)
 
     def start(self, name: str) -> None:
-        """A broker begins a life with what it saved, and perhaps an old snapshot."""
+        """A broker begins a life with what it saved."""
         self.lives[name] = self.lives.get(name, 0) + 1
-        recovery = Recovery(self.lives[name], self.simulation.saved[name], self.snapshots.get(name))
+        recovery = Recovery(self.lives[name], dict(self.simulation.saved[name]))
         neighbours = self.topology.neighbours(name)
         machine = self.machines[name] = DurableBroker(
-            name, neighbours, SCHEMA, self.policy, recovery=recovery, timing=TIMING
+            name,
+            neighbours,
+            SCHEMA,
+            self.policy,
+            recovery=recovery,
+            timing=TIMING,
+            save_pause=self.save_pause,
         )
         self.brokers[name] = machine.core
         self.down.discard(name)
@@ -77,8 +86,12 @@ class BadWorld(World):
         self.down.add(name)
 
     def snap(self, name: str) -> None:
-        """Take a snapshot that a later life begins with."""
-        self.snapshots[name] = self.machines[name].snapshot()
+        """Save what neighbours have said, as a broker does now and then."""
+        for save in self.machines[name].heard.save():
+            if save.value is None:
+                self.simulation.saved[name].pop(save.key, None)
+            else:
+                self.simulation.saved[name][save.key] = save.value
 
     def cut(self, name: str) -> None:
         """Part a broker and all behind it from the rest."""
@@ -111,3 +124,13 @@ class BadWorld(World):
             if self.settle() and not loose:
                 return
         raise AssertionError("the network does not come to rest")
+
+    def heard_problems(self) -> Iterator[str]:
+        """What differs from what neighbours have said once all of it is saved."""
+        for name, machine in self.machines.items():
+            self.snap(name)
+            heard = read_heard(self.simulation.saved[name])
+            for neighbour in machine.connections:
+                known = machine.core.collect_received(neighbour)
+                if heard.get(neighbour, Known({}, {})) != known:
+                    yield f"{name} saved {heard.get(neighbour)} of {neighbour}, not {known}"

@@ -50,6 +50,7 @@ def run_schedule(seed: int, policy: str | None = None, steps: int | None = None)
         rng,
         loss=float(rng.choice([0.0, 0.05, 0.3])),
         reorders=bool(rng.random() < 0.5),
+        save_pause=float(rng.choice([0.1, 3.0, np.inf])),
     )
     again = f"run_schedule({seed}, {name!r}, {steps})"
     left = 1_000 if steps is None else steps
@@ -70,7 +71,7 @@ def run_schedule(seed: int, policy: str | None = None, steps: int | None = None)
         world.mend()
     except AssertionError as error:
         raise AssertionError(f"{again}: {error}") from None
-    problems = [*world.watch.problems(), *world.table_problems()]
+    problems = [*world.watch.problems(), *world.table_problems(), *world.heard_problems()]
     assert not problems, f"{again}: {problems[0]} and {len(problems) - 1} more"
     return world
 

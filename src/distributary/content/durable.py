@@ -40,6 +40,7 @@ from dataclasses import dataclass
 from distributary.content.barriers import Barriers
 from distributary.content.broker import ContentBroker
 from distributary.content.connections import Connection, Packet, Timing
+from distributary.content.heard import HEARD_TIMER, HeardStatements, read_heard
 from distributary.content.laggards import ALWAYS_ROOM, ClientSide, Laggards
 from distributary.content.link_queue import LinkLimits, LinkQueue
 from distributary.content.messages import (
@@ -52,7 +53,7 @@ from distributary.content.messages import (
     SubscribeStatement,
 )
 from distributary.content.policies import Covering
-from distributary.content.recovery import FIRST_START, Recovery, Snapshot, StartBroker
+from distributary.content.recovery import FIRST_START, Recovery, StartBroker
 from distributary.content.resync import (
     HeardDigests,
     Known,
@@ -65,13 +66,14 @@ from distributary.content.resync import (
 from distributary.machines.actions import Action, Deliver, Message, Save, Send, SetTimer
 from distributary.model import Schema
 
-__all__ = ["FIRST_START", "DurableBroker", "Recovery", "Snapshot", "StartBroker"]
+__all__ = ["FIRST_START", "DurableBroker", "Recovery", "StartBroker"]
 
 # More names and publications than one incarnation of a broker creates.
 _NUMBERS_PER_INCARNATION = 2**40
 
 DEFAULT_TIMING = Timing()
 DEFAULT_LIMITS = LinkLimits()
+SAVE_PAUSE = 2.0  # seconds until what a neighbour has said is saved
 
 # A publication's advertisement, and its number under that advertisement.
 _Key = tuple[Name, int]
@@ -104,6 +106,7 @@ class DurableBroker:
         timing: Timing = DEFAULT_TIMING,
         limits: LinkLimits = DEFAULT_LIMITS,
         clients: ClientSide = ALWAYS_ROOM,
+        save_pause: float = SAVE_PAUSE,
     ) -> None:
         self.name = name
         self.core = ContentBroker(
@@ -134,15 +137,10 @@ class DurableBroker:
         self.laggards = Laggards(clients.has_room)
         self._clients = clients
         self._saved = dict(recovery.saved)
-        self._snapshot = recovery.snapshot
+        self._heard_before = read_heard(recovery.saved)
+        self.heard = HeardStatements(self.core, save_pause)
         for each in self.core.links:
             self._connect(each)
-
-    def snapshot(self) -> Snapshot:
-        """The statements heard from all neighbours so far."""
-        return Snapshot(
-            {neighbour: self.core.collect_received(neighbour) for neighbour in self.connections}
-        )
 
     @property
     def incomplete(self) -> set[str]:
@@ -186,6 +184,8 @@ class DurableBroker:
         for connection in self.connections.values():
             if connection.timer == name:
                 return connection.on_timer(now)
+        if name == HEARD_TIMER:
+            return self.heard.on_timer(now)
         return self._flush(self._divert_sends(self.core.on_timer(name, now)), now)
 
     # --- links that come and go ------------------------------------------------------------------
@@ -202,7 +202,7 @@ class DurableBroker:
         """A new link comes up."""
         self.core.add_neighbour(neighbour)
         self._connect(neighbour)
-        return self._flush([], now)
+        return self._flush(self._recall(neighbour, now), now)
 
     def retry(self, neighbour: str, now: float) -> list[Action]:
         """The way to a neighbour is open again: send at once what it has not received."""
@@ -228,7 +228,7 @@ class DurableBroker:
     # --- recovery --------------------------------------------------------------------------------
 
     def _start(self, now: float) -> list[Action]:
-        """Restore the clients' statements, the snapshot, and unfinished publications."""
+        """Restore the statements of clients and neighbours, and unfinished publications."""
         kept: list[Publication] = []
         for key, value in self._saved.items():
             match key, value:
@@ -239,9 +239,8 @@ class DurableBroker:
                 case ("publication", _, _), Publication():
                     kept.append(value)
         actions = self._divert_sends(self.core.restore(self._saved, now))
-        for neighbour, known in self._snapshot.heard.items() if self._snapshot else ():
-            if neighbour in self.connections:
-                actions += self._divert_sends(self._replay(neighbour, known, now))
+        for neighbour in self.connections:
+            actions += self._recall(neighbour, now)
         for publication in sorted(kept, key=lambda each: each.number):
             actions += self._route(self.name, 0, publication, now)
             key = publication.advertisement, publication.number
@@ -289,6 +288,16 @@ class DurableBroker:
             *(SubscribeStatement(name, filter) for name, filter in known.subscriptions.items()),
         )
         return [a for each in statements for a in self.core.on_message(neighbour, each, now)]
+
+    def _recall(self, neighbour: str, now: float) -> list[Action]:
+        """Restore what a neighbour had said in earlier incarnations."""
+        known = self._heard_before.pop(neighbour, None)
+        if known is None:
+            return []
+        actions = self._divert_sends(self._replay(neighbour, known, now))
+        names = (*known.advertisements, *known.subscriptions)
+        self.heard.forget_saved((neighbour, name) for name in names)
+        return actions
 
     def _announce_complete(self, now: float) -> list[Action]:
         """Tell neighbours which parts are complete; allow retraction where nothing is missing."""
@@ -550,6 +559,7 @@ class DurableBroker:
         ended, self.core.ended = self.core.ended, []
         actions = [*actions, *(each for name in ended for each in self._forget_marks(name))]
         sends = [each for connection in self.connections.values() for each in connection.flush(now)]
+        actions += self.heard.set_timer(now)
         saves = [action for action in actions if isinstance(action, Save)]
         others = [action for action in actions if not isinstance(action, Save)]
         return [*saves, *others, *sends]

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
-from distributary.content.resync import Known
-
-__all__ = ["FIRST_START", "Recovery", "Snapshot", "StartBroker"]
+__all__ = ["FIRST_START", "Recovery", "StartBroker"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,22 +14,14 @@ class StartBroker:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What a broker had heard from each neighbour, so that it need not all be sent again."""
-
-    heard: Mapping[str, Known]
-
-
-@dataclass(frozen=True, slots=True)
 class Recovery:
     """What a broker starts from: its incarnation, counted from 1, and what earlier ones left.
 
-    `saved` holds the values of their `Save` actions; the snapshot may be from any earlier time.
+    `saved` holds the values of their `Save` actions.
     """
 
     incarnation: int = 1
     saved: Mapping[Hashable, object] = field(default_factory=dict)
-    snapshot: Snapshot | None = None
 
 
 FIRST_START = Recovery()

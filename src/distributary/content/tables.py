@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from distributary.content.messages import Name
@@ -19,6 +19,10 @@ class Entry(NamedTuple):
     name: Name
     filter: Filter
     hop: str
+
+
+def _ignore(name: Name, hop: str) -> None:
+    """Nobody wants to know what has changed."""
 
 
 class SubscriptionIndex(Protocol):
@@ -81,6 +85,7 @@ class SubscriptionTable:
     def __init__(self, index: SubscriptionIndex) -> None:
         self.boxes = 0
         self.index = index
+        self.on_change: Callable[[Name, str], None] = _ignore
         self._entries: dict[Name, Entry] = {}
 
     def __len__(self) -> int:
@@ -101,12 +106,14 @@ class SubscriptionTable:
         self._entries[entry.name] = entry
         self.index.add(*entry)
         self.boxes += len(entry.filter.boxes)
+        self.on_change(entry.name, entry.hop)
 
     def remove(self, name: Name) -> None:
         """Remove a subscription."""
         entry = self._entries.pop(name)
         self.index.remove(name, entry.hop)
         self.boxes -= len(entry.filter.boxes)
+        self.on_change(name, entry.hop)
 
     def find_intersecting(self, filter: Filter) -> list[Entry]:
         """The subscriptions that some event of the filter matches."""
@@ -122,6 +129,7 @@ class AdvertisementTable:
 
     def __init__(self, schema: Schema) -> None:
         self.hops: dict[Name, str] = {}
+        self.on_change: Callable[[Name, str], None] = _ignore
         self._schema = schema
         self._behind: dict[str, CoverIndex[Name]] = {}
 
@@ -134,10 +142,12 @@ class AdvertisementTable:
         if entry.hop not in self._behind:
             self._behind[entry.hop] = CoverIndex(self._schema)
         self._behind[entry.hop].add(entry.filter, entry.name)
+        self.on_change(entry.name, entry.hop)
 
     def remove(self, name: Name) -> Entry:
         """Remove an advertisement and return it."""
         hop = self.hops.pop(name)
+        self.on_change(name, hop)
         return Entry(name, self._behind[hop].remove(name), hop)
 
     def filter_of(self, name: Name) -> Filter:
