@@ -16,8 +16,8 @@ import trustme
 
 from distributary.machines.real import (
     AddressError,
+    ConnectionLimits,
     FullQueue,
-    LinkLimits,
     Links,
     NetworkAddress,
     Proof,
@@ -40,7 +40,7 @@ def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 @asynccontextmanager
 async def serve(
-    owner: Owner, limits: LinkLimits | None = None, **settings: Any
+    owner: Owner, limits: ConnectionLimits | None = None, **settings: Any
 ) -> AsyncIterator[tuple[Links, NetworkAddress]]:
     async with Links(owner, limits) as links:
         yield links, await links.listen(LOCAL, owner.judge, **settings)
@@ -51,7 +51,7 @@ async def connect(
     owner: Owner,
     address: NetworkAddress,
     name: str = "ann",
-    limits: LinkLimits | None = None,
+    limits: ConnectionLimits | None = None,
     **settings: Any,
 ) -> AsyncIterator[Links]:
     async with Links(owner, limits, rng=Random(1)) as links:
@@ -108,7 +108,10 @@ def test_who_waits_to_deliver_does_not_take_its_peer_for_dead() -> None:
     async def scenario() -> None:
         room = asyncio.Event()
         server = Owner(room=room)
-        async with serve(server, LinkLimits(keep_alive=0.02, dead_after=0.1)) as (links, address):
+        async with serve(server, ConnectionLimits(keep_alive=0.02, dead_after=0.1)) as (
+            links,
+            address,
+        ):
             with closing(RawPeer(address)) as peer:
                 assert await peer.greet("ann") == b"yes"
                 await peer.send(join_frames([b"one", b"two"]))
@@ -127,7 +130,7 @@ def test_with_the_policy_wait_a_sender_waits_for_a_slow_reader_and_loses_nothing
     async def scenario() -> None:
         room = asyncio.Event()
         server, client = Owner(room=room), Owner()
-        limits = LinkLimits(queue=1 << 16, when_full=FullQueue.WAIT, patience=LONG)
+        limits = ConnectionLimits(queue=1 << 16, when_full=FullQueue.WAIT, patience=LONG)
         async with serve(server) as (_, address), connect(client, address, limits=limits) as links:
             await client.until(lambda: client.opened)
             number = client.opened[0].number
@@ -153,7 +156,7 @@ def test_with_the_policy_wait_a_sender_waits_for_a_slow_reader_and_loses_nothing
 def test_a_peer_that_does_not_read_is_cut_and_counted(policy: FullQueue) -> None:
     async def scenario() -> None:
         server = Owner()
-        limits = LinkLimits(queue=1 << 16, when_full=policy, patience=0.05)
+        limits = ConnectionLimits(queue=1 << 16, when_full=policy, patience=0.05)
         async with serve(server, limits) as (links, address):
             with closing(RawPeer(address)) as peer:
                 assert await peer.greet("ann") == b"yes"
@@ -218,7 +221,7 @@ def test_garbage_after_the_handshake_ends_that_connection_alone(sent: bytes, wor
 def test_random_bytes_instead_of_a_greeting_change_nothing() -> None:
     async def scenario() -> None:
         server, rng = Owner(), Random(3)
-        limits = LinkLimits(handshake_within=0.5, longest_hello=1_000)
+        limits = ConnectionLimits(handshake_within=0.5, longest_hello=1_000)
         async with serve(server, limits) as (links, address):
             for _ in range(50):
                 with closing(RawPeer(address)) as peer:
@@ -266,7 +269,7 @@ def test_a_dialer_may_reject_before_it_greets() -> None:
 def test_a_peer_that_falls_silent_is_cut() -> None:
     async def scenario() -> None:
         server = Owner()
-        limits = LinkLimits(keep_alive=0.05, dead_after=0.3)
+        limits = ConnectionLimits(keep_alive=0.05, dead_after=0.3)
         async with serve(server, limits) as (links, address):
             with closing(RawPeer(address)) as peer:  # half-open: it neither sends nor closes
                 assert await peer.greet("ann") == b"yes"
@@ -285,7 +288,7 @@ def test_a_peer_that_falls_silent_is_cut() -> None:
 def test_who_greets_too_slowly_is_cut() -> None:
     async def scenario() -> None:
         server = Owner()
-        async with serve(server, LinkLimits(handshake_within=0.1)) as (links, address):
+        async with serve(server, ConnectionLimits(handshake_within=0.1)) as (links, address):
             with closing(RawPeer(address)) as peer:
                 await peer.send(join_frames([b"ann"])[:-1])
                 assert await peer.read() is None
@@ -298,7 +301,7 @@ def test_who_greets_too_slowly_is_cut() -> None:
 def test_a_flood_of_unproven_connections_is_bounded_and_keeps_nobody_out() -> None:
     async def scenario() -> None:
         server, client = Owner(), Owner()
-        limits = LinkLimits(handshakes=10, handshake_within=LONG)
+        limits = ConnectionLimits(handshakes=10, handshake_within=LONG)
         async with serve(server, limits) as (links, address):
             flood = [RawPeer(address) for _ in range(100)]
             await server.until(lambda: links.statistics().unfinished == 90)
@@ -315,7 +318,7 @@ def test_a_flood_of_unproven_connections_is_bounded_and_keeps_nobody_out() -> No
 def test_proven_connections_are_bounded_too() -> None:
     async def scenario() -> None:
         server = Owner()
-        async with serve(server, LinkLimits(connections=5)) as (links, address):
+        async with serve(server, ConnectionLimits(connections=5)) as (links, address):
             peers = [RawPeer(address) for _ in range(5)]
             for at, peer in enumerate(peers):
                 assert await peer.greet(f"client {at}") == b"yes"
@@ -538,7 +541,7 @@ def test_plain_bytes_on_a_tls_port_are_refused(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         server, client = Owner(), Owner()
-        limits = LinkLimits(handshake_within=1.0)
+        limits = ConnectionLimits(handshake_within=1.0)
         tls = broker.server_context(require_certificates=False)
         async with serve(server, limits, tls=tls) as (links, address), connect(client, address):
             await client.until(lambda: client.reports)
@@ -553,7 +556,7 @@ def test_a_slow_tls_handshake_is_pushed_out_like_any_other(tmp_path: Path) -> No
 
     async def scenario() -> None:
         server = Owner()
-        limits = LinkLimits(handshakes=3, handshake_within=LONG)
+        limits = ConnectionLimits(handshakes=3, handshake_within=LONG)
         tls = broker.server_context(require_certificates=False)
         async with serve(server, limits, tls=tls) as (links, address):
             flood = [RawPeer(address) for _ in range(20)]

@@ -1,7 +1,7 @@
 """Run machines in real time: drivers with timers and tasks, links over TCP, a durable store."""
 
 from distributary.machines.real.addresses import AddressError, NetworkAddress, parse_address
-from distributary.machines.real.connection import Codec, FullQueue, LinkConnection, LinkLimits
+from distributary.machines.real.connection import Codec, ConnectionLimits, FullQueue, LinkConnection
 from distributary.machines.real.direct import DirectDriver
 from distributary.machines.real.driver import Driver
 from distributary.machines.real.folder_lock import take_lock
@@ -23,12 +23,12 @@ __all__ = [
     "AddressError",
     "Admission",
     "Codec",
+    "ConnectionLimits",
     "Dialer",
     "DirectDriver",
     "Driver",
     "FullQueue",
     "LinkConnection",
-    "LinkLimits",
     "LinkOwner",
     "LinkStatistics",
     "Links",

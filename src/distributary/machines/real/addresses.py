@@ -9,7 +9,14 @@ from ipaddress import ip_address
 
 from distributary.errors import LiveError
 
-__all__ = ["AddressError", "NetworkAddress", "check_encryption", "parse_address", "resolve"]
+__all__ = [
+    "AddressError",
+    "NetworkAddress",
+    "check_encryption",
+    "is_local",
+    "parse_address",
+    "resolve",
+]
 
 HIGHEST_PORT = 65_535
 
@@ -64,7 +71,7 @@ def check_encryption(
     address: NetworkAddress, hosts: list[str], *, encrypted: bool, insecure: bool
 ) -> None:
     """Refuse an address outside this machine without TLS, unless that is asked for."""
-    if encrypted or insecure or all(_is_loopback(host) for host in hosts):
+    if encrypted or insecure or is_local(hosts):
         return
     raise AddressError(
         str(address),
@@ -73,6 +80,11 @@ def check_encryption(
         "give TLS certificates, use a loopback address such as 127.0.0.1, or accept that with "
         "--insecure",
     )
+
+
+def is_local(hosts: list[str]) -> bool:
+    """Whether all these IP addresses stay on this machine."""
+    return all(_is_loopback(host) for host in hosts)
 
 
 def _is_loopback(host: str) -> bool:

@@ -25,10 +25,10 @@ from distributary.machines.real.tls import Proof, read_proof
 
 __all__ = [
     "Codec",
+    "ConnectionLimits",
     "Ending",
     "FullQueue",
     "LinkConnection",
-    "LinkLimits",
     "Stream",
     "open_stream",
 ]
@@ -66,7 +66,7 @@ class Ending(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class LinkLimits:
+class ConnectionLimits:
     """The bounds of all connections of a process; times in seconds, sizes in bytes.
 
     `handshakes` bounds the connections whose peers have not proved yet who they are; when there are
@@ -190,7 +190,7 @@ class LinkConnection:
         codec: Codec,
         *,
         longest: int,
-        limits: LinkLimits,
+        limits: ConnectionLimits,
         clock: Callable[[], float],
     ) -> None:
         self.number = number

@@ -32,9 +32,9 @@ from distributary.machines.real.addresses import (
 from distributary.machines.real.connection import (
     LINGER,
     Codec,
+    ConnectionLimits,
     Ending,
     LinkConnection,
-    LinkLimits,
     Stream,
     open_stream,
 )
@@ -161,12 +161,12 @@ class Links:
     def __init__(
         self,
         owner: LinkOwner,
-        limits: LinkLimits | None = None,
+        limits: ConnectionLimits | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
         rng: Random | None = None,
     ) -> None:
-        self.limits = limits or LinkLimits()
+        self.limits = limits or ConnectionLimits()
         self._owner = owner
         self._clock = clock
         self._rng = rng or Random()
@@ -489,7 +489,7 @@ def _open_listener(
     return listening
 
 
-def _tls_times(tls: ssl.SSLContext | None, limits: LinkLimits) -> dict[str, Any]:
+def _tls_times(tls: ssl.SSLContext | None, limits: ConnectionLimits) -> dict[str, Any]:
     if tls is None:
         return {}
     return {
