@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from distributary.content.tcp import ContentClient
     from distributary.cost import (
         ChannelPrices,
         Evaluation,
@@ -50,6 +51,7 @@ __version__ = "0.1.0"
 _ROOM_OF = {
     name: room
     for room, names in {
+        "content.tcp": "ContentClient",
         "cost": "ChannelPrices Evaluation FilteringPrices OperatingPrices evaluate",
         "errors": "DistributaryError InfeasibleError InputError MissingRateError OutputError "
         "PlanError",
@@ -65,6 +67,7 @@ __all__ = [
     "ALGORITHMS",
     "ChannelPrices",
     "Constraints",
+    "ContentClient",
     "Demand",
     "DistributaryError",
     "Evaluation",

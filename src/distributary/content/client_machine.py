@@ -172,6 +172,14 @@ class ClientMachine:
         # It must not be refused because it does not match what an earlier process advertised.
         return ticket, [*self._end_unclaimed("advertisement", now), *self._send_waiting()]
 
+    def withdraw(self, ticket: int) -> bool:
+        """Take back a publication that was not sent yet; False if it may be stored."""
+        for entry in self._waiting:
+            if entry[0] == ticket:
+                self._waiting.remove(entry)
+                return True
+        return False
+
     def finish(self, taken: TakenFrom, now: float) -> list[ClientAction]:
         """One subscription has processed an event or a loss."""
         for session in self._sessions:
@@ -222,6 +230,13 @@ class ClientMachine:
         self._held.clear()
         closing = [SendFrame(new.place, CloseSession())] if new.is_open else []
         return [*closing, HangUp(new.place), *self._send_waiting()]
+
+    def fail_move(self, reason: str, now: float) -> list[ClientAction]:
+        """The new broker does not take the client, which stays at the old one."""
+        move = self._move
+        if move is None or move.state is not MoveState.MAKING:
+            return []
+        return [Fail(move.ticket, reason), *self.cancel_move(now)]
 
     def close_session(self, now: float) -> tuple[int, list[ClientAction]]:
         """End the session for good; the ticket is completed when the broker has forgotten it."""
@@ -300,6 +315,8 @@ class ClientMachine:
                 return self._on_refused(session, message, now)
             case SessionClosed():
                 return self._on_session_closed(session, now)
+            case Goodbye(reason) if self.moving is MoveState.MAKING and session is self._session:
+                return self.fail_move(reason, now)
             case Goodbye(reason):
                 return [EndClient(reason)]
         return []
@@ -386,7 +403,7 @@ class ClientMachine:
             self._texts.pop(key, None)
             actions.append(Fail(ticket, message.reason))
         elif self._move is not None and session is self._session:
-            actions += self._fail_move(message.reason, now)
+            actions += self.fail_move(message.reason, now)
         return [*actions, *self._continue_move(now)]
 
     # --- sessions ---------------------------------------------------------------------------------
@@ -578,12 +595,6 @@ class ClientMachine:
             taken, held = self._held.popleft()
             actions += self._take(self._session, taken, held, now)
         return actions
-
-    def _fail_move(self, reason: str, now: float) -> list[ClientAction]:
-        move = self._move
-        if move is None or move.state is not MoveState.MAKING:
-            return []
-        return [Fail(move.ticket, reason), *self.cancel_move(now)]
 
     # --- inside -----------------------------------------------------------------------------------
 

@@ -1,0 +1,123 @@
+"""Errors of clients of content brokers.
+
+    DistributaryError
+    └── LiveError
+        ├── BrokerAwayError        no broker answers at an address
+        ├── BrokerRefusedError     a broker refuses the connection
+        ├── ClientDismissedError   a broker has ended the client's connection for good
+        ├── FilterRefusedError     a broker refuses a filter
+        ├── EventRefusedError      a broker refuses an event
+        ├── EventNotStoredError    no broker has stored an event in time, or nobody knows
+        ├── EventsMissedError      events are missing
+        ├── MoveFailedError        the client cannot move, and stays where it is
+        └── ContentClientClosedError  the client is closed
+
+Each message says what happened, with which value, and what to do next.
+"""
+
+from __future__ import annotations
+
+from distributary.errors import LiveError
+
+__all__ = [
+    "BrokerAwayError",
+    "BrokerRefusedError",
+    "ClientDismissedError",
+    "ContentClientClosedError",
+    "EventNotStoredError",
+    "EventRefusedError",
+    "EventsMissedError",
+    "FilterRefusedError",
+    "MoveFailedError",
+]
+
+
+class BrokerAwayError(LiveError):
+    """No broker answers at `broker`."""
+
+    def __init__(self, broker: str, reason: str) -> None:
+        self.broker = broker
+        self.reason = reason
+        super().__init__(
+            f"{broker}: no broker answers ({reason}); start one with `distributary broker serve`, "
+            "or check the address"
+        )
+
+
+class BrokerRefusedError(LiveError):
+    """The broker at `broker` refuses the connection."""
+
+    def __init__(self, broker: str, reason: str) -> None:
+        self.broker = broker
+        self.reason = reason
+        super().__init__(
+            f"{broker}: the broker refused the connection: {reason}; "
+            "check the client's name, and its certificate or token"
+        )
+
+
+class ClientDismissedError(LiveError):
+    """The broker has ended the connection of the client `name`, and it must not connect again."""
+
+    def __init__(self, name: str, broker: str, reason: str) -> None:
+        self.name = name
+        self.broker = broker
+        self.reason = reason
+        super().__init__(
+            f"{broker}: the broker has dismissed the client {name!r}: {reason}; "
+            "use each name in one process at a time"
+        )
+
+
+class FilterRefusedError(LiveError):
+    """The broker refuses `filter`."""
+
+    def __init__(self, filter: str, reason: str) -> None:
+        self.filter = filter
+        self.reason = reason
+        super().__init__(f"the broker refused the filter {filter!r}: {reason}; correct it")
+
+
+class EventRefusedError(LiveError):
+    """The broker refuses an event, which is not delivered to anybody."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"the event was refused: {reason}; correct the event")
+
+
+class EventNotStoredError(LiveError):
+    """The event is not stored or, if `is_unknown`, may or may not be."""
+
+    def __init__(self, reason: str, *, is_unknown: bool) -> None:
+        self.reason = reason
+        self.is_unknown = is_unknown
+        what = "may or may not be stored" if is_unknown else "was not stored"
+        then = "find out before you publish it again" if is_unknown else "publish it again later"
+        super().__init__(f"the event {what}: {reason}; {then}")
+
+
+class EventsMissedError(LiveError):
+    """`count` events are missing here, None if nobody knows how many; later ones follow."""
+
+    def __init__(self, count: int | None, reason: str) -> None:
+        self.count = count
+        self.reason = reason
+        some = "events may be missing" if count is None else f"{count:,} events are missing"
+        super().__init__(f"{some} here: {reason}; read on for later events")
+
+
+class MoveFailedError(LiveError):
+    """The client cannot move to `broker`, and stays where it is."""
+
+    def __init__(self, broker: str, reason: str) -> None:
+        self.broker = broker
+        self.reason = reason
+        super().__init__(f"the client cannot move to {broker}: {reason}")
+
+
+class ContentClientClosedError(LiveError):
+    """The client is closed."""
+
+    def __init__(self) -> None:
+        super().__init__("the client is closed; open a new one")

@@ -1,0 +1,569 @@
+"""An asyncio client of content brokers: subscribe with SQL, publish anywhere, move."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Mapping
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Self, TypeVar
+
+from distributary.content.client_actions import (
+    ClientParams,
+    Complete,
+    Dial,
+    EndClient,
+    Fail,
+    HandEvent,
+    HandLoss,
+    HangUp,
+    LostEvents,
+    ReceivedEvent,
+    Settle,
+)
+from distributary.content.client_machine import ClientMachine, MoveState
+from distributary.content.client_session import RequestKey, TakenFrom
+from distributary.content.errors import (
+    BrokerAwayError,
+    BrokerRefusedError,
+    ClientDismissedError,
+    ContentClientClosedError,
+    EventNotStoredError,
+    EventRefusedError,
+    FilterRefusedError,
+    MoveFailedError,
+)
+from distributary.content.protocol import SendFrame, SessionOpened, Welcome
+from distributary.content.tcp.dialing import CLIENT_LIMITS, Credentials, EventForm, make_dialer
+from distributary.content.tcp.subscription import ContentSubscription
+from distributary.errors import InputError, LiveError
+from distributary.machines.real import (
+    DirectDriver,
+    LinkConnection,
+    Links,
+    TlsFiles,
+    own_tasks,
+    parse_address,
+)
+
+__all__ = ["ContentClient", "ContentClientSettings", "ContentClientStatistics"]
+
+T = TypeVar("T")
+
+_LEAVE_WITHIN = 3.0  # seconds to write what is queued and close
+
+
+@dataclass(frozen=True, slots=True)
+class ContentClientSettings:
+    """The settings of a client; times in seconds.
+
+    `subscribe` and `advertise` wait `settle_within` until all brokers know the filter; a broker
+    that is away learns it later. Up to `window` events, and `window_bytes` bytes of payload, are on
+    their way to the broker; `publish` waits for room. `session` says what brokers keep for the
+    client.
+    """
+
+    connect_within: float = 10.0
+    timeout: float = 30.0  # of requests
+    settle_within: float = 5.0
+    window: int = 1_000
+    window_bytes: int = 32 << 20
+    session: ClientParams = field(default_factory=ClientParams)
+
+
+@dataclass(frozen=True, slots=True)
+class ContentClientStatistics:
+    """A client's counts so far, and how things are now."""
+
+    broker: str
+    is_connected: bool
+    moving: str  # the step of a move that is under way, or empty
+    connections: int
+    published: int
+    unstored: int  # events that no broker is known to have stored
+    delivered: int
+    duplicates: int  # events that came twice and were dropped
+    losses: int  # reports of missing events
+    subscriptions: int
+
+
+class _FailedError(Exception):
+    """What a ticket was given for has failed."""
+
+    def __init__(self, reason: str, is_unknown: bool) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.is_unknown = is_unknown
+
+
+@dataclass(slots=True)
+class _Place:
+    """A broker that the client stays connected to, while `left` is not set."""
+
+    broker: str
+    left: asyncio.Event
+    closed: asyncio.Event
+    connection: LinkConnection | None = None
+    trouble: str = "it did not answer"
+
+
+class ContentClient:
+    """Subscribes to events by SQL filters, and publishes events, at one broker of a network.
+
+    `async with ContentClient("host:port", name="ann") as client:` opens the session of that name at
+    the broker, or resumes it. Broken connections are re-established. What is published while the
+    client is away waits for it, for as long as its lease says; with `ephemeral` nothing is kept. A
+    name is used by one process at a time.
+    """
+
+    def __init__(
+        self,
+        broker: str,
+        *,
+        name: str,
+        ephemeral: bool = False,
+        lease: float | None = None,
+        token: str = "",
+        tls: TlsFiles | None = None,
+        insecure: bool = False,
+        settings: ContentClientSettings | None = None,
+    ) -> None:
+        parse_address(broker)
+        self.settings = settings or ContentClientSettings()
+        self.name = name
+        self._credentials = Credentials(name, token, tls, insecure)
+        session = self.settings.session
+        params = ClientParams(
+            ephemeral or session.ephemeral,
+            session.lease if lease is None else lease,
+            session.when_full,
+            session.most_events,
+            session.most_bytes,
+        )
+        self._machine = ClientMachine(broker, params)
+        self._places: dict[int, _Place] = {}
+        self._tickets: dict[int, asyncio.Future[None]] = {}
+        self._subscriptions: dict[int, ContentSubscription] = {}
+        self._advertised: dict[int, asyncio.Event] = {}
+        self._publishing = asyncio.Lock()  # keeps the order of those who wait for room
+        self._room = asyncio.Event()
+        self._unstored_bytes = 0
+        self._opened = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._failure: LiveError | None = None
+        self._form: EventForm | None = None
+        self._connections = self._losses = 0
+        self._is_open = False
+        self._stack = AsyncExitStack()
+
+    # --- opening and closing ----------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        self._driver = DirectDriver(
+            self._machine.on_timer,
+            {
+                SendFrame: self._send,
+                Dial: self._dial,
+                HangUp: self._hang_up,
+                HandEvent: self._hand_events,
+                HandLoss: self._hand_losses,
+                Complete: self._complete,
+                Fail: self._fail,
+                Settle: self._settle,
+                EndClient: self._end,
+            },
+            clock=time.time,
+        )
+        async with AsyncExitStack() as stack:
+            stack.callback(self._driver.close)
+            self._start = await stack.enter_async_context(own_tasks())
+            self._start(self._watch())
+            self._perform(self._machine.start(time.time()))
+            await self._open()
+            self._is_open = True
+            self._stack = stack.pop_all()
+        return self
+
+    async def _open(self) -> None:
+        """Wait for the session, or raise why there is none."""
+        within = self.settings.connect_within
+        try:
+            async with asyncio.timeout(within):
+                await self._opened.wait()
+        except TimeoutError:
+            (place,) = self._places.values()
+            raise BrokerAwayError(place.broker, place.trouble) from None
+        if self._failure is not None:
+            raise self._failure
+
+    async def __aexit__(self, *raised: Any) -> bool:
+        if raised[0] is None:
+            for subscription in self._subscriptions.values():
+                subscription.acknowledge()
+        await self.close()
+        return bool(await self._stack.__aexit__(*raised))
+
+    async def close(self) -> None:
+        """Leave; the broker keeps the session for the next process of this name."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._perform(self._machine.leave(time.time()))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LEAVE_WITHIN):
+                for place in [*self._places.values()]:
+                    await place.closed.wait()
+        self._fail_all(ContentClientClosedError())
+
+    async def end_session(self) -> None:
+        """End the session at the broker for good, and close: the broker keeps nothing."""
+        await self._await_ticket(*self._machine.close_session(time.time()))
+        await self.close()
+
+    # --- events -----------------------------------------------------------------------------------
+
+    async def subscribe(self, filter: str) -> ContentSubscription:
+        """Subscribe to the events that match a filter, such as `symbol = 'IBM' AND price > 120`.
+
+        Every event is delivered that is published after this returns, unless `is_settled` is False:
+        then a broker is away that does not know the subscription yet. If an earlier process of this
+        name has the same subscription, this one goes on with the first event that the other did not
+        process. If cancelled, the client is not subscribed.
+        """
+        self._check()
+        if any(each.filter == filter for each in self._subscriptions.values()):
+            raise ValueError(f"this client is subscribed to {filter!r} already")
+        number, ticket, actions = self._machine.subscribe(filter, time.time())
+        made = ContentSubscription(filter, number, self._finish)
+        self._subscriptions[number] = made
+        try:
+            await self._await_ticket(ticket, actions)
+        except BaseException as error:
+            self._perform(self._drop_subscription(number)[1])
+            if isinstance(error, _FailedError):
+                raise FilterRefusedError(filter, error.reason) from None
+            raise
+        await self._wait_settled(made.settle())
+        return made
+
+    async def unsubscribe(self, subscription: ContentSubscription) -> None:
+        """End a subscription; unread events of it are dropped."""
+        self._check()
+        if subscription.number not in self._subscriptions:
+            return
+        ticket, actions = self._drop_subscription(subscription.number)
+        await self._await_ticket(ticket, actions)
+
+    async def end_unclaimed(self) -> int:
+        """End the subscriptions that an earlier process left and this one has not taken over.
+
+        Returns how many there were. They end by themselves after a while.
+        """
+        self._check()
+        unclaimed = len(self._machine.unclaimed)
+        self._perform(self._machine.end_unclaimed(time.time()))
+        return unclaimed
+
+    async def advertise(self, filter: str) -> None:
+        """Announce that all further events match a filter; without it they may be of any kind.
+
+        The network then carries fewer subscriptions. Publications that do not match are refused.
+        """
+        self._check()
+        number, ticket, actions = self._machine.advertise(filter, time.time())
+        settled = self._advertised.setdefault(number, asyncio.Event())
+        try:
+            await self._await_ticket(ticket, actions)
+        except _FailedError as failed:
+            del self._advertised[number]
+            raise FilterRefusedError(filter, failed.reason) from None
+        await self._wait_settled(settled.wait())
+
+    async def publish(self, attributes: Mapping[str, Any], payload: bytes = b"") -> None:
+        """Return once the broker has stored the event: from then on nothing of it is lost.
+
+        Events of one client keep their order. Raises an `EventNotStoredError` after the time-out.
+        If cancelled, the event may or may not be published.
+        """
+        self._check()
+        try:
+            checked = self.form.check(attributes)
+        except InputError as error:
+            raise EventRefusedError(error.reason) from None
+        size = len(payload)
+        async with self._publishing:
+            await self._wait_for_room(size)
+            ticket, actions = self._machine.publish(checked, bytes(payload), time.time())
+        self._unstored_bytes += size
+        try:
+            await self._await_ticket(ticket, actions)
+        except _FailedError as failed:
+            if failed.is_unknown:
+                raise EventNotStoredError(failed.reason, is_unknown=True) from None
+            raise EventRefusedError(failed.reason) from None
+        except TimeoutError:
+            is_unknown = not self._machine.withdraw(ticket)
+            reason = f"no answer within {self.settings.timeout:g} s"
+            raise EventNotStoredError(reason, is_unknown=is_unknown) from None
+        except asyncio.CancelledError:
+            self._machine.withdraw(ticket)
+            raise
+        finally:
+            self._unstored_bytes -= size
+            self._room.set()
+
+    async def _wait_for_room(self, size: int) -> None:
+        settings = self.settings
+        while self._machine.unstored >= settings.window or (
+            self._unstored_bytes and self._unstored_bytes + size > settings.window_bytes
+        ):
+            self._check()
+            self._room.clear()
+            await self._room.wait()
+        self._check()
+
+    @property
+    def form(self) -> EventForm:
+        """The attributes that events have, as the broker says."""
+        if self._form is None:
+            raise ContentClientClosedError
+        return self._form
+
+    # --- moving -----------------------------------------------------------------------------------
+
+    async def move(self, broker: str, *, abandon: bool = False) -> None:
+        """Move to another broker without losing, doubling or reordering events.
+
+        The client first subscribes at the new broker and then leaves the old one. When this
+        returns, it publishes at the new broker; events that are on their way to the old one are
+        still taken from there, before those of the new one.
+
+        If the old broker is gone for good, `abandon` leaves it at once: events that it has for the
+        client are reported as missing. If this fails, the client stays where it is.
+        """
+        self._check()
+        parse_address(broker)
+        ticket, actions = self._machine.move(broker, time.time(), abandon=abandon)
+        place = next(each.place for each in actions if isinstance(each, Dial))
+        try:
+            await self._await_ticket(ticket, actions)
+        except _FailedError as failed:
+            raise MoveFailedError(broker, failed.reason) from None
+        except TimeoutError:
+            state, trouble = self._machine.moving, ""
+            if place in self._places:
+                trouble = self._places[place].trouble
+            self._perform(self._machine.cancel_move(time.time()))
+            if state is MoveState.MAKING:
+                raise MoveFailedError(broker, f"{trouble}; check the address") from None
+            reason = "the old broker does not answer; the move goes on when it does"
+            raise MoveFailedError(broker, reason) from None
+        except asyncio.CancelledError:
+            self._perform(self._machine.cancel_move(time.time()))
+            raise
+
+    @property
+    def statistics(self) -> ContentClientStatistics:
+        """A snapshot of the counts."""
+        machine = self._machine
+        return ContentClientStatistics(
+            broker=machine.broker,
+            is_connected=machine.is_open,
+            moving="" if machine.moving is None else machine.moving.value,
+            connections=self._connections,
+            published=machine.published,
+            unstored=machine.unstored,
+            delivered=machine.delivered,
+            duplicates=machine.duplicates,
+            losses=self._losses,
+            subscriptions=len(self._subscriptions),
+        )
+
+    # --- tickets ----------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if not self._is_open:
+            raise ContentClientClosedError
+        self._driver.check()
+
+    async def _await_ticket(self, ticket: int, actions: list[Any]) -> None:
+        """Perform actions and wait until what the ticket was given for is done."""
+        future = asyncio.get_running_loop().create_future()
+        self._tickets[ticket] = future
+        self._perform(actions)
+        try:
+            async with asyncio.timeout(self.settings.timeout):
+                await future
+        finally:
+            self._tickets.pop(ticket, None)
+
+    async def _wait_settled(self, settling: Coroutine[Any, Any, Any]) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.settings.settle_within):
+                await settling
+
+    def _drop_subscription(self, number: int) -> tuple[int, list[Any]]:
+        dropped = self._subscriptions.pop(number, None)
+        if dropped is not None:
+            dropped.close()
+        return self._machine.unsubscribe(number, time.time())
+
+    def _fail_all(self, error: LiveError) -> None:
+        self._failure = self._failure or error
+        for future in self._tickets.values():
+            if not future.done():
+                future.set_exception(error)
+        for subscription in self._subscriptions.values():
+            subscription.fail(error)
+        self._opened.set()
+        self._room.set()
+
+    # --- actions of the machine -------------------------------------------------------------------
+
+    def _perform(self, actions: list[Any]) -> None:
+        self._driver.perform(actions)
+
+    def _finish(self, taken: TakenFrom) -> None:
+        self._perform(self._machine.finish(taken, time.time()))
+
+    def _send(self, frames: list[SendFrame]) -> None:
+        bodies: dict[int, list[bytes]] = {}
+        for frame in frames:
+            connection = self._places[frame.connection].connection
+            if connection is not None:
+                body = connection.codec.encode(frame.message)
+                bodies.setdefault(frame.connection, []).append(body)
+        for number, some in bodies.items():
+            connection = self._places[number].connection
+            if connection is not None:
+                connection.send(some)
+
+    def _dial(self, dials: list[Dial]) -> None:
+        for each in dials:
+            place = _Place(each.broker, asyncio.Event(), asyncio.Event())
+            self._places[each.place] = place
+            self._start(self._stay(each.place, place))
+
+    def _hang_up(self, actions: list[HangUp]) -> None:
+        for each in actions:
+            if (place := self._places.get(each.place)) is not None:
+                place.left.set()
+
+    def _hand_events(self, actions: list[HandEvent]) -> None:
+        for each in actions:
+            self._hand(each.subscriptions, each.event)
+
+    def _hand_losses(self, actions: list[HandLoss]) -> None:
+        self._losses += len(actions)
+        for each in actions:
+            self._hand(each.subscriptions, each.loss)
+
+    def _hand(self, numbers: tuple[int, ...], item: ReceivedEvent | LostEvents) -> None:
+        for number in numbers:
+            if (subscription := self._subscriptions.get(number)) is None:
+                self._finish(item.taken_from)
+            else:
+                subscription.put(item)
+
+    def _complete(self, actions: list[Complete]) -> None:
+        for each in actions:
+            future = self._tickets.get(each.ticket)
+            if future is not None and not future.done():
+                future.set_result(None)
+
+    def _fail(self, actions: list[Fail]) -> None:
+        for each in actions:
+            future = self._tickets.get(each.ticket)
+            if future is not None and not future.done():
+                future.set_exception(_FailedError(each.reason, each.is_unknown))
+
+    def _settle(self, actions: list[Settle]) -> None:
+        for each in actions:
+            self._note_settled(each.key)
+
+    def _note_settled(self, key: RequestKey) -> None:
+        if key.kind == "advertisement" and key.number in self._advertised:
+            self._advertised[key.number].set()
+        elif key.kind == "subscription" and key.number in self._subscriptions:
+            self._subscriptions[key.number].note_settled()
+
+    def _end(self, actions: list[EndClient]) -> None:
+        for each in actions:
+            broker = self._machine.broker
+            self._fail_all(ClientDismissedError(self.name, broker, each.reason))
+        for place in self._places.values():
+            place.left.set()
+
+    # --- connections ------------------------------------------------------------------------------
+
+    async def _stay(self, number: int, place: _Place) -> None:
+        """Stay connected to a broker until the place is left."""
+        dialer = make_dialer(
+            place.broker,
+            self._credentials,
+            on_refused=partial(self._on_refused, place),
+            on_trouble=partial(setattr, place, "trouble"),
+        )
+        try:
+            async with Links(_Owner(self, number, place), CLIENT_LIMITS) as links:
+                links.dial(dialer)
+                await place.left.wait()
+        finally:
+            self._places.pop(number, None)
+            place.closed.set()
+
+    def _on_refused(self, place: _Place, reason: str) -> None:
+        """A broker has refused the handshake: the first one ends the client, the next the move."""
+        place.trouble = f"it refused the connection: {reason}"
+        if not self._opened.is_set():
+            self._fail_all(BrokerRefusedError(place.broker, reason))
+        elif place.broker == self._machine.broker:
+            self._perform(self._machine.fail_move(place.trouble, time.time()))
+
+    async def _watch(self) -> None:
+        """Raise what fails in a callback of the loop."""
+        while True:
+            await self._driver.wait()
+
+    def _on_open(self, number: int, place: _Place, connection: LinkConnection) -> None:
+        place.connection = connection
+        welcome: Welcome = connection.peer
+        self._form = EventForm(welcome.attributes)
+        self._connections += 1
+        self._perform(self._machine.on_open(number, time.time()))
+
+    def _on_message(self, number: int, message: Any) -> None:
+        self._perform(self._machine.on_message(number, message, time.time()))
+        if isinstance(message, SessionOpened):
+            self._opened.set()
+        self._room.set()
+
+    def _on_close(self, number: int, place: _Place, connection: LinkConnection) -> None:
+        if place.connection is connection:
+            place.connection = None
+            place.trouble = connection.reason
+            self._perform(self._machine.on_close(number, time.time()))
+
+
+class _Owner:
+    """Gives what happens on the connections of one place to the client."""
+
+    def __init__(self, client: ContentClient, number: int, place: _Place) -> None:
+        self._client, self._number, self._place = client, number, place
+
+    async def on_open(self, connection: LinkConnection) -> None:
+        """Take a new connection."""
+        self._client._on_open(self._number, self._place, connection)
+
+    async def on_message(self, connection: LinkConnection, message: Any) -> None:
+        """Take a message of the broker."""
+        if self._place.connection is connection:
+            self._client._on_message(self._number, message)
+
+    def on_close(self, connection: LinkConnection) -> None:
+        """Forget a connection."""
+        self._client._on_close(self._number, self._place, connection)

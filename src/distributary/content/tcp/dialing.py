@@ -1,0 +1,147 @@
+"""A client's connection to a broker: its handshake, and the attributes of the broker's events."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from distributary.content.codec import Codec, MessageError
+from distributary.content.handshake import judge_welcome
+from distributary.content.protocol import (
+    WIRE_VERSIONS,
+    AttributeValue,
+    Goodbye,
+    Hello,
+    Identity,
+    Refusal,
+    Welcome,
+)
+from distributary.errors import InputError
+from distributary.machines.real import (
+    Admission,
+    Dialer,
+    LinkLimits,
+    Proof,
+    Rejection,
+    TlsFiles,
+    parse_address,
+)
+from distributary.model import Attribute, AttributeKind, Schema
+
+__all__ = ["CLIENT_LIMITS", "Credentials", "EventForm", "make_dialer"]
+
+LONGEST_FRAME = 64 << 20
+CLIENT_LIMITS = LinkLimits(queue=1 << 30)  # the client bounds what it sends by itself
+_CODEC = Codec(Schema(()))  # filters of clients travel as text, so no schema is needed
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Credentials:
+    """How a client proves its name, and knows its broker.
+
+    With TLS, the broker's certificate must have been signed by the authority `tls.ca` and name the
+    broker; without `ca` it must name the host, and the system's authorities count. Without TLS only
+    brokers on this machine are allowed, unless `insecure`.
+    """
+
+    name: str
+    token: str = ""
+    tls: TlsFiles | None = None
+    insecure: bool = False
+
+    def __repr__(self) -> str:
+        return f"Credentials({self.name!r})"
+
+    def make_context(self) -> ssl.SSLContext | None:
+        """Make the TLS context, if there is TLS."""
+        if self.tls is None:
+            return None
+        return self.tls.client_context(check_host=self.tls.ca is None)
+
+
+def make_dialer(
+    broker: str,
+    credentials: Credentials,
+    *,
+    on_refused: Callable[[str], None],
+    on_trouble: Callable[[str], None],
+) -> Dialer:
+    """Make the dialer for a broker's address; connections have its `Welcome` as their peer.
+
+    `on_refused` hears why the broker or this client refused, `on_trouble` why there is no
+    connection.
+    """
+
+    def greet(proof: Proof) -> bytes | Rejection:
+        hello = Hello("client", credentials.name, WIRE_VERSIONS, token=credentials.token)
+        return _CODEC.encode(hello)
+
+    def judge(answer: bytes, proof: Proof) -> Admission | Rejection:
+        verdict = _judge(answer, proof, credentials)
+        if isinstance(verdict, Rejection):
+            on_refused(verdict.reason)
+        return verdict
+
+    return Dialer(
+        parse_address(broker),
+        greet,
+        judge,
+        tls=credentials.make_context(),
+        insecure=credentials.insecure,
+        report=on_trouble,
+    )
+
+
+def _judge(answer: bytes, proof: Proof, credentials: Credentials) -> Admission | Rejection:
+    try:
+        welcome = _CODEC.decode(answer)
+    except MessageError as error:
+        return Rejection(f"it is not a broker ({error.reason})")
+    if isinstance(welcome, Refusal):
+        return Rejection(welcome.reason)
+    if not isinstance(welcome, Welcome):
+        return Rejection("it did not answer as a broker does")
+    mine = Identity("client", credentials.name)
+    refusal = judge_welcome(welcome, mine, expected=None)
+    fault = "" if refusal is None else refusal.reason
+    has_authority = credentials.tls is not None and credentials.tls.ca is not None
+    if not fault and has_authority and welcome.name not in proof.names:
+        fault = f"its certificate does not name the broker {welcome.name!r}"
+    if fault:
+        return Rejection(fault, _CODEC.encode(Goodbye(fault)))
+    return Admission(welcome, _CODEC, LONGEST_FRAME)
+
+
+class EventForm:
+    """The attributes that events of a network have, as a broker says in its `Welcome`."""
+
+    def __init__(self, attributes: tuple[tuple[str, str], ...]) -> None:
+        kinds = AttributeKind.__members__
+        self.schema = Schema(
+            tuple(
+                Attribute(name, kinds[kind.upper()])
+                for name, kind in attributes
+                if kind.upper() in kinds
+            )
+        )
+
+    def check(self, attributes: Mapping[str, Any]) -> dict[str, AttributeValue]:
+        """The attributes as they are sent; raises `InputError` for what a broker would refuse."""
+        checked: dict[str, AttributeValue] = {}
+        for name, value in attributes.items():
+            at = self.schema.place(name)
+            if at is None:
+                known = ", ".join(each.name for each in self.schema.attributes)
+                raise InputError(f"there is no attribute {name!r}, only {known}", value=name)
+            attribute = self.schema.attributes[at]
+            if attribute.kind is not AttributeKind.DECIMAL:
+                attribute.key(value)  # its scale is the broker's business
+            if isinstance(value, datetime) and value.tzinfo is None:
+                value = value.replace(tzinfo=UTC)
+            checked[attribute.name] = value
+        if len(checked) < len(attributes):
+            raise InputError("two attributes have names that differ only in case")
+        return checked
