@@ -22,8 +22,8 @@ from distributary.content.protocol import (
 from distributary.errors import InputError
 from distributary.machines.real import (
     Admission,
+    ConnectionLimits,
     Dialer,
-    LinkLimits,
     Proof,
     Rejection,
     TlsFiles,
@@ -34,7 +34,7 @@ from distributary.model import Attribute, AttributeKind, Schema
 __all__ = ["CLIENT_LIMITS", "Credentials", "EventForm", "make_dialer"]
 
 LONGEST_FRAME = 64 << 20
-CLIENT_LIMITS = LinkLimits(queue=1 << 30)  # the client bounds what it sends by itself
+CLIENT_LIMITS = ConnectionLimits(queue=1 << 30)  # the client bounds what it sends by itself
 _CODEC = Codec(Schema(()))  # filters of clients travel as text, so no schema is needed
 
 
