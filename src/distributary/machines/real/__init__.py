@@ -7,10 +7,10 @@ from distributary.machines.real.driver import Driver
 from distributary.machines.real.folder_lock import take_lock
 from distributary.machines.real.links import (
     Admission,
+    ConnectionStatistics,
     Dialer,
     LinkOwner,
     Links,
-    LinkStatistics,
     Rejection,
 )
 from distributary.machines.real.store import Store
@@ -24,13 +24,13 @@ __all__ = [
     "Admission",
     "Codec",
     "ConnectionLimits",
+    "ConnectionStatistics",
     "Dialer",
     "DirectDriver",
     "Driver",
     "FullQueue",
     "LinkConnection",
     "LinkOwner",
-    "LinkStatistics",
     "Links",
     "NetworkAddress",
     "Proof",

@@ -43,7 +43,7 @@ from distributary.machines.real.liveness import BackOff
 from distributary.machines.real.tasks import own_tasks
 from distributary.machines.real.tls import Proof
 
-__all__ = ["Admission", "Dialer", "LinkOwner", "LinkStatistics", "Links", "Rejection"]
+__all__ = ["Admission", "ConnectionStatistics", "Dialer", "LinkOwner", "Links", "Rejection"]
 
 _BACKLOG = 256
 _SPARE_FILES = 64  # descriptors that connections leave for everything else
@@ -112,7 +112,7 @@ class Dialer:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkStatistics:
+class ConnectionStatistics:
     """What happened on all connections since the start, and how things are now.
 
     Frames do not include keep-alives.
@@ -447,10 +447,10 @@ class Links:
         counts.received_bytes += connection.received_bytes
         counts.sent_bytes += connection.sent_bytes
 
-    def statistics(self) -> LinkStatistics:
+    def statistics(self) -> ConnectionStatistics:
         """A snapshot of all connections."""
         counts, found = self._counts, [*self._open.values()]
-        return LinkStatistics(
+        return ConnectionStatistics(
             open=len(found),
             handshakes=len(self._handshakes),
             queued_bytes=sum(each.queued for each in found),
