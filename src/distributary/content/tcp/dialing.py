@@ -19,6 +19,7 @@ from distributary.content.protocol import (
     Refusal,
     Welcome,
 )
+from distributary.content.tcp.trust import BROKER_UNIT, check_certificate
 from distributary.errors import InputError
 from distributary.machines.real import (
     Admission,
@@ -42,9 +43,10 @@ _CODEC = Codec(Schema(()))  # filters of clients travel as text, so no schema is
 class Credentials:
     """How a client proves its name, and knows its broker.
 
-    With TLS, the broker's certificate must have been signed by the authority `tls.ca` and name the
-    broker; without `ca` it must name the host, and the system's authorities count. Without TLS only
-    brokers on this machine are allowed, unless `insecure`.
+    With TLS, the broker's certificate must have been signed by the authority `tls.ca`, name the
+    broker and have the organizational unit `broker`; without `ca` it must name the host, and the
+    system's authorities count. Without TLS only brokers on this machine are allowed, unless
+    `insecure`.
     """
 
     name: str
@@ -54,6 +56,11 @@ class Credentials:
 
     def __repr__(self) -> str:
         return f"Credentials({self.name!r})"
+
+    @property
+    def has_authority(self) -> bool:
+        """Whether an authority of the network signs the brokers' certificates."""
+        return self.tls is not None and self.tls.ca is not None
 
     def make_context(self) -> ssl.SSLContext | None:
         """Make the TLS context, if there is TLS."""
@@ -76,6 +83,10 @@ def make_dialer(
     """
 
     def greet(proof: Proof) -> bytes | Rejection:
+        if credentials.has_authority and BROKER_UNIT not in proof.units:
+            reason = f"its certificate is not that of a broker: it lacks OU={BROKER_UNIT}"
+            on_refused(reason)  # before the token is sent
+            return Rejection(reason)
         hello = Hello("client", credentials.name, WIRE_VERSIONS, token=credentials.token)
         return _CODEC.encode(hello)
 
@@ -107,9 +118,8 @@ def _judge(answer: bytes, proof: Proof, credentials: Credentials) -> Admission |
     mine = Identity("client", credentials.name)
     refusal = judge_welcome(welcome, mine, expected=None)
     fault = "" if refusal is None else refusal.reason
-    has_authority = credentials.tls is not None and credentials.tls.ca is not None
-    if not fault and has_authority and welcome.name not in proof.names:
-        fault = f"its certificate does not name the broker {welcome.name!r}"
+    if not fault and credentials.has_authority:
+        fault = check_certificate(proof, "broker", welcome.name)
     if fault:
         return Rejection(fault, _CODEC.encode(Goodbye(fault)))
     return Admission(welcome, _CODEC, LONGEST_FRAME)
