@@ -190,6 +190,10 @@ class ContentBroker:
         self._published += 1
         return Publication(message.event, name, self._published)
 
+    def find_name(self, client: str, kind: str, number: int) -> Name:
+        """The name of a client's subscription or advertisement."""
+        return self._own[client, kind if kind == "subscription" else "promise", number]
+
     def new_name(self) -> Name:
         """A name that was never used."""
         self._number += 1

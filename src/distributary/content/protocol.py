@@ -59,6 +59,7 @@ __all__ = [
     "Refusal",
     "Refused",
     "ReplyToClient",
+    "RequestKind",
     "Role",
     "SendFrame",
     "SessionClosed",

@@ -1,0 +1,413 @@
+"""What a broker does at the request of its clients, each within its own session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from distributary.content.attributes import read_attributes
+from distributary.content.durable import DurableBroker
+from distributary.content.events import ContentEvent, SubscribeRequest, UnsubscribeRequest
+from distributary.content.host_params import HostParams
+from distributary.content.host_statistics import Counts
+from distributary.content.messages import (
+    AdvertiseRequest,
+    Detach,
+    Name,
+    PublishUnder,
+    UnadvertiseRequest,
+)
+from distributary.content.protocol import (
+    Accepted,
+    Acknowledge,
+    Advertise,
+    CloseSession,
+    Cut,
+    OpenSession,
+    Publish,
+    Refused,
+    RequestKind,
+    SendFrame,
+    SessionClosed,
+    SessionOpened,
+    Stored,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+)
+from distributary.content.sessions import Session, Sessions, hop_of
+from distributary.content.settling import Settling, Waiting
+from distributary.errors import InputError
+from distributary.machines.actions import Save, SetTimer
+from distributary.matching import parse_filter
+from distributary.model import Filter, Schema
+
+__all__ = ["ClientRequests", "RuleBroken", "lease_timer"]
+
+_SUBSCRIPTION: RequestKind = "subscription"
+_ADVERTISEMENT: RequestKind = "advertisement"
+_IMPLICIT = 0  # the number of the advertisement of a client that has none
+
+
+class RuleBroken(Exception):  # noqa: N818  # not an error of this process
+    """A peer has broken a rule of the protocol; the host cuts its connection."""
+
+
+def lease_timer(client: str) -> str:
+    """The name of the timer that ends an absent client's session."""
+    return f"lease {client}"
+
+
+Actions = list[Any]
+
+
+@dataclass(slots=True)
+class ClientRequests:
+    """Handles the messages of clients; raises `RuleBroken` for what no correct client sends."""
+
+    broker: DurableBroker
+    sessions: Sessions
+    settling: Settling
+    schema: Schema
+    params: HostParams
+    counts: Counts
+    find_away: Callable[[], list[str]]  # the neighbours that are away
+    _draining: dict[str, None] = field(default_factory=dict)
+    _blocked: dict[str, None] = field(default_factory=dict)
+    # Withdrawn advertisements of clients that wait for the answer, by client and number.
+    _withdrawn: dict[tuple[str, int], set[Name]] = field(default_factory=dict)
+
+    # --- sessions --------------------------------------------------------------------------------
+
+    def open(self, client: str, connection: int, asked: OpenSession, now: float) -> Actions:
+        """Resume or begin a session for a connection."""
+        if asked.received < 0 or asked.most_events < 0 or asked.most_bytes < 0:
+            raise RuleBroken("a negative number in a request for a session")
+        if asked.lease is not None and not 0 <= asked.lease < float("inf"):
+            raise RuleBroken(f"a lease of {asked.lease} seconds")
+        session = self.sessions.get(client)
+        actions: Actions = []
+        if session is not None and session.connection is not None:
+            reason = f"another connection of client {client!r} has taken over its session"
+            actions.append(Cut(session.connection, reason))
+            session.connection = None
+        is_other = session is not None and asked.session not in (0, session.record.number)
+        if session is not None and (session.ephemeral or is_other):
+            actions += self.end(session, now)
+            session = None
+        if session is not None and asked.ephemeral:
+            reason = f"client {client!r} has a session that is kept; close it first"
+            return [*actions, SendFrame(connection, Refused("session", 0, reason))]
+        resumed = session is not None
+        if session is None:
+            if len(self.sessions) >= self.params.sessions:
+                reason = f"the broker has {len(self.sessions):,} sessions and takes no more"
+                return [*actions, SendFrame(connection, Refused("session", 0, reason))]
+            number = self.broker.core.new_name().number
+            session, saves = self.sessions.begin(client, number, asked)
+            actions += saves
+        return actions + self._attach(session, connection, asked, resumed)
+
+    def _attach(
+        self, session: Session, connection: int, asked: OpenSession, resumed: bool
+    ) -> Actions:
+        actions: Actions = []
+        if resumed and asked.session:
+            actions += self._take_acknowledgement(session, asked.received)
+        session.connection = connection
+        if session.expires is not None:
+            session.expires = None
+            actions += [Save(("absent", session.client), None)]
+        actions.append(SetTimer(lease_timer(session.client), None))
+        session.outbox.forget_sent()
+        self.sessions.to_send[session.client] = None
+        session.window = self.find_window()
+        session.granted = session.published + session.window
+        if not session.window:
+            self._blocked[session.client] = None
+        opened = SessionOpened(
+            session.record.number,
+            resumed,
+            session.published,
+            session.window,
+            tuple(session.subscriptions),
+            tuple(session.advertisements),
+        )
+        settled = [
+            SendFrame(connection, Accepted(kind, number, True))
+            for (kind, number), name in session.names.items()
+            if name in session.settled
+        ]
+        return [*actions, SendFrame(connection, opened), *settled]
+
+    def leave(self, session: Session, now: float) -> Actions:
+        """The connection of a session is gone."""
+        session.connection = None
+        if session.ephemeral:
+            return self.end(session, now)
+        session.outbox.forget_sent()
+        session.expires = now + session.record.lease
+        return [
+            Save(("absent", session.client), session.expires),
+            SetTimer(lease_timer(session.client), session.expires),
+        ]
+
+    def restart(self, session: Session, now: float) -> Actions:
+        """After a restart: let the statements of a session settle, and its lease go on."""
+        for (kind, number), name in session.names.items():
+            self.settling.add(Waiting(session.client, kind, number, name))
+        if session.expires is None:
+            return self.leave(session, now)
+        return [SetTimer(lease_timer(session.client), session.expires)]
+
+    def end(self, session: Session, now: float) -> Actions:
+        """End a session: its subscriptions and advertisements, and everything that waits."""
+        hop = hop_of(session.client)
+        self.counts["sessions_ended"] += 1
+        return [
+            *self.sessions.end(session),
+            *self.broker.on_message(hop, Detach(hop), now),
+            *self.broker.forget_client(hop, now),
+            SetTimer(lease_timer(session.client), None),
+        ]
+
+    def close(self, session: Session, message: CloseSession, now: float) -> Actions:
+        """End a session at the client's request, at once or when it has drained."""
+        if not message.drain:
+            connection = session.connection
+            done = [] if connection is None else [SendFrame(connection, SessionClosed())]
+            return [*self.end(session, now), *done]
+        if not session.drains:
+            session.drains = True
+            self._draining[session.client] = None
+            self.settling.add(Waiting(session.client, "session", 0, None))
+        return []
+
+    def on_drained(self, session: Session, now: float) -> Actions:
+        """Everything published before has arrived: end the subscriptions."""
+        session.has_drained = True
+        actions: Actions = []
+        for number in list(session.subscriptions):
+            actions += self._end_statement(session, _SUBSCRIPTION, number, now)
+        return actions
+
+    def end_drained(self, now: float) -> Actions:
+        """End the sessions that have drained."""
+        actions: Actions = []
+        for client in list(self._draining):
+            session = self.sessions.get(client)
+            if session is None or not session.drains:
+                del self._draining[client]
+            elif session.has_drained and session.outbox.is_empty and self._is_finished(session):
+                actions += self.close(session, CloseSession(), now)
+        return actions
+
+    def _is_finished(self, session: Session) -> bool:
+        is_unfinished = self.broker.core.is_unfinished
+        return not self.broker.laggards.count(hop_of(session.client)) and not any(
+            is_unfinished(name) for name in session.advertisements.values()
+        )
+
+    # --- requests --------------------------------------------------------------------------------
+
+    def on_message(self, session: Session, message: Any, now: float) -> Actions:
+        """Handle a request of a client with a session."""
+        match message:
+            case Publish():
+                return self._publish(session, message, now)
+            case Acknowledge(delivery):
+                actions = self._take_acknowledgement(session, delivery)
+                self.sessions.to_send[session.client] = None
+                return actions + self.broker.on_room(hop_of(session.client), now)
+            case Subscribe(number, text):
+                return self._state(session, _SUBSCRIPTION, number, text, now)
+            case Advertise(number, text):
+                return self._state(session, _ADVERTISEMENT, number, text, now)
+            case Unsubscribe(number):
+                return self._withdraw(session, _SUBSCRIPTION, number, now)
+            case Unadvertise(number):
+                return self._withdraw(session, _ADVERTISEMENT, number, now)
+            case CloseSession():
+                return self.close(session, message, now)
+        raise RuleBroken(f"a {type(message).__name__} is not a request of a client")
+
+    def _take_acknowledgement(self, session: Session, delivery: int) -> Actions:
+        if not 0 <= delivery <= session.outbox.last:
+            raise RuleBroken(f"delivery {delivery} is acknowledged but does not exist")
+        before = len(session.outbox)
+        saves = session.outbox.acknowledge(delivery)
+        self.counts["acknowledged"] += before - len(session.outbox)
+        return list(saves)
+
+    def _state(
+        self, session: Session, kind: RequestKind, number: int, text: str, now: float
+    ) -> Actions:
+        """Begin or replace a subscription or an advertisement."""
+        if not 0 <= number < 2**63:
+            raise RuleBroken(f"the number {number} of a {kind}")
+        try:
+            self._check(session, kind, number, text)
+            filter = parse_filter(text, self.schema)
+        except InputError as error:
+            return self._reply(session, Refused(kind, number, str(error)))
+        actions = self._apply(session, kind, number, filter, now)
+        return [*actions, *self._reply(session, Accepted(kind, number, False))]
+
+    def _check(self, session: Session, kind: RequestKind, number: int, text: str) -> None:
+        """Raise an `InputError` if the client may not have another one."""
+        found, most = (
+            (session.subscriptions, self.params.subscriptions)
+            if kind == _SUBSCRIPTION
+            else (session.advertisements, self.params.advertisements)
+        )
+        if session.drains:
+            raise InputError("the session is being closed")
+        if len(found) >= most and number not in found:
+            raise InputError(
+                f"the client has {len(found):,} {kind}s, which is the most it may have"
+            )
+        if len(text) > self.params.filter_length:
+            raise InputError(
+                f"the filter has {len(text):,} characters, and may have "
+                f"{self.params.filter_length:,}"
+            )
+
+    def _apply(
+        self, session: Session, kind: RequestKind, number: int, filter: Filter, now: float
+    ) -> Actions:
+        hop = hop_of(session.client)
+        if kind == _SUBSCRIPTION:
+            if session.subscriptions.get(number) == filter:
+                return []  # said again after a reconnect
+            session.subscribe(number, filter)
+            actions = self.broker.on_message(hop, SubscribeRequest(hop, number, filter), now)
+        else:
+            actions = self.broker.on_message(hop, AdvertiseRequest(hop, number, filter), now)
+        name = self.broker.core.find_name(hop, kind, number)
+        if kind == _ADVERTISEMENT:
+            session.advertisements[number] = name
+        session.names[kind, number] = name
+        self.settling.add(Waiting(session.client, kind, number, name))
+        return list(actions)
+
+    def _withdraw(self, session: Session, kind: RequestKind, number: int, now: float) -> Actions:
+        """End a statement; for an advertisement, answer when all that it announced is delivered."""
+        actions = self._end_statement(session, kind, number, now)
+        hop = hop_of(session.client)
+        ending = {name for name, whose in self.broker.core.ending.items() if whose == hop}
+        if kind == _ADVERTISEMENT and ending:
+            self._withdrawn[session.client, number] = ending
+            return actions
+        return [*actions, *self._reply(session, Accepted(kind, number, True))]
+
+    def answer_withdrawn(self) -> Actions:
+        """Answer the withdrawals of advertisements that have ended now."""
+        actions: Actions = []
+        for (client, number), names in list(self._withdrawn.items()):
+            if names.isdisjoint(self.broker.core.ending):
+                del self._withdrawn[client, number]
+                if session := self.sessions.get(client):
+                    actions += self._reply(session, Accepted(_ADVERTISEMENT, number, True))
+        return actions
+
+    def _end_statement(
+        self, session: Session, kind: RequestKind, number: int, now: float
+    ) -> Actions:
+        hop = hop_of(session.client)
+        name = session.names.pop((kind, number), None)
+        if name is None:
+            return []
+        session.settled.discard(name)
+        if kind == _SUBSCRIPTION:
+            session.unsubscribe(number)
+            return list(self.broker.on_message(hop, UnsubscribeRequest(hop, number), now))
+        del session.advertisements[number]
+        return list(self.broker.on_message(hop, UnadvertiseRequest(hop, number), now))
+
+    # --- publications ----------------------------------------------------------------------------
+
+    def _publish(self, session: Session, message: Publish, now: float) -> Actions:
+        number = message.number
+        if number <= session.published:  # said again after a reconnect
+            return self._grant(session)
+        if number != session.published + 1:
+            raise RuleBroken(f"publication {number} follows {session.published}")
+        if number > session.granted:
+            raise RuleBroken(f"publication {number} was sent without room for it")
+        session.published = number
+        saves: Actions = [] if session.ephemeral else [Save(("published", session.client), number)]
+        try:
+            actions = self._accept(session, message, now)
+        except InputError as error:
+            self.counts["refused"] += 1
+            refused = self._reply(session, Refused("publication", number, str(error)))
+            return [*saves, *refused, *self._grant(session)]
+        self.counts["accepted"] += 1
+        return [*saves, *actions, *self._grant(session)]
+
+    def _accept(self, session: Session, message: Publish, now: float) -> Actions:
+        if session.drains:
+            raise InputError("the session is being closed")
+        if len(message.payload) > self.params.payload:
+            raise InputError(
+                f"the payload has {len(message.payload):,} bytes, and may have "
+                f"{self.params.payload:,}"
+            )
+        if reason := self._find_reason_to_refuse():
+            raise InputError(reason)
+        keys = read_attributes(message.attributes, self.schema)
+        hop, actions = hop_of(session.client), []
+        if not session.advertisements:
+            everything = Filter.everything(self.schema)
+            actions += self._apply(session, _ADVERTISEMENT, _IMPLICIT, everything, now)
+            actions += self.settling.begin(now)  # what is published follows the barrier
+        event = ContentEvent(message.number, keys, now, session.client, message.payload)
+        advertised = self.broker.core.advertisements
+        for under, name in session.advertisements.items():
+            if advertised.filter_of(name).matches(keys):
+                request = PublishUnder(hop, under, event)
+                return [*actions, *self.broker.on_message(hop, request, now)]
+        raise InputError("the event matches no advertisement of its client; advertise it first")
+
+    def _is_full(self) -> bool:
+        broker, params = self.broker, self.params
+        return (
+            broker.own_unfinished >= params.kept_events
+            or broker.own_unfinished_bytes >= params.kept_bytes
+        )
+
+    def _find_reason_to_refuse(self) -> str:
+        """Why nothing can be published now: too much is kept for a broker that is away."""
+        away = self.find_away() if self._is_full() else []
+        if not away:
+            return ""
+        return (
+            f"{self.broker.own_unfinished:,} publications are kept for broker {away[0]!r}, which "
+            f"is away; wait until it is back, or take it out of the network"
+        )
+
+    def find_window(self) -> int:
+        """How many publications a client may have under way."""
+        if not self._is_full():
+            left = self.params.kept_events - self.broker.own_unfinished
+            return max(1, min(self.params.publications, left))
+        return 1 if self.find_away() else 0
+
+    def _grant(self, session: Session) -> Actions:
+        session.window = self.find_window()
+        session.granted = max(session.granted, session.published + session.window)
+        if not session.window:
+            self._blocked[session.client] = None
+        return self._reply(session, Stored(session.published, session.window))
+
+    def grant_again(self) -> Actions:
+        """Tell the clients that had to wait that there is room again."""
+        if not self._blocked or not self.find_window():
+            return []
+        blocked, self._blocked = self._blocked, {}
+        found = [self.sessions.get(client) for client in blocked]
+        return [action for each in found if each is not None for action in self._grant(each)]
+
+    def _reply(self, session: Session, message: Any) -> Actions:
+        return [] if session.connection is None else [SendFrame(session.connection, message)]
