@@ -12,10 +12,12 @@ from distributary.content.connections import Timing
 from distributary.content.durable import DurableBroker, Recovery, StartBroker
 from distributary.content.heard import read_heard
 from distributary.content.resync import Known
+from distributary.content.state_codec import StateCodec
 from distributary.machines.virtual import Link, Simulation, VirtualNetwork
 from distributary.model import Topology
 from tests.content.worlds import SCHEMA, Watched, World
 
+CODEC = StateCodec(SCHEMA)
 TIMING = Timing(resend=0.4, longest=2.0, answer=0.02)
 
 
@@ -64,7 +66,11 @@ class BadWorld(World):
     def start(self, name: str) -> None:
         """A broker begins a life with what it saved."""
         self.lives[name] = self.lives.get(name, 0) + 1
-        recovery = Recovery(self.lives[name], dict(self.simulation.saved[name]))
+        saved = {
+            CODEC.decode_key(CODEC.encode_key(key)): CODEC.decode(CODEC.encode(value))
+            for key, value in self.simulation.saved[name].items()
+        }
+        recovery = Recovery(self.lives[name], saved)
         neighbours = self.topology.neighbours(name)
         machine = self.machines[name] = DurableBroker(
             name,

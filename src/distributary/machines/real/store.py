@@ -32,6 +32,7 @@ _LARGEST_WAL = 1 << 24  # bytes; a longer one is truncated once its changes are 
 _WAL_HEAD = Struct(">16x8s8x")  # the salt of all valid frames
 _WAL_FRAME = Struct(">4xI8s8x")  # nonzero in the last frame of a batch; the salt. A page follows
 _DAMAGED_SCHEMA = "its schema is not as it was written"
+_LEAST_FREE = 1 << 12  # pages: less is not worth a compaction
 _LITTLE = 1 << 16  # bytes: a disk with less free space counts as full
 _OUTSIDE = ("BUSY", "CANTOPEN", "FULL", "IOERR", "LOCKED", "NOMEM", "PERM", "READONLY")
 
@@ -105,6 +106,13 @@ class Store:
             finally:
                 os.close(folder)
 
+    def compact(self) -> None:
+        """Return unused space to the file system, if it is most of the file."""
+        free, pages = _read_pragma(self._db, "freelist_count"), _read_pragma(self._db, "page_count")
+        if free > max(_LEAST_FREE, pages // 2):
+            with self._faults():
+                self._db.execute("VACUUM")
+
     # --- the log -------------------------------------------------------------------------------
 
     @property
@@ -177,16 +185,37 @@ class Store:
             found = self._db.execute("SELECT * FROM rows WHERE key = ?", (key,)).fetchone()
         return None if found is None else self._check_row(*found)[1]
 
-    def rows(self) -> Iterator[tuple[str, bytes]]:
-        """Yield all keys and their values, in the order of the keys."""
+    def rows(self, *, expendable: tuple[str, ...] = ()) -> Iterator[tuple[str, bytes]]:
+        """Yield all keys and their values, in the order of the keys.
+
+        A damaged row is an error, unless its key begins with one of `expendable`: then it is set
+        aside and reported.
+        """
+        prefixes = tuple(each.encode() for each in expendable)
+        damaged: list[tuple[bytes, Any]] = []
         with self._faults():
-            for row in self._db.execute("SELECT * FROM rows ORDER BY key"):
-                yield self._check_row(*row)
+            for key, checksum, value in self._db.execute("SELECT * FROM rows ORDER BY key"):
+                if isinstance(key, bytes) and _is_whole(value, checksum, crc32(key)):
+                    yield key.decode(), value
+                elif isinstance(key, bytes) and prefixes and key.startswith(prefixes):
+                    damaged.append((key, value))
+                else:
+                    raise self._damaged_row(key)
+        for key, value in damaged:
+            self._set_row_aside(key, value)
+
+    def _set_row_aside(self, key: bytes, value: Any) -> None:
+        self.set_aside(value if isinstance(value, bytes) else b"", f"the row {key!r} is damaged")
+        with self.batch(), self._faults():
+            self._db.execute("DELETE FROM rows WHERE CAST(key AS BLOB) = ?", (key,))
 
     def _check_row(self, key: Any, checksum: Any, value: Any) -> tuple[str, bytes]:
         if not (isinstance(key, bytes) and _is_whole(value, checksum, crc32(key))):
-            raise self._damage(f"the row {key!r} is not as it was written")
+            raise self._damaged_row(key)
         return key.decode(), value
+
+    def _damaged_row(self, key: Any) -> StateError:
+        return self._damage(f"the row {key!r} is not as it was written")
 
     # --- opening -------------------------------------------------------------------------------
 
