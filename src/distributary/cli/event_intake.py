@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from distributary.delivery.udp import Publisher
     from distributary.model import Plan
 
-__all__ = ["EventIntake"]
+__all__ = ["EventIntake", "open_stdin"]
 
 _MOST_SORTERS = 4  # plans may follow one another before the first of them takes effect
 
 
-def _open_stdin() -> FileIO:
-    """Not sys.stdin: a thread that still reads it when Python exits would crash the process."""
+def open_stdin() -> FileIO:
+    """Open stdin, not sys.stdin: a thread that still reads that at the end crashes the process."""
     return open(0, "rb", buffering=0, closefd=False)
 
 
@@ -65,7 +65,7 @@ class EventIntake:
         if source != "-":
             chunks, name = read_events(source), source
         else:
-            chunks, name = read_event_lines(_open_stdin(), "stdin"), "stdin"
+            chunks, name = read_event_lines(open_stdin(), "stdin"), "stdin"
         find = lambda fingerprint: self._sorters[fingerprint]  # noqa: E731
         await publish_events(publisher, feed_chunks(chunks), find, self._note_bad, name, rate)
 

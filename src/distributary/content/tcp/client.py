@@ -36,7 +36,13 @@ from distributary.content.errors import (
     MoveFailedError,
 )
 from distributary.content.protocol import SendFrame, SessionOpened, Welcome
-from distributary.content.tcp.dialing import CLIENT_LIMITS, Credentials, EventForm, make_dialer
+from distributary.content.tcp.dialing import (
+    CLIENT_LIMITS,
+    Credentials,
+    EventForm,
+    check_address,
+    make_dialer,
+)
 from distributary.content.tcp.subscription import ContentSubscription
 from distributary.errors import InputError, LiveError
 from distributary.machines.real import (
@@ -176,6 +182,7 @@ class ContentClient:
             },
             clock=time.time,
         )
+        await check_address(self._machine.broker, self._credentials)
         async with AsyncExitStack() as stack:
             stack.callback(self._driver.close)
             self._start = await stack.enter_async_context(own_tasks())
@@ -198,12 +205,12 @@ class ContentClient:
         if self._failure is not None:
             raise self._failure
 
-    async def __aexit__(self, *raised: Any) -> bool:
+    async def __aexit__(self, *raised: Any) -> None:
         if raised[0] is None:
             for subscription in self._subscriptions.values():
                 subscription.acknowledge()
         await self.close()
-        return bool(await self._stack.__aexit__(*raised))
+        await self._stack.__aexit__(*raised)
 
     async def close(self) -> None:
         """Leave; the broker keeps the session for the next process of this name."""
@@ -289,7 +296,7 @@ class ContentClient:
         """
         self._check()
         try:
-            checked = self.form.check(attributes)
+            checked = self.form.check(attributes, payload)
         except InputError as error:
             raise EventRefusedError(error.reason) from None
         size = len(payload)
@@ -344,7 +351,7 @@ class ContentClient:
         client are reported as missing. If this fails, the client stays where it is.
         """
         self._check()
-        parse_address(broker)
+        await check_address(broker, self._credentials)
         ticket, actions = self._machine.move(broker, time.time(), abandon=abandon)
         place = next(each.place for each in actions if isinstance(each, Dial))
         try:

@@ -30,11 +30,15 @@ from distributary.machines.real import (
     TlsFiles,
     parse_address,
 )
+from distributary.machines.real.addresses import check_encryption, resolve
 from distributary.model import Attribute, AttributeKind, Schema
 
-__all__ = ["CLIENT_LIMITS", "Credentials", "EventForm", "make_dialer"]
+__all__ = ["CLIENT_LIMITS", "Credentials", "EventForm", "check_address", "make_dialer"]
 
-LONGEST_FRAME = 64 << 20
+LONGEST_FRAME = 64 << 20  # bytes, of brokers
+# Brokers cut off clients whose frames have more than 2 MiB.
+LONGEST_PAYLOAD = 1 << 20
+LONGEST_TEXT = 1 << 17  # characters, of up to four bytes
 CLIENT_LIMITS = ConnectionLimits(queue=1 << 30)  # the client bounds what it sends by itself
 _CODEC = Codec(Schema(()))  # filters of clients travel as text, so no schema is needed
 
@@ -67,6 +71,14 @@ class Credentials:
         if self.tls is None:
             return None
         return self.tls.client_context(check_host=self.tls.ca is None)
+
+
+async def check_address(broker: str, credentials: Credentials) -> None:
+    """Raise an `AddressError` for a host that is unknown, or outside this machine without TLS."""
+    address = parse_address(broker)
+    hosts = [host for _, (host, _) in await resolve(address)]
+    encrypted = credentials.tls is not None
+    check_encryption(address, hosts, encrypted=encrypted, insecure=credentials.insecure)
 
 
 def make_dialer(
@@ -138,8 +150,14 @@ class EventForm:
             )
         )
 
-    def check(self, attributes: Mapping[str, Any]) -> dict[str, AttributeValue]:
+    def check(
+        self, attributes: Mapping[str, Any], payload: bytes = b""
+    ) -> dict[str, AttributeValue]:
         """The attributes as they are sent; raises `InputError` for what a broker would refuse."""
+        if len(payload) > LONGEST_PAYLOAD:
+            raise InputError(
+                f"its payload has {len(payload):,} bytes, and brokers take {LONGEST_PAYLOAD:,}"
+            )
         checked: dict[str, AttributeValue] = {}
         for name, value in attributes.items():
             at = self.schema.place(name)
@@ -154,4 +172,7 @@ class EventForm:
             checked[attribute.name] = value
         if len(checked) < len(attributes):
             raise InputError("two attributes have names that differ only in case")
+        size = sum(len(value) for value in checked.values() if isinstance(value, str))
+        if size > LONGEST_TEXT:
+            raise InputError(f"its text has {size:,} characters, and brokers take {LONGEST_TEXT:,}")
         return checked

@@ -9,7 +9,7 @@ from typing import Any
 
 from distributary.content.errors import BrokerAwayError, BrokerRefusedError
 from distributary.content.protocol import AskStatus, Goodbye, Status
-from distributary.content.tcp.dialing import CLIENT_LIMITS, Credentials, make_dialer
+from distributary.content.tcp.dialing import CLIENT_LIMITS, Credentials, check_address, make_dialer
 from distributary.machines.real import LinkConnection, Links
 
 __all__ = ["fetch_status"]
@@ -19,6 +19,7 @@ async def fetch_status(
     broker: str, credentials: Credentials, *, within: float = 10.0
 ) -> Mapping[str, Any]:
     """Ask the broker at an address for its status; opens no session."""
+    await check_address(broker, credentials)
     asking = _Asking()
     dialer = make_dialer(
         broker,

@@ -28,7 +28,7 @@ class ContentSubscription:
         self.number = number
         self._finish = finish
         self._items: deque[ReceivedEvent | LostEvents] = deque()
-        self._taken: TakenFrom | None = None
+        self._taken: list[TakenFrom] = []
         self._readable = asyncio.Event()
         self._settled = asyncio.Event()
         self._failure: LiveError | None = None
@@ -45,25 +45,39 @@ class ContentSubscription:
 
     async def get(self) -> ReceivedEvent | None:
         """The next event; None once unsubscribed. Cancelling it loses no event."""
+        found = await self.get_some(1)
+        return found[0] if found else None
+
+    async def get_some(self, most: int = 1_000) -> list[ReceivedEvent]:
+        """The events that are there, at least one; none once unsubscribed.
+
+        They count as processed at the next call. Cancelling it loses no event.
+        """
         self.acknowledge()
         while not self._items:
             if self._failure is not None:
                 raise self._failure
             if self._is_closed:
-                return None
+                return []
             self._readable.clear()
             await self._readable.wait()
-        item = self._items.popleft()
-        self._taken = item.taken_from
-        if isinstance(item, LostEvents):
+        found: list[ReceivedEvent] = []
+        while self._items and len(found) < most:
+            item = self._items[0]
+            if isinstance(item, LostEvents):
+                break
+            found.append(item)
+            self._taken.append(self._items.popleft().taken_from)
+        if not found and isinstance(item, LostEvents):
+            self._taken.append(self._items.popleft().taken_from)
             raise EventsMissedError(item.count, item.reason)
-        return item
+        return found
 
     def acknowledge(self) -> None:
-        """The application has processed the event that it got last."""
-        taken, self._taken = self._taken, None
-        if taken is not None:
-            self._finish(taken)
+        """The application has processed the events that it got last."""
+        taken, self._taken = self._taken, []
+        for each in taken:
+            self._finish(each)
 
     def __len__(self) -> int:
         """The number of unread events."""
