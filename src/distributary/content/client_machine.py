@@ -454,6 +454,7 @@ class ClientMachine:
         if self._close_ticket is None or session is not self._session:
             return []
         ticket, self._close_ticket = self._close_ticket, None
+        session.on_close()  # nothing more may be said in it
         return [Complete(ticket), HangUp(session.place)]
 
     # --- publications -----------------------------------------------------------------------------

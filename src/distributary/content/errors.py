@@ -64,7 +64,7 @@ class ClientDismissedError(LiveError):
         self.broker = broker
         self.reason = reason
         super().__init__(
-            f"{broker}: the broker has dismissed the client {name!r}: {reason}; "
+            f"{broker}: the broker has dismissed the client {name!r}: {reason}; open it again, and "
             "use each name in one process at a time"
         )
 
