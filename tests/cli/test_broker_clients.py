@@ -18,7 +18,10 @@ import pytest
 
 from distributary.cli.broker_status import render_status
 from distributary.cli.console import results
-from distributary.content.protocol import Dropped
+from distributary.content import COVERING_POLICIES
+from distributary.content.host import BrokerHost
+from distributary.content.protocol import Dropped, LinkFact, OpenSession, Peer
+from distributary.model import Schema
 from tests.cli.conftest import CommandLine
 from tests.content.tcp.plain_service import PlainService, serve_plainly
 
@@ -233,26 +236,27 @@ def test_an_ephemeral_subscription_leaves_nothing(cli: CommandLine, broker: Back
 
 def test_the_status_is_one_document_or_tables(cli: CommandLine, broker: Background) -> None:
     ran = cli("broker", "status", *address(broker), "--json")
-    assert (ran.status, ran.document) == (0, {"broker": "A"})
+    assert (ran.status, ran.document) == (0, {"name": "A"})
     ran = cli("broker", "status", *address(broker))
-    assert ran.out.split() == ["broker", "A"]
+    assert ran.out.startswith("A: start number")
 
 
-def test_any_status_can_be_shown() -> None:
-    found = {
-        "name": "A",
-        "uptime": 12.345,
-        "table": {"subscriptions": 1_234, "boxes": 5},
-        "links": {"B": {"up": True, "queue": {"bytes": 10}}, "C": {"up": False}},
-        "clients": [{"name": "[ann]", "outbox": number} for number in range(60)],
-        "brokers": ["A", "B"],
-        "none": [],
-    }
+def test_the_status_of_a_broker_is_shown_with_the_network_as_a_tree() -> None:
+    host = BrokerHost("A", Schema(()), COVERING_POLICIES["merging"])
+    host.start(0.0)
+    links = (LinkFact("B", "C", 1, True), LinkFact("B", "[D]", 1, True))
+    host.on_open(Peer(1, "broker", "B", 1, links=links), 0.0)
+    for number in range(60):
+        host.on_open(Peer(2 + number, "client", f"[client {number}]"), 0.0)
+        host.on_message(2 + number, OpenSession(), 0.0)
     with results.capture() as captured:
-        results.print(render_status(found))
-    text = captured.get()
-    for part in ("1,234", "yes", "queue bytes", "[ann]", "and 10 more", "A, B", "none"):
-        assert part in text
+        results.print(render_status(host.statistics().as_mapping()))
+    lines = captured.get().splitlines()
+    assert lines[0].strip() == "A: start number 1, policy merging"
+    assert [line.strip("│├└─ ") for line in lines[1:4]] == ["B", "C", "[D]"]
+    assert ["sessions", "60"] in [line.split() for line in lines]
+    assert any("[client 3]" in line and "yes" in line for line in lines)
+    assert any("and 10 more" in line for line in lines)
 
 
 @pytest.mark.parametrize(

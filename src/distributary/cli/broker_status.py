@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
+from rich.tree import Tree
 
 from distributary.cli.broker_client import BROKER, BrokerChoice
-from distributary.cli.console import print_json, results
+from distributary.cli.console import print_json, wide_results
 from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import Json, option
 
@@ -36,57 +37,88 @@ def status(
     if as_document:
         print_json(found)
     else:
-        results.print(render_status(found))
+        wide_results.print(render_status(found))
 
 
 def render_status(found: Mapping[str, Any]) -> Group:
-    """Make tables of a status: one of the plain values, and one of each list of mappings."""
-    plain = Table(box=None, show_header=False)
-    plain.add_column()
-    plain.add_column(justify="right")
-    tables: list[Table] = [plain]
-    for name, value in _flatten(found):
-        if _is_table(value):
-            tables.append(_make_table(name, value))
-        elif isinstance(value, list | tuple):
-            plain.add_row(_say(name), escape(", ".join(map(_show, value)) or "none"))
-        else:
-            plain.add_row(_say(name), escape(_show(value)))
+    """Make the network as a tree, and tables of counts, links and clients."""
+    tables: list[RenderableType] = [_draw_network(found), _list_counts(found)]
+    tables += [
+        _make_table(title, found[name], columns)
+        for name, title, columns in (
+            ("links", "links", _LINK_COLUMNS),
+            ("clients", "clients", _CLIENT_COLUMNS),
+        )
+        if found.get(name)
+    ]
     return Group(*tables)
 
 
-def _flatten(found: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of nested mappings, under the joined names; mappings of mappings are tables."""
+# The keys of a broker's status, and their titles.
+_LINK_COLUMNS = {
+    "neighbour": "to",
+    "connected": "up",
+    "forwarded": "sent",
+    "received": "received",
+    "unneeded": "unneeded",
+    "waiting": "waiting",
+    "unfinished": "unfinished",
+    "subscriptions_sent": "asked for",
+    "subscriptions_received": "asked by it",
+}
+_CLIENT_COLUMNS = {
+    "client": "name",
+    "connected": "here",
+    "subscriptions": "subscriptions",
+    "published": "published",
+    "delivered": "delivered",
+    "outbox": "kept",
+    "dropped": "dropped",
+    "waiting": "waiting",
+}
+_ABOVE = ("name", "incarnation", "policy", "network", "links", "clients")
+
+
+def _draw_network(found: Mapping[str, Any]) -> Tree:
+    """Draw all brokers that are known, from this one outwards."""
+    name = str(found.get("name", "broker"))
+    start, policy = found.get("incarnation", "?"), found.get("policy", "?")
+    tree = Tree(escape(f"{name}: start number {start}, policy {policy}"))
+    ends: dict[str, list[str]] = {}
+    for low, high in found.get("network", ()):
+        ends.setdefault(low, []).append(high)
+        ends.setdefault(high, []).append(low)
+    seen, open_ends = {name}, [(name, tree)]
+    while open_ends:
+        broker, branch = open_ends.pop()
+        for other in sorted(ends.get(broker, ())):
+            if other not in seen:
+                seen.add(other)
+                open_ends.append((other, branch.add(escape(other))))
+    return tree
+
+
+def _list_counts(found: Mapping[str, Any]) -> Table:
+    table = Table(box=None, show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
     for name, value in found.items():
-        whole = f"{above} {name}".strip()
-        if not isinstance(value, Mapping):
-            yield whole, value
-        elif value and all(isinstance(each, Mapping) for each in value.values()):
-            yield whole, [{"name": key, **each} for key, each in value.items()]
-        else:
-            yield from _flatten(value, whole)
-
-
-def _is_table(value: Any) -> bool:
-    return isinstance(value, list | tuple) and bool(value) and isinstance(value[0], Mapping)
-
-
-def _make_table(name: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(box=None, header_style="bold", title=_say(name), title_justify="left")
-    columns = list(dict.fromkeys(key for row in rows for key, _ in _flatten(row)))
-    flat = [dict(_flatten(row)) for row in rows[:_SHOWN]]
-    for column in columns:
-        numbers = all(isinstance(row.get(column, 0), int | float) for row in flat)
-        table.add_column(_say(column), justify="right" if numbers else "left")
-    for row in flat:
-        table.add_row(*(escape(_show(row.get(column, ""))) for column in columns))
-    if len(rows) > _SHOWN:
-        table.add_row(f"and {len(rows) - _SHOWN:,} more")
+        values = value if isinstance(value, Mapping) else {name: value}
+        for each, count in values.items() if name not in _ABOVE else ():
+            table.add_row(escape(each.replace("_", " ")), escape(_show(count)))
     return table
 
 
-def _say(name: str) -> str:
-    return escape(name.replace("_", " "))
+def _make_table(title: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> Table:
+    table = Table(box=None, header_style="bold", title=title, title_justify="left")
+    for key, column in columns.items():
+        is_number = not isinstance(rows[0].get(key), str | bool)
+        table.add_column(column, justify="right" if is_number else "left")
+    for row in rows[:_SHOWN]:
+        table.add_row(*(escape(_show(row.get(key))) for key in columns))
+    if len(rows) > _SHOWN:
+        table.add_row(f"and {len(rows) - _SHOWN:,} more")
+    return table
 
 
 def _show(value: Any) -> str:
@@ -95,10 +127,6 @@ def _show(value: Any) -> str:
             return "yes" if value else "no"
         case None:
             return "-"
-        case int():
+        case int() | float():
             return f"{value:,}"
-        case float():
-            return f"{value:,.3g}" if abs(value) < 1_000 else f"{value:,.0f}"
-        case list() | tuple():
-            return ", ".join(map(_show, value))
     return str(value)

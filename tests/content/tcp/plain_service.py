@@ -55,7 +55,7 @@ class PlainService:
 
     async def on_message(self, connection: LinkConnection, message: Any) -> None:
         if isinstance(message, AskStatus):
-            connection.send([CODEC.encode(Status({"broker": self.broker.name}))])
+            connection.send([CODEC.encode(Status({"name": self.broker.name}))])
             return
         if isinstance(message, OpenSession):
             for other in [*self.connections.values()]:

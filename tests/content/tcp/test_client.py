@@ -374,7 +374,7 @@ def test_many_publish_at_once_in_order() -> None:
 def test_the_status_needs_no_session() -> None:
     async def work() -> None:
         async with serve_plainly("a") as (a,):
-            assert await fetch_status(a.address, Credentials("status")) == {"broker": "a"}
+            assert await fetch_status(a.address, Credentials("status")) == {"name": "a"}
             assert a.broker.session is None
             a.refuses = "not you"
             with pytest.raises(BrokerRefusedError, match="not you"):
