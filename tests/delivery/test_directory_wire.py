@@ -52,6 +52,7 @@ entries = st.builds(
     st.none() | some_places,
     st.just(False),
     st.none() | claims,
+    st.just(False),
 )
 released = st.builds(
     FlowEntry,
@@ -61,6 +62,7 @@ released = st.builds(
     st.none(),
     st.just(False),
     claims,
+    st.just(True),
 )
 records: st.SearchStrategy[Record] = st.one_of(
     st.builds(RouteRecord, words, entries),

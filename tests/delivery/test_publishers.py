@@ -11,13 +11,17 @@ from hypothesis import strategies as st
 
 from distributary.delivery import (
     Back,
+    Claimed,
     Contested,
     Gap,
     Gone,
     HandedOver,
+    Left,
     Missing,
     ReceiverMachine,
     ReceiverParams,
+    Refused,
+    Released,
     Restarted,
     SenderMachine,
     SenderParams,
@@ -25,6 +29,7 @@ from distributary.delivery import (
     Unserved,
 )
 from distributary.delivery.authentication import Authenticator
+from distributary.delivery.errors import NotHeldError
 from distributary.delivery.routes import CONTROL_GROUP, publisher_number
 from distributary.delivery.wire import (
     Announcement,
@@ -322,3 +327,174 @@ def test_recorded_packets_of_a_publisher_before_its_known_incarnation_are_refuse
     )
     receiver.on_packet(announcement("A"), 0.0, "A")
     assert ("A" in receiver.incarnations) == (known == 7)
+
+
+# --- claims --------------------------------------------------------------------------------------
+
+
+def test_a_publisher_is_refused_the_flows_that_another_has() -> None:
+    net = Net()
+    net.start("A", ["f0", "f1"])
+    net.wait(1.0)
+    net.start("B", ["f1", "f2"])
+    net.wait(1.0)
+    assert net.told == [("B", Refused("A", ("f1",)))]
+    with pytest.raises(NotHeldError, match="'f1' is published by 'A'"):
+        net.senders["B"].offer("f1", b"x", net.now)
+    net.offer("A", "f1", b"1")
+    net.offer("B", "f2", b"1")
+    assert net.got() == [("f1", 1, b"1"), ("f2", 1, b"1")]
+    assert net.reports(Contested, HandedOver) == []
+
+
+@pytest.mark.parametrize("names", ["AB", "BA"])
+@pytest.mark.parametrize("later", [0, 1])
+def test_of_two_that_start_at_the_same_moment_the_earlier_has_the_flow(
+    names: str, later: int
+) -> None:
+    net = Net()
+    first, second = names
+    net.start(first, ["f0"], incarnation=100 + later)
+    net.start(second, ["f0"], incarnation=100)
+    winner = min((100 + later, first), (100, second))[1]
+    net.wait(1.0)
+    loser = ({"A", "B"} - {winner}).pop()
+    assert net.told == [(loser, Refused(winner, ("f0",)))]
+    net.offer(winner, "f0", b"1")
+    assert net.got() == [("f0", 1, b"1")]
+    assert net.reports(Contested) == []
+
+
+def test_a_publisher_waits_for_answers_and_is_refused_what_nobody_answered() -> None:
+    net = Net()
+    net.start("A", ["f0"])
+    net.wait(1.0)
+    net.start("B", ["f1"])
+    net.lost.add(("B", "A"))  # A is heard, but hears nothing any more
+    net.offer("B", "f1", b"1")
+    net.wait(3.0)
+    assert net.got() == []
+    net.wait(3.0)
+    assert net.told == [("B", Refused("A", ("f1",)))]
+
+
+def test_publishers_that_did_not_hear_each_other_settle_when_they_do() -> None:
+    net = Net()
+    net.lost |= {("A", "B"), ("B", "A")}
+    net.start("A", ["f0"])
+    net.wait(1.0)
+    net.start("B", ["f0"])
+    net.wait(1.0)
+    assert net.reports(Contested) == [Contested("A", "B", ("f0",))]
+    net.lost.clear()
+    net.wait(2.0)
+    assert net.told == [("B", Refused("A", ("f0",)))]
+    net.offer("A", "f0", b"1")
+    assert net.got() == [("f0", 1, b"1")]
+
+
+def test_a_flow_that_is_handed_over_keeps_its_numbers() -> None:
+    net = Net(["f0", "f2"])
+    net.start("A", ["f0", "f1"])
+    net.start("B", ["f2"])
+    net.wait(0.5)
+    net.offer("A", "f0", b"1", b"2", b"3")
+    net.from_sender("A", net.senders["A"].release(["f0"], net.now))
+    net.from_sender("B", net.senders["B"].claim(["f0"], net.now))
+    net.offer("A", "f0", b"4")  # until it is let go
+    net.wait(2.0)
+    assert net.told == [("A", Released(("f0",))), ("B", Claimed(("f0",)))]
+    with pytest.raises(NotHeldError, match="was released"):
+        net.senders["A"].offer("f0", b"x", net.now)
+    net.offer("B", "f0", b"5", b"6")
+    assert net.got() == [("f0", at, b"%d" % at) for at in range(1, 7)]
+    assert net.reports(HandedOver, Missing, Gap, Contested) == [
+        HandedOver("A", "B", ("f0",), anew=False)
+    ]
+    net.from_sender("B", net.senders["B"].release(["f0"], net.now))
+    net.from_sender("A", net.senders["A"].claim(["f0"], net.now))
+    net.wait(2.0)
+    net.offer("A", "f0", b"7")
+    assert net.got() == [("f0", 7, b"7")]
+
+
+def test_what_is_missing_at_a_hand_over_is_reported_to_the_number() -> None:
+    net = Net(["f0"])
+    net.start("A", ["f0"])
+    net.start("B", [])
+    net.wait(0.5)
+    net.offer("A", "f0", b"1", b"2")
+    net.lost |= {("A", "r"), ("r", "A")}
+    net.offer("A", "f0", b"3", b"4")
+    net.from_sender("A", net.senders["A"].release(["f0"], net.now))
+    net.from_sender("B", net.senders["B"].claim(["f0"], net.now))
+    net.wait(2.0)
+    net.offer("B", "f0", b"5")
+    net.crash("A")
+    net.wait(8.0)
+    net.offer("B", "f0", b"6")
+    assert net.got() == [("f0", at, b"%d" % at) for at in (1, 2, 5, 6)]
+    assert net.reports(Missing, HandedOver, Gone) == [
+        Gone("A", 1, ("f0",)),
+        HandedOver("A", "B", ("f0",), anew=False),
+        Missing("B", 1, "f0", 3, 4),
+    ]
+
+
+def test_a_publisher_that_leaves_says_which_messages_were_its_last() -> None:
+    net = Net(["f0", "f1"])
+    net.start("A", ["f0", "f1"])
+    net.start("B", ["f2"])
+    net.wait(0.5)
+    net.offer("A", "f0", b"1", b"2")
+    net.lost.add(("A", "r"))
+    net.offer("A", "f0", b"3")
+    net.senders["A"]._streams[1].window._max_packets = 1  # it cannot be repaired
+    net.offer("A", "f1", b"1")
+    net.lost.clear()
+    net.from_sender("A", net.senders["A"].leave(net.now))
+    net.wait(1.0)
+    net.crash("A")
+    net.wait(8.0)
+    assert net.got() == [("f0", 1, b"1"), ("f0", 2, b"2"), ("f1", 1, b"1")]
+    assert net.reports(Missing, Left, Gone) == [Left("A", 1), Missing("A", 1, "f0", 3, 3)]
+
+
+def test_a_flow_of_a_publisher_that_left_goes_on_with_another_that_asks_in_time() -> None:
+    net = Net(["f0"])
+    net.start("A", ["f0"])
+    net.start("B", [])
+    net.wait(0.5)
+    net.offer("A", "f0", b"1")
+    net.from_sender("A", net.senders["A"].leave(net.now))
+    net.from_sender("B", net.senders["B"].claim(["f0"], net.now))
+    net.wait(1.0)
+    net.crash("A")
+    net.offer("B", "f0", b"2")
+    assert net.got() == [("f0", 1, b"1"), ("f0", 2, b"2")]
+
+
+def test_numbers_that_were_given_out_twice_are_not_taken_for_the_same() -> None:
+    """C goes on behind A, and does not know that B had the flow in between and crashed."""
+    net = Net(["f0"])
+    net.start("A", ["f0"])
+    net.start("B", [])
+    net.wait(0.5)
+    net.offer("A", "f0", b"1", b"2")
+    net.from_sender("A", net.senders["A"].release(["f0"], net.now))
+    net.from_sender("B", net.senders["B"].claim(["f0"], net.now))
+    net.wait(2.0)
+    net.offer("B", "f0", b"3 of B", b"4 of B")
+    net.crash("B")
+    net.wait(8.0)
+    net.start("C", [])
+    net.wait(1.0)
+    net.from_sender("C", net.senders["C"].claim(["f0"], net.now))
+    net.wait(2.0)
+    net.offer("C", "f0", b"3 of C")
+    assert [payload for _, _, payload in net.got()] == [
+        b"1", b"2", b"3 of B", b"4 of B", b"3 of C",
+    ]  # fmt: skip
+    assert net.reports(HandedOver) == [
+        HandedOver("A", "B", ("f0",), anew=False), HandedOver("B", "C", ("f0",), anew=True),
+    ]  # fmt: skip

@@ -15,6 +15,7 @@ from distributary.model import IndexArray, IntArray
 __all__ = [
     "Back",
     "Brought",
+    "Claimed",
     "Contested",
     "Gap",
     "Gone",
@@ -28,6 +29,8 @@ __all__ = [
     "MulticastAction",
     "NeedPlan",
     "Reason",
+    "Refused",
+    "Released",
     "Report",
     "Restarted",
     "Rival",
@@ -212,6 +215,28 @@ class Unfollowed:
     """There are more publishers than the receiver follows; this is the first that it leaves out."""
 
     publisher: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Of a sender: another publisher has these flows; nothing of them is sent from now on."""
+
+    holder: str
+    flows: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """Of a sender: these flows, which it asked for, are its own from now on."""
+
+    flows: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Of a sender: these flows can be claimed by others from now on."""
+
+    flows: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,14 @@ from collections.abc import Callable, Collection
 from distributary.delivery.directory import Directory, DirectoryChange
 from distributary.delivery.directory_wire import (
     CancelRecord,
+    FlowClaim,
     FlowEntry,
+    LeaveRecord,
     MarkRecord,
     Place,
     ReadyRecord,
     Record,
+    ReleaseRecord,
     RouteRecord,
     SwitchRecord,
     block_of,
@@ -37,6 +40,8 @@ class DirectoryLog:
         self.directory = Directory()
         self.record = 0
         self._room = room
+        self.claims: dict[str, FlowClaim] = {}  # of flows that are had not since the start
+        self.released: dict[str, FlowClaim] = {}  # of flows that went
         self._keys: list[bytes] = []  # by flow number
         self._members: list[list[int]] = [[]]  # the flows of each block
 
@@ -51,7 +56,13 @@ class DirectoryLog:
         change = self.directory.prepare(plan, flows)
         self._index_flows()
         for number, streams in change.moved.items():
-            entry = FlowEntry(self._keys[number], number, (), self._places(streams))
+            entry = FlowEntry(
+                self._keys[number],
+                number,
+                (),
+                self._places(streams),
+                claim=self.claims.get(self.directory.flows[number]),
+            )
             records += [
                 RouteRecord(change.version, part)
                 for part in split_entry(entry, self._room - _VERSION_SIZE)
@@ -78,14 +89,37 @@ class DirectoryLog:
         return tuple(sorted(found))
 
     def switch(self, last_packet: Callable[[int], int]) -> tuple[DirectoryChange, list[Record]]:
-        """Let the change take effect; `last_packet` is that of a stream until now."""
+        """Let the change take effect; `last_packet` is that of a stream until now.
+
+        `released` has the flows that are let go with it.
+        """
         marked = self._streams_of_moved()
         change = self.directory.switch()
         records: list[Record] = [
             MarkRecord(change.version, stream, last_packet(stream)) for stream in marked
         ]
+        records += self._release(change)
         records.append(SwitchRecord(change.version))
         return change, self._count(records)
+
+    def leave(self, plan: Plan, last_packet: Callable[[int], int]) -> list[Record]:
+        """Carry nothing any more, at once; returns the records of that."""
+        records = self._cancel()
+        change = self.directory.prepare(plan, ())
+        marked = list(self.directory.places)
+        self.directory.switch()
+        records += [MarkRecord(change.version, stream, last_packet(stream)) for stream in marked]
+        records += self._release(change)
+        records.append(LeaveRecord(change.version))
+        return self._count(records)
+
+    def _release(self, change: DirectoryChange) -> list[Record]:
+        """Records of the flows that go with a change."""
+        return [
+            ReleaseRecord(change.version, self._entry(number))
+            for number, streams in change.moved.items()
+            if not streams and self.directory.flows[number] in self.released
+        ]
 
     def _streams_of_moved(self) -> list[int]:
         """The streams of moved flows, also those that carry such a flow before and after.
@@ -113,18 +147,23 @@ class DirectoryLog:
     def bodies_of(self, block: int) -> list[tuple[int, bytes]]:
         """A block as bodies of packets, each with the number of its entries."""
         entries = (self._entry(number) for number in self._members[block])
-        carried = (entry for entry in entries if entry.places or entry.upcoming)
+        carried = (entry for entry in entries if entry.places or entry.upcoming or entry.released)
         return pack_blocks(self.record, block, carried, self._room)
 
     def _entry(self, number: int) -> FlowEntry:
         directory = self.directory
         change = directory.following
         moves = change is not None and number in change.moved
+        name, streams = directory.flows[number], directory.streams_of(number)
+        if not streams and not moves and name in self.released:
+            claim = self.released[name]
+            return FlowEntry(self._keys[number], number, (), claim=claim, released=True)
         return FlowEntry(
             self._keys[number],
             number,
-            self._places(directory.streams_of(number)),
+            self._places(streams),
             self._places(directory.following_streams_of(number)) if moves else None,
+            claim=self.claims.get(name),
         )
 
     def _places(self, streams: tuple[int, ...]) -> tuple[Place, ...]:

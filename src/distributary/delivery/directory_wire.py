@@ -53,7 +53,7 @@ _READY = struct.Struct("<IIQ")  # version, flows, fingerprint
 _MARK = struct.Struct("<IIQ")  # version, stream, its last packet
 _VERSION = struct.Struct("<I")
 _UNICAST = 0xFFFF_FFFF  # in the place of a group
-_CONTINUED, _CHANGING, _CLAIMED = 1, 2, 4
+_CONTINUED, _CHANGING, _CLAIMED, _RELEASED = 1, 2, 4, 8
 _SEQUENCES = 1 << 63
 MOST_FLOWS, MOST_STREAMS = 1 << 22, 1 << 20  # of a directory; receivers have tables by number
 BLOCK_SIZE = _BLOCK.size
@@ -115,6 +115,7 @@ class FlowEntry(NamedTuple):
     upcoming: tuple[Place, ...] | None = None
     continued: bool = False
     claim: FlowClaim | None = None
+    released: bool = False  # the publisher had the flow, and has let it go
 
 
 class Block(NamedTuple):
@@ -219,6 +220,7 @@ def split_entry(entry: FlowEntry, room: int) -> Iterator[FlowEntry]:
             None if upcoming is None else tuple(then),
             continued,
             entry.claim,
+            entry.released,
         )
         continued = True
         if not places and not later:
@@ -227,7 +229,7 @@ def split_entry(entry: FlowEntry, room: int) -> Iterator[FlowEntry]:
 
 def _encode_entry(entry: FlowEntry) -> bytes:
     flags = _CONTINUED * entry.continued | _CHANGING * (entry.upcoming is not None)
-    flags |= _CLAIMED * (entry.claim is not None)
+    flags |= _CLAIMED * (entry.claim is not None) | _RELEASED * entry.released
     upcoming = entry.upcoming or ()
     head = _ENTRY.pack(entry.key, entry.number, flags, len(entry.places), len(upcoming))
     if entry.claim is not None:
@@ -268,11 +270,17 @@ def _decode_entry(body: bytes | memoryview, at: int) -> tuple[FlowEntry, int]:
         claim.since < _SEQUENCES and claim.incarnation < _SEQUENCES and 0 < claim.next < _SEQUENCES
     ):
         raise WireError("a claim with a number out of range")
-    if flags > _CONTINUED | _CHANGING | _CLAIMED or (n_upcoming and not flags & _CHANGING):
+    released = bool(flags & _RELEASED)
+    if released and (claim is None or places):
+        raise WireError("a released flow that travels, or of which no number is told")
+    if flags >= 2 * _RELEASED or (n_upcoming and not flags & _CHANGING):
         raise WireError("an entry with unknown flags")
     upcoming = tuple(places[n_places:]) if flags & _CHANGING else None
     continued = bool(flags & _CONTINUED)
-    return FlowEntry(key, number, tuple(places[:n_places]), upcoming, continued, claim), at
+    return (
+        FlowEntry(key, number, tuple(places[:n_places]), upcoming, continued, claim, released),
+        at,
+    )
 
 
 def encode_block(block: Block) -> bytes:
@@ -367,7 +375,7 @@ def decode_record(kind: int, body: bytes | memoryview) -> Record:
                 return CancelRecord(*_VERSION.unpack(body))
             case RecordKind.RELEASE:
                 entry, end = _decode_entry(body, _ROUTE.size)
-                if end == len(body) and entry.claim is not None:
+                if end == len(body) and entry.released:
                     return ReleaseRecord(_ROUTE.unpack_from(body)[0], entry)
             case RecordKind.LEAVE:
                 return LeaveRecord(*_VERSION.unpack(body))

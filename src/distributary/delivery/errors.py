@@ -3,7 +3,8 @@
     LiveError
     ├── NetworkError    an interface, a group or an address that cannot be used
     ├── KeyFileError    a key that cannot be used, or that others could have read
-    └── DirectoryFullError    a plan for which a publisher has no numbers left
+    ├── DirectoryFullError    a plan for which a publisher has no numbers left
+    └── NotHeldError    a message of a flow that another publisher has
 
 Each message says what happened, with which value, and what to do next.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from distributary.errors import LiveError
 
-__all__ = ["DirectoryFullError", "KeyFileError", "NetworkError"]
+__all__ = ["DirectoryFullError", "KeyFileError", "NetworkError", "NotHeldError"]
 
 
 class NetworkError(LiveError):
@@ -44,3 +45,13 @@ class DirectoryFullError(LiveError):
             f"the plans so far and this one have up to {needed:,} {what}, of at most {most:,} in "
             "the life of a publisher; restart the publisher, or plan for fewer"
         )
+
+
+class NotHeldError(LiveError):
+    """The publisher does not have `flow`; `holder` does, if that is known."""
+
+    def __init__(self, flow: str, holder: str | None) -> None:
+        self.flow = flow
+        self.holder = holder
+        has = "was released" if holder is None else f"is published by {holder!r}"
+        super().__init__(f"flow {flow!r} {has}; release it there, and claim it here")

@@ -47,7 +47,7 @@ class FlowRouter:
         if place is None or current is None or place.stream != current.stream.number:
             blind = False
             if current is not None:
-                if entry is not None and entry.claim is not None and not entry.places:
+                if entry is not None and entry.released and entry.claim is not None:
                     current.final = entry.claim.next
                 blind = self._end_leg(flow, current, marks, now)
             current = None

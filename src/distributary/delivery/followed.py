@@ -68,6 +68,7 @@ class FollowedPublisher:
         self.doubtful = False  # it has not shown that it is alive for a while
         self.contested: set[str] = set()  # flows that it claims while another publisher has them
         self._began = 0.0  # when it was first heard
+        self._started = False
         self.strangers = 0  # packets that are not accepted from where they came
         self._subs = parts.subs
         self._reassembly = parts.reassembly
@@ -105,8 +106,8 @@ class FollowedPublisher:
 
     @property
     def started(self) -> bool:
-        """Whether the publisher has begun to send."""
-        return self._version > 0
+        """Whether the publisher has begun to send, and its directory is known as of then."""
+        return self._started
 
     @property
     def is_proven(self) -> bool:
@@ -225,6 +226,16 @@ class FollowedPublisher:
                 self._marks = {}
             if isinstance(record, LeaveRecord):
                 self._leave(now)
+        self._note_started(now)
+
+    def _note_started(self, now: float) -> None:
+        """Let the publisher's claims count once it sends, and the journal was read so far."""
+        announced = self.announced
+        if self._started or announced is None or not announced.current:
+            return
+        if self._view.record >= announced.record:
+            self._started = True
+            self._holders.check_claims(self, self._view.routes, now)
 
     def _start_over(self, record: int, now: float) -> None:
         """Look all flows up again, since records of the journal are lost.
@@ -385,7 +396,7 @@ class FollowedPublisher:
         self._fresh = set(self._subs.flows) if from_start else set()
         self._starting = from_start
         self.gone = self.left = self.doubtful = False
-        self._began, self._version = now, 0
+        self._began, self._version, self._started = now, 0, False
         self.contested.clear()
         self.identity = PublisherIdentity(row, claim.publisher, claim.incarnation, name)
         known = self._resumable.pop(claim.incarnation, {})
@@ -422,10 +433,8 @@ class FollowedPublisher:
         if not self._journal.stream.gaps and announced.record > self._view.record:
             self._start_over(announced.record, now)
         if announced.record >= self._view.record:  # else it was sent before the journal's records
-            begins = not self._version and announced.current
             self._version = announced.current
-            if begins:
-                self._holders.check_claims(self, self._view.routes, now)
+        self._note_started(now)
         if not self._subs.unheard:
             self._feedback.stop_requests()
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from distributary.delivery.actions import Contested, HandedOver
-from distributary.delivery.incoming import IncomingFlow
+from distributary.delivery.incoming import IncomingFlow, Numbering
 from distributary.delivery.reassembly import Reassembly
 from distributary.delivery.subscriptions import Subscriptions
 
@@ -68,7 +68,7 @@ class Holders:
             self._subs.changes += 1  # have it told if nobody has the flow
             return
         best, *others = sorted(found, key=lambda each: self._rank(flow, each))
-        if flow.legs and best.claim_on(flow.name).numbering != flow.numbering:
+        if flow.legs and self._numbering(flow, best) != flow.numbering:
             return  # it is chosen when these legs are complete
         self._take(flow, best, now, marks if best is publisher else None)
         for other in others:
@@ -104,8 +104,22 @@ class Holders:
             self._handed, self._contested = {}, {}
 
     def _rank(self, flow: IncomingFlow, publisher: FollowedPublisher) -> tuple[bool, int, str]:
+        other = self._numbering(flow, publisher) != flow.numbering
+        return other, publisher.claim_on(flow.name).since, publisher.identity.name
+
+    def _numbering(self, flow: IncomingFlow, publisher: FollowedPublisher) -> Numbering:
+        """With whom the numbers began by which a publisher sends a flow.
+
+        A publisher that goes on with numbers which another one has given out already did not know
+        of that one. Its numbers are others, then, although its claim says that they are the same.
+        """
         claim = publisher.claim_on(flow.name)
-        return claim.numbering != flow.numbering, claim.since, publisher.identity.name
+        own = publisher.identity.number, claim.since
+        if flow.numbering == own:
+            return own
+        taken = claim.next < abs(int(self._subs.state.next_of[flow.slot]))
+        forks = taken and flow.publisher not in ("", publisher.identity.name)
+        return own if forks and claim.numbering == flow.numbering else claim.numbering
 
     def _take(
         self,
@@ -116,11 +130,12 @@ class Holders:
     ) -> None:
         """Take a flow from a publisher from now on."""
         claim, new = publisher.claim_on(flow.name), publisher.identity.name
+        numbering = self._numbering(flow, publisher)
         if flow.publisher and flow.publisher != new:
-            anew = claim.numbering != flow.numbering
+            anew = numbering != flow.numbering
             self._handed.setdefault((flow.publisher, new, anew), []).append(flow.name)
         first = claim.next if publisher.takes_from_start(flow) else 0
-        self._subs.number(flow, claim.numbering, first)
+        self._subs.number(flow, numbering, first)
         flow.row, flow.publisher = publisher.row, new
         publisher.contested.discard(flow.name)
         publisher.follow(flow, now, marks)
@@ -146,7 +161,7 @@ class Holders:
         elif (
             claimant.started
             and flow.name not in claimant.contested
-            and claimant.claim_on(flow.name).numbering != flow.numbering
+            and self._numbering(flow, claimant) != flow.numbering
         ):
             claimant.contested.add(flow.name)
             both = holder.identity.name, claimant.identity.name

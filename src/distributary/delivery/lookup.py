@@ -64,9 +64,16 @@ class DirectoryView:
     """Routes of wanted flows, as one publisher's directory has them."""
 
     def __init__(
-        self, receiver: int, params: ReceiverParams, rng: np.random.Generator, counts: IntArray
+        self,
+        receiver: int | None,
+        params: ReceiverParams,
+        rng: np.random.Generator,
+        counts: IntArray,
     ) -> None:
-        """`receiver` is the key of the receiver; places for others alone are left out."""
+        """`receiver` is the key of the receiver; places for others alone are left out.
+
+        None: no place is left out.
+        """
         self._receiver = receiver
         self._params = params
         self._rng = rng
@@ -150,6 +157,10 @@ class DirectoryView:
         for key in self._name_of:
             self._look_up(key, now)
 
+    def has_answered(self, name: str) -> bool:
+        """Whether it is known where a flow travels, and nothing newer was told of."""
+        return name in self.routes and name not in self._stale
+
     def awaits(self, block: int) -> bool:
         """Whether a block is being looked up."""
         return block in self._lookups
@@ -222,7 +233,11 @@ class DirectoryView:
     def _usable(self, known: tuple[Place, ...], more: tuple[Place, ...]) -> tuple[Place, ...]:
         """The places at which this receiver can take a flow, in the order of their numbers."""
         here = self._receiver
-        mine = {place for place in more if place.group is not None or place.receiver == here}
+        mine = {
+            place
+            for place in more
+            if place.group is not None or here is None or place.receiver == here
+        }
         found = sorted(mine.union(known), key=lambda place: place.stream)
         self._counts[kernels.OVER_LIMIT] += len(found[_MOST_PLACES:])
         return tuple(found[:_MOST_PLACES])
@@ -291,7 +306,7 @@ class DirectoryView:
         claim = route.claim if places else self._released.get(name)
         if not places and claim is None:
             return None
-        return route._replace(places=places, upcoming=None, claim=claim)
+        return route._replace(places=places, upcoming=None, claim=claim, released=not places)
 
     def _note(self, name: str, route: FlowEntry | None) -> bool:
         """Note a route; returns whether it is another than before."""

@@ -49,6 +49,10 @@ class PacketBuilder:
         )
         return self._authenticator.encode_packet(header, body)
 
+    def is_of_publisher(self, header: Header) -> bool:
+        """Whether a packet names this publisher as its sender, in any incarnation."""
+        return header.publisher == self._number
+
     def is_addressed(self, header: Header) -> bool:
         """Whether a receiver's packet is for this publisher, and this incarnation of it."""
         return (header.publisher, header.incarnation) == (self._number, self._incarnation)

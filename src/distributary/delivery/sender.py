@@ -12,15 +12,18 @@ move are sent by their new streams. Streams that no flow enters or leaves notice
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from distributary.delivery.actions import Claimed, Refused, Released
 from distributary.delivery.announcements import Announcements, make_announcement
 from distributary.delivery.authentication import Authenticator
+from distributary.delivery.claims import Claims
 from distributary.delivery.directory_answers import DirectoryAnswers
 from distributary.delivery.directory_log import DirectoryLog
-from distributary.delivery.directory_wire import Record, encode_record
+from distributary.delivery.directory_wire import Record, decode_block, encode_record
+from distributary.delivery.errors import NotHeldError
 from distributary.delivery.heartbeats import Heartbeats
 from distributary.delivery.outgoing import OutgoingStream
 from distributary.delivery.outgoing_streams import OutgoingStreams
@@ -30,22 +33,26 @@ from distributary.delivery.packing import largest_payload
 from distributary.delivery.portion_wire import Inquiry, decode_inquiry
 from distributary.delivery.portions import PortionAnswers
 from distributary.delivery.repairs import Repairs
-from distributary.delivery.routes import CONTROL_GROUP
+from distributary.delivery.routes import CONTROL_GROUP, publisher_number
 from distributary.delivery.sender_params import SenderParams
 from distributary.delivery.sender_statistics import SenderMachineStatistics
+from distributary.delivery.unplanned import UnplannedFlows
 from distributary.delivery.wire import (
     HEADER_SIZE,
     MESSAGE_HEADER_SIZE,
+    MOST_LOOKUPS,
     POSITION_SIZE,
     Header,
     PacketKind,
     WireError,
+    decode_announcement,
     decode_header,
     decode_lookup,
     decode_ranges,
     decode_request,
     encode_announcement,
     encode_heartbeat,
+    encode_lookup,
     encode_ranges,
 )
 from distributary.errors import DistributaryError
@@ -54,10 +61,9 @@ from distributary.model import Plan
 
 __all__ = ["FullError", "SenderAction", "SenderMachine"]
 
-SenderAction = Send | SetTimer
+SenderAction = Send | SetTimer | Claimed | Refused | Released
 WAKE = "wake"
 _NEVER = float("inf")
-_MOST_NAMES = 10_000  # flows outside the plan that are counted one by one
 
 
 class FullError(DistributaryError):
@@ -82,8 +88,9 @@ class SenderMachine:
     ) -> None:
         """`flows` are those that this publisher has, of all that plans carry; None: all of them.
 
-        `addresses` has fixed unicast addresses of receivers; the sender learns others.
+        Those that another publisher has already are refused.
 
+        `addresses` has fixed unicast addresses of receivers; the sender learns others.
         A receiver's request shows its address. Until then the sender addresses its packets to the
         receiver's name, which the caller resolves or drops. `wall_clock` returns nanoseconds since
         1970; with it each packet says when it was sent.
@@ -99,7 +106,7 @@ class SenderMachine:
         self._counts = dict.fromkeys(SenderMachineStatistics.__slots__, 0)
         del self._counts["curbed_naks"], self._counts["over_limit"]  # the repairs count these
         self._next_of: dict[str, int] = {}
-        self._unplanned: Counter[str] = Counter()
+        self._unplanned = UnplannedFlows()
         self._room = params.packet_size - HEADER_SIZE - self._authenticator.size
         self._log = DirectoryLog(self._room - MESSAGE_HEADER_SIZE)
         self._streams = OutgoingStreams(params, self._room, addresses or {})
@@ -117,8 +124,12 @@ class SenderMachine:
         self._pace = TokenBucket(params.rate, params.burst)
         self._wake_at: float | None = None
         self._log.directory.check_room(plan)
-        self._flows = None if flows is None else set(flows)
-        self._log.prepare(plan, self._flows)
+        self._plan = plan
+        self._left = False
+        self._granted: set[str] = set()  # flows that are this publisher's with the next switch
+        self._claims = Claims(publisher_number(name), name, incarnation, flows, params)
+        self._log.claims = self._claims.claims
+        self._log.prepare(plan, self._claims.take_plan(plan, 0.0))
         self._log.switch(lambda stream: 0)
         self._portions.add_plan(self._log.directory.fingerprint, plan, beside=0)
         self._records_sent = self._log.record  # nobody was there to hear of them
@@ -133,18 +144,18 @@ class SenderMachine:
         over_limit = repairs.over_limit + repairs.forgotten
         return replace(
             SenderMachineStatistics(),
-            **self._counts,
+            **{**self._counts, "unplanned_messages": self._unplanned.messages},
             curbed_naks=repairs.curbed,
             over_limit=over_limit,
         )
 
     @property
     def unplanned(self) -> dict[str, int]:
-        """How many messages of each flow outside the plan were dropped.
+        """How many messages of each flow that the publisher does not carry were dropped.
 
         It lists at most 10,000 flows; `unplanned_messages` of the statistics counts all.
         """
-        return dict(self._unplanned)
+        return self._unplanned.by_flow()
 
     @property
     def version(self) -> int:
@@ -169,14 +180,18 @@ class SenderMachine:
     def start(self, now: float) -> list[SenderAction]:
         """Announce the plan; messages are sent after the grace time."""
         self._starts_at = now + self.params.grace
+        self._claims.start(now)
         self._announcements.hasten(now)
         return self._do_what_is_due(now)
 
     def offer(self, flow: str, payload: bytes, now: float) -> list[SenderAction]:
-        """Take a message of a flow, or raise `FullError`."""
+        """Take a message of a flow, or raise `FullError`.
+
+        Raises `NotHeldError` if another publisher has the flow, or this one released it.
+        """
         number, streams = self._routes.get(flow) or self._find_route(flow)
         if not streams:
-            self._count_unplanned(flow)
+            self._unplanned.count(flow)
             return []
         if len(payload) > self.largest_message:
             raise ValueError(
@@ -224,11 +239,47 @@ class SenderMachine:
 
     def change_plan(self, plan: Plan, now: float) -> list[SenderAction]:
         """Announce another plan, which takes over after the grace time; the last call wins."""
-        directory = self._log.directory
-        directory.check_room(plan)
+        self._log.directory.check_room(plan)
+        self._plan = plan
+        self._prepare(now)
+        return self._do_what_is_due(now)
+
+    def release(self, flows: Iterable[str], now: float) -> list[SenderAction]:
+        """Let flows go after the grace time, for another publisher; `Released` says when."""
+        if self._claims.release(flows):
+            self._prepare(now)
+        return self._do_what_is_due(now)
+
+    def claim(self, flows: Iterable[str], now: float) -> list[SenderAction]:
+        """Have flows from now on: `Claimed` says from when, or `Refused` that another has them."""
+        self._claims.claim(flows, now)
+        return self._do_what_is_due(now)
+
+    def leave(self, now: float) -> list[SenderAction]:
+        """Let all flows go at once, and tell receivers which messages were the last."""
+        if self._left or self._starts_at < _NEVER:
+            return self.flush(now)
+        for stream in self._streams:
+            self._close_packet(stream)
+        flows = [flow for flow in self._next_of if self._claims.has(flow)]
+        self._claims.release(flows)
+        self._end_released()
+        ended = list(self._log.directory.places)
+        records = self._log.leave(self._plan, lambda number: self._streams[number].last_packed)
+        self._routes.clear()
+        self._left, self._changes_at = True, _NEVER
+        self._write(records)
+        for number in ended:
+            self._heartbeats.put_off(self._streams.end(number, now), now)
+        self._announcements.hasten(now)
+        return self._do_what_is_due(now)
+
+    def _prepare(self, now: float) -> None:
+        """Prepare the plan, with the flows that this publisher has, to take effect."""
+        directory, plan = self._log.directory, self._plan
         if directory.following is not None:
             self._stop(self._streams.drop(directory.following.begun))
-        records = self._log.prepare(plan, self._flows)
+        records = self._log.prepare(plan, self._claims.take_plan(plan, now))
         assert directory.following is not None
         upcoming = directory.following.fingerprint
         self._portions.add_plan(upcoming, plan, beside=directory.fingerprint)
@@ -239,10 +290,9 @@ class SenderMachine:
         opened = now if self._starts_at == _NEVER else self._starts_at
         self._changes_at = opened + self.params.grace
         self._announcements.hasten(now)
-        return self._do_what_is_due(now)
 
     def on_message(self, sender: str, message: bytes, now: float) -> list[SenderAction]:
-        """Take a packet of a receiver; `sender` is its address."""
+        """Take a packet of a receiver, or of another publisher; `sender` is its address."""
         tag = self._authenticator.size
         if not self._authenticator.accepts(message):
             self._counts["unauthenticated"] += 1
@@ -270,19 +320,27 @@ class SenderMachine:
             return self._take_lookup(header, decode_lookup(body, header.items), now)
         if header.kind == PacketKind.INQUIRY:
             return self._take_inquiry(sender, header, decode_inquiry(body), now)
-        if header.kind in (PacketKind.ANNOUNCEMENT, PacketKind.BLOCK):
-            return []  # of another publisher
-        raise WireError("a packet that only receivers accept")
-
-    def _count_unplanned(self, flow: str) -> None:
-        self._counts["unplanned_messages"] += 1
-        if flow in self._unplanned or len(self._unplanned) < _MOST_NAMES:
-            self._unplanned[flow] += 1
+        if self._packets.is_of_publisher(header):
+            raise WireError("a packet that only receivers accept")
+        if header.kind == PacketKind.ANNOUNCEMENT:
+            announced = decode_announcement(body)
+            if publisher_number(announced.publisher) != header.publisher:
+                raise WireError("a publisher's number that is not of its name")
+            self._claims.hear(header, announced, sender, now)
+            if not announced.current:  # it starts, and has to hear of this one
+                self._announcements.request(now)
+        elif header.kind == PacketKind.BLOCK:
+            self._claims.take_block(header, decode_block(body, header.items))
+        else:
+            return []
+        return self._do_what_is_due(now)
 
     # --- packing ----------------------------------------------------------------------------------
 
     def _find_route(self, flow: str) -> tuple[int, tuple[OutgoingStream, ...]]:
         """The number of a flow, and the streams that carry it."""
+        if flow in self._claims.lost or flow in self._claims.released or self._left:
+            raise NotHeldError(flow, self._claims.holder_of(flow))
         number = self._log.directory.number_of(flow)
         if number is None:
             return 0, ()
@@ -346,10 +404,13 @@ class SenderMachine:
     def _do_what_is_due(self, now: float) -> list[SenderAction]:
         """Do all that is due, and set the timer for what comes next."""
         actions: list[SenderAction] = []
-        if now >= self._starts_at:
+        if self._claims.is_due:
+            self._settle_claims(now, actions)
+        if now >= self._starts_at and self._claims.open(now):
+            self._settle_claims(now, actions)
             self._open(now)
         if now >= self._changes_at:
-            self._switch(now)
+            self._switch(now, actions)
         self._close_aged_packets(now)
         self._send_repairs(now, actions)
         self._send_answers(now, actions)
@@ -364,7 +425,9 @@ class SenderMachine:
         return actions
 
     def _due_at(self, now: float) -> float | None:
-        at = min(self._starts_at, self._changes_at, self._announcements.next_at)
+        at = min(self._changes_at, self._announcements.next_at, self._claims.next_at(now))
+        if now < self._starts_at:  # else it waits for answers of others
+            at = min(at, self._starts_at)
         at = min(at, self._heartbeats.next_at(), self._streams.next_at())
         while self._ageing and not self._ageing[0][1].packer.count:
             self._ageing.popleft()
@@ -549,11 +612,50 @@ class SenderMachine:
                 self._heartbeats.put_off(stream, now)
         self._announcements.hasten(now)
 
-    def _switch(self, now: float) -> None:
+    # --- claims -----------------------------------------------------------------------------------
+
+    def _settle_claims(self, now: float, actions: list[SenderAction]) -> None:
+        """Ask other publishers for their flows, and decide which are this one's."""
+        for peer, blocks in self._claims.find_due_lookups(now):
+            header = Header(PacketKind.LOOKUP, 0, len(blocks), peer.number)
+            for begin in range(0, len(blocks), MOST_LOOKUPS):
+                some = blocks[begin : begin + MOST_LOOKUPS]
+                asked = header._replace(items=len(some), incarnation=peer.incarnation)
+                packet = self._authenticator.encode_packet(asked, encode_lookup(some))
+                actions.append(Send(peer.address, packet))
+        lost, granted = self._claims.decide(now)
+        for holder, flows in lost.items():
+            actions.append(Refused(holder, tuple(sorted(flows))))
+            for flow in flows:
+                self._routes.pop(flow, None)
+        for flow in granted:
+            self._next_of[flow] = self._claims.find_claim(flow).next
+            self._log.released.pop(flow, None)
+        self._granted.update(granted)
+        if (lost or granted) and not self._left:
+            self._prepare(now)
+            if self._starts_at < _NEVER:  # nothing was sent yet
+                self._switch(now, actions)
+
+    def _end_released(self) -> list[str]:
+        """Note the last numbers of the flows that go now."""
+        gone = [flow for flow, claim in self._claims.released.items() if claim is None]
+        for flow in gone:
+            following = self._next_of.get(flow, 1)
+            self._log.released[flow] = self._claims.end(flow, following)
+        return gone
+
+    def _switch(self, now: float, actions: list[SenderAction]) -> None:
         """Let the plan that is prepared take effect."""
         self._changes_at = _NEVER
         for number in self._log.touched():
             self._close_packet(self._streams[number])
+        gone = self._end_released()
+        if gone:
+            actions.append(Released(tuple(sorted(gone))))
+        if self._granted:
+            actions.append(Claimed(tuple(sorted(self._granted))))
+            self._granted = set()
         change, records = self._log.switch(lambda number: self._streams[number].last_packed)
         self._write(records)
         for number in change.moved:

@@ -1,7 +1,8 @@
 """The delivery machines in virtual time, on a network that loses, duplicates and damages packets.
 
-Nodes take packets and, by `Simulation.post`, what a caller would do: `MessageOffer` and
-`PlanChange` for a sender; `LearnPlan`, `Subscribe` and `Unsubscribe` for a receiver.
+Nodes take packets and, by `Simulation.post`, what a caller would do: `MessageOffer`, `PlanChange`,
+`ClaimFlows` and `ReleaseFlows` for a sender; `LearnPlan`, `Subscribe` and `Unsubscribe` for a
+receiver.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from distributary.delivery import (
+    CONTROL_GROUP,
+    Claimed,
     FullError,
     JoinGroup,
     LeaveGroup,
@@ -21,14 +24,19 @@ from distributary.delivery import (
     NeedPlan,
     PacketBatch,
     ReceiverMachine,
+    Refused,
+    Released,
     Report,
     SenderMachine,
 )
+from distributary.delivery.errors import NotHeldError
+from distributary.delivery.sender import SenderAction
 from distributary.machines import Action, Deliver, Send, SetTimer
 from distributary.machines.virtual.network import Link, VirtualNetwork
 from distributary.model import Plan
 
 __all__ = [
+    "ClaimFlows",
     "Faults",
     "LearnPlan",
     "LinePacket",
@@ -36,6 +44,7 @@ __all__ = [
     "MulticastNetwork",
     "PlanChange",
     "ReceiverNode",
+    "ReleaseFlows",
     "SenderNode",
     "Subscribe",
     "Unsubscribe",
@@ -57,6 +66,20 @@ class PlanChange:
     """Tells a sender to change to a plan."""
 
     plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimFlows:
+    """Tells a sender to claim flows."""
+
+    flows: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseFlows:
+    """Tells a sender to release flows."""
+
+    flows: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,9 +223,12 @@ class SenderNode:
 
     machine: SenderMachine
     network: MulticastNetwork
+    address: str = "sender"
     retry: float = 0.005
     taken: list[tuple[str, bytes]] = field(default_factory=list)
     refused: list[MessageOffer] = field(default_factory=list)
+    not_held: list[MessageOffer] = field(default_factory=list)
+    notes: list[tuple[float, Claimed | Refused | Released]] = field(default_factory=list)
 
     def on_message(self, sender: str, message: Any, now: float) -> list[Action]:
         """Take a packet, or a caller's request."""
@@ -211,29 +237,48 @@ class SenderNode:
                 self.refused.append(message)
                 return self._offer(now)
             case PlanChange(plan):
-                return self._send(self.machine.change_plan(plan, now))
+                return self._send(self.machine.change_plan(plan, now), now)
+            case ClaimFlows(flows):
+                return self._send(self.machine.claim(flows, now), now)
+            case ReleaseFlows(flows):
+                return self._send(self.machine.release(flows, now), now)
+            case "leave":
+                return self._send(self.machine.leave(now), now)
             case "start":
-                return self._send(self.machine.start(now))
-        return self._send(self.machine.on_message(sender, self.network.damage(message), now))
+                self.network.join(self.address, CONTROL_GROUP)
+                return self._send(self.machine.start(now), now)
+            case LinePacket(_, packet):
+                message = packet
+        return self._send(self.machine.on_message(sender, self.network.damage(message), now), now)
 
     def on_timer(self, name: str, now: float) -> list[Action]:
         """A timer of the machine, or the time to retry refused messages."""
         if name == "retry":
             return self._offer(now)
-        return self._send(self.machine.on_timer(name, now))
+        return self._send(self.machine.on_timer(name, now), now)
 
-    def _send(self, actions: Iterable[Action]) -> list[Action]:
-        return self.network.split_lines(actions)
+    def _send(self, actions: Iterable[SenderAction], now: float) -> list[Action]:
+        """Keep reports; return the rest to the simulation."""
+        rest: list[Action] = []
+        for action in actions:
+            if isinstance(action, Send | SetTimer):
+                rest.append(action)
+            else:
+                self.notes.append((now, action))
+        return self.network.split_lines(rest)
 
     def _offer(self, now: float) -> list[Action]:
         actions: list[Action] = []
         while self.refused:
             found = self.refused[0]
             try:
-                actions += self._send(self.machine.offer(found.flow, found.payload, now))
+                actions += self._send(self.machine.offer(found.flow, found.payload, now), now)
             except FullError:
                 actions.append(SetTimer("retry", now + self.retry))
                 break
+            except NotHeldError:
+                self.not_held.append(self.refused.pop(0))
+                continue
             self.taken.append((found.flow, found.payload))
             self.refused.pop(0)
         return actions
