@@ -1,18 +1,14 @@
-"""The sender: packs messages into packets, sends them to groups, and repairs what receivers miss.
-
-A message waits in the packet of its stream until the packet is full or `max_age` old; the packet
-then waits in the queue until the pacing lets it pass. Repairs go before new packets, but use only a
-share of the rate. A receiver that asks too often cannot harm others: each packet is repaired at
-most once in the hold-off time.
+"""The sender: takes messages of flows, and sends them by the streams that its plan says.
 
 Which streams carry a flow is in the sender's directory. A plan change is written to the directory's
 journal, which is a stream too; after the grace time, in which receivers can join, the flows that
-move are sent by their new streams. Streams that no flow enters or leaves notice nothing.
+move are sent by their new streams. Streams that no flow enters or leaves notice nothing. How
+packets are sent and repaired is in `outbox.py`; which flows are this publisher's, of several, in
+`claims.py`.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
@@ -22,17 +18,14 @@ from distributary.delivery.authentication import Authenticator
 from distributary.delivery.claims import Claims
 from distributary.delivery.directory_answers import DirectoryAnswers
 from distributary.delivery.directory_log import DirectoryLog
-from distributary.delivery.directory_wire import Record, decode_block, encode_record
+from distributary.delivery.directory_wire import decode_block
 from distributary.delivery.errors import NotHeldError
-from distributary.delivery.heartbeats import Heartbeats
+from distributary.delivery.outbox import Outbox
 from distributary.delivery.outgoing import OutgoingStream
-from distributary.delivery.outgoing_streams import OutgoingStreams
-from distributary.delivery.pacing import TokenBucket
 from distributary.delivery.packet_builder import PacketBuilder
 from distributary.delivery.packing import largest_payload
 from distributary.delivery.portion_wire import Inquiry, decode_inquiry
 from distributary.delivery.portions import PortionAnswers
-from distributary.delivery.repairs import Repairs
 from distributary.delivery.routes import CONTROL_GROUP, publisher_number
 from distributary.delivery.sender_params import SenderParams
 from distributary.delivery.sender_statistics import SenderMachineStatistics
@@ -41,7 +34,6 @@ from distributary.delivery.wire import (
     HEADER_SIZE,
     MESSAGE_HEADER_SIZE,
     MOST_LOOKUPS,
-    POSITION_SIZE,
     Header,
     PacketKind,
     WireError,
@@ -51,9 +43,7 @@ from distributary.delivery.wire import (
     decode_ranges,
     decode_request,
     encode_announcement,
-    encode_heartbeat,
     encode_lookup,
-    encode_ranges,
 )
 from distributary.errors import DistributaryError
 from distributary.machines.actions import Send, SetTimer
@@ -107,21 +97,17 @@ class SenderMachine:
         del self._counts["curbed_naks"], self._counts["over_limit"]  # the repairs count these
         self._next_of: dict[str, int] = {}
         self._unplanned = UnplannedFlows()
-        self._room = params.packet_size - HEADER_SIZE - self._authenticator.size
-        self._log = DirectoryLog(self._room - MESSAGE_HEADER_SIZE)
-        self._streams = OutgoingStreams(params, self._room, addresses or {})
-        self._journal = self._streams.journal
+        self._outbox = Outbox(
+            params, self._packets, self._authenticator, addresses or {}, self._counts
+        )
+        self._streams = self._outbox.streams
+        self._log = DirectoryLog(self._outbox.room - MESSAGE_HEADER_SIZE)
         self._routes: dict[str, tuple[int, tuple[OutgoingStream, ...]]] = {}
         self._starts_at = _NEVER  # when the first packet may be sent
         self._changes_at = _NEVER  # when the plan that is prepared takes effect
-        self._ageing: deque[tuple[float, OutgoingStream]] = deque()
-        self._queue: deque[tuple[OutgoingStream, int, int, bytes]] = deque()
-        self._repairs = Repairs(params, self._authenticator)
         self._answers = DirectoryAnswers(self._log, params.hold_off)
-        self._portions = PortionAnswers(self._room)
-        self._heartbeats = Heartbeats(params.heartbeat_min, params.heartbeat_max)
+        self._portions = PortionAnswers(self._outbox.room)
         self._announcements = Announcements(params)
-        self._pace = TokenBucket(params.rate, params.burst)
         self._wake_at: float | None = None
         self._log.directory.check_room(plan)
         self._plan = plan
@@ -132,7 +118,7 @@ class SenderMachine:
         self._log.prepare(plan, self._claims.take_plan(plan, 0.0))
         self._log.switch(lambda stream: 0)
         self._portions.add_plan(self._log.directory.fingerprint, plan, beside=0)
-        self._records_sent = self._log.record  # nobody was there to hear of them
+        self._outbox.records_sent = self._log.record  # nobody was there to hear of them
         self._streams.begin(self._log.directory.places)
 
     # --- calls ---------------------------------------------------------------------------------
@@ -140,7 +126,7 @@ class SenderMachine:
     @property
     def statistics(self) -> SenderMachineStatistics:
         """A snapshot of the counters."""
-        repairs = self._repairs
+        repairs = self._outbox.repairs
         over_limit = repairs.over_limit + repairs.forgotten
         return replace(
             SenderMachineStatistics(),
@@ -175,7 +161,7 @@ class SenderMachine:
     @property
     def waiting(self) -> int:
         """How many packets wait for the pacing."""
-        return len(self._queue)
+        return len(self._outbox)
 
     def start(self, now: float) -> list[SenderAction]:
         """Announce the plan; messages are sent after the grace time."""
@@ -201,7 +187,7 @@ class SenderMachine:
         if self.is_full:
             self._counts["refused"] += 1
             raise FullError(
-                f"{len(self._queue)} packets wait to be sent; offer the message again later"
+                f"{len(self._outbox)} packets wait to be sent; offer the message again later"
             )
         changed = self._pack_message(flow, number, streams, payload, now)
         return self._do_what_is_due(now) if changed else []
@@ -213,18 +199,21 @@ class SenderMachine:
 
         No other plan takes effect between two of them. Messages have to fit into a packet.
         """
-        for flow, payload in messages:
-            number, streams = self._routes.get(flow) or self._find_route(flow)
+        found = [
+            (flow, self._routes.get(flow) or self._find_route(flow), payload)
+            for flow, payload in messages
+        ]
+        for flow, (number, streams), payload in found:
             if streams:
                 self._pack_message(flow, number, streams, payload, now)
             else:
-                self._count_unplanned(flow)
+                self._unplanned.count(flow)
         return self._do_what_is_due(now)
 
     @property
     def is_full(self) -> bool:
         """Whether `offer` would raise `FullError`."""
-        return len(self._queue) >= self.params.queue_packets
+        return len(self._outbox) >= self.params.queue_packets
 
     @property
     def largest_message(self) -> int:
@@ -233,8 +222,7 @@ class SenderMachine:
 
     def flush(self, now: float) -> list[SenderAction]:
         """Queue the packets that are not full yet."""
-        for stream in self._streams:
-            self._close_packet(stream)
+        self._outbox.close_packets()
         return self._do_what_is_due(now)
 
     def change_plan(self, plan: Plan, now: float) -> list[SenderAction]:
@@ -259,8 +247,7 @@ class SenderMachine:
         """Let all flows go at once, and tell receivers which messages were the last."""
         if self._left or self._starts_at < _NEVER:
             return self.flush(now)
-        for stream in self._streams:
-            self._close_packet(stream)
+        self._outbox.close_packets()
         flows = [flow for flow in self._next_of if self._claims.has(flow)]
         self._claims.release(flows)
         self._end_released()
@@ -268,9 +255,9 @@ class SenderMachine:
         records = self._log.leave(self._plan, lambda number: self._streams[number].last_packed)
         self._routes.clear()
         self._left, self._changes_at = True, _NEVER
-        self._write(records)
+        self._outbox.write(records, self._log.record)
         for number in ended:
-            self._heartbeats.put_off(self._streams.end(number, now), now)
+            self._outbox.heartbeats.put_off(self._streams.end(number, now), now)
         self._announcements.hasten(now)
         return self._do_what_is_due(now)
 
@@ -278,15 +265,15 @@ class SenderMachine:
         """Prepare the plan, with the flows that this publisher has, to take effect."""
         directory, plan = self._log.directory, self._plan
         if directory.following is not None:
-            self._stop(self._streams.drop(directory.following.begun))
+            self._outbox.stop(self._streams.drop(directory.following.begun))
         records = self._log.prepare(plan, self._claims.take_plan(plan, now))
         assert directory.following is not None
         upcoming = directory.following.fingerprint
         self._portions.add_plan(upcoming, plan, beside=directory.fingerprint)
         begun = {number: directory.places[number] for number in directory.following.begun}
         for stream in self._streams.begin(begun):
-            self._heartbeats.put_off(stream, now)
-        self._write(records)
+            self._outbox.heartbeats.put_off(stream, now)
+        self._outbox.write(records, self._log.record)
         opened = now if self._starts_at == _NEVER else self._starts_at
         self._changes_at = opened + self.params.grace
         self._announcements.hasten(now)
@@ -356,48 +343,14 @@ class SenderMachine:
         payload: bytes,
         now: float,
     ) -> bool:
-        """Number a message and add it to its streams' packets; returns what `_pack` does."""
+        """Number a message and add it to its streams' packets; returns whether anything is due earlier."""
         sequence = self._next_of.get(flow, 1)
         self._next_of[flow] = sequence + 1
         self._counts["messages"] += 1
         changed = False
         for stream in streams:
-            changed |= self._pack(stream, number, sequence, payload, now)
+            changed |= self._outbox.pack(stream, number, sequence, payload, now)
         return changed
-
-    def _pack(
-        self, stream: OutgoingStream, number: int, sequence: int, payload: bytes, now: float
-    ) -> bool:
-        """Add a message to its stream's packet; returns whether anything is due earlier now."""
-        packer, changed = stream.packer, False
-        if not packer.fits(len(payload)):
-            self._close_packet(stream)
-            changed = True
-        packer.add(number, sequence, payload, now)
-        if packer.count == 1:
-            self._ageing.append((now + self.params.max_age, stream))
-            changed = True
-        if packer.full:
-            self._close_packet(stream)
-            changed = True
-        return changed
-
-    def _close_packet(self, stream: OutgoingStream) -> None:
-        """Close the stream's packet and queue it."""
-        if stream.packer.count:
-            stream.last_packed += 1
-            self._queue.append((stream, stream.last_packed, *stream.packer.take()))
-
-    def _write(self, records: list[Record]) -> None:
-        """Append records to the journal, which the log has counted already."""
-        number = self._log.record - len(records)
-        for record in records:
-            number += 1
-            kind, body = encode_record(record)
-            if not self._journal.packer.fits(len(body)):
-                self._close_packet(self._journal)
-            self._journal.packer.add(kind, number, body, 0.0)
-        self._close_packet(self._journal)
 
     # --- what is due ------------------------------------------------------------------------------
 
@@ -411,12 +364,12 @@ class SenderMachine:
             self._open(now)
         if now >= self._changes_at:
             self._switch(now, actions)
-        self._close_aged_packets(now)
-        self._send_repairs(now, actions)
+        self._outbox.close_aged_packets(now)
+        actions += self._outbox.send_repairs(now)
         self._send_answers(now, actions)
-        self._send_queued_packets(now, actions)
-        self._send_heartbeats(now, actions)
-        self._stop(self._streams.take_expired(now))
+        actions += self._outbox.send_queued_packets(now)
+        actions += self._outbox.send_heartbeats(now)
+        self._outbox.stop(self._streams.take_expired(now))
         self._announce(now, actions)
         at = self._due_at(now)
         if at != self._wake_at:
@@ -428,73 +381,9 @@ class SenderMachine:
         at = min(self._changes_at, self._announcements.next_at, self._claims.next_at(now))
         if now < self._starts_at:  # else it waits for answers of others
             at = min(at, self._starts_at)
-        at = min(at, self._heartbeats.next_at(), self._streams.next_at())
-        while self._ageing and not self._ageing[0][1].packer.count:
-            self._ageing.popleft()
-        if self._ageing:
-            at = min(at, self._ageing[0][0])
-        if self._queue and self._starts_at == _NEVER:
-            at = min(at, self._pace.ready_at(now))
-        if self._repairs or self._answers or self._portions:
-            at = min(at, max(self._pace.ready_at(now), self._repairs.ready_at(now)))
+        answers = bool(self._answers or self._portions)
+        at = min(at, self._outbox.next_at(now, answers=answers))
         return None if at == _NEVER else at
-
-    def _close_aged_packets(self, now: float) -> None:
-        while self._ageing and self._ageing[0][0] <= now:
-            _, stream = self._ageing.popleft()
-            # A packet that was started later has its own entry further back.
-            if stream.packer.count and stream.packer.started_at + self.params.max_age <= now:
-                self._close_packet(stream)
-
-    def _send(self, stream: OutgoingStream, packet: bytes, actions: list[SenderAction]) -> None:
-        to = stream.to
-        if stream.unicast:
-            to = self._streams.addresses.get(to, to)
-        actions.append(Send(to, packet))
-
-    def _send_queued_packets(self, now: float, actions: list[SenderAction]) -> None:
-        if self._starts_at < _NEVER:
-            return
-        while self._queue and self._pace.ready_at(now) <= now:
-            stream, sequence, count, body = self._queue.popleft()
-            packet = self._packets.build(
-                PacketKind.DATA, body, count=count, stream=stream, sequence=sequence
-            )
-            stream.last_sent = sequence
-            stream.window.add(sequence, packet)
-            self._pace.take(len(packet), now)
-            self._send(stream, packet, actions)
-            if stream is self._journal:
-                self._records_sent += count
-                self._counts["journal_packets"] += 1
-                continue
-            self._counts["packets"] += 1
-            self._counts["packet_bytes"] += len(packet)
-            if stream.finished:
-                self._streams.note_sent(stream, now)
-            self._heartbeats.put_off(stream, now)
-
-    # --- heartbeats -------------------------------------------------------------------------------
-
-    def _send_heartbeats(self, now: float, actions: list[SenderAction]) -> None:
-        for streams in self._heartbeats.take_due(now):
-            self._send_heartbeat(streams, now, actions)
-
-    def _send_heartbeat(
-        self, streams: list[OutgoingStream], now: float, actions: list[SenderAction]
-    ) -> None:
-        """Tell how far streams of one group have come."""
-        most = self._room // POSITION_SIZE
-        for begin in range(0, len(streams), most):
-            some = streams[begin : begin + most]
-            body = encode_heartbeat(stream.position for stream in some)
-            packet = self._packets.build(PacketKind.HEARTBEAT, body, count=len(some))
-            self._send(some[0], packet, actions)
-            self._counts["heartbeats"] += 1
-        for stream in streams:
-            stream.heartbeat_sent_at = now
-
-    # --- repairs ----------------------------------------------------------------------------------
 
     def _take_nak(
         self, asker: str, header: Header, ranges: list[tuple[int, int]], now: float
@@ -502,39 +391,9 @@ class SenderMachine:
         stream = self._streams.get(header.stream)
         if stream is None or not self._packets.is_addressed(header):
             return []
-        self._counts["naks"] += 1
-        sent = self._counts["packets"]
-        kept = min(sent, len(self._streams) * self.params.window_packets)
-        asked = self._repairs.queue(asker, stream, ranges, sent=sent, kept=kept, now=now)
-        actions: list[SenderAction] = []
-        beyond = any(first < stream.window.first for first, _ in ranges)
-        if (beyond or not ranges) and now >= stream.heartbeat_sent_at + self.params.hold_off:
-            self._send_heartbeat([stream], now, actions)
-        actions += self._do_what_is_due(now)
-        self._send_confirmation(stream, asked, actions)
-        return actions
-
-    def _send_confirmation(
-        self, stream: OutgoingStream, asked: list[int], actions: list[SenderAction]
-    ) -> None:
-        """Confirm repairs that have to wait for the pacing, so that other receivers do not ask."""
-        ranges = self._repairs.find_waiting(stream, asked)
-        if ranges:
-            packet = self._packets.build(
-                PacketKind.CONFIRM, encode_ranges(ranges), count=len(ranges), stream=stream
-            )
-            self._send(stream, packet, actions)
-            self._counts["confirms"] += 1
-
-    def _send_repairs(self, now: float, actions: list[SenderAction]) -> None:
-        repairs = self._repairs
-        while repairs and max(self._pace.ready_at(now), repairs.ready_at(now)) <= now:
-            found = repairs.take(now)
-            if found is not None:
-                stream, packet = found
-                self._pace.take(len(packet), now)
-                self._send(stream, packet, actions)
-                self._counts["repairs"] += 1
+        heartbeat, asked = self._outbox.take_nak(asker, stream, ranges, now)
+        due = self._do_what_is_due(now)
+        return [*heartbeat, *due, *self._outbox.confirm(stream, asked)]
 
     # --- the directory ----------------------------------------------------------------------------
 
@@ -547,23 +406,16 @@ class SenderMachine:
 
     def _send_answers(self, now: float, actions: list[SenderAction]) -> None:
         """Send blocks of the directory, then portions, in the repairs' share of the rate."""
-        repairs = self._repairs
-        while self._answers or self._portions:
-            if max(self._pace.ready_at(now), repairs.ready_at(now)) > now:
-                return
-            found = self._portions.take() if not self._answers else None
+        while (self._answers or self._portions) and self._outbox.answer_at(now) <= now:
             if self._answers:
                 count, body = self._answers.take(now)
-                to, packet = CONTROL_GROUP, self._packets.build(PacketKind.BLOCK, body, count=count)
+                packet = self._packets.build(PacketKind.BLOCK, body, count=count)
                 self._counts["directory_packets"] += 1
-            elif found is not None:
-                to, packet = found[0], self._packets.build(PacketKind.PORTION, found[1])
+                actions.append(self._outbox.send_answer(CONTROL_GROUP, packet, now))
+            elif (found := self._portions.take()) is not None:
+                packet = self._packets.build(PacketKind.PORTION, found[1])
                 self._counts["portion_packets"] += 1
-            else:
-                continue
-            self._pace.take(len(packet), now)
-            repairs.spend(len(packet), now)
-            actions.append(Send(to, packet))
+                actions.append(self._outbox.send_answer(found[0], packet, now))
 
     def _take_inquiry(
         self, asker: str, header: Header, inquiry: Inquiry, now: float
@@ -592,10 +444,10 @@ class SenderMachine:
             return
         number = self._announcements.note_sent(now, changing=self.changing)
         announced = make_announcement(
-            self._log.directory, self._journal.position, started=self._starts_at == _NEVER
+            self._log.directory, self._outbox.journal.position, started=self._starts_at == _NEVER
         )._replace(
             blocks=self._log.blocks,
-            record=self._records_sent,
+            record=self._outbox.records_sent,
             publisher=self.name,
             where=self._where,
         )
@@ -607,9 +459,7 @@ class SenderMachine:
     def _open(self, now: float) -> None:
         """Begin to send."""
         self._starts_at = _NEVER
-        for stream in self._streams:
-            if stream is not self._journal:
-                self._heartbeats.put_off(stream, now)
+        self._outbox.open(now)
         self._announcements.hasten(now)
 
     # --- claims -----------------------------------------------------------------------------------
@@ -649,7 +499,7 @@ class SenderMachine:
         """Let the plan that is prepared take effect."""
         self._changes_at = _NEVER
         for number in self._log.touched():
-            self._close_packet(self._streams[number])
+            self._outbox.close_packet(self._streams[number])
         gone = self._end_released()
         if gone:
             actions.append(Released(tuple(sorted(gone))))
@@ -657,15 +507,9 @@ class SenderMachine:
             actions.append(Claimed(tuple(sorted(self._granted))))
             self._granted = set()
         change, records = self._log.switch(lambda number: self._streams[number].last_packed)
-        self._write(records)
+        self._outbox.write(records, self._log.record)
         for number in change.moved:
             self._routes.pop(self._log.directory.flows[number], None)
         for number in change.ended:
-            self._heartbeats.put_off(self._streams.end(number, now), now)
+            self._outbox.heartbeats.put_off(self._streams.end(number, now), now)
         self._announcements.hasten(now)
-
-    def _stop(self, streams: set[OutgoingStream]) -> None:
-        """Stop heartbeats and repairs of streams."""
-        if streams:
-            self._heartbeats.drop(streams)
-            self._repairs.drop(streams)
