@@ -32,10 +32,10 @@ from distributary.cli.options import (
     share_option,
 )
 from distributary.cli.quantities import ByteCount, Seconds, Share
-from distributary.errors import InputError
+from distributary.errors import InputError, LiveError
 
 if TYPE_CHECKING:
-    from distributary.delivery import SenderParams
+    from distributary.delivery import Refused, SenderParams
     from distributary.delivery.udp import NetworkOptions, Publisher
     from distributary.delivery.udp.records import Record
 
@@ -147,27 +147,57 @@ class SendingOptions:
             )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdentityOptions:
+    """Who publishes which flows, where a plan has several publishers."""
+
+    name: Annotated[
+        str, option("Name of this publisher, if the plan has several.", INPUT, "--as")
+    ] = "publisher"
+    flow: Annotated[
+        list[str] | None,
+        option("Flow that this publisher has; repeatable.", INPUT, show_default="all of the plan"),
+    ] = None
+
+
 @takes_groups
 def publish(
     plan: PlanFolder,
     messages: MessageOptions,
+    identity: IdentityOptions,
     line: SenderLine,
     sending: SendingOptions,
     metrics: MetricsOptions,
     as_document: Json = False,
 ) -> None:
-    """Publish messages over IP multicast as a plan says, and repair losses."""
+    """Publish messages over IP multicast as a plan says, and repair losses.
+
+    Several publishers may share a plan, each with a name (--as) and flows (--flow) of its own. A
+    flow that another publisher has ends the command.
+    """
+    from distributary.delivery import Refused
     from distributary.delivery.udp import Publisher, snapshot_document
 
     params = sending.make_params()
     events = messages.open_events()
+    refused: list[Refused] = []
+    refusal = asyncio.Event()
+
+    def report(found: object) -> None:
+        if isinstance(found, Refused):
+            refused.append(found)
+            refusal.set()
+
     publisher = Publisher(
         plan,
         line.make_network(),
+        name=identity.name,
+        flows=identity.flow,
         params=params,
         key=line.read_key(),
         stay=float(sending.stay),
         prepare=(lambda plan: None) if events is None else events.prepare,
+        on_report=report,
         on_fault=warn_of_fault,
     )
 
@@ -178,7 +208,9 @@ def publish(
                     publishing = _publish_records(publisher, messages.source, sending.rate)
                 else:
                     publishing = events.publish(publisher, messages.source, sending.rate)
-                done = await _run_until(publishing, stop)
+                done = await _run_until(publishing, stop, refusal)
+                if refused:
+                    raise _refused_error(refused[0])
                 await publisher.drain()
         return done, snapshot_document(publisher.statistics)
 
@@ -227,23 +259,36 @@ def _read_chunks(source: str) -> Iterator[list[Record]]:
     return read_lines(open(0, "rb", buffering=0, closefd=False), "stdin")
 
 
+def _refused_error(refused: Refused) -> LiveError:
+    """Make the error that names the flows of another publisher."""
+    from distributary.delivery.errors import NotHeldError
+
+    if len(refused.flows) == 1:
+        return NotHeldError(refused.flows[0], refused.holder)
+    named = ", ".join(repr(flow) for flow in refused.flows[:_NAMED])
+    more = f" and {len(refused.flows) - _NAMED:,} more" if len(refused.flows) > _NAMED else ""
+    return LiveError(
+        f"flows {named}{more} are published by {refused.holder!r}; name others with --flow"
+    )
+
+
 async def _publish_records(publisher: Publisher, source: str, rate: float | None) -> None:
     from distributary.delivery.udp.records import feed_chunks, publish_records
 
     await publish_records(publisher, feed_chunks(_read_chunks(source)), rate)
 
 
-async def _run_until(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> bool:
-    """Publish until the input ends (True) or the stop event is set (False)."""
+async def _run_until(work: Coroutine[Any, Any, None], *stops: asyncio.Event) -> bool:
+    """Publish until the input ends (True) or a stop event is set (False)."""
     publishing = asyncio.ensure_future(work)
-    stopping = asyncio.ensure_future(stop.wait())
+    stopping = [asyncio.ensure_future(stop.wait()) for stop in stops]
     try:
-        await asyncio.wait((publishing, stopping), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((publishing, *stopping), return_when=asyncio.FIRST_COMPLETED)
         if publishing.done():
             publishing.result()
             return True
         return False
     finally:
-        for task in (publishing, stopping):
+        for task in (publishing, *stopping):
             task.cancel()
-        await asyncio.wait((publishing, stopping))
+        await asyncio.wait((publishing, *stopping))

@@ -116,11 +116,20 @@ class Claims:
 
     def holder_of(self, flow: str) -> str | None:
         """The publisher that has a flow which this one lost."""
-        return self.lost.get(flow)
+        return self.lost.get(flow) or None
 
-    def claim(self, flows: Iterable[str], now: float) -> None:
-        """Ask for flows; `decide` says what becomes of it."""
-        wanted = [flow for flow in flows if not self.has(flow)]
+    def claim(self, flows: Iterable[str], now: float) -> list[str]:
+        """Ask for flows; `decide` says what becomes of it.
+
+        Returns those that were about to be let go, and now are not.
+        """
+        wanted = [flow for flow in dict.fromkeys(flows) if not self.has(flow)]
+        kept = [flow for flow in wanted if flow in self.released and self.released[flow] is None]
+        for flow in kept:
+            del self.released[flow]
+            if not self._all:
+                self._held.add(flow)
+        wanted = [flow for flow in wanted if not self.has(flow)]
         for flow in wanted:
             self.lost.pop(flow, None)
             self._held.discard(flow)
@@ -130,10 +139,16 @@ class Claims:
             peer.view.want(wanted, now)
             peer.view.look_up_again(wanted, now)
             peer.view.hasten(wanted, now)
+        return kept
 
     def release(self, flows: Iterable[str]) -> list[str]:
         """Let flows go with the next switch; returns those that this publisher had."""
-        found = sorted({flow for flow in flows if self.has(flow)})
+        flows = set(flows)
+        for flow in flows & self._pending.keys():
+            del self._pending[flow]
+            if self._all and flow not in self.released:
+                self.lost[flow] = ""  # nobody has it, as far as is known
+        found = sorted(flow for flow in flows if self.has(flow))
         for flow in found:
             self._held.discard(flow)
             self.released[flow] = None

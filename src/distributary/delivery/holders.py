@@ -131,8 +131,9 @@ class Holders:
         """Take a flow from a publisher from now on."""
         claim, new = publisher.claim_on(flow.name), publisher.identity.name
         numbering = self._numbering(flow, publisher)
-        if flow.publisher and flow.publisher != new:
-            anew = numbering != flow.numbering
+        anew = numbering != flow.numbering
+        again = anew and claim.since != publisher.incarnation  # else a restart was reported
+        if flow.publisher and (flow.publisher != new or again):
             self._handed.setdefault((flow.publisher, new, anew), []).append(flow.name)
         first = claim.next if publisher.takes_from_start(flow) else 0
         self._subs.number(flow, numbering, first)

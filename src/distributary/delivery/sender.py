@@ -158,6 +158,13 @@ class SenderMachine:
         """Whether an announced plan has not taken effect yet."""
         return self._log.directory.following is not None or self._starts_at < _NEVER
 
+    def sends(self, flow: str) -> bool:
+        """Whether messages of a flow are sent now: the plan has it, and it is this publisher's."""
+        number = self._log.directory.number_of(flow)
+        if number is None or self._left or not self._claims.has(flow):
+            return False
+        return bool(self._log.directory.streams_of(number))
+
     @property
     def waiting(self) -> int:
         """How many packets wait for the pacing."""
@@ -234,13 +241,18 @@ class SenderMachine:
 
     def release(self, flows: Iterable[str], now: float) -> list[SenderAction]:
         """Let flows go after the grace time, for another publisher; `Released` says when."""
-        if self._claims.release(flows):
+        released = self._claims.release(flows)
+        self._granted.difference_update(released)
+        if released:
             self._prepare(now)
         return self._do_what_is_due(now)
 
     def claim(self, flows: Iterable[str], now: float) -> list[SenderAction]:
         """Have flows from now on: `Claimed` says from when, or `Refused` that another has them."""
-        self._claims.claim(flows, now)
+        kept = self._claims.claim(flows, now)
+        self._granted.update(kept)
+        if kept:
+            self._prepare(now)
         return self._do_what_is_due(now)
 
     def leave(self, now: float) -> list[SenderAction]:

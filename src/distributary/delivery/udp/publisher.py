@@ -11,18 +11,30 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from distributary.delivery import FullError, SenderMachine, SenderParams, fingerprint_of
+from distributary.delivery import (
+    CONTROL_GROUP,
+    Claimed,
+    FullError,
+    Refused,
+    Released,
+    SenderMachine,
+    SenderParams,
+    fingerprint_of,
+)
+from distributary.delivery.errors import NotHeldError
+from distributary.delivery.routes import publisher_number
 from distributary.delivery.sender import SenderAction
 from distributary.delivery.udp.datagrams import make_reader
 from distributary.delivery.udp.endpoints import Outlet, format_address
+from distributary.delivery.udp.memberships import Memberships
 from distributary.delivery.udp.network import NetworkOptions
 from distributary.delivery.udp.plan_watch import PlanWatch, load_plan
-from distributary.delivery.udp.sockets import find_interfaces, open_own_socket
+from distributary.delivery.udp.sockets import Interface, find_interfaces, open_own_socket
 from distributary.delivery.udp.statistics import PublisherStatistics
 from distributary.errors import DistributaryError
 from distributary.machines.actions import Send
@@ -31,6 +43,7 @@ from distributary.model import Plan
 
 __all__ = ["Publisher"]
 
+ClaimReport = Claimed | Refused | Released
 _TURN = 64  # messages after which other tasks get their turn
 _READS = 8  # batches of requests and NAKs in one read
 
@@ -59,11 +72,13 @@ class Publisher:
         watch_every: float = 0.5,
         wall_clock: Callable[[], int] = time.time_ns,
         prepare: Callable[[Plan], object] = lambda plan: None,
+        on_report: Callable[[ClaimReport], None] = lambda report: None,
         on_fault: Callable[[DistributaryError], None] = lambda error: None,
     ) -> None:
         """Of several publishers of a plan each has a name of its own, and its `flows`; None: all.
 
-        A plan in the folder that cannot be used goes to `on_fault`; the previous one stays.
+        Those that another publisher has already are `Refused` (`on_report`). A plan in the folder
+        that cannot be used goes to `on_fault`; the previous one stays.
 
         `wall_clock` says in nanoseconds since 1970 when packets are sent. `prepare` gets each plan
         before it is announced, those that come into the folder in a thread; where it raises an
@@ -78,7 +93,11 @@ class Publisher:
         self._stay = stay
         self._watch_every = watch_every
         self._prepare = prepare
+        self._on_report = on_report
         self._on_fault = on_fault
+        self._decided: dict[str, str | None] = {}  # flows that were claimed: None, or who has them
+        self._name = name
+        self._number = publisher_number(name).to_bytes(4, "little")
         self._machine = SenderMachine(
             loaded,
             time.time_ns() if incarnation is None else incarnation,
@@ -108,9 +127,10 @@ class Publisher:
         self._own = open_own_socket(self._network, interfaces[0], self._network.groups.source)
         self._stack.callback(self._own.close)
         self._outlet = Outlet(self._network, interfaces, self._own)
-        self._driver = DirectDriver(self._on_timer, {Send: self._outlet.send}, clock=time.monotonic)
+        self._driver = DirectDriver(self._on_timer, self._performers(), clock=time.monotonic)
         self._stack.callback(self._driver.close)
         try:
+            self._listen(interfaces)
             self._driver.perform(self._machine.start(time.monotonic()))
             loop = asyncio.get_running_loop()
             loop.add_reader(self._own, self._driver.guard, self._read)
@@ -130,9 +150,11 @@ class Publisher:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool | None:
-        """Send what is queued and stay for repairs, unless the block failed; then close."""
+        """Send what is queued, leave, and stay for repairs, unless the block failed; then close."""
         try:
             if error is None:
+                await self.drain()
+                self._driver.perform(self._machine.leave(time.monotonic()))
                 await self.drain()
                 await self._until_nobody_asks()
         except BaseException as failed:
@@ -143,7 +165,8 @@ class Publisher:
     async def publish(self, flow: str, payload: bytes) -> None:
         """Queue a message; waits while the queue is full. If cancelled, it may not be queued.
 
-        A message of a flow outside the plan is dropped; `unplanned` counts these by flow.
+        A message of a flow outside the plan is dropped; `unplanned` counts these by flow. Raises
+        `NotHeldError` if another publisher has the flow, or this one released it.
         """
         while True:
             self._driver.check()
@@ -189,6 +212,31 @@ class Publisher:
             self._fingerprint = fingerprint
             self._driver.perform(self._machine.change_plan(plan, time.monotonic()))
 
+    async def claim(self, flows: Iterable[str]) -> None:
+        """Have flows from now on that were released by others, or that nobody has.
+
+        Their numbers go on if a publisher that is heard says where; else they begin anew. Raises
+        `NotHeldError` if another publisher has one of them; the others are claimed all the same.
+        """
+        wanted = tuple(flows)
+        for flow in wanted:
+            self._decided.pop(flow, None)
+        self._driver.perform(self._machine.claim(wanted, time.monotonic()))
+        undecided = {flow for flow in wanted if not self._machine.sends(flow)}
+        while not undecided <= self._decided.keys():
+            await self._driver.wait()
+        for flow in wanted:
+            holder = self._decided.get(flow)
+            if holder is not None:
+                raise NotHeldError(flow, holder)
+
+    async def release(self, flows: Iterable[str]) -> None:
+        """Let flows go, so that another publisher can claim them; waits until they are."""
+        wanted = tuple(flows)
+        self._driver.perform(self._machine.release(wanted, time.monotonic()))
+        while any(self._machine.sends(flow) for flow in wanted):
+            await self._driver.wait()
+
     async def drain(self) -> None:
         """Wait until the queue is empty. If cancelled, the rest stays in the queue."""
         self._driver.perform(self._machine.flush(time.monotonic()))
@@ -217,6 +265,11 @@ class Publisher:
         return self._machine.largest_message
 
     @property
+    def name(self) -> str:
+        """The publisher's name."""
+        return self._name
+
+    @property
     def address(self) -> str:
         """The address at which receivers reach the publisher."""
         return format_address(self._own.getsockname())
@@ -234,19 +287,53 @@ class Publisher:
 
     # --- the edge ---------------------------------------------------------------------------------
 
+    def _performers(self) -> dict[type, Callable[[list[Any]], None]]:
+        performers: dict[type, Callable[[list[Any]], None]] = {Send: self._outlet.send}
+        return performers | dict.fromkeys((Claimed, Refused, Released), self._report)
+
+    def _report(self, reports: list[ClaimReport]) -> None:
+        for report in reports:
+            if isinstance(report, Claimed):
+                self._decided |= dict.fromkeys(report.flows)
+            elif isinstance(report, Refused):
+                self._decided |= dict.fromkeys(report.flows, report.holder)
+            self._on_report(report)
+        self._driver.notify()
+
+    def _listen(self, interfaces: Sequence[Interface]) -> None:
+        """Hear other publishers on the control group."""
+        loop = asyncio.get_running_loop()
+
+        def read_from(opened: socket.socket) -> None:
+            loop.add_reader(opened, self._driver.guard, self._read_others, opened)
+
+        memberships = Memberships(self._network, interfaces, read_from, loop.remove_reader)
+        self._stack.callback(memberships.close)
+        memberships.join(CONTROL_GROUP)
+        for opened in memberships.sockets:
+            self._stack.callback(loop.remove_reader, opened)
+
     def _read(self) -> None:
         """Take in what receivers ask."""
+        for source, packet in self._read_packets(self._own):
+            self._asked_at = time.monotonic()
+            self._driver.perform(self._machine.on_message(source, packet, self._asked_at))
+
+    def _read_others(self, opened: socket.socket) -> None:
+        """Take in what other publishers say on the control group."""
+        for source, packet in self._read_packets(opened):
+            if packet[8:12] != self._number:
+                self._driver.perform(self._machine.on_message(source, packet, time.monotonic()))
+
+    def _read_packets(self, opened: socket.socket) -> Iterator[tuple[str, bytes]]:
         for _ in range(_READS):
-            batch = self._reader.read(self._own)
+            batch = self._reader.read(opened)
             if batch is None:
                 return
             view = batch.buffer.data
             places = zip(batch.offsets.tolist(), batch.lengths.tolist(), strict=True)
-            now = self._asked_at = time.monotonic()
             for at, (offset, length) in enumerate(places):
-                source = format_address(batch.source_of(at))
-                packet = bytes(view[offset : offset + length])
-                self._driver.perform(self._machine.on_message(source, packet, now))
+                yield format_address(batch.source_of(at)), bytes(view[offset : offset + length])
             if not batch.more:
                 return
 
