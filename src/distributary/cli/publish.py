@@ -209,9 +209,10 @@ def publish(
                 else:
                     publishing = events.publish(publisher, messages.source, sending.rate)
                 done = await _run_until(publishing, stop, refusal)
+                if not refused:
+                    await publisher.drain()
                 if refused:
                     raise _refused_error(refused[0])
-                await publisher.drain()
         return done, snapshot_document(publisher.statistics)
 
     done, statistics = run_until_signal(work)

@@ -3,7 +3,8 @@
 Publishers hear each other's announcements on the control group. A publisher looks its flows up in
 the directories of the others. Of two claims on a flow the earlier one holds (then the lesser name):
 both ends compute that alike, so that the later one lets the flow go. A publisher that starts sends
-nothing before every other one that it hears has answered.
+nothing before every other one that it hears has answered. Others count only if they return a random
+nonce, as forged and recorded packets cannot.
 
 A flow that is claimed later goes on with the numbers of the publisher that released it, as that
 one's directory says. If no publisher that is heard has released it, its numbers begin anew.
@@ -32,18 +33,31 @@ _NEVER = float("inf")
 
 @dataclass(slots=True, eq=False)
 class Peer:
-    """Another publisher, as its last announcement says, and what it has of this one's flows."""
+    """An incarnation of another publisher at an address, and what it has of this one's flows."""
 
-    number: int
-    incarnation: int
+    key: tuple[int, int, str]  # its number, incarnation and address
     name: str
-    address: str
     view: DirectoryView
+    nonce: int  # that its reply has to return
+    met_at: float
     heard_at: float
+    asked_at: float = float("-inf")
+    proven: bool = False  # whether it has shown that it is alive
 
-    def is_alive(self, now: float, silence: float) -> bool:
-        """Whether it was heard not long ago."""
-        return now < self.heard_at + silence
+    @property
+    def number(self) -> int:
+        """Its number."""
+        return self.key[0]
+
+    @property
+    def incarnation(self) -> int:
+        """Its incarnation."""
+        return self.key[1]
+
+    @property
+    def address(self) -> str:
+        """Where its announcements come from."""
+        return self.key[2]
 
     def find(self, flow: str) -> FlowEntry | None:
         """What its directory says of a flow."""
@@ -81,9 +95,10 @@ class Claims:
         self.released: dict[str, FlowClaim | None] = {}  # None: not before the next switch
         self.claims: dict[str, FlowClaim] = {}  # of flows that were claimed after the start
         self._pending: dict[str, float] = {}  # flows that are being claimed, until when
-        self.peers: dict[int, Peer] = {}
+        self.peers: dict[tuple[int, int, str], Peer] = {}
+        self._opened = False  # whether the publisher may send
         self._changed = False  # whether anything was heard since the last decision
-        self._known_ever = False  # whether any peer was heard since the start
+        self._known_ever = False  # whether any other publisher was there since the start
         self._began = 0.0
         self._deadline = _NEVER  # when the start waits no longer for answers
         self._view_params = ReceiverParams()
@@ -168,51 +183,65 @@ class Claims:
 
     # --- other publishers -------------------------------------------------------------------------
 
-    def hear(
-        self, header: Header, announced: Announcement, address: str, now: float
-    ) -> Peer | None:
-        """Take an announcement of another publisher; returns it if it was not known."""
-        if header.publisher == self._number:
-            return None
-        peer = self.peers.get(header.publisher)
-        if peer is not None and header.incarnation < peer.incarnation and self._is_alive(peer, now):
-            return None
-        if peer is None or header.incarnation != peer.incarnation:
-            return self._meet(header, announced, address, now)
-        self._changed |= not self._is_alive(peer, now)
-        peer.heard_at, peer.address = now, address
+    def hear(self, header: Header, announced: Announcement, address: str, now: float) -> None:
+        """Take an announcement of another publisher."""
+        key = header.publisher, header.incarnation, address
+        peer = self.peers.get(key)
+        if peer is None:
+            self._meet(key, announced, now)
+            return
+        self._changed |= not self._counts(peer, now)
+        peer.heard_at = now
         peer.view.resize(announced.blocks, now)
         if announced.record > peer.view.latest:
             peer.view.start_over(announced.record, now)
-        return None
 
-    def _meet(
-        self, header: Header, announced: Announcement, address: str, now: float
-    ) -> Peer | None:
-        if header.publisher not in self.peers and len(self.peers) >= _MOST_PEERS:
-            silent = [each for each in self.peers.values() if not self._is_alive(each, now)]
-            if not silent:
-                return None
-            del self.peers[silent[0].number]
+    def _meet(self, key: tuple[int, int, str], announced: Announcement, now: float) -> None:
+        if len(self.peers) >= _MOST_PEERS:
+            doubtful = (each for each in self.peers.values() if not self._counts(each, now))
+            oldest = next(doubtful, None)
+            if oldest is None:
+                return
+            del self.peers[oldest.key]
         view = DirectoryView(None, self._view_params, self._rng, self._view_counts)
         view.want(self._interesting(), now)
         view.begin(announced.blocks, announced.record, now)
-        peer = Peer(header.publisher, header.incarnation, announced.publisher, address, view, now)
-        self.peers[header.publisher] = peer
-        self._known_ever = True
-        return peer
+        nonce = int(self._rng.integers(1, 1 << 63))
+        self.peers[key] = Peer(key, announced.publisher, view, nonce, now, now)
+
+    def take_reply(self, header: Header, now: float) -> None:
+        """Take a reply, by which another publisher proves that it is alive."""
+        for peer in list(self.peers.values()):
+            if (header.publisher, header.incarnation, header.sequence) == (
+                peer.number, peer.incarnation, peer.nonce,
+            ):  # fmt: skip
+                peer.proven, peer.heard_at = True, now
+                self._known_ever = self._changed = True
+                for other in list(self.peers.values()):
+                    if other.number == peer.number and other.incarnation < peer.incarnation:
+                        del self.peers[other.key]
 
     def take_block(self, header: Header, block: Block) -> None:
         """Take a block of another publisher's directory."""
-        peer = self.peers.get(header.publisher)
-        if peer is not None and header.incarnation == peer.incarnation:
-            peer.view.take_block(block)
-            self._changed = True
+        for peer in self.peers.values():
+            if (header.publisher, header.incarnation) == (peer.number, peer.incarnation):
+                peer.view.take_block(block)
+                self._changed = True
+
+    def find_due_probes(self, now: float) -> list[Peer]:
+        """The publishers to ask now whether they are alive."""
+        due = [peer for peer in self.peers.values() if self._probe_at(peer) <= now]
+        for peer in due:
+            peer.asked_at = now
+        return due
+
+    def _probe_at(self, peer: Peer) -> float:
+        at = peer.asked_at + self._view_params.prove_every
+        return _NEVER if peer.proven or at > peer.met_at + self._params.proof_wait else at
 
     def find_due_lookups(self, now: float) -> list[tuple[Peer, list[int]]]:
         """The blocks to ask for now, by publisher."""
-        alive = [peer for peer in self.peers.values() if self._is_alive(peer, now)]
-        found = [(peer, peer.view.due(now)) for peer in alive]
+        found = [(peer, peer.view.due(now)) for peer in self._find_alive(now)]
         return [(peer, blocks) for peer, blocks in found if blocks]
 
     def next_at(self, now: float) -> float:
@@ -221,10 +250,13 @@ class Claims:
         if self.peers:
             at = min(at, self._deadline)
         for peer in self.peers.values():
-            if self._is_alive(peer, now):
+            at = min(at, self._probe_at(peer))
+            if self._counts(peer, now):
                 at = min(at, peer.view.next_at())
                 if self._pending or not peer.view.complete:
                     at = min(at, peer.heard_at + self._params.peer_silence)
+            elif now < peer.met_at + self._params.proof_wait:
+                at = min(at, peer.met_at + self._params.proof_wait)
         return at
 
     @property
@@ -234,12 +266,18 @@ class Claims:
 
     def open(self, now: float) -> bool:
         """Whether the publisher may begin to send: everybody has answered who is heard."""
-        if now < self._deadline and not all(
-            peer.view.complete for peer in self.peers.values() if self._is_alive(peer, now)
-        ):
+        alive = self._find_alive(now)
+        waits = self._awaits_proof(now)
+        if now < self._deadline and (waits or not all(peer.view.complete for peer in alive)):
             return False
         self._deadline = min(self._deadline, now)
+        self._opened = True
         return True
+
+    def _awaits_proof(self, now: float) -> bool:
+        """Whether a publisher was heard of which it is not known yet if it is alive."""
+        doubtful = (peer for peer in self.peers.values() if not peer.proven)
+        return any(now < peer.met_at + self._params.proof_wait for peer in doubtful)
 
     # --- decisions --------------------------------------------------------------------------------
 
@@ -251,14 +289,15 @@ class Claims:
         if not (self._changed or self._pending or late):
             return lost, granted
         self._changed = False
-        alive = [peer for peer in self.peers.values() if self._is_alive(peer, now)]
+        alive = self._find_alive(now)
         for peer in alive:
             for flow in self._find_lost(peer, late):
                 self._lose(flow, peer)
                 lost.setdefault(peer.name, []).append(flow)
         if late:
             self._deadline = _NEVER
-        for flow, until in list(self._pending.items()):
+        ready = self._opened and not self._awaits_proof(now)
+        for flow, until in list(self._pending.items()) if ready else ():
             owner = self._find_owner(flow, alive)
             if owner is not None and not _goes(owner.find(flow)):
                 self._lose(flow, owner)
@@ -327,8 +366,13 @@ class Claims:
     def _interesting(self) -> Collection[str]:
         return [*(self._plan_flows if self._all else self._held), *self._pending]
 
-    def _is_alive(self, peer: Peer, now: float) -> bool:
-        return peer.is_alive(now, self._params.peer_silence)
+    def _find_alive(self, now: float) -> list[Peer]:
+        """The other publishers whose claims count."""
+        return [peer for peer in self.peers.values() if self._counts(peer, now)]
+
+    def _counts(self, peer: Peer, now: float) -> bool:
+        """Whether a publisher has shown that it is alive, and was heard not long ago."""
+        return peer.proven and now < peer.heard_at + self._params.peer_silence
 
 
 def _goes(entry: FlowEntry | None) -> bool:

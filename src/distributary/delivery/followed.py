@@ -139,15 +139,16 @@ class FollowedPublisher:
     @property
     def complete(self) -> bool:
         """Whether it is known of all wanted flows if the publisher has them."""
-        return self.announced is not None and (self._view.complete or not self._counts_for_flows)
+        return self.announced is not None and (self._view.complete or not self.is_there)
 
     def has_answered(self, name: str) -> bool:
         """Whether it is known if the publisher has a flow."""
-        return name in self._view.routes or not self._counts_for_flows
+        return name in self._view.routes or not self.is_there
 
     @property
-    def _counts_for_flows(self) -> bool:
-        return not (self.gone or self.left or self.doubtful)
+    def is_there(self) -> bool:
+        """Whether the publisher was heard, and is not gone."""
+        return self.announced is not None and not (self.gone or self.left or self.doubtful)
 
     def offers(self, name: str) -> bool:
         """Whether the publisher sends a flow to this receiver, or will by its upcoming plan."""

@@ -165,14 +165,18 @@ class Publishers:
     @property
     def complete(self) -> bool:
         """Whether it is known of all wanted flows which publisher has them, or that none does."""
-        return self.heard and all(publisher.complete for publisher in self)
+        return self._is_anybody_there and all(publisher.complete for publisher in self)
+
+    @property
+    def _is_anybody_there(self) -> bool:
+        return any(publisher.is_there for publisher in self)
 
     def lack(self, name: str) -> bool:
         """Whether it is known that no publisher sends a flow to this receiver."""
         flow = self._subs.flows.get(name)
         return (
             (flow is None or not flow.served)
-            and self.heard
+            and self._is_anybody_there
             and all(publisher.has_answered(name) for publisher in self)
         )
 

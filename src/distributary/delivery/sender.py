@@ -44,6 +44,7 @@ from distributary.delivery.wire import (
     decode_request,
     encode_announcement,
     encode_lookup,
+    encode_request,
 )
 from distributary.errors import DistributaryError
 from distributary.machines.actions import Send, SetTimer
@@ -328,6 +329,8 @@ class SenderMachine:
             self._claims.hear(header, announced, sender, now)
             if not announced.current:  # it starts, and has to hear of this one
                 self._announcements.request(now)
+        elif header.kind == PacketKind.REPLY:
+            self._claims.take_reply(header, now)
         elif header.kind == PacketKind.BLOCK:
             self._claims.take_block(header, decode_block(body, header.items))
         else:
@@ -478,6 +481,10 @@ class SenderMachine:
 
     def _settle_claims(self, now: float, actions: list[SenderAction]) -> None:
         """Ask other publishers for their flows, and decide which are this one's."""
+        for peer in self._claims.find_due_probes(now):
+            header = Header(PacketKind.REQUEST, sequence=peer.nonce)
+            packet = self._authenticator.encode_packet(header, encode_request(""))
+            actions.append(Send(peer.address, packet))
         for peer, blocks in self._claims.find_due_lookups(now):
             header = Header(PacketKind.LOOKUP, 0, len(blocks), peer.number)
             for begin in range(0, len(blocks), MOST_LOOKUPS):

@@ -37,6 +37,7 @@ class SenderParams:
     announce_soon: float = 0.05  # while the plan changes
     grace: float = 0.5  # from the announcement of a plan until it takes effect
     claim_wait: float = 5.0  # for answers of other publishers that are heard
+    proof_wait: float = 0.5  # for the proof that another publisher is alive
     peer_silence: float = 3.0  # without announcements, after which another publisher is gone
     linger: float = 5.0  # how long a stream that has ended is repaired after its last packet
 

@@ -18,6 +18,7 @@ from tests.delivery.udp import (
     hostile_scenarios,
     latency_scenarios,
     line_scenarios,
+    publisher_scenarios,
     scenarios,
     subscription_log_scenarios,
     veth_scenarios,
@@ -31,6 +32,7 @@ ROOMS = (
     command_scenarios,
     content_scenarios,
     line_scenarios,
+    publisher_scenarios,
     subscription_log_scenarios,
     veth_scenarios,
 )

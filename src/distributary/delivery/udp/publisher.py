@@ -96,6 +96,7 @@ class Publisher:
         self._on_report = on_report
         self._on_fault = on_fault
         self._decided: dict[str, str | None] = {}  # flows that were claimed: None, or who has them
+        self._releasing: set[str] = set()  # flows that are let go
         self._name = name
         self._number = publisher_number(name).to_bytes(4, "little")
         self._machine = SenderMachine(
@@ -233,8 +234,9 @@ class Publisher:
     async def release(self, flows: Iterable[str]) -> None:
         """Let flows go, so that another publisher can claim them; waits until they are."""
         wanted = tuple(flows)
+        self._releasing.update(flow for flow in wanted if self._machine.sends(flow))
         self._driver.perform(self._machine.release(wanted, time.monotonic()))
-        while any(self._machine.sends(flow) for flow in wanted):
+        while self._releasing.intersection(wanted):
             await self._driver.wait()
 
     async def drain(self) -> None:
@@ -297,6 +299,8 @@ class Publisher:
                 self._decided |= dict.fromkeys(report.flows)
             elif isinstance(report, Refused):
                 self._decided |= dict.fromkeys(report.flows, report.holder)
+            else:
+                self._releasing.difference_update(report.flows)
             self._on_report(report)
         self._driver.notify()
 
