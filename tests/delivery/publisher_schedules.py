@@ -393,6 +393,7 @@ class PublisherJudge:
                     self.counts["missing"] += end - first + 1
                 case Restarted(publisher, _, _) if publisher == holder:
                     expected, left = None, ("", 0)
+                    last.clear()
                 case Left(publisher, incarnation) if publisher == holder:
                     left = publisher, incarnation
                 case HandedOver(_, new, flows, anew) if flow in flows:

@@ -226,12 +226,12 @@ def test_repairs_that_wait_are_limited() -> None:
     nak = forge(PacketKind.NAK, encode_ranges([(1, 300)]), 1, stream=1)
     for at in range(20):
         sender.on_message(f"address {at}", nak, 300.0)
-    assert len(sender._repairs._queue) <= 100
+    assert len(sender._outbox.repairs._queue) <= 100
     assert sender.statistics.over_limit > 0
     assert sender.statistics.curbed_naks > 0
     for at in range(5_000):
         sender.on_message(f"address {at}", nak, 301.0)
-    assert len(sender._repairs._allowances) == 4_096
+    assert len(sender._outbox.repairs._allowances) == 4_096
     assert sends(sender.on_timer("wake", 302.0))  # it goes on
 
 

@@ -18,11 +18,26 @@ from dataclasses import dataclass
 import numpy as np
 
 from distributary.delivery._wire_kernels import COUNTS
-from distributary.delivery.directory_wire import Block, FlowClaim, FlowEntry
+from distributary.delivery.directory_wire import (
+    FlowClaim,
+    FlowEntry,
+    block_number,
+    decode_block,
+)
 from distributary.delivery.lookup import DirectoryView
 from distributary.delivery.receiver_params import ReceiverParams
+from distributary.delivery.routes import publisher_number
 from distributary.delivery.sender_params import SenderParams
-from distributary.delivery.wire import Announcement, Header
+from distributary.delivery.wire import (
+    MOST_LOOKUPS,
+    Announcement,
+    Header,
+    PacketKind,
+    WireError,
+    decode_announcement,
+    encode_lookup,
+    encode_request,
+)
 from distributary.model import Plan
 
 __all__ = ["Claims", "Peer"]
@@ -183,7 +198,21 @@ class Claims:
 
     # --- other publishers -------------------------------------------------------------------------
 
-    def hear(self, header: Header, announced: Announcement, address: str, now: float) -> None:
+    def take_packet(self, header: Header, body: bytes, address: str, now: float) -> bool:
+        """Take a packet of another publisher; returns whether it starts, and has to hear of us."""
+        if header.kind == PacketKind.ANNOUNCEMENT:
+            announced = decode_announcement(body)
+            if publisher_number(announced.publisher) != header.publisher:
+                raise WireError("a publisher's number that is not of its name")
+            self._hear(header, announced, address, now)
+            return not announced.current
+        if header.kind == PacketKind.REPLY:
+            self._take_reply(header, now)
+        elif header.kind == PacketKind.BLOCK:
+            self._take_block(header, body)
+        return False
+
+    def _hear(self, header: Header, announced: Announcement, address: str, now: float) -> None:
         """Take an announcement of another publisher."""
         key = header.publisher, header.incarnation, address
         peer = self.peers.get(key)
@@ -209,7 +238,7 @@ class Claims:
         nonce = int(self._rng.integers(1, 1 << 63))
         self.peers[key] = Peer(key, announced.publisher, view, nonce, now, now)
 
-    def take_reply(self, header: Header, now: float) -> None:
+    def _take_reply(self, header: Header, now: float) -> None:
         """Take a reply, by which another publisher proves that it is alive."""
         for peer in list(self.peers.values()):
             if (header.publisher, header.incarnation, header.sequence) == (
@@ -221,28 +250,38 @@ class Claims:
                     if other.number == peer.number and other.incarnation < peer.incarnation:
                         del self.peers[other.key]
 
-    def take_block(self, header: Header, block: Block) -> None:
+    def _take_block(self, header: Header, body: bytes) -> None:
         """Take a block of another publisher's directory."""
         for peer in self.peers.values():
-            if (header.publisher, header.incarnation) == (peer.number, peer.incarnation):
-                peer.view.take_block(block)
+            ours = (header.publisher, header.incarnation) == (peer.number, peer.incarnation)
+            if ours and peer.view.awaits(block_number(body)):
+                peer.view.take_block(decode_block(body, header.items))
                 self._changed = True
 
-    def find_due_probes(self, now: float) -> list[Peer]:
-        """The publishers to ask now whether they are alive."""
-        due = [peer for peer in self.peers.values() if self._probe_at(peer) <= now]
-        for peer in due:
-            peer.asked_at = now
-        return due
+    def find_questions(self, now: float) -> list[tuple[str, Header, bytes]]:
+        """What to ask others now, as addresses, headers and bodies: for proof, and for blocks."""
+        found = []
+        for peer in self.peers.values():
+            if self._probe_at(peer) <= now:
+                peer.asked_at = now
+                header = Header(PacketKind.REQUEST, sequence=peer.nonce)
+                found.append((peer.address, header, encode_request("")))
+        for peer in self._find_alive(now):
+            blocks = peer.view.due(now)
+            for begin in range(0, len(blocks), MOST_LOOKUPS):
+                some = blocks[begin : begin + MOST_LOOKUPS]
+                header = Header(
+                    PacketKind.LOOKUP,
+                    items=len(some),
+                    publisher=peer.number,
+                    incarnation=peer.incarnation,
+                )
+                found.append((peer.address, header, encode_lookup(some)))
+        return found
 
     def _probe_at(self, peer: Peer) -> float:
         at = peer.asked_at + self._view_params.prove_every
         return _NEVER if peer.proven or at > peer.met_at + self._params.proof_wait else at
-
-    def find_due_lookups(self, now: float) -> list[tuple[Peer, list[int]]]:
-        """The blocks to ask for now, by publisher."""
-        found = [(peer, peer.view.due(now)) for peer in self._find_alive(now)]
-        return [(peer, blocks) for peer, blocks in found if blocks]
 
     def next_at(self, now: float) -> float:
         """When there is something to do."""

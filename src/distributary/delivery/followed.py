@@ -32,6 +32,7 @@ from distributary.delivery.incoming_journal import (
 from distributary.delivery.lookup import DirectoryView
 from distributary.delivery.portion_wire import decode_portion_part
 from distributary.delivery.portions import PortionView
+from distributary.delivery.presence import Presence, PresenceState
 from distributary.delivery.receiver_parts import ReceiverParts
 from distributary.delivery.senders import SenderClaim, Senders
 from distributary.delivery.wire import (
@@ -50,7 +51,6 @@ OF_RECEIVERS = (PacketKind.NAK, PacketKind.REQUEST, PacketKind.LOOKUP, PacketKin
 _MOST_REPEATED = 3  # old announcements in a row, after which the receiver probes the sender
 _MOST_RESUMABLE = 4  # incarnations whose last packets are kept
 _MOST_POLLS = 8  # of a stream that stay unanswered, after which its flows are looked up again
-_NEVER = float("inf")
 
 
 class FollowedPublisher:
@@ -63,11 +63,8 @@ class FollowedPublisher:
         self.portions = PortionView(parts.params, parts.rng)
         self.senders = Senders(identity.row, parts.feedback, parts.params, parts.rng)
         self.clock = PublisherClock(parts.params.clock_every, parts.rng.spawn(1)[0])
-        self.gone = False  # it is silent, and does not reply
-        self.left = False  # it said that it leaves
-        self.doubtful = False  # it has not shown that it is alive for a while
+        self.presence = Presence(self.senders, parts.params)
         self.contested: set[str] = set()  # flows that it claims while another publisher has them
-        self._began = 0.0  # when it was first heard
         self._started = False
         self.strangers = 0  # packets that are not accepted from where they came
         self._subs = parts.subs
@@ -110,12 +107,6 @@ class FollowedPublisher:
         return self._started
 
     @property
-    def is_proven(self) -> bool:
-        """Whether the publisher has shown that it is alive, as far as it can be asked."""
-        followed = self.senders.followed
-        return followed is not None and (followed.proven or followed.address is None)
-
-    @property
     def version(self) -> int:
         """The plan version that the publisher uses; 0 before it sends by its first."""
         return self._version
@@ -147,12 +138,13 @@ class FollowedPublisher:
 
     @property
     def is_there(self) -> bool:
-        """Whether the publisher was heard, and is not gone."""
-        return self.announced is not None and not (self.gone or self.left or self.doubtful)
+        """Whether the publisher was heard, and nothing speaks against its being there."""
+        return self.announced is not None and self.presence.state is PresenceState.THERE
 
     def offers(self, name: str) -> bool:
         """Whether the publisher sends a flow to this receiver, or will by its upcoming plan."""
-        return not (self.gone or self.left) and self._router.is_offered(self._view.routes.get(name))
+        over = self.presence.state in (PresenceState.GONE, PresenceState.LEFT)
+        return not over and self._router.is_offered(self._view.routes.get(name))
 
     def claim_on(self, name: str) -> FlowClaim:
         """Since when the publisher has a flow, and how the flow's numbers go on."""
@@ -249,7 +241,7 @@ class FollowedPublisher:
 
     def _leave(self, now: float) -> None:
         """Take the publisher's word that it sends nothing more."""
-        self.left = True
+        self.presence.state = PresenceState.LEFT
         self._reassembly.actions.append(Left(self.identity.name, self.incarnation))
         for name in list(self._view.routes):  # those of which the directory was not heard
             self._holders.take_route(self, name, now, None)
@@ -312,7 +304,7 @@ class FollowedPublisher:
         self._announcements, self._repeated = header.sequence, 0
         followed.heard_at = now
         self._adopt(announced, now)
-        if self.gone:
+        if self.presence.state is PresenceState.GONE:
             self._come_back(now)
         if not followed.proven:
             self._reassembly.actions += self.senders.probe(followed, now)
@@ -327,10 +319,10 @@ class FollowedPublisher:
             self._decide_on_rival(claim, now)
             return
         self._compare_clocks(claim, header, now)
-        if self.doubtful:
-            self.doubtful = False
+        if self.presence.state is PresenceState.DOUBTFUL:
+            self.presence.state = PresenceState.THERE
             self._holders.check_claims(self, self._view.routes, now)
-        if self.gone:
+        elif self.presence.state is PresenceState.GONE:
             self._come_back(now)
         if self._repeated >= _MOST_REPEATED:
             self._announcements = self._repeated = 0
@@ -396,8 +388,8 @@ class FollowedPublisher:
         self._from_start = True
         self._fresh = set(self._subs.flows) if from_start else set()
         self._starting = from_start
-        self.gone = self.left = self.doubtful = False
-        self._began, self._version, self._started = now, 0, False
+        self.presence.begin(now)
+        self._version, self._started = 0, False
         self.contested.clear()
         self.identity = PublisherIdentity(row, claim.publisher, claim.incarnation, name)
         known = self._resumable.pop(claim.incarnation, {})
@@ -462,43 +454,26 @@ class FollowedPublisher:
 
     # --- silence ----------------------------------------------------------------------------------
 
-    def _silent_at(self) -> float:
-        """When to ask whether the publisher is alive, if nothing is heard until then."""
-        followed = self.senders.followed
-        if followed is None or followed.address is None or self.gone or self.left:
-            return _NEVER
-        at = followed.heard_at + self._params.silent_after
-        if self._may_doubt:
-            at = followed.asked_at
-        return max(at, followed.asked_at + self._params.prove_every)
-
     @property
-    def _may_doubt(self) -> bool:
-        """Whether it matters that the publisher has not shown that it is alive yet."""
-        return not (self.is_proven or self.doubtful) and len(self._holders.publishers) > 1
+    def _alone(self) -> bool:
+        return len(self._holders.publishers) == 1
 
-    def _check_silence(self, now: float) -> None:
-        """Probe a publisher that is silent; if it does not reply either, it is gone."""
-        followed = self.senders.followed
-        if followed is None or now < self._silent_at():
+    def _check_presence(self, now: float) -> None:
+        """Probe the publisher if it is silent; if it does not reply either, it is gone."""
+        before = self.presence.state
+        self._reassembly.actions += self.presence.check(now, alone=self._alone)
+        if self.presence.state is before:
             return
-        if self._may_doubt:
-            self.doubtful = self._began <= now - 2 * self._params.gone_after
-            self._subs.changes += self.doubtful  # have it told if it had flows that others lack
-            self._reassembly.actions += self.senders.probe(followed, now)
-            return
-        if followed.heard_at < followed.asked_since <= now - self._params.gone_after:
-            self.gone = True
+        self._subs.changes += 1  # have it told if it had flows that others lack
+        if self.presence.state is PresenceState.GONE:
             last_packets = self._subs.last_packets(self.row)
             flows = self._holders.abandon(self, now)
             self._subs.follow_publisher(self.identity, last_packets)
             self._reassembly.actions.append(Gone(self.identity.name, self.incarnation, flows))
-        else:
-            self._reassembly.actions += self.senders.probe(followed, now)
 
     def _come_back(self, now: float) -> None:
         """Take the flows of a publisher that was gone again, unless others have them."""
-        self.gone = False
+        self.presence.state = PresenceState.THERE
         self._reassembly.actions.append(Back(self.identity.name, self.incarnation))
         self._holders.check_claims(self, self._view.routes, now)
 
@@ -506,8 +481,8 @@ class FollowedPublisher:
 
     def next_at(self) -> float:
         """When the timer has to ring for this publisher."""
-        at = min(self.senders.next_at(), self._silent_at())
-        if self.gone:
+        at = min(self.senders.next_at(), self.presence.next_at(alone=self._alone))
+        if self.presence.state is PresenceState.GONE:
             return at
         at = min(at, self._view.next_at(), self.portions.next_at())
         if self._latencies.measures:
@@ -519,8 +494,9 @@ class FollowedPublisher:
         actions = self._reassembly.actions
         for rival in self.senders.undecided_rivals():
             self._decide_on_rival(rival, now)
-        self._check_silence(now)
-        if self._journal is None or self.senders.followed is None or self.gone:
+        self._check_presence(now)
+        gone = self.presence.state is PresenceState.GONE
+        if self._journal is None or self.senders.followed is None or gone:
             return
         if self._latencies.measures and self.clock.ask_at <= now:
             actions += self.senders.probe(self.senders.followed, now)

@@ -154,7 +154,7 @@ class Holders:
             return
         holder = self.publishers[flow.row]
         earlier = self._rank(flow, claimant)[1:] < self._rank(flow, holder)[1:]
-        doubtful = claimant.is_proven and not holder.is_proven
+        doubtful = claimant.presence.is_proven and not holder.presence.is_proven
         if doubtful or (not holder.started and earlier and claimant.started):
             self._reassembly.leave_publisher(flow, holder.row)
             flow.row, flow.publisher = -1, ""  # nothing of the flow came from the holder

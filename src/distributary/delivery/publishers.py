@@ -15,7 +15,9 @@ from distributary.delivery.actions import Unfollowed
 from distributary.delivery.followed import OF_RECEIVERS, FollowedPublisher
 from distributary.delivery.holders import Holders
 from distributary.delivery.incoming import PublisherIdentity
+from distributary.delivery.latency import LatencyStatistics
 from distributary.delivery.portion_wire import Portion
+from distributary.delivery.presence import PresenceState
 from distributary.delivery.receiver_parts import ReceiverParts
 from distributary.delivery.routes import publisher_number
 from distributary.delivery.wire import (
@@ -92,6 +94,17 @@ class Publishers:
         """How many rivals of publishers were forgotten, since there were too many."""
         return self._forgotten + sum(publisher.senders.forgotten for publisher in self)
 
+    def make_latency_statistics(self, now: float) -> tuple[LatencyStatistics, ...]:
+        """The latencies of each publisher; none before packets have stamps."""
+        latencies = self._parts.latencies
+        if not latencies.measures:
+            return ()
+        return tuple(
+            latencies.make_statistics(each.row, each.identity.name, each.clock.estimate(now))
+            for each in self
+            if each.announced is not None
+        )
+
     def take_portions(self, number: int) -> list[tuple[int, Portion]]:
         """The portions of plans that have come from a publisher, with the plans' fingerprints."""
         publisher = self._of.get(number)
@@ -99,7 +112,8 @@ class Publishers:
 
     def announced(self) -> list[Announcement]:
         """The last announcement of each publisher."""
-        heard = (each for each in self if not (each.left or each.doubtful))
+        silent = PresenceState.LEFT, PresenceState.DOUBTFUL
+        heard = (each for each in self if each.presence.state not in silent)
         found = (each.announced for each in heard)
         return [announced for announced in found if announced is not None]
 
@@ -126,7 +140,7 @@ class Publishers:
     def _make_room(self) -> bool:
         """Forget a publisher that sends nothing; returns whether there was one."""
         for number, publisher in self._of.items():
-            if publisher.gone or publisher.left or publisher.doubtful:
+            if publisher.presence.state is not PresenceState.THERE:
                 self.strangers += publisher.strangers
                 self._forgotten += publisher.senders.forgotten
                 row = publisher.row

@@ -149,15 +149,7 @@ class ReceiverMachine:
 
     def latency_statistics(self, now: float) -> tuple[LatencyStatistics, ...]:
         """A snapshot of the latencies of each publisher; none before packets have stamps."""
-        if not self._latencies.measures:
-            return ()
-        return tuple(
-            self._latencies.make_statistics(
-                publisher.row, publisher.identity.name, publisher.clock.estimate(now)
-            )
-            for publisher in self._publishers
-            if publisher.announced is not None
-        )
+        return self._publishers.make_latency_statistics(now)
 
     @property
     def version(self) -> int:

@@ -18,7 +18,6 @@ from distributary.delivery.authentication import Authenticator
 from distributary.delivery.claims import Claims
 from distributary.delivery.directory_answers import DirectoryAnswers
 from distributary.delivery.directory_log import DirectoryLog
-from distributary.delivery.directory_wire import decode_block
 from distributary.delivery.errors import NotHeldError
 from distributary.delivery.outbox import Outbox
 from distributary.delivery.outgoing import OutgoingStream
@@ -33,18 +32,14 @@ from distributary.delivery.unplanned import UnplannedFlows
 from distributary.delivery.wire import (
     HEADER_SIZE,
     MESSAGE_HEADER_SIZE,
-    MOST_LOOKUPS,
     Header,
     PacketKind,
     WireError,
-    decode_announcement,
     decode_header,
     decode_lookup,
     decode_ranges,
     decode_request,
     encode_announcement,
-    encode_lookup,
-    encode_request,
 )
 from distributary.errors import DistributaryError
 from distributary.machines.actions import Send, SetTimer
@@ -322,19 +317,8 @@ class SenderMachine:
             return self._take_inquiry(sender, header, decode_inquiry(body), now)
         if self._packets.is_of_publisher(header):
             raise WireError("a packet that only receivers accept")
-        if header.kind == PacketKind.ANNOUNCEMENT:
-            announced = decode_announcement(body)
-            if publisher_number(announced.publisher) != header.publisher:
-                raise WireError("a publisher's number that is not of its name")
-            self._claims.hear(header, announced, sender, now)
-            if not announced.current:  # it starts, and has to hear of this one
-                self._announcements.request(now)
-        elif header.kind == PacketKind.REPLY:
-            self._claims.take_reply(header, now)
-        elif header.kind == PacketKind.BLOCK:
-            self._claims.take_block(header, decode_block(body, header.items))
-        else:
-            return []
+        if self._claims.take_packet(header, body, sender, now):
+            self._announcements.request(now)
         return self._do_what_is_due(now)
 
     # --- packing ----------------------------------------------------------------------------------
@@ -358,7 +342,7 @@ class SenderMachine:
         payload: bytes,
         now: float,
     ) -> bool:
-        """Number a message and add it to its streams' packets; returns whether anything is due earlier."""
+        """Number and pack a message; returns whether anything is due earlier now."""
         sequence = self._next_of.get(flow, 1)
         self._next_of[flow] = sequence + 1
         self._counts["messages"] += 1
@@ -481,17 +465,8 @@ class SenderMachine:
 
     def _settle_claims(self, now: float, actions: list[SenderAction]) -> None:
         """Ask other publishers for their flows, and decide which are this one's."""
-        for peer in self._claims.find_due_probes(now):
-            header = Header(PacketKind.REQUEST, sequence=peer.nonce)
-            packet = self._authenticator.encode_packet(header, encode_request(""))
-            actions.append(Send(peer.address, packet))
-        for peer, blocks in self._claims.find_due_lookups(now):
-            header = Header(PacketKind.LOOKUP, 0, len(blocks), peer.number)
-            for begin in range(0, len(blocks), MOST_LOOKUPS):
-                some = blocks[begin : begin + MOST_LOOKUPS]
-                asked = header._replace(items=len(some), incarnation=peer.incarnation)
-                packet = self._authenticator.encode_packet(asked, encode_lookup(some))
-                actions.append(Send(peer.address, packet))
+        for to, header, body in self._claims.find_questions(now):
+            actions.append(Send(to, self._authenticator.encode_packet(header, body)))
         lost, granted = self._claims.decide(now)
         for holder, flows in lost.items():
             actions.append(Refused(holder, tuple(sorted(flows))))
