@@ -50,6 +50,7 @@ __all__ = ["OF_RECEIVERS", "FollowedPublisher"]
 OF_RECEIVERS = (PacketKind.NAK, PacketKind.REQUEST, PacketKind.LOOKUP, PacketKind.INQUIRY)
 _MOST_REPEATED = 3  # old announcements in a row, after which the receiver probes the sender
 _MOST_RESUMABLE = 4  # incarnations whose last packets are kept
+_MOST_MARKS = 4_096  # of streams that are not followed, since other publishers have the flows
 _MOST_POLLS = 8  # of a stream that stay unanswered, after which its flows are looked up again
 
 
@@ -64,6 +65,7 @@ class FollowedPublisher:
         self.senders = Senders(identity.row, parts.feedback, parts.params, parts.rng)
         self.clock = PublisherClock(parts.params.clock_every, parts.rng.spawn(1)[0])
         self.presence = Presence(self.senders, parts.params)
+        self.marks_of: dict[str, Mapping[int, int]] = {}  # when flows began to travel as they do
         self.contested: set[str] = set()  # flows that it claims while another publisher has them
         self._started = False
         self.strangers = 0  # packets that are not accepted from where they came
@@ -83,6 +85,7 @@ class FollowedPublisher:
         self._fresh: set[str] = set()  # flows to be had from the first packet of their streams on
         self._from_start = False  # whether that is so for the next incarnation: one was followed
         self._hurried: set[str] = set()  # flows for which somebody waits
+        self._whole = False  # whether all of this incarnation is to be had
         self._starting = False  # until then, of an incarnation whose flows are had so
         self._version = 0  # as the journal's last switch says, or a later announcement
         self._announcements = 0  # number of the last one
@@ -125,6 +128,8 @@ class FollowedPublisher:
         names = list(names)
         self._view.forget(names)
         self._fresh.difference_update(names)
+        for name in names:
+            self.marks_of.pop(name, None)
         self._hurried.difference_update(names)
 
     @property
@@ -153,6 +158,15 @@ class FollowedPublisher:
             return entry.claim
         _, number, incarnation, _ = self.identity
         return FlowClaim(incarnation, number, incarnation, 1)
+
+    def note_lost(self, flow: IncomingFlow) -> None:
+        """Note that a flow is taken from another publisher before this one has sent anything."""
+        if self._whole and not self._started:
+            self._fresh.add(flow.name)
+
+    def _lacks(self, name: str) -> bool:
+        """Whether it is known that the publisher does not send a flow to this receiver."""
+        return self._view.has_answered(name) and not self.offers(name)
 
     def takes_from_start(self, flow: IncomingFlow) -> bool:
         """Whether all packets of the streams that carry a flow are to be had, from 1 on."""
@@ -196,6 +210,8 @@ class FollowedPublisher:
 
     def _take_block(self, block: Block, now: float) -> None:
         for name in sorted(self._view.take_block(block)):
+            if self._started and self._lacks(name):
+                self._fresh.discard(name)  # what it sends later goes on from some number
             self._holders.take_route(self, name, now, None)
         if self._view.complete:
             self._starting = False
@@ -208,7 +224,8 @@ class FollowedPublisher:
                 self._start_over(number - 1, now)
             changed = sorted(self._view.take_record(number, record))
             if isinstance(record, MarkRecord):
-                if self._subs.find(self.identity.row, record.stream) is not None:
+                followed = self._subs.find(self.identity.row, record.stream) is not None
+                if followed or len(self._marks) < _MOST_MARKS:
                     self._marks[record.stream] = record.last
                 continue
             if isinstance(record, SwitchRecord):
@@ -228,6 +245,7 @@ class FollowedPublisher:
             return
         if self._view.record >= announced.record:
             self._started = True
+            self._fresh = {name for name in self._fresh if not self._lacks(name)}
             self._holders.check_claims(self, self._view.routes, now)
 
     def _start_over(self, record: int, now: float) -> None:
@@ -236,6 +254,7 @@ class FollowedPublisher:
         A flow may have moved to another stream and back meanwhile, which no block tells.
         """
         self._marks = {}
+        self.marks_of.clear()
         self._subs.fix_numbers(self.identity.row)
         self._view.start_over(record, now)
 
@@ -311,6 +330,7 @@ class FollowedPublisher:
 
     def take_reply(self, header: Header, now: float, source: str | None) -> None:
         """Take a reply, by which a sender proves that it is alive."""
+        proven = self.presence.is_proven
         claim = self.senders.take_reply(header, source, now)
         if claim is None:
             self.strangers += 1
@@ -321,8 +341,9 @@ class FollowedPublisher:
         self._compare_clocks(claim, header, now)
         if self.presence.state is PresenceState.DOUBTFUL:
             self.presence.state = PresenceState.THERE
+        if not proven:
             self._holders.check_claims(self, self._view.routes, now)
-        elif self.presence.state is PresenceState.GONE:
+        if self.presence.state is PresenceState.GONE:
             self._come_back(now)
         if self._repeated >= _MOST_REPEATED:
             self._announcements = self._repeated = 0
@@ -387,10 +408,11 @@ class FollowedPublisher:
         from_start = self._from_start or announced.current == 0
         self._from_start = True
         self._fresh = set(self._subs.flows) if from_start else set()
-        self._starting = from_start
+        self._starting = self._whole = from_start
         self.presence.begin(now)
         self._version, self._started = 0, False
         self.contested.clear()
+        self.marks_of.clear()
         self.identity = PublisherIdentity(row, claim.publisher, claim.incarnation, name)
         known = self._resumable.pop(claim.incarnation, {})
         self._subs.follow_publisher(self.identity, known)

@@ -43,6 +43,8 @@ class Holders:
         flow = self._subs.flows.get(name)
         if flow is None or flow.retired:
             return
+        if marks is not None:
+            publisher.marks_of[name] = marks
         if flow.row == publisher.row:
             publisher.follow(flow, now, marks)
             if not publisher.offers(name):
@@ -118,8 +120,8 @@ class Holders:
         if flow.numbering == own:
             return own
         taken = claim.next < abs(int(self._subs.state.next_of[flow.slot]))
-        forks = taken and flow.publisher not in ("", publisher.identity.name)
-        return own if forks and claim.numbering == flow.numbering else claim.numbering
+        forks = taken and claim.since != flow.since and claim.numbering == flow.numbering
+        return own if forks else claim.numbering
 
     def _take(
         self,
@@ -133,13 +135,14 @@ class Holders:
         numbering = self._numbering(flow, publisher)
         anew = numbering != flow.numbering
         again = anew and claim.since != publisher.incarnation  # else a restart was reported
-        if flow.publisher and (flow.publisher != new or again):
+        came = abs(int(self._subs.state.next_of[flow.slot])) > 1  # anything of the flow
+        if flow.publisher and came and (flow.publisher != new or again):
             self._handed.setdefault((flow.publisher, new, anew), []).append(flow.name)
         first = claim.next if publisher.takes_from_start(flow) else 0
         self._subs.number(flow, numbering, first)
-        flow.row, flow.publisher = publisher.row, new
+        flow.row, flow.publisher, flow.since = publisher.row, new, claim.since
         publisher.contested.discard(flow.name)
-        publisher.follow(flow, now, marks)
+        publisher.follow(flow, now, publisher.marks_of.get(flow.name) if marks is None else marks)
 
     def _decide_on_claim(
         self,
@@ -152,10 +155,13 @@ class Holders:
         if not claimant.offers(flow.name):
             claimant.contested.discard(flow.name)
             return
+        if not claimant.presence.is_proven:
+            return  # it counts once it is
         holder = self.publishers[flow.row]
         earlier = self._rank(flow, claimant)[1:] < self._rank(flow, holder)[1:]
-        doubtful = claimant.presence.is_proven and not holder.presence.is_proven
+        doubtful = not holder.presence.is_proven
         if doubtful or (not holder.started and earlier and claimant.started):
+            holder.note_lost(flow)
             self._reassembly.leave_publisher(flow, holder.row)
             flow.row, flow.publisher = -1, ""  # nothing of the flow came from the holder
             self._take(flow, claimant, now, marks)

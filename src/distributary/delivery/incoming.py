@@ -132,6 +132,7 @@ class IncomingFlow:
     slot: int
     row: int = -1  # in the tables, of the publisher that it is taken from; -1 if from none
     publisher: str = ""  # the name of that one, or of the last one
+    since: int = 0  # of the publisher's claim by which it is taken
     numbering: Numbering | None = None  # the publisher and incarnation that began its numbers
     placed: list[tuple[int, int]] = field(default_factory=list)  # rows and numbers in the tables
     legs: list[Leg] = field(default_factory=list)

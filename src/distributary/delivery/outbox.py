@@ -17,6 +17,7 @@ from distributary.delivery.outgoing import OutgoingStream
 from distributary.delivery.outgoing_streams import OutgoingStreams
 from distributary.delivery.pacing import TokenBucket
 from distributary.delivery.packet_builder import PacketBuilder
+from distributary.delivery.packing import unpack_messages
 from distributary.delivery.repairs import Repairs
 from distributary.delivery.sender_params import SenderParams
 from distributary.delivery.wire import (
@@ -85,6 +86,26 @@ class Outbox:
         if stream.packer.count:
             stream.last_packed += 1
             self._queue.append((stream, stream.last_packed, *stream.packer.take()))
+
+    def drop_flows(self, flows: set[int], now: float) -> int:
+        """Drop messages of flows by number, before anything was sent; returns how many."""
+        assert not self.is_open
+        self.close_packets()
+        queue, self._queue = self._queue, deque()
+        for stream in self.streams:
+            stream.last_packed = 0
+        dropped = 0
+        for stream, _, count, body in queue:
+            if stream is self.journal:
+                stream.last_packed += 1
+                self._queue.append((stream, stream.last_packed, count, body))
+                continue
+            for flow, sequence, payload in unpack_messages(count, body):
+                if flow in flows:
+                    dropped += 1
+                else:
+                    self.pack(stream, flow, sequence, payload, now)
+        return dropped
 
     def close_packets(self) -> None:
         """Queue the packets of all streams that are not full yet."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from distributary.delivery.wire import HEADER_SIZE, MESSAGE_HEADER, MESSAGE_HEADER_SIZE
 
-__all__ = ["Packer", "largest_payload"]
+__all__ = ["Packer", "largest_payload", "unpack_messages"]
 
 
 class Packer:
@@ -45,6 +47,15 @@ class Packer:
         self._body.clear()
         self._size = self.count = 0
         return count, body
+
+
+def unpack_messages(count: int, body: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """The messages of a packet's body: flow, sequence number and payload."""
+    at = 0
+    for _ in range(count):
+        flow, length, sequence = MESSAGE_HEADER.unpack_from(body, at)
+        at += MESSAGE_HEADER_SIZE + length
+        yield flow, sequence, body[at - length : at]
 
 
 def largest_payload(room: int) -> int:

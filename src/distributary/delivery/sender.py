@@ -107,7 +107,8 @@ class SenderMachine:
         self._wake_at: float | None = None
         self._log.directory.check_room(plan)
         self._plan = plan
-        self._left = False
+        self._leaves = self._left = False
+        self._releases: set[str] = set()  # flows to release as soon as anything may be sent
         self._granted: set[str] = set()  # flows that are this publisher's with the next switch
         self._claims = Claims(publisher_number(name), name, incarnation, flows, params)
         self._log.claims = self._claims.claims
@@ -236,15 +237,26 @@ class SenderMachine:
         return self._do_what_is_due(now)
 
     def release(self, flows: Iterable[str], now: float) -> list[SenderAction]:
-        """Let flows go after the grace time, for another publisher; `Released` says when."""
+        """Let flows go after the grace time, for another publisher; `Released` says when.
+
+        Before the first packet is sent it waits for that, as others may have these flows.
+        """
+        if self._starts_at < _NEVER:
+            self._releases.update(flows)
+            return []
+        self._release(flows, now)
+        return self._do_what_is_due(now)
+
+    def _release(self, flows: Iterable[str], now: float) -> None:
         released = self._claims.release(flows)
         self._granted.difference_update(released)
         if released:
             self._prepare(now)
-        return self._do_what_is_due(now)
 
     def claim(self, flows: Iterable[str], now: float) -> list[SenderAction]:
         """Have flows from now on: `Claimed` says from when, or `Refused` that another has them."""
+        flows = list(flows)
+        self._releases.difference_update(flows)
         kept = self._claims.claim(flows, now)
         self._granted.update(kept)
         if kept:
@@ -252,14 +264,25 @@ class SenderMachine:
         return self._do_what_is_due(now)
 
     def leave(self, now: float) -> list[SenderAction]:
-        """Let all flows go at once, and tell receivers which messages were the last."""
-        if self._left or self._starts_at < _NEVER:
-            return self.flush(now)
+        """Let all flows go at once, and tell receivers which messages were the last.
+
+        Before the first packet is sent it waits for that.
+        """
+        self._leaves = True
+        if self._starts_at == _NEVER:
+            self._leave(now)
+        return self._do_what_is_due(now)
+
+    def _leave(self, now: float) -> None:
+        if self._left:
+            return
         self._outbox.close_packets()
+        if self._log.directory.following is not None:
+            self._outbox.stop(self._streams.drop(self._log.directory.following.begun))
         flows = [flow for flow in self._next_of if self._claims.has(flow)]
         self._claims.release(flows)
         self._end_released()
-        ended = list(self._log.directory.places)
+        ended = [number for number in self._log.directory.places if self._streams.get(number)]
         records = self._log.leave(self._plan, lambda number: self._streams[number].last_packed)
         self._routes.clear()
         self._left, self._changes_at = True, _NEVER
@@ -267,10 +290,11 @@ class SenderMachine:
         for number in ended:
             self._outbox.heartbeats.put_off(self._streams.end(number, now), now)
         self._announcements.hasten(now)
-        return self._do_what_is_due(now)
 
     def _prepare(self, now: float) -> None:
         """Prepare the plan, with the flows that this publisher has, to take effect."""
+        if self._left:
+            return
         directory, plan = self._log.directory, self._plan
         if directory.following is not None:
             self._outbox.stop(self._streams.drop(directory.following.begun))
@@ -460,6 +484,9 @@ class SenderMachine:
         self._starts_at = _NEVER
         self._outbox.open(now)
         self._announcements.hasten(now)
+        self._release(self._releases, now)
+        if self._leaves:
+            self._leave(now)
 
     # --- claims -----------------------------------------------------------------------------------
 
@@ -470,16 +497,25 @@ class SenderMachine:
         lost, granted = self._claims.decide(now)
         for holder, flows in lost.items():
             actions.append(Refused(holder, tuple(sorted(flows))))
-            for flow in flows:
-                self._routes.pop(flow, None)
+            self._drop_messages(flows, now)
         for flow in granted:
             self._next_of[flow] = self._claims.find_claim(flow).next
             self._log.released.pop(flow, None)
         self._granted.update(granted)
-        if (lost or granted) and not self._left:
+        if lost or granted:
             self._prepare(now)
             if self._starts_at < _NEVER:  # nothing was sent yet
                 self._switch(now, actions)
+
+    def _drop_messages(self, flows: Iterable[str], now: float) -> None:
+        """Take no messages of flows any more, and send none that wait for the start."""
+        for flow in flows:
+            self._routes.pop(flow, None)
+        if self._starts_at < _NEVER:
+            numbers = {self._log.directory.number_of(flow) for flow in flows}
+            dropped = self._outbox.drop_flows({each for each in numbers if each is not None}, now)
+            self._counts["messages"] -= dropped
+            self._counts["refused"] += dropped
 
     def _end_released(self) -> list[str]:
         """Note the last numbers of the flows that go now."""

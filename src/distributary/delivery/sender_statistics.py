@@ -29,5 +29,5 @@ class SenderMachineStatistics:
     confirms: int = 0
     malformed: int = 0
     unauthenticated: int = 0
-    refused: int = 0  # messages offered while full
+    refused: int = 0  # messages offered while full, or taken before their flow was refused
     outranked: int = 0  # requests of receivers that follow a later incarnation

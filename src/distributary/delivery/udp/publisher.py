@@ -44,6 +44,7 @@ from distributary.model import Plan
 __all__ = ["Publisher"]
 
 ClaimReport = Claimed | Refused | Released
+_FAREWELL = 0.2  # seconds to repair what says that the publisher leaves
 _TURN = 64  # messages after which other tasks get their turn
 _READS = 8  # batches of requests and NAKs in one read
 
@@ -151,13 +152,14 @@ class Publisher:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool | None:
-        """Send what is queued, leave, and stay for repairs, unless the block failed; then close."""
+        """Send what is queued, stay for repairs and leave, unless the block failed; then close."""
         try:
             if error is None:
                 await self.drain()
+                await self._until_nobody_asks(self._stay)
                 self._driver.perform(self._machine.leave(time.monotonic()))
                 await self.drain()
-                await self._until_nobody_asks()
+                await self._until_nobody_asks(min(self._stay, _FAREWELL))
         except BaseException as failed:
             await self._stack.__aexit__(type(failed), failed, failed.__traceback__)
             raise
@@ -355,10 +357,10 @@ class Publisher:
             except DistributaryError as error:
                 self._fault(error)
 
-    async def _until_nobody_asks(self) -> None:
+    async def _until_nobody_asks(self, stay: float) -> None:
         """Wait until nobody has asked for `stay` seconds, for 20 times as long at most."""
         self._asked_at = began = time.monotonic()
-        last = began + 20 * self._stay
-        while (left := min(self._asked_at + self._stay, last) - time.monotonic()) > 0:
+        last = began + 20 * stay
+        while (left := min(self._asked_at + stay, last) - time.monotonic()) > 0:
             self._driver.check()
             await asyncio.sleep(left)
