@@ -90,7 +90,7 @@ def _format_time(seconds: float) -> str:
 
 def _flatten_lines(statistics: dict[str, Any]) -> dict[str, Any]:
     """Move the statistics of lines A and B to the top level, each named by its line."""
-    nested = ("lines", "latencies")
+    nested = ("lines", "publishers", "latencies")
     flat = {name: value for name, value in statistics.items() if name not in nested}
     for line in statistics.get("lines", ()):
         for name, value in line.items():

@@ -30,7 +30,7 @@ from distributary.delivery.latency import LatencyStatistics
 from distributary.delivery.lines import LineStatistics
 from distributary.delivery.receiver import ReceiverMachine
 from distributary.delivery.receiver_params import ReceiverParams
-from distributary.delivery.receiver_statistics import ReceiverMachineStatistics
+from distributary.delivery.receiver_statistics import FollowedStatistics, ReceiverMachineStatistics
 from distributary.delivery.routes import (
     CONTROL_GROUP,
     SENDER,
@@ -49,6 +49,7 @@ __all__ = [
     "Brought",
     "Claimed",
     "Contested",
+    "FollowedStatistics",
     "FullError",
     "Gap",
     "Gone",

@@ -8,6 +8,7 @@ is counted, and reported once.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from distributary.delivery import _wire_kernels as kernels
@@ -19,6 +20,7 @@ from distributary.delivery.latency import LatencyStatistics
 from distributary.delivery.portion_wire import Portion
 from distributary.delivery.presence import PresenceState
 from distributary.delivery.receiver_parts import ReceiverParts
+from distributary.delivery.receiver_statistics import FollowedStatistics
 from distributary.delivery.routes import publisher_number
 from distributary.delivery.wire import (
     Announcement,
@@ -103,6 +105,16 @@ class Publishers:
             latencies.make_statistics(each.row, each.identity.name, each.clock.estimate(now))
             for each in self
             if each.announced is not None
+        )
+
+    def make_statistics(self) -> tuple[FollowedStatistics, ...]:
+        """A snapshot of each publisher."""
+        flows = Counter(flow.row for flow in self._subs.flows.values())
+        return tuple(
+            FollowedStatistics(
+                each.identity.name, each.incarnation, each.is_there, each.version, flows[each.row]
+            )
+            for each in self
         )
 
     def take_portions(self, number: int) -> list[tuple[int, Portion]]:

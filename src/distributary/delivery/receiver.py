@@ -33,7 +33,7 @@ from distributary.delivery.publishers import Publishers
 from distributary.delivery.reassembly import Reassembly
 from distributary.delivery.receiver_params import ReceiverParams
 from distributary.delivery.receiver_parts import ReceiverParts
-from distributary.delivery.receiver_statistics import ReceiverMachineStatistics
+from distributary.delivery.receiver_statistics import FollowedStatistics, ReceiverMachineStatistics
 from distributary.delivery.subscriptions import Subscriptions
 from distributary.delivery.wire import (
     HEADER_SIZE,
@@ -146,6 +146,10 @@ class ReceiverMachine:
     def line_statistics(self, now: float) -> tuple[LineStatistics, ...]:
         """A snapshot of the counters of each line, A and B."""
         return self._lines.make_statistics(now)
+
+    def publisher_statistics(self) -> tuple[FollowedStatistics, ...]:
+        """A snapshot of the publishers that are followed."""
+        return self._publishers.make_statistics()
 
     def latency_statistics(self, now: float) -> tuple[LatencyStatistics, ...]:
         """A snapshot of the latencies of each publisher; none before packets have stamps."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["ReceiverMachineStatistics"]
+__all__ = ["FollowedStatistics", "ReceiverMachineStatistics"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,3 +30,14 @@ class ReceiverMachineStatistics:
     streams: int  # that are followed now
     held_packets: int  # that wait now, behind a gap, or of flows that move
     missing_ranges: int  # of packets, for which the receiver now sends NAKs
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedStatistics:
+    """A publisher that a receiver follows."""
+
+    publisher: str
+    incarnation: int
+    there: bool  # whether it is neither gone nor has left
+    plan_version: int
+    flows: int  # that are taken from it

@@ -328,6 +328,7 @@ class Receiver:
             lines=self._machine.line_statistics(time.monotonic())
             if self._network.groups.pairs
             else (),
+            publishers=self._machine.publisher_statistics(),
             latencies=self._machine.latency_statistics(time.monotonic()),
             kernel_stamps=self._stamped,
             plan_version=self._machine.version,

@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from distributary.delivery import (
+    FollowedStatistics,
     LatencyStatistics,
     LineStatistics,
     ReceiverMachineStatistics,
@@ -31,6 +32,8 @@ _GAUGES = frozenset(
         "followed_flows",
     }
 )
+_LABELLED_GAUGES = ("corrected", "incarnation", "there", "plan_version", "flows")
+_NESTED = ("lines", "publishers", "latencies")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ class ReceiverStatistics:
     followed_flows: int  # wanted flows of which it is known where they travel
     cpu_seconds: float  # of the whole process
     lines: tuple[LineStatistics, ...] = ()  # of A and B, if groups have two
+    publishers: tuple[FollowedStatistics, ...] = ()  # that are followed
     latencies: tuple[LatencyStatistics, ...] = ()  # of each publisher
 
 
@@ -68,9 +72,9 @@ Snapshot = PublisherStatistics | ReceiverStatistics
 
 
 def snapshot_document(snapshot: Snapshot) -> dict[str, Any]:
-    """A snapshot as one JSON object; flat, but for a receiver's `lines` and `latencies`."""
+    """A snapshot as one JSON object; flat, but for what a receiver has of several."""
     values = asdict(snapshot)
-    for name in ("lines", "latencies"):
+    for name in _NESTED:
         if not values.get(name):
             values.pop(name, None)
     return {**values.pop("machine"), **values}
@@ -100,7 +104,7 @@ class _Snapshots(Collector):
         values |= {
             field.name: getattr(found, field.name)
             for field in fields(found)
-            if field.name not in ("machine", "lines", "latencies")
+            if field.name not in ("machine", *_NESTED)
         }
         for name, value in values.items():
             family = GaugeMetricFamily if name in _GAUGES else CounterMetricFamily
@@ -108,17 +112,20 @@ class _Snapshots(Collector):
             yield family(f"distributary_{end}_{name}", says, value=value)
         if isinstance(found, ReceiverStatistics):
             yield from _labelled_metrics("line", "line", found.lines)
+            yield from _labelled_metrics("publisher", "publisher", found.publishers)
             yield from _labelled_metrics("latency", "publisher", found.latencies)
 
 
 def _labelled_metrics(
-    what: str, label: str, parts: Sequence[LineStatistics] | Sequence[LatencyStatistics]
+    what: str,
+    label: str,
+    parts: Sequence[LineStatistics] | Sequence[LatencyStatistics] | Sequence[FollowedStatistics],
 ) -> Iterator[Metric]:
     """Each number of all parts as a metric, labelled by line or publisher."""
     for field in fields(parts[0]) if parts else ():
         if field.name == label:
             continue
-        is_gauge = field.name.endswith("_seconds") or field.name == "corrected"
+        is_gauge = field.name.endswith("_seconds") or field.name in _LABELLED_GAUGES
         family = GaugeMetricFamily if is_gauge else CounterMetricFamily
         says = f"{field.name.replace('_', ' ')} of a {label}"
         metric = family(f"distributary_receiver_{what}_{field.name}", says, labels=[label])
