@@ -104,6 +104,7 @@ class ReceiverMachine:
         self._strangers = 0
         self._packets = 0
         self._wake_at = _NEVER
+        self._handled = False  # whether the filters left a packet to Python
         self._changes_seen = 0
         self._unserved: tuple[str, ...] = ()  # as last reported
         self._brought: tuple[str, ...] | None = None  # as last reported
@@ -308,6 +309,9 @@ class ReceiverMachine:
             at = self._take_until_change(batch, at, now, sources, control)
             if at < len(batch.offsets):
                 self._filters.renew()
+        if not self._handled:  # the filters took them all, and nothing else has changed
+            actions, self._reassembly.actions = self._reassembly.actions, []
+            return actions
         return self._finish(now)
 
     def on_stranger(self, packet: bytes, source: str, now: float) -> list[MulticastAction]:
@@ -397,6 +401,7 @@ class ReceiverMachine:
     def _handle_packet(
         self, packet: bytes, slot: int, entries: list[Entry], now: float, source: str | None
     ) -> None:
+        self._handled = True
         header = decode_header(packet)
         body = packet[HEADER_SIZE : len(packet) - self._authenticator.size]
         try:
@@ -501,6 +506,7 @@ class ReceiverMachine:
     def _finish(self, now: float) -> list[MulticastAction]:
         """Update groups and timer, and return all actions."""
         reassembly, subs = self._reassembly, self._subs
+        self._handled = False
         self._publishers.settle(now)
         if reassembly.retired:
             self._publishers.forget(reassembly.retired)
