@@ -14,6 +14,7 @@ Everything saved has one of these keys:
 | `("served", Name)`, `("behind", hop, Name)` | the last number delivered to all clients, to one |
 | `("session", client)` | a `SessionRecord` |
 | `("published", client)`, `("absent", client)` | the last number stored; when the session ends |
+| `("refused", client)` | numbers of the latest publications that were refused |
 | `("outbox", client, number)` | an `OutboxItem`, a `Gap`, or True up to which is acknowledged |
 | `("heard", neighbour, Name)` | a neighbour's statement: its kind and `Filter` |
 | `("link", low, high)` | a `LinkFact` |

@@ -53,6 +53,7 @@ class Session:
     outbox: Outbox
     connection: int | None = None
     published: int = 0
+    refused: tuple[int, ...] = ()  # the latest publications that were refused
     granted: int = 0  # the highest number that the client may publish
     window: int = 0  # as last told to the client
     expires: float | None = None
@@ -152,6 +153,8 @@ class Sessions:
             match key, value:
                 case ("published", str(client)), int(number) if client in self:
                     self._by_client[client].published = number
+                case ("refused", str(client)), tuple(numbers) if client in self:
+                    self._by_client[client].refused = numbers
                 case ("absent", str(client)), float(expires) if client in self:
                     self._by_client[client].expires = expires
                 case ("own", str(hop), str(kind), int(number)), (Name() as name, Filter() as of):
@@ -170,8 +173,8 @@ class Sessions:
         self.dropped += len(session.outbox) + session.outbox.dropped
         if session.ephemeral:
             return []
-        keys = [("session", client), ("published", client), ("absent", client)]
-        return [*(Save(key, None) for key in keys), *session.outbox.clear()]
+        kinds = ("session", "published", "refused", "absent")
+        return [*(Save((kind, client), None) for kind in kinds), *session.outbox.clear()]
 
     def _make(self, client: str, record: SessionRecord, *, ephemeral: bool) -> Session:
         key = None if ephemeral else client
