@@ -81,7 +81,8 @@ class ContentBroker:
         self._history = History(policy.prunes) if policy.prunes else None
         self._own: dict[tuple[str, str, int], Name] = {}  # by client, kind and number
         self.ended: list[Name] = []  # advertisements; the owner takes them out
-        self.ending: dict[Name, str] = {}  # withdrawn by its client, but not finished
+        # Withdrawn by a client, but not finished: the client and its number for it.
+        self.ending: dict[Name, tuple[str, int]] = {}
         self.is_unfinished: Callable[[Name], bool] = lambda name: False
         self._elsewhere: dict[Name, set[str]] = {}  # who else tells of it: there is a cycle
         self._published = first_number
@@ -161,12 +162,12 @@ class ContentBroker:
             name = self._own[key] = self.new_name()
             saves.append(Save(("own", *key), (name, message.filter)))
             statements = [_make_statement(kind, name, message.filter)]
-        for name in names:
+        for (client, _, number), name in zip(ended, names, strict=True):
             if name in self.subscriptions:
                 statements.append(UnsubscribeStatement(name))
             elif self.is_unfinished(name):
-                self.ending[name] = message.client
-                value = message.client, self.advertisements.filter_of(name)
+                self.ending[name] = client, number
+                value = client, number, self.advertisements.filter_of(name)
                 saves.append(Save(("ending", *name), value))
             else:
                 statements.append(UnadvertiseStatement(name))
@@ -174,7 +175,7 @@ class ContentBroker:
 
     def end_advertisement(self, name: Name, now: float) -> list[Action]:
         """Withdraw an advertisement whose last publication is finished now."""
-        client = self.ending.pop(name)
+        client, _ = self.ending.pop(name)
         withdrawn = self._apply(client, [UnadvertiseStatement(name)], now)
         return [Save(("ending", *name), None), *withdrawn]
 
@@ -389,9 +390,9 @@ class ContentBroker:
         actions: list[Action] = []
         for key, value in saved.items():
             match key, value:
-                case ("ending", str(broker), int(number)), (str(client), Filter() as of):
-                    name = Name(broker, number)
-                    self.ending[name] = client
+                case ("ending", str(broker), int(at)), (str(client), int(number), Filter() as of):
+                    name = Name(broker, at)
+                    self.ending[name] = client, number
                     actions += self._apply(client, [AdvertiseStatement(name, of)], now)
                 case ("own", str(client), str(kind), int(number)), (Name() as name, Filter() as of):
                     self._own[client, kind, number] = name

@@ -96,6 +96,7 @@ class _Move:
     ticket: int
     abandons: bool
     state: MoveState = MoveState.MAKING
+    withdraws: bool = False  # its advertisements at the old broker
     ignored: set[int] = field(default_factory=set)
 
 
@@ -561,11 +562,14 @@ class ClientMachine:
             }
             for key in [*self._requests, *self._endings]:
                 actions += self._answer(key, self._session.state_of(key))
-            for key in self._list_advertisements(move.old):
-                actions += move.old.end(key)
-        if move.state is MoveState.RELEASING and move.old.is_open:
+        if move.state is MoveState.RELEASING and move.old.is_open and not move.old.in_flight:
+            # Not before: what is published under a withdrawn advertisement gets another one.
+            if not move.withdraws:
+                move.withdraws = True
+                for key in self._list_advertisements(move.old):
+                    actions += move.old.end(key)
             withdrawn = not any(key.kind == "advertisement" for key in move.old.ending)
-            if withdrawn and not move.old.in_flight:
+            if withdrawn:
                 move.state = MoveState.DRAINING
                 actions.append(SendFrame(move.old.place, CloseSession(drain=True)))
                 actions += [Complete(move.ticket), *self._send_waiting()]

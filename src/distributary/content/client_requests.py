@@ -72,7 +72,7 @@ class ClientRequests:
     schema: Schema
     params: HostParams
     counts: Counts
-    find_away: Callable[[], list[str]]  # the neighbours that are away
+    find_away: Callable[[], list[str]]  # the neighbours that are away and needed
     _draining: dict[str, None] = field(default_factory=dict)
     _blocked: dict[str, None] = field(default_factory=dict)
     # Withdrawn advertisements of clients that wait for the answer, by client and number.
@@ -107,7 +107,8 @@ class ClientRequests:
             number = self.broker.core.new_name().number
             session, saves = self.sessions.begin(client, number, asked)
             actions += saves
-        return actions + self._attach(session, connection, asked, resumed)
+        actions += self._attach(session, connection, asked, resumed)
+        return actions + self.broker.on_room(hop_of(client), now)
 
     def _attach(
         self, session: Session, connection: int, asked: OpenSession, resumed: bool
@@ -132,7 +133,7 @@ class ClientRequests:
             session.published,
             session.window,
             tuple(session.subscriptions),
-            tuple(session.advertisements),
+            self._list_advertisements(session),
             session.refused,
         )
         settled = [
@@ -141,6 +142,12 @@ class ClientRequests:
             if name in session.settled
         ]
         return [*actions, SendFrame(connection, opened), *settled]
+
+    def _list_advertisements(self, session: Session) -> tuple[int, ...]:
+        """The advertisements that are in place, also those that end when all is delivered."""
+        hop, ending = hop_of(session.client), self.broker.core.ending.values()
+        leaving = [number for whose, number in ending if whose == hop]
+        return tuple(dict.fromkeys([*session.advertisements, *leaving]))
 
     def leave(self, session: Session, now: float) -> Actions:
         """The connection of a session is gone."""
@@ -296,7 +303,7 @@ class ClientRequests:
         """End a statement; for an advertisement, answer when all that it announced is delivered."""
         actions = self._end_statement(session, kind, number, now)
         hop = hop_of(session.client)
-        ending = {name for name, whose in self.broker.core.ending.items() if whose == hop}
+        ending = {name for name, whose in self.broker.core.ending.items() if whose[0] == hop}
         if kind == _ADVERTISEMENT and ending:
             self._withdrawn[session.client, number] = ending
             return actions
@@ -342,17 +349,14 @@ class ClientRequests:
             actions = self._accept(session, message, now)
         except InputError as error:
             self.counts["refused"] += 1
-            saves += self._note_refused(session, number)
+            oldest = number - self.params.publications
+            session.refused = (*(each for each in session.refused if each > oldest), number)
+            if not session.ephemeral:
+                saves.append(Save(("refused", session.client), session.refused))
             refused = self._reply(session, Refused("publication", number, str(error)))
             return [*saves, *refused, *self._grant(session)]
         self.counts["accepted"] += 1
         return [*saves, *actions, *self._grant(session)]
-
-    def _note_refused(self, session: Session, number: int) -> Actions:
-        """Remember what was refused, as far back as the client may not know it."""
-        oldest = number - self.params.publications
-        session.refused = (*(each for each in session.refused if each > oldest), number)
-        return [] if session.ephemeral else [Save(("refused", session.client), session.refused)]
 
     def _accept(self, session: Session, message: Publish, now: float) -> Actions:
         if session.drains:

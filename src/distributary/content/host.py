@@ -9,12 +9,12 @@ Everything saved has one of these keys:
 | key | value |
 | --- | --- |
 | `("own", hop, kind, number)` | a client's `(Name, Filter)`; kind "subscription" or "promise" |
-| `("ending", broker, number)` | `(hop, Filter)`: an advertisement withdrawn before its end |
+| `("ending", broker, number)` | `(hop, number, Filter)`: an advertisement withdrawn early |
 | `("publication", Name, number)` | an unfinished `Publication` of an own client |
 | `("served", Name)`, `("behind", hop, Name)` | the last number delivered to all clients, to one |
 | `("session", client)` | a `SessionRecord` |
-| `("published", client)`, `("absent", client)` | the last number stored; when the session ends |
-| `("refused", client)` | numbers of the latest publications that were refused |
+| `("published", client)`, `("refused", client)` | the last number stored, the latest refused |
+| `("absent", client)` | when the session ends |
 | `("outbox", client, number)` | an `OutboxItem`, a `Gap`, or True up to which is acknowledged |
 | `("heard", neighbour, Name)` | a neighbour's statement: its kind and `Filter` |
 | `("link", low, high)` | a `LinkFact` |
@@ -239,8 +239,12 @@ class BrokerHost:
     # --- brokers ---------------------------------------------------------------------------------
 
     def find_away(self) -> list[str]:
-        """The neighbours that are not connected."""
-        return [each for each in self.broker.connections if each not in self.connected]
+        """The neighbours that are not connected, and for which publications are kept."""
+        return [
+            each
+            for each, queue in self.broker.queues.items()
+            if each not in self.connected and (len(queue) or queue.unfinished)
+        ]
 
     def _on_broker_message(self, peer: Peer, message: Any, now: float) -> list[Any]:
         match message:

@@ -1,0 +1,187 @@
+"""Seeded runs of broker processes with clients: crashes, cuts, full disks, slow and absent clients.
+
+Judged by what applications did: what was stored and wanted was delivered, once, and in order per
+publisher.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from distributary.content import COVERING_POLICIES
+from distributary.content.connections import Packet
+from distributary.content.messages import Name, UnsubscribeStatement
+from distributary.content.protocol import (
+    WIRE_VERSIONS,
+    Acknowledge,
+    Hello,
+    LinkFact,
+    LinksKnown,
+    OpenSession,
+    Publish,
+    Subscribe,
+    Unsubscribe,
+)
+from tests.content.processes import Network, Wire
+from tests.shrinking import checked
+
+SIDE = 6
+POLICIES = ("merging", "active", "pruning", "none")
+
+
+class Schedule:
+    """A network, and chance that does things to it."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = rng = np.random.default_rng([seed, 18])
+        n_brokers = int(rng.choice([1, 2, 3, 4], p=[0.1, 0.4, 0.35, 0.15]))
+        links = [(f"b{int(rng.integers(0, at))}", f"b{at}") for at in range(1, n_brokers)]
+        policy = COVERING_POLICIES[POLICIES[int(rng.integers(len(POLICIES)))]]
+        self.network = Network(policy, links, rng, encodes=bool(rng.random() < 0.05))
+        if not links:
+            self.network.start("b0")
+        self.brokers = sorted(self.network.saved)
+        self.movers: list[Any] = []
+        for at in range(int(rng.integers(2, 5))):
+            # A client with a full outbox makes publishers wait; if it moves, it waits for itself.
+            moves = bool(rng.random() < 0.4)
+            full = "drop-oldest" if rng.random() < 0.2 else "wait"
+            words = {} if moves else {"most_events": int(rng.integers(1, 6)), "when_full": full}
+            broker = str(rng.choice(self.brokers))
+            application = self.network.add_application(f"c{at}", broker, **words)
+            if moves:
+                self.movers.append(application)
+        self.applications = list(self.network.applications.values())
+        self.rushes = float(rng.choice([0.05, 0.5, 3.0]))
+
+    def play(self, steps: int) -> None:
+        for _ in range(steps):
+            application = self.applications[int(self.rng.integers(len(self.applications)))]
+            if self.rng.random() < 0.7:
+                self.act(application)
+            else:
+                self.break_something(application)
+            self.network.run(float(self.rng.exponential(self.rushes)))
+
+    def act(self, application: Any) -> None:
+        what = self.rng.random()
+        live = [sub.number for sub in application.subs.values() if sub.ended is None]
+        if what < 0.3 or not live:
+            application.subscribe(self.draw_range(), self.draw_range())
+        elif what < 0.36:
+            application.unsubscribe(live[int(self.rng.integers(len(live)))])
+        elif what < 0.45 and len(self.brokers) > 1 and application in self.movers:
+            application.move(str(self.rng.choice(self.brokers)))
+        else:
+            for _ in range(int(self.rng.integers(1, 5))):
+                application.publish(*map(int, self.rng.integers(0, SIDE, size=2)))
+
+    def draw_range(self) -> tuple[int, int]:
+        low = int(self.rng.integers(0, SIDE)) if self.rng.random() < 0.6 else 0
+        return low, int(self.rng.integers(low + 1, SIDE + 1)) if self.rng.random() < 0.6 else SIDE
+
+    def break_something(self, application: Any) -> None:
+        network, what = self.network, self.rng.random()
+        name = str(self.rng.choice(self.brokers))
+        pairs = sorted(network.links)
+        if what < 0.2:
+            if name in network.processes:
+                network.crash(name)
+            else:
+                network.start(name)
+        elif what < 0.3 and name in network.processes:
+            network.processes[name].fails_to_save = True
+        elif what < 0.45 and pairs:
+            pair = pairs[int(self.rng.integers(len(pairs)))]
+            if pair in network.parted:
+                network.parted.discard(pair)
+            else:
+                network.part(pair)
+        elif what < 0.6:
+            if application.is_away:
+                application.come_back()
+            else:
+                application.go_away()
+        elif what < 0.7:
+            for wire in list(application.wires.values()):
+                wire.close()
+        elif what < 0.85:
+            application.pause = float(self.rng.choice([0.0, 0.3, 5.0]))
+        elif name in network.processes:
+            intrude(network, name, application.name, self.rng)
+        for each in [each for each in network.saved if each not in network.processes]:
+            if self.rng.random() < 0.3:
+                network.start(each)
+
+
+def intrude(network: Network, broker: str, victim: str, rng: np.random.Generator) -> None:
+    """Somebody says what he must not."""
+    role = "client" if rng.random() < 0.7 else "broker"
+    wire = Wire(network, 0.002, [lambda _: None] * 2, [lambda: None] * 2)
+    process = network.processes[broker]
+    mine = process.host.identity
+    start = 1 if role == "broker" else 0
+    hello = Hello(role, "mallory", WIRE_VERSIONS, mine.schema, start)
+    wrong = [
+        Packet(1, mine.incarnation, first=1, messages=(UnsubscribeStatement(Name("b0", 1)),)),
+        Packet(7, -1),
+        LinksKnown((LinkFact("z", "a", 0, True),)),
+        Unsubscribe(1),
+        Acknowledge(10**6),
+        Publish(5, {"x": 1}),
+        Subscribe(-1, "x = 1"),
+        "no message",
+        None,
+        OpenSession(received=-1),
+    ]
+    process.accept(wire, hello)
+    if role == "client" and rng.random() < 0.5:
+        wire.send(0, OpenSession(ephemeral=True)) if not network.encodes else None
+    if not network.encodes:
+        wire.send(0, wrong[int(rng.integers(len(wrong)))])
+    network.clock.at(network.clock.now + 0.5, wire.close)
+    if role == "broker":
+        network.clock.at(network.clock.now + 1.0, lambda: dismiss(network, broker))
+
+
+def dismiss(network: Network, broker: str) -> None:
+    """The operator takes an intruder's link out, again if the broker fails to."""
+    process = network.processes.get(broker)
+    if process is not None and "mallory" in process.host.broker.connections:
+        process.call(process.host.remove_link, "mallory")
+    if ("neighbour", "mallory") in network.saved[broker] or process is None:
+        network.clock.at(network.clock.now + 1.0, lambda: dismiss(network, broker))
+
+
+def run_schedule(seed: int, steps: int | None = None) -> Schedule:
+    """One run; an `AssertionError` says what went wrong and how to run it again."""
+    schedule = Schedule(seed)
+    drawn = int(schedule.rng.integers(5, 25))
+    network = schedule.network
+    again = f"run_schedule({seed}, {steps})"
+    try:
+        network.run(3.0)
+        schedule.play(drawn if steps is None else min(steps, drawn))
+        network.mend()
+        network.settle()
+    except AssertionError as error:
+        raise AssertionError(f"{again}: {error}") from None
+    problems = network.find_problems()
+    assert not problems, f"{again}: {problems[0]} and {len(problems) - 1} more"
+    return schedule
+
+
+@pytest.mark.parametrize("part", range(20))
+def test_what_is_stored_is_delivered_once_and_in_order(part: int) -> None:
+    for seed in range(100 * part, 100 * part + 100):
+        checked(run_schedule, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(20))
+def test_twenty_thousand_schedules(part: int) -> None:
+    for seed in range(100_000 + 1_000 * part, 100_000 + 1_000 * part + 1_000):
+        checked(run_schedule, seed)
