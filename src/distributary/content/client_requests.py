@@ -349,14 +349,17 @@ class ClientRequests:
             actions = self._accept(session, message, now)
         except InputError as error:
             self.counts["refused"] += 1
-            oldest = number - self.params.publications
-            session.refused = (*(each for each in session.refused if each > oldest), number)
-            if not session.ephemeral:
-                saves.append(Save(("refused", session.client), session.refused))
+            saves += self._note_refused(session, number)
             refused = self._reply(session, Refused("publication", number, str(error)))
             return [*saves, *refused, *self._grant(session)]
         self.counts["accepted"] += 1
         return [*saves, *actions, *self._grant(session)]
+
+    def _note_refused(self, session: Session, number: int) -> Actions:
+        """Remember what was refused, as far back as the client may not know it."""
+        oldest = number - self.params.publications
+        session.refused = (*(each for each in session.refused if each > oldest), number)
+        return [] if session.ephemeral else [Save(("refused", session.client), session.refused)]
 
     def _accept(self, session: Session, message: Publish, now: float) -> Actions:
         if session.drains:

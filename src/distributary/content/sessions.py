@@ -153,8 +153,8 @@ class Sessions:
             match key, value:
                 case ("published", str(client)), int(number) if client in self:
                     self._by_client[client].published = number
-                case ("refused", str(client)), tuple() if client in self:
-                    self._by_client[client].refused = value
+                case ("refused", str(client)), tuple(numbers) if client in self:
+                    self._by_client[client].refused = numbers
                 case ("absent", str(client)), float(expires) if client in self:
                     self._by_client[client].expires = expires
                 case ("own", str(hop), str(kind), int(number)), (Name() as name, Filter() as of):

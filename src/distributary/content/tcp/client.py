@@ -59,6 +59,7 @@ __all__ = ["ContentClient", "ContentClientSettings", "ContentClientStatistics"]
 T = TypeVar("T")
 
 _LEAVE_WITHIN = 3.0  # seconds to write what is queued and close
+_LOOK_AGAIN = 0.02  # seconds between looks at whether a move is over
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,6 +353,7 @@ class ContentClient:
         """
         self._check()
         await check_address(broker, self._credentials)
+        await self._wait_for_former_move(broker)
         ticket, actions = self._machine.move(broker, time.time(), abandon=abandon)
         place = next(each.place for each in actions if isinstance(each, Dial))
         try:
@@ -370,6 +372,16 @@ class ContentClient:
         except asyncio.CancelledError:
             self._perform(self._machine.cancel_move(time.time()))
             raise
+
+    async def _wait_for_former_move(self, broker: str) -> None:
+        try:
+            async with asyncio.timeout(self.settings.timeout):
+                while self._machine.moving is not None:
+                    await asyncio.sleep(_LOOK_AGAIN)
+                    self._check()
+        except TimeoutError:
+            reason = "the former move is not over; read the events that the old broker has"
+            raise MoveFailedError(broker, reason) from None
 
     @property
     def statistics(self) -> ContentClientStatistics:
@@ -499,9 +511,13 @@ class ContentClient:
             self._subscriptions[key.number].note_settled()
 
     def _end(self, actions: list[EndClient]) -> None:
+        broker = self._machine.broker
         for each in actions:
-            broker = self._machine.broker
-            self._fail_all(ClientDismissedError(self.name, broker, each.reason))
+            self._fail_all(
+                ClientDismissedError(self.name, broker, each.reason)
+                if self._opened.is_set()
+                else BrokerRefusedError(broker, each.reason)
+            )
         for place in self._places.values():
             place.left.set()
 
