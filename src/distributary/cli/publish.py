@@ -211,8 +211,8 @@ def publish(
                 done = await _run_until(publishing, stop, refusal)
                 if not refused:
                     await publisher.drain()
-                if refused:
-                    raise _refused_error(refused[0])
+        if refused:  # only now, so that receivers heard that this publisher has left
+            raise _refused_error(refused[0])
         return done, snapshot_document(publisher.statistics)
 
     done, statistics = run_until_signal(work)

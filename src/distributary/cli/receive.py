@@ -333,8 +333,11 @@ def _warn_of_report(report: Report, name: str, plan: Path | None, *, by_content:
         case Unserved(_, ()):
             note = "all wanted flows are served again"
         case Unserved(version, flows):
-            which = f"version {version} of the sender's plan" if version else str(plan)
-            note = f"{which} does not bring {_name(flows)} to {name!r}; make a plan that does"
+            if version or plan is not None:
+                which = f"version {version} of the sender's plan" if version else str(plan)
+                note = f"{which} does not bring {_name(flows)} to {name!r}; make a plan that does"
+            else:
+                note = f"no publisher that was heard so far has {_name(flows)}"
         case Rival(publisher, followed, incarnation, address):
             note = (
                 f"another sender called {publisher!r}, {incarnation}, answers at {address}; still "

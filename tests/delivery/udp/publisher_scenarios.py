@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 from pathlib import Path
+from types import UnionType
 
 import pytest
 
@@ -29,7 +30,7 @@ from tests.delivery.udp.scenarios import LOOPBACK, QUICK
 IMPATIENT = ReceiverParams(silent_after=0.7, gone_after=0.2)
 
 
-async def until(reports: list[object], kind: type) -> object:
+async def until(reports: list[object], kind: type | UnionType) -> object:
     """Wait for a report of that kind."""
     while True:
         found = [report for report in reports if isinstance(report, kind)]
@@ -119,9 +120,21 @@ async def a_second_publisher_of_a_flow_is_refused(folder: str) -> None:
     plan = simple_plan([0, 1], [0, 1])
     where = Path(folder)
     write_plan(plan, {}, where / "plan")
-    async with Publisher(plan, LOOPBACK, name="A", flows=["f0"], params=QUICK) as publisher:
+    reports: list[object] = []
+    async with (
+        Receiver(
+            plan,
+            ["f0"],
+            name="r",
+            network=LOOPBACK,
+            params=IMPATIENT,
+            on_report=reports.append,
+        ) as receiver,
+        Publisher(plan, LOOPBACK, name="A", flows=["f0"], params=QUICK) as publisher,
+    ):
         await publisher.publish("f0", b"1")
         await publisher.drain()
+        assert (await receiver.receive()).payload == b"1"
         for more, said in (
             (("--flow", "f0"), "flow 'f0' is published by 'A'"),
             ((), "flow 'f0' is published by 'A'"),
@@ -134,6 +147,10 @@ async def a_second_publisher_of_a_flow_is_refused(folder: str) -> None:
             assert process.returncode == 1, (process.returncode, faults)
             assert said in " ".join(faults.decode().split()), faults
             assert b"Traceback" not in faults
+            # It has said that it leaves, so that nobody waits for it or takes the flow from it.
+            assert isinstance(await until(reports, Left | Gone), Left), reports
+            assert not [report for report in reports if isinstance(report, HandedOver)], reports
+            reports.clear()
         allowed = await start_command(
             "publish", "--plan", str(where / "plan"), "--interface", "lo", "--as", "B", "--json",
             "--flow", "f1", "--stay", "10ms", stdin=asyncio.subprocess.PIPE,
