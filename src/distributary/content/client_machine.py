@@ -19,11 +19,10 @@ It moves to another broker in four steps, and loses nothing:
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from hashlib import blake2b
 from typing import Any
 
 from distributary.content.client_actions import (
@@ -48,6 +47,7 @@ from distributary.content.client_session import (
     TakenFrom,
     list_requests,
 )
+from distributary.content.client_wishes import ClientWishes
 from distributary.content.protocol import (
     Accepted,
     AttributeValue,
@@ -67,8 +67,6 @@ from distributary.machines.actions import SetTimer
 __all__ = ["ClientMachine", "MoveState"]
 
 _CLAIM = "claim"
-_DIGEST_BYTES = 6
-_SPAN = 1 << (8 * _DIGEST_BYTES)
 
 
 DEFAULT_PARAMS = ClientParams()
@@ -114,16 +112,15 @@ class ClientMachine:
         self._session = BrokerSession(1, params.make_opening())  # the newest
         self._move: _Move | None = None
         self._held: deque[tuple[TakenFrom, Event | Dropped]] = deque()
-        self._texts: dict[RequestKey, str] = {}
+        self._wishes = ClientWishes()
+        self._texts = self._wishes.texts
         self._inbox = EventInbox()
         self._tickets = 0
         self._requests: dict[RequestKey, int] = {}  # tickets of requests that are not saved
         self._endings: dict[RequestKey, int] = {}
         self._waiting: deque[tuple[int, Publish]] = deque()  # publications to be sent
         self._close_ticket: int | None = None
-        # Requests of an earlier process that nobody has taken up, and events for them.
-        self._unclaimed: dict[RequestKey, list[ReceivedEvent]] = {}
-        self._uses: Counter[RequestKey] = Counter()  # how often a number has been used
+        self._unclaimed = self._wishes.unclaimed
         self._places = 1
         self._timers: set[str] = set()
         self.duplicates = 0
@@ -142,7 +139,7 @@ class ClientMachine:
         If an earlier process of this name had subscribed to the same filter, this one takes its
         subscription over, with the events that the other did not process.
         """
-        key = self._choose_key("subscription", filter)
+        key = self._wishes.choose_key("subscription", filter)
         waiting = self._unclaimed.pop(key, [])
         ticket, actions = self._request(key, filter)
         self.delivered += len(waiting)
@@ -151,7 +148,7 @@ class ClientMachine:
 
     def advertise(self, filter: str, now: float) -> tuple[int, int, list[ClientAction]]:
         """Announce what will be published; returns a number, a ticket, and actions."""
-        key = self._choose_key("advertisement", filter)
+        key = self._wishes.choose_key("advertisement", filter)
         self._unclaimed.pop(key, None)
         ticket, actions = self._request(key, filter)
         return key.number, ticket, actions
@@ -324,22 +321,6 @@ class ClientMachine:
 
     # --- requests ---------------------------------------------------------------------------------
 
-    def _choose_key(self, kind: str, text: str) -> RequestKey:
-        """Number a filter by a digest of its text and, above that, how often it was used before.
-
-        A client that restarts thus recognizes its requests, and no number is used again: a late
-        answer about an earlier request cannot be mistaken for one about the present one.
-        """
-        digest = int.from_bytes(blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest()) or 1
-        for key in self._unclaimed:
-            if key.kind == kind and key.number % _SPAN == digest:
-                return key
-        base = RequestKey(kind, digest)
-        key = RequestKey(kind, digest + _SPAN * self._uses[base])
-        while self._texts.get(key, text) != text:  # another filter has the same digest
-            key = RequestKey(kind, key.number + _SPAN)
-        return key
-
     def _request(self, key: RequestKey, text: str) -> tuple[int, list[ClientAction]]:
         ticket = self._next_ticket()
         self._texts[key] = text
@@ -354,11 +335,10 @@ class ClientMachine:
     def _end_request(self, key: RequestKey, now: float) -> tuple[int, list[ClientAction]]:
         ticket = self._next_ticket()
         actions: list[ClientAction] = []
-        if self._texts.pop(key, None) is None:
+        if not self._wishes.end(key):
             return ticket, [Complete(ticket)]
         if (unanswered := self._requests.pop(key, None)) is not None:
             actions.append(Fail(unanswered, "it was ended before it was answered"))
-        self._uses[RequestKey(key.kind, key.number % _SPAN)] = key.number // _SPAN + 1
         for session in self._served_sessions:
             actions += session.end(key)
         self._endings[key] = ticket
@@ -432,8 +412,7 @@ class ClientMachine:
 
     def _find_unclaimed(self, message: SessionOpened, now: float) -> list[ClientAction]:
         """Find what an earlier process of this name asked for and nobody wants yet."""
-        self._unclaimed = {key: [] for key in sorted(list_requests(message) - self._texts.keys())}
-        if not self._unclaimed:
+        if not self._wishes.find_unclaimed(list_requests(message)):
             return []
         self._timers.add(_CLAIM)
         return [SetTimer(_CLAIM, now + self.params.claim_within)]
