@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import fields, is_dataclass
+from sys import intern
 from typing import Any
 
 import msgspec
@@ -58,7 +59,8 @@ _UNREADABLE = (
 class StateCodec:
     """Encodes and decodes what brokers with one schema save.
 
-    Equal tests of filters that the same codec decodes are one object, which saves memory.
+    Equal tests of filters that the same codec decodes are one object, which saves memory; so are
+    equal names of brokers.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -69,6 +71,7 @@ class StateCodec:
             _LONG: lambda found: int.from_bytes(found[1], signed=True),
             _FILTER: self._read_filter,
             **{number: self._reader_of(of) for number, of in _TYPES.items()},
+            _NUMBERS[Name]: lambda found: Name(intern(found[1]), found[2]),
         }
 
     # --- keys ------------------------------------------------------------------------------------
@@ -83,7 +86,7 @@ class StateCodec:
             found = msgspec.json.decode(text, type=list[str | int | tuple[str, int]])
         except msgspec.MsgspecError as error:
             raise ValueError(f"not a key: {error}") from None
-        return tuple(Name(*part) if isinstance(part, tuple) else part for part in found)
+        return tuple(map(_read_part, found))
 
     # --- values ----------------------------------------------------------------------------------
 
@@ -138,6 +141,13 @@ class StateCodec:
                 raise ValueError(f"attributes {left} and {right} cannot be compared")
             return compared
         return Pattern(*found)
+
+
+def _read_part(part: str | int | tuple[str, int]) -> Hashable:
+    """A part of a key; names of brokers and clients are repeated in many, so they are interned."""
+    if isinstance(part, tuple):
+        return Name(intern(part[0]), part[1])
+    return intern(part) if isinstance(part, str) else part
 
 
 def _pack(value: Any) -> Any:

@@ -1,0 +1,26 @@
+"""Keeps Python's garbage collector away from a process's restored state."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["hold_collection"]
+
+
+@contextmanager
+def hold_collection() -> Iterator[None]:
+    """Collect no garbage in the block, and never look at what it has made.
+
+    Building millions of objects that all stay takes a third longer with the collector, which looks
+    at all of them again and again; afterwards it would stop the process for up to a second.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if was_enabled:
+            gc.enable()

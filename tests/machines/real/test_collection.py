@@ -1,0 +1,34 @@
+"""The garbage collector while a process restores its state."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from distributary.machines.real.collection import hold_collection
+
+
+@pytest.mark.parametrize("was_enabled", [True, False])
+def test_what_the_block_makes_is_not_looked_at_and_the_collector_is_as_before(
+    was_enabled: bool,
+) -> None:
+    before = gc.isenabled()
+    try:
+        (gc.enable if was_enabled else gc.disable)()
+        with hold_collection():
+            assert not gc.isenabled()
+            made: list[list[object]] = [[] for _ in range(1_000)]
+        assert gc.isenabled() is was_enabled
+        assert gc.get_freeze_count() >= len(made)
+        assert not any(each is made[0] for each in gc.get_objects())
+    finally:
+        gc.unfreeze()
+        (gc.enable if before else gc.disable)()
+
+
+def test_the_collector_is_as_before_after_an_error() -> None:
+    with pytest.raises(KeyError), hold_collection():
+        raise KeyError
+    gc.unfreeze()
+    assert gc.isenabled()
