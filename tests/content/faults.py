@@ -92,8 +92,8 @@ class BadWorld(World):
         self.down.add(name)
 
     def snap(self, name: str) -> None:
-        """Save what neighbours have said, as a broker does now and then."""
-        for save in self.machines[name].heard.save():
+        """Save what can be saved late, as a broker does now and then."""
+        for save in self.machines[name].save_rest():
             if save.value is None:
                 self.simulation.saved[name].pop(save.key, None)
             else:
@@ -131,8 +131,8 @@ class BadWorld(World):
                 return
         raise AssertionError("the network does not come to rest")
 
-    def heard_problems(self) -> Iterator[str]:
-        """What differs from what neighbours have said once all of it is saved."""
+    def late_problems(self) -> Iterator[str]:
+        """What is saved other than it is, once all that can be saved late is."""
         for name, machine in self.machines.items():
             self.snap(name)
             heard = read_heard(self.simulation.saved[name])
@@ -140,3 +140,9 @@ class BadWorld(World):
                 known = machine.core.collect_received(neighbour)
                 if heard.get(neighbour, Known({}, {})) != known:
                     yield f"{name} saved {heard.get(neighbour)} of {neighbour}, not {known}"
+            rows = self.simulation.saved[name].items()
+            saved = {key[1]: value for key, value in rows if key[0] == "history"}  # type: ignore[index]
+            history = machine.core.history
+            windows = {} if history is None else {n: tuple(w) for n, w in history._seen.items()}
+            if saved != windows:
+                yield f"{name} saved the history {saved}, not {windows}"

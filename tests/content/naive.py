@@ -40,7 +40,7 @@ class NaiveBroker(ContentBroker):
     ) -> None:
         super().__init__(name, neighbours, schema, policy)
         self.links = {each: self.Link(schema, policy, self.new_name) for each in self.links}
-        self._history = self.Memory(policy.prunes) if policy.prunes else None
+        self.history = self.Memory(policy.prunes) if policy.prunes else None
 
 
 # --- covering -------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ class GoesOneTooFar(NaiveBroker):
 class CountsBrokers(NaiveBroker):
     """Counts one for each broker where several want a publication, however many they are."""
 
-    def route(self, hop: str, publication: Publication) -> list[Action]:
+    def route(self, hop: str, publication: Publication, now: float) -> list[Action]:
         keys = publication.event.keys
         assert self._matches is not None
         found = self._matches.match(keys, hop if hop in self.links else None)
@@ -228,7 +228,7 @@ class CountsBrokers(NaiveBroker):
             Send(action.to, replace(action.message, count=count))
             if isinstance(action, Send)
             else action
-            for action in super().route(hop, publication)
+            for action in super().route(hop, publication, now)
         ]
 
 
@@ -291,6 +291,6 @@ class CountsArrivalLink(NaiveBroker):
         self._matches = self.Index(schema)
         self.subscriptions = SubscriptionTable(self._matches)
 
-    def route(self, hop: str, publication: Publication) -> list[Action]:
-        actions = super().route(hop, publication)
+    def route(self, hop: str, publication: Publication, now: float) -> list[Action]:
+        actions = super().route(hop, publication, now)
         return [each for each in actions if not (isinstance(each, Send) and each.to == hop)]

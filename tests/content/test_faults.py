@@ -71,7 +71,7 @@ def run_schedule(seed: int, policy: str | None = None, steps: int | None = None)
         world.mend()
     except AssertionError as error:
         raise AssertionError(f"{again}: {error}") from None
-    problems = [*world.watch.problems(), *world.table_problems(), *world.heard_problems()]
+    problems = [*world.watch.problems(), *world.table_problems(), *world.late_problems()]
     assert not problems, f"{again}: {problems[0]} and {len(problems) - 1} more"
     return world
 

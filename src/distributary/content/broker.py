@@ -78,7 +78,7 @@ class ContentBroker:
         self.retraction_blocked: set[str] = set()  # links on which nothing may be retracted yet
         self._number = first_number
         self._paces = {each: Pace(policy.pacing) for each in self.links}
-        self._history = History(policy.prunes) if policy.prunes else None
+        self.history = History(policy.prunes) if policy.prunes else None
         self._own: dict[tuple[str, str, int], Name] = {}  # by client, kind and number
         self.ended: list[Name] = []  # advertisements; the owner takes them out
         # Withdrawn by a client, but not finished: the client and its number for it.
@@ -92,10 +92,10 @@ class ContentBroker:
         """Handle a message of a client or a neighbour."""
         match message:
             case Publication():
-                return self.route(sender, message)
+                return self.route(sender, message, now)
             case PublishUnder(client):
                 found = self.accept(message, now)
-                return self.route(client, found) if isinstance(found, Publication) else [found]
+                return self.route(client, found, now) if isinstance(found, Publication) else [found]
             case (
                 SubscribeStatement()
                 | UnsubscribeStatement()
@@ -204,6 +204,8 @@ class ContentBroker:
 
     def _apply(self, hop: str, statements: Sequence[Statement], now: float) -> list[Action]:
         """Apply statements to the tables and forward their consequences on each link."""
+        if self.history is not None:
+            self.history.now = now
         actions: list[Action] = []
         for statement in statements:
             actions.append(Work("statement", 1))
@@ -239,8 +241,8 @@ class ContentBroker:
         if entry is None or entry.hop != hop:
             return []
         self.subscriptions.remove(name)
-        if self._history is not None and hop not in self.links:
-            prune = self._history.prune(name, self._find_intersecting_advertisements(entry))
+        if self.history is not None and hop not in self.links:
+            prune = self.history.prune(name, self._find_intersecting_advertisements(entry))
         actions: list[Action] = []
         for neighbour, link in self.links.items():
             if name in link.needed:
@@ -397,6 +399,10 @@ class ContentBroker:
                 case ("own", str(client), str(kind), int(number)), (Name() as name, Filter() as of):
                     self._own[client, kind, number] = name
                     actions += self._apply(client, [_make_statement(kind, name, of)], now)
+                case ("history", Name() as name), tuple(seen) if self.history is not None:
+                    self.history.restore(name, seen)
+        if self.history is not None:
+            self.history.forget_others(set(self._own.values()))
         return actions
 
     def collect_received(self, neighbour: str) -> Known:
@@ -444,7 +450,7 @@ class ContentBroker:
 
     # --- publications ----------------------------------------------------------------------------
 
-    def route(self, hop: str, publication: Publication) -> list[Action]:
+    def route(self, hop: str, publication: Publication, now: float) -> list[Action]:
         """Forward a publication along matching subscriptions, and deliver it to clients."""
         event, but = publication.event, hop if hop in self.links else None
         actions: list[Action] = [Work("publication", 1), Work("match", self.subscriptions.boxes)]
@@ -452,7 +458,7 @@ class ContentBroker:
             hops = self.subscriptions.index.find_hops(event.keys, but)
             sent = dict.fromkeys(hops, _travel(publication))
         else:
-            sent = self._count(publication, self._matches.match(event.keys, but))
+            sent = self._count(publication, self._matches.match(event.keys, but), now)
         if not sent and hop in self.links:
             actions.append(Work("unwanted", 1))
         return actions + [
@@ -460,15 +466,17 @@ class ContentBroker:
             for to, header in sent.items()
         ]
 
-    def _count(self, publication: Publication, found: list[Entry]) -> dict[str, Publication]:
+    def _count(
+        self, publication: Publication, found: list[Entry], now: float
+    ) -> dict[str, Publication]:
         """The publication with the header for each neighbour or client that wants it."""
         distance = 0.0 if len(found) > 1 else publication.distance + 1
         total = publication.count + len(found)
-        if self._history is not None:
-            seen = Seen(publication.advertisement, distance, total - 1)
+        if self.history is not None:
+            seen = Seen(publication.advertisement, distance, total - 1, now)
             for entry in found:
                 if entry.hop not in self.links:
-                    self._history.note(entry.name, seen)
+                    self.history.note(entry.name, seen)
         return {
             to: replace(publication, distance=distance, count=total - n)
             for to, n in Counter(entry.hop for entry in found).items()

@@ -40,8 +40,9 @@ from dataclasses import dataclass
 from distributary.content.barriers import Barriers
 from distributary.content.broker import ContentBroker
 from distributary.content.connections import Connection, Packet, Timing
-from distributary.content.heard import HEARD_TIMER, HeardStatements, read_heard
+from distributary.content.heard import HeardStatements, read_heard
 from distributary.content.laggards import ALWAYS_ROOM, ClientSide, Laggards
+from distributary.content.late_saves import LateSaves
 from distributary.content.link_queue import LinkLimits, LinkQueue
 from distributary.content.messages import (
     AdvertiseStatement,
@@ -138,7 +139,13 @@ class DurableBroker:
         self._clients = clients
         self._saved = dict(recovery.saved)
         self._heard_before = read_heard(recovery.saved)
-        self.heard = HeardStatements(self.core, save_pause)
+        self.heard = HeardStatements(self.core)
+        self._late = [LateSaves("save heard", self.heard, save_pause, most=1_000, rest=0.05)]
+        if self.core.history is not None:
+            self.core.history.begin_saving()
+            self._late.append(
+                LateSaves("save history", self.core.history, save_pause, most=200, rest=save_pause)
+            )
         for each in self.core.links:
             self._connect(each)
 
@@ -184,9 +191,15 @@ class DurableBroker:
         for connection in self.connections.values():
             if connection.timer == name:
                 return connection.on_timer(now)
-        if name == HEARD_TIMER:
-            return self.heard.on_timer(now)
+        for late in self._late:
+            if late.timer == name:
+                return late.on_timer(now)
         return self._flush(self._divert_sends(self.core.on_timer(name, now)), now)
+
+    def save_rest(self) -> list[Save]:
+        """Save at once what would be saved later, before the process stops."""
+        history = [] if self.core.history is None else self.core.history.save()
+        return [*self.heard.save(), *history]
 
     # --- links that come and go ------------------------------------------------------------------
 
@@ -241,6 +254,9 @@ class DurableBroker:
         actions = self._divert_sends(self.core.restore(self._saved, now))
         for neighbour in self.connections:
             actions += self._recall(neighbour, now)
+        if self.core.history is None:  # it was saved under another policy
+            old = [key for key in self._saved if isinstance(key, tuple) and key[0] == "history"]
+            actions += [Save(key, None) for key in old]
         for publication in sorted(kept, key=lambda each: each.number):
             actions += self._route(self.name, 0, publication, now)
             key = publication.advertisement, publication.number
@@ -426,7 +442,7 @@ class DurableBroker:
             self.queues[neighbour].add(publication, sure=False)
         actions: list[Action] = []
         is_local = False
-        for action in self.core.route(hop, publication):
+        for action in self.core.route(hop, publication, now):
             if isinstance(action, Send):
                 if action.to not in left:
                     self.queues[action.to].add(action.message)
@@ -559,7 +575,7 @@ class DurableBroker:
         ended, self.core.ended = self.core.ended, []
         actions = [*actions, *(each for name in ended for each in self._forget_marks(name))]
         sends = [each for connection in self.connections.values() for each in connection.flush(now)]
-        actions += self.heard.set_timer(now)
+        actions += [each for late in self._late for each in late.set_timer(now)]
         saves = [action for action in actions if isinstance(action, Save)]
         others = [action for action in actions if not isinstance(action, Save)]
         return [*saves, *others, *sends]

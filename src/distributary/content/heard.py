@@ -1,43 +1,31 @@
 """Saves what neighbours have said, so that a broker that restarts need not be told all again.
 
-A statement is saved some time after it was heard, and many together: what is lost in a crash is
-found missing by digests, and sent again. So saving costs no message, and its work is bounded.
+A statement is saved some time after it was heard (`late_saves.py`): what is lost in a crash is
+found missing by digests, and sent again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from itertools import islice
-from math import inf
 
 from distributary.content.broker import ContentBroker
 from distributary.content.messages import Name
 from distributary.content.resync import Known
-from distributary.machines.actions import Action, Save, SetTimer
+from distributary.machines.actions import Save
 from distributary.model import Filter
 
-__all__ = ["HEARD_TIMER", "HeardStatements", "read_heard"]
-
-HEARD_TIMER = "save heard"
-# The most statements saved at once, and the pause before the next ones.
-_MOST_AT_ONCE = 1_000
-_SHORT_PAUSE = 0.05
+__all__ = ["HeardStatements", "read_heard"]
 
 _Key = tuple[str, Name]  # the neighbour, and the name of its statement
 
 
 class HeardStatements:
-    """The statements of neighbours that have changed since they were saved.
+    """The statements of neighbours that have changed since they were saved."""
 
-    A change is saved `pause` seconds after the first one that is not saved; never if that is
-    infinite.
-    """
-
-    def __init__(self, core: ContentBroker, pause: float) -> None:
+    def __init__(self, core: ContentBroker) -> None:
         self._core = core
-        self._pause = pause
         self._changed: dict[_Key, None] = {}
-        self._is_timer_set = False
         core.subscriptions.on_change = core.advertisements.on_change = self._note
 
     def __len__(self) -> int:
@@ -47,19 +35,6 @@ class HeardStatements:
     def _note(self, name: Name, hop: str) -> None:
         if hop in self._core.links:
             self._changed[hop, name] = None
-
-    def set_timer(self, now: float) -> list[Action]:
-        """Set the timer if something has changed."""
-        if not self._changed or self._is_timer_set or self._pause == inf:
-            return []
-        self._is_timer_set = True
-        return [SetTimer(HEARD_TIMER, now + self._pause)]
-
-    def on_timer(self, now: float) -> list[Action]:
-        """Save some of the changes; the others follow after a short pause."""
-        saves: list[Action] = [*self.save(_MOST_AT_ONCE)]
-        self._is_timer_set = bool(self._changed)
-        return [*saves, SetTimer(HEARD_TIMER, now + _SHORT_PAUSE)] if self._changed else saves
 
     def save(self, most: int | None = None) -> list[Save]:
         """Save changes, all of them or the oldest `most`."""

@@ -9,30 +9,42 @@ Reference: Chen et al. (2011), sections III-B and IV.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from itertools import islice
 from math import ceil, inf
 from typing import NamedTuple
 
 from distributary.content.messages import Name, Prune
 from distributary.content.policies import Pruning
+from distributary.machines.actions import Save
 
 __all__ = ["History", "Seen", "find_prune_distance"]
 
 
 class Seen(NamedTuple):
-    """A publication's advertisement, and the values of its header on arrival."""
+    """A publication's advertisement, the values of its header on arrival, and when it arrived."""
 
     advertisement: Name
     distance: float
     others: int
+    at: float = 0.0
 
 
 class History:
-    """A sliding window of the publications that matched each subscription."""
+    """A sliding window of the publications that matched each subscription.
+
+    `now` is the time of the latest input. What is older than the policy says counts no more.
+    """
 
     def __init__(self, pruning: Pruning) -> None:
+        self.now = 0.0
         self._pruning = pruning
         self._seen: dict[Name, deque[Seen]] = {}
+        self._changed: dict[Name, None] | None = None  # since they were saved; None: nobody saves
+
+    def __len__(self) -> int:
+        """The number of subscriptions whose windows are not saved as they are."""
+        return len(self._changed or ())
 
     def note(self, subscription: Name, seen: Seen) -> None:
         """Record a publication that matched a subscription."""
@@ -40,6 +52,31 @@ class History:
         if window is None:
             window = self._seen[subscription] = deque(maxlen=self._pruning.window)
         window.append(seen)
+        if self._changed is not None:
+            self._changed[subscription] = None
+
+    def begin_saving(self) -> None:
+        """Remember from now on what has to be saved."""
+        self._changed = {}
+
+    def save(self, most: int | None = None) -> list[Save]:
+        """Save changed windows, all of them or the oldest `most`."""
+        changed = self._changed or {}
+        names = list(islice(changed, most))
+        for name in names:
+            del changed[name]
+        return [Save(("history", name), tuple(self._seen.get(name, ())) or None) for name in names]
+
+    def restore(self, subscription: Name, seen: Iterable[Seen]) -> None:
+        """Restore a window that was saved."""
+        self._seen[subscription] = deque(seen, self._pruning.window)
+
+    def forget_others(self, subscriptions: Container[Name]) -> None:
+        """Drop the windows of other subscriptions than these."""
+        for name in [name for name in self._seen if name not in subscriptions]:
+            del self._seen[name]
+            if self._changed is not None:
+                self._changed[name] = None
 
     def prune(self, subscription: Name, links: Mapping[Name, str]) -> Prune | None:
         """How far the unsubscription travels towards each advertisement; None for all the way.
@@ -49,7 +86,11 @@ class History:
         advertisement, a threshold of 0.9 would mean all or nothing. A link without history is
         unsubscribed all the way, so that its branch does not stay forever.
         """
-        seen = self._seen.pop(subscription, ())
+        window = self._seen.pop(subscription, ())
+        if self._changed is not None:
+            self._changed[subscription] = None
+        oldest = self.now - self._pruning.expires
+        seen = [each for each in window if each.at >= oldest]
         if not seen or max(each.others for each in seen) <= self._pruning.few:
             return None
         by_link: dict[str, list[float]] = {}

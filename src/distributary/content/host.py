@@ -16,7 +16,8 @@ Everything saved has one of these keys:
 | `("published", client)`, `("refused", client)` | the last number stored, the latest refused |
 | `("absent", client)` | when the session ends |
 | `("outbox", client, number)` | an `OutboxItem`, a `Gap`, or True up to which is acknowledged |
-| `("heard", neighbour, Name)` | a neighbour's statement: its kind and `Filter` |
+| `("heard", neighbour, Name)` | a neighbour's statement: its kind and `Filter`; saved late |
+| `("history", Name)` | the recent publications of a client's subscription; saved late |
 | `("link", low, high)` | a `LinkFact` |
 | `("neighbour", name)` | True |
 """
@@ -174,6 +175,10 @@ class BrokerHost:
             actions += self._clients.restart(session, now)
         self._saved = {}
         return self._finish(actions, now)
+
+    def stop(self, now: float) -> list[HostAction]:
+        """Save what would be saved later; the last call, if the process stops in order."""
+        return [*self.broker.save_rest()]
 
     def on_open(self, peer: Peer, now: float) -> list[HostAction]:
         """A handshake has succeeded."""

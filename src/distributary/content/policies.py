@@ -21,18 +21,23 @@ class Pruning:
     The subscription is preserved beyond a broker at which others want at least a share `threshold`
     of its publications. If at most `few` others ever wanted one of its publications, no burst is to
     be expected and the unsubscription travels all the way. A broker remembers the last `window`
-    publications of each subscription.
+    publications of each subscription, each for `expires` seconds. The paper's entries expire "after
+    a configurable time", which it does not say; an hour is as long as its experiment publishes
+    before the first subscription ends.
     """
 
     threshold: float = 0.9
     few: int = 10
     window: int = 64
+    expires: float = 3600.0
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold <= 1:
             raise ValueError(f"the threshold must be above 0 and at most 1, not {self.threshold}")
         if self.window < 1:
             raise ValueError(f"the window must hold at least 1 publication, not {self.window}")
+        if not self.expires > 0:
+            raise ValueError(f"publications must expire after more than 0 s, not {self.expires}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from math import inf
 from typing import TypeVar
 
-from distributary.content import COVERING_POLICIES, Covering
+from distributary.content import COVERING_POLICIES, Covering, Pruning
 from distributary.papers.chen.mobile import MobileCase, MobileOutcome, run_mobile_case
 from distributary.papers.chen.network import CongestionCase, CongestionOutcome, run_congestion_case
 from distributary.papers.processes import run_apart
@@ -41,13 +42,15 @@ ACTIVE, LAZY, PACKING, SELECTIVE, SWEPT, OURS = (
     "ours",
 )
 COMPARED = (ACTIVE, SELECTIVE, OURS)
+# Pruning as in section IV: the paper does not say when its history expires, so it does not here.
+_PRUNING = replace(COVERING_POLICIES["pruning"], prunes=Pruning(expires=inf))
 # "selective" is the paper's policy: the remnants of an unsubscription are never swept.
 POLICIES: Mapping[str, Covering] = {
     ACTIVE: COVERING_POLICIES["active"],
     LAZY: COVERING_POLICIES["lazy"],
     PACKING: COVERING_POLICIES["packing"],
-    SELECTIVE: replace(COVERING_POLICIES["pruning"], sweeps=False),
-    SWEPT: COVERING_POLICIES["pruning"],
+    SELECTIVE: replace(_PRUNING, sweeps=False),
+    SWEPT: _PRUNING,
     OURS: COVERING_POLICIES["merging"],
 }
 QUICK, QUICK_MOBILE = 0.05, 0.1
