@@ -9,7 +9,7 @@ from typing import Any
 
 from distributary.machines.real import Admission, Dialer, NetworkAddress, Proof, Rejection
 from distributary.machines.real.connection import LinkConnection
-from distributary.machines.real.frames import FrameSplitter, join_frames
+from distributary.machines.real.frames import KEEP_ALIVE, FrameSplitter, join_frames
 
 LONG = 30.0  # seconds that nothing here takes, on however slow a machine
 LOCAL = NetworkAddress("127.0.0.1", 0)
@@ -112,7 +112,10 @@ class RawPeer:
 
     async def greet(self, name: str) -> bytes | None:
         await self.send(join_frames([name.encode()]))
-        return await self.read()
+        answer = await self.read()
+        if answer == b"yes":
+            await self.send(KEEP_ALIVE)
+        return answer
 
     async def read(self) -> bytes | None:
         """The next frame; None if the other side closes."""

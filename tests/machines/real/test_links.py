@@ -7,6 +7,7 @@ import resource
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, closing
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -229,6 +230,7 @@ def test_random_bytes_instead_of_a_greeting_change_nothing() -> None:
                     await peer.send(b"\xee" + rng.randbytes(rng.choice([1, 3, 10, 3_000])))
             with closing(RawPeer(address)) as peer:
                 assert await peer.greet("ann") == b"yes"
+                await server.until(lambda: server.opened)
             await server.until(lambda: links.statistics().unfinished == 50)
             assert [each.peer for each in server.opened] == ["ann"]
 
@@ -246,6 +248,23 @@ def test_who_is_rejected_gets_the_words_and_reports_them_once() -> None:
     run(scenario)
 
 
+def test_who_is_refused_by_the_one_that_connects_is_not_open_either() -> None:
+    async def scenario() -> None:
+        server, client = Owner(), Owner()
+
+        def judge(answer: bytes, proof: Proof) -> Rejection:
+            return Rejection("I wanted another", b"goodbye")
+
+        async with serve(server) as (links, address), Links(client) as dialing:
+            greeting = client.dialer(address, "ann")
+            dialing.dial(replace(greeting, judge=judge))
+            await server.until(lambda: links.statistics().rejected)
+            assert client.reports == ["I wanted another"]
+            assert server.opened == client.opened == []
+
+    run(scenario)
+
+
 def test_a_dialer_may_reject_before_it_greets() -> None:
     async def scenario() -> None:
         server, client = Owner(), Owner()
@@ -255,7 +274,7 @@ def test_a_dialer_may_reject_before_it_greets() -> None:
 
         async with serve(server) as (_, address), Links(client) as links:
             dialer = client.dialer(address, "ann")
-            links.dial(type(dialer)(address, greet, dialer.judge, report=client.report))
+            links.dial(replace(dialer, greet=greet))
             await client.until(lambda: client.reports)
             assert client.reports[0] == f"{address} proves nothing"
             assert server.proofs == []
@@ -307,7 +326,7 @@ def test_a_flood_of_unproven_connections_is_bounded_and_keeps_nobody_out() -> No
             await server.until(lambda: links.statistics().unfinished == 90)
             assert links.statistics().handshakes == 10
             async with connect(client, address):
-                await client.until(lambda: client.opened)
+                await server.until(lambda: server.opened)
                 assert links.statistics().open == 1
             for peer in flood:
                 peer.close()
@@ -372,7 +391,7 @@ def test_a_dialer_comes_back_whenever_its_peer_does() -> None:
                     await client.until(lambda turn=turn: len(client.opened) == turn + 1)
                 await client.until(lambda turn=turn: len(client.closed) == turn + 1)
             await client.until(lambda: client.reports)
-            assert all("connect" in reason for reason in client.reports)
+            assert set(client.reports) <= {"connection refused", "connection reset by peer"}
             assert len(client.reports) <= 3
 
     run(scenario)

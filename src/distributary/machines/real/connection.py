@@ -133,18 +133,22 @@ class Stream:
         peer = self.writer.get_extra_info("peername") or ("unknown", 0)
         return read_proof(f"{peer[0]}:{peer[1]}", found)
 
-    async def read(self) -> bytes | None:
-        """Wait for one frame; None if the peer closes before. Raises `FrameTooLongError`."""
-        while (body := self.splitter.pop()) is None:
+    async def read(self) -> bytes:
+        """Wait for one frame; an `OSError` or `FrameTooLongError` if none comes."""
+        while (body := self.splitter.pop_any()) is None:
             data = await self.reader.read(_CHUNK)
             if not data:
-                return None
+                raise ConnectionResetError("the peer closed during the handshake")
             self.splitter.feed(data)
         return body
 
     def write(self, body: bytes) -> None:
         """Queue one frame."""
         self.writer.write(join_frames([body]))
+
+    def confirm(self) -> None:
+        """Queue the empty frame that ends a handshake."""
+        self.writer.write(KEEP_ALIVE)
 
     async def close(self) -> None:
         """Send what is queued if the peer reads it soon, and close."""
@@ -190,13 +194,14 @@ class LinkConnection:
         codec: Codec,
         *,
         longest: int,
+        longest_sent: int | None = None,
         limits: ConnectionLimits,
         clock: Callable[[], float],
     ) -> None:
         self.number = number
         self.peer = peer
         self.codec = codec
-        self.longest = longest
+        self.longest_sent = longest if longest_sent is None else longest_sent
         self.reason = ""
         self.ending = Ending.CLOSED
         self.received = self.sent = 0  # frames
@@ -232,8 +237,9 @@ class LinkConnection:
             return
         frames = [*bodies]
         long = max(map(len, frames), default=0)
-        if long > self.longest:
-            self.cut(f"a message of {long:,} bytes is longer than the {self.longest:,} allowed")
+        if long > self.longest_sent:
+            most = self.longest_sent
+            self.cut(f"a message of {long:,} bytes is longer than the {most:,} allowed")
             return
         data = join_frames(frames)
         self._transport.write(data)

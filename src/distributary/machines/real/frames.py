@@ -35,7 +35,7 @@ def join_frames(bodies: Iterable[bytes]) -> bytes:
 
 
 class FrameSplitter:
-    """Splits a stream into the bodies of its frames, without the keep-alives.
+    """Splits a stream into the bodies of its frames.
 
     `longest` may change between frames. The splitter keeps at most that many bytes of an incomplete
     frame, besides what was fed last.
@@ -54,19 +54,25 @@ class FrameSplitter:
         self._buffer += data
 
     def pop(self) -> bytes | None:
-        """Take the body of the next frame; None if it is incomplete.
+        """Take the body of the next frame that is no keep-alive; None if it is incomplete.
 
         Raises `FrameTooLongError` as soon as the length is known; nothing can follow then.
         """
-        while len(self._buffer) - self._at >= _HEAD.size:
-            (length,) = _HEAD.unpack_from(self._buffer, self._at)
-            if length > self.longest:
-                raise FrameTooLongError(length, self.longest)
-            first = self._at + _HEAD.size
-            if len(self._buffer) < first + length:
-                return None
-            self._at = first + length
-            if length:
-                with memoryview(self._buffer) as view:
-                    return bytes(view[first : self._at])
-        return None
+        body = self.pop_any()
+        while body == b"":
+            body = self.pop_any()
+        return body
+
+    def pop_any(self) -> bytes | None:
+        """Take the body of the next frame as `pop` does; that of a keep-alive is empty."""
+        first = self._at + _HEAD.size
+        if len(self._buffer) < first:
+            return None
+        (length,) = _HEAD.unpack_from(self._buffer, self._at)
+        if length > self.longest:
+            raise FrameTooLongError(length, self.longest)
+        if len(self._buffer) < first + length:
+            return None
+        self._at = first + length
+        with memoryview(self._buffer) as view:
+            return bytes(view[first : self._at])

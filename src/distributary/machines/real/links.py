@@ -1,9 +1,10 @@
 """Links between processes over TCP: listeners, dialers that reconnect, and their connections.
 
 `Links` carries messages and knows nothing of what they mean. Each connection begins with a
-handshake of two frames: the side that connects greets, the other side answers. What the frames
-contain, and whether they are acceptable, is decided by functions of the owner; the same functions
-can be run without a network.
+handshake: the side that connects greets, the other side answers, and the first side confirms by an
+empty frame, so that neither side takes a connection for open that the other has refused. What a
+greeting and an answer contain, and whether they are acceptable, is decided by functions of the
+owner; the same functions can be run without a network.
 
 Connections are bounded in number, above all those whose peers have not proved yet who they are, and
 each has a bounded queue. Nothing that a peer sends raises: the connection is cut and counted.
@@ -12,6 +13,7 @@ each has a bounded queue. Nothing that a peer sends raises: the connection is cu
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 import socket
 import ssl
@@ -56,13 +58,15 @@ _SHUTDOWN = 1.0  # seconds for the last words of TLS
 class Admission:
     """A handshake succeeds: who the peer is, and how its messages are coded.
 
-    `reply` is the answer to a greeting. No frame may have more than `longest` bytes.
+    `reply` is the answer to a greeting. Frames of the peer may have up to `longest` bytes, and ours
+    up to `longest_sent`, which is the same unless given.
     """
 
     peer: Any
     codec: Codec
     longest: int
     reply: bytes = b""
+    longest_sent: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,30 +306,24 @@ class Links:
     ) -> tuple[Stream, Admission] | None:
         """Do the handshake with a peer that came; None if it fails."""
         stream: Stream | None = None
-        verdict: Admission | Rejection | None = None
+        admitted = False
         try:
             async with asyncio.timeout(self.limits.handshake_within):
                 stream = await self._wrap(accepted, tls)
-                greeting = await stream.read()
-                if greeting is not None:
-                    verdict = judge(greeting, stream.proof)
+                verdict = await _answer(stream, judge)
+            if isinstance(verdict, Admission):
+                admitted = True
+                return stream, verdict
+            self._counts.rejected += 1
+            await stream.close()
         except (OSError, TimeoutError, FrameTooLongError):
-            pass
+            self._counts.unfinished += 1
         finally:
             if stream is None:
                 accepted.close()
-            elif verdict is None:
+            elif not admitted:
                 stream.abort()
-        if stream is None or verdict is None:
-            self._counts.unfinished += 1
-            return None
-        if verdict.reply:
-            stream.write(verdict.reply)
-        if isinstance(verdict, Rejection):
-            self._counts.rejected += 1
-            await stream.close()
-            return None
-        return stream, verdict
+        return None
 
     async def _wrap(self, accepted: socket.socket, tls: ssl.SSLContext | None) -> Stream:
         loop = asyncio.get_running_loop()
@@ -359,27 +357,23 @@ class Links:
     async def _connect(self, dialer: Dialer) -> tuple[str, bool]:
         """Connect once, and return why it ended and whether the handshake had succeeded."""
         stream: Stream | None = None
-        verdict: Admission | Rejection | None = None
-        reason = "the peer closed during the handshake"
+        admitted = False
         try:
             async with asyncio.timeout(self.limits.handshake_within):
                 stream = await self._reach(dialer)
-                verdict = await self._greet(stream, dialer)
-        except TimeoutError:
-            reason = f"no answer within {self.limits.handshake_within:g} s"
-        except (OSError, FrameTooLongError, AddressError) as error:
-            reason = _describe(error)
-        finally:
-            if stream is not None and verdict is None:
-                stream.abort()
-        if stream is None or verdict is None:
-            return reason, False
-        if isinstance(verdict, Rejection):
-            if verdict.reply:
-                stream.write(verdict.reply)
+                verdict = await _greet(stream, dialer)
+            if isinstance(verdict, Admission):
+                admitted = True
+                return await self._run(next(self._numbers), stream, verdict), True
             await stream.close()
-            return verdict.reason, False
-        return await self._run(next(self._numbers), stream, verdict), True
+        except TimeoutError:
+            return f"no answer within {self.limits.handshake_within:g} s", False
+        except (OSError, FrameTooLongError, AddressError) as error:
+            return _describe(error), False
+        finally:
+            if stream is not None and not admitted:
+                stream.abort()
+        return verdict.reason, False
 
     async def _reach(self, dialer: Dialer) -> Stream:
         """Connect to the first address of the host that answers."""
@@ -404,14 +398,6 @@ class Links:
                 failure = error
         raise failure or OSError("the host has no address")
 
-    async def _greet(self, stream: Stream, dialer: Dialer) -> Admission | Rejection | None:
-        greeting = dialer.greet(stream.proof)
-        if isinstance(greeting, Rejection):
-            return greeting
-        stream.write(greeting)
-        answer = await stream.read()
-        return None if answer is None else dialer.judge(answer, stream.proof)
-
     # --- connections -----------------------------------------------------------------------------
 
     async def _run(self, number: int, stream: Stream, admission: Admission) -> str:
@@ -422,6 +408,7 @@ class Links:
             admission.peer,
             admission.codec,
             longest=admission.longest,
+            longest_sent=admission.longest_sent,
             limits=self.limits,
             clock=self._clock,
         )
@@ -489,6 +476,30 @@ def _open_listener(
     return listening
 
 
+async def _greet(stream: Stream, dialer: Dialer) -> Admission | Rejection:
+    """The handshake of the side that connects."""
+    greeting = dialer.greet(stream.proof)
+    if isinstance(greeting, Rejection):
+        return greeting
+    stream.write(greeting)
+    verdict = dialer.judge(await stream.read(), stream.proof)
+    if isinstance(verdict, Admission):
+        stream.confirm()
+    elif verdict.reply:
+        stream.write(verdict.reply)
+    return verdict
+
+
+async def _answer(stream: Stream, judge: Judge) -> Admission | Rejection:
+    """The handshake of the side that accepts."""
+    verdict = judge(await stream.read(), stream.proof)
+    if verdict.reply:
+        stream.write(verdict.reply)
+    if isinstance(verdict, Admission) and await stream.read() != b"":
+        return Rejection("the peer has refused the answer")
+    return verdict
+
+
 def _tls_times(tls: ssl.SSLContext | None, limits: ConnectionLimits) -> dict[str, Any]:
     if tls is None:
         return {}
@@ -505,6 +516,6 @@ def _describe(error: Exception) -> str:
         return f"TLS failed ({(error.reason or str(error)).replace('_', ' ').lower()})"
     if isinstance(error, AddressError):
         return error.reason
-    if isinstance(error, OSError):
-        return (error.strerror or str(error)).lower()
-    return str(error)
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno).lower()  # asyncio adds the address to its own text
+    return str(error).lower()
