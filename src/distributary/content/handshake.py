@@ -7,7 +7,7 @@ from hashlib import blake2b
 from distributary.content.protocol import Hello, Identity, Refusal, Welcome
 from distributary.model import Schema
 
-__all__ = ["describe_schema", "fingerprint", "judge_hello", "judge_welcome"]
+__all__ = ["describe_schema", "find_name_fault", "fingerprint", "judge_hello", "judge_welcome"]
 
 _LONGEST_NAME = 200
 
@@ -76,14 +76,21 @@ def judge_welcome(
     return Refusal(reason) if reason else None
 
 
+def find_name_fault(name: str) -> str:
+    """Why a broker or client cannot have that name, or an empty text if it can."""
+    if 0 < len(name) <= _LONGEST_NAME and name.isprintable() and name == name.strip():
+        return ""
+    return (
+        f"a name has 1 to {_LONGEST_NAME} printable characters and no blanks around it, "
+        f"not {name[:_LONGEST_NAME]!r}"
+    )
+
+
 def _find_fault(role: str, name: str, mine: Identity, proven: str | None) -> str:
     if role not in ("broker", "client"):
         return f"the role must be 'broker' or 'client', not {role!r}"
-    if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable() or name != name.strip():
-        return (
-            f"a name has 1 to {_LONGEST_NAME} printable characters and no blanks around it, "
-            f"not {name[:_LONGEST_NAME]!r}"
-        )
+    if fault := find_name_fault(name):
+        return fault
     if proven is not None and name != proven:
         return f"the certificate or token is of {proven!r}, not of {name!r}"
     if role == "broker" and name == mine.name:

@@ -1,0 +1,321 @@
+"""The broker service: runs a broker's host with its clients and neighbours over TCP.
+
+It can be stopped, killed and started again at any moment without losing what it has confirmed: the
+messages of a turn are handled together, what they change is written first, and only then anything
+is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from distributary.content.codec import Codec, MessageError
+from distributary.content.handshake import find_name_fault
+from distributary.content.host import BrokerHost, HostAction, HostParams
+from distributary.content.host_statistics import HostStatistics
+from distributary.content.policies import COVERING_POLICIES, Covering
+from distributary.content.protocol import Cut, Goodbye, Hello, Peer, Refusal, SendFrame, Welcome
+from distributary.content.store import BrokerStore
+from distributary.content.tcp.trust import EVERYBODY, Trust, check_certificate
+from distributary.machines.real import (
+    AddressError,
+    Admission,
+    ConnectionLimits,
+    ConnectionStatistics,
+    Dialer,
+    Driver,
+    LinkConnection,
+    Links,
+    NetworkAddress,
+    Proof,
+    Rejection,
+    Store,
+    TlsFiles,
+)
+from distributary.machines.real.addresses import is_local, resolve
+from distributary.model import Schema
+
+__all__ = ["BrokerLink", "BrokerService", "BrokerSettings"]
+
+_BATCH = 512  # inputs that share one write
+_QUEUE = 10_000  # inputs
+_QUEUED_BYTES = 64 << 20
+_BROKER_FRAME = 64 << 20
+_AROUND_PAYLOAD = 1 << 20  # bytes that the rest of a client's message may have
+
+
+class BrokerLink(NamedTuple):
+    """A neighbour to connect to."""
+
+    name: str
+    address: NetworkAddress
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """How a broker works.
+
+    `folder` is its own, with all it must know again. With `sync` a confirmed event also survives a
+    power failure. `insecure` allows addresses outside this machine without TLS.
+    """
+
+    name: str
+    listen: NetworkAddress
+    folder: Path
+    schema: Schema
+    policy: Covering = COVERING_POLICIES["merging"]
+    links: tuple[BrokerLink, ...] = ()
+    tls: TlsFiles | None = None
+    trust: Trust = EVERYBODY
+    insecure: bool = False
+    sync: bool = False
+    params: HostParams = field(default_factory=HostParams)
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+
+    def __post_init__(self) -> None:
+        names = [link.name for link in self.links]
+        for name in (self.name, *names):
+            if fault := find_name_fault(name):
+                raise ValueError(fault)
+        if self.name in names:
+            raise ValueError(f"a broker does not link with itself: {self.name!r}")
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"there is one link with each broker, not two with {twice!r}")
+
+
+class _Opened(NamedTuple):
+    peer: Peer
+
+
+class _Arrived(NamedTuple):
+    connection: int
+    message: Any
+    size: int
+
+
+class BrokerService:
+    """Runs one broker until it is told to stop.
+
+    `run` may be cancelled at any time: what was confirmed is kept. `report` gets lines for people:
+    links that come and go, and why.
+    """
+
+    def __init__(
+        self, settings: BrokerSettings, *, report: Callable[[str], None] = lambda line: None
+    ) -> None:
+        self.settings = settings
+        self.started = asyncio.Event()
+        self.address = settings.listen
+        self.reports: list[str] = []  # what of its state could not be brought back
+        self._report = report
+        self._codec = Codec(settings.schema)
+        self._links = Links(self, settings.limits)
+        self._linked: Counter[str] = Counter()  # open connections of each neighbour
+        self._queued = 0  # bytes of messages that wait for the host
+        self._room = asyncio.Event()
+        self._driver: Driver[_Opened | _Arrived] = Driver(
+            self._take,
+            lambda name, now: self.host.on_timer(name, now),
+            {SendFrame: self._send, Cut: self._cut},
+            clock=make_clock(),
+            store=lambda saves: self._store.save(saves),
+            capacity=_QUEUE,
+            batch=_BATCH,
+        )
+
+    def stop(self) -> None:
+        """Finish what was begun, and end."""
+        self._driver.stop()
+
+    async def run(self) -> None:
+        """Serve until `stop`, or until the state cannot be written."""
+        settings = self.settings
+        async with AsyncExitStack() as stack:
+            store = stack.enter_context(Store(settings.folder, sync=settings.sync))
+            self._store = BrokerStore(store, settings.name, settings.schema)
+            self.reports = self._store.reports
+            self.host = BrokerHost(
+                settings.name,
+                settings.schema,
+                settings.policy,
+                recovery=self._store.recover(),
+                params=settings.params,
+            )
+            await stack.enter_async_context(self._driver)
+            await stack.enter_async_context(self._links)
+            self._driver.call(self.host.start)
+            await self._driver.turn()
+            await self._connect()
+            self.started.set()
+            await self._driver.run()
+
+    async def _connect(self) -> None:
+        settings, tls = self.settings, self.settings.tls
+        if not (settings.trust.proves or settings.insecure):
+            await _check_local(settings.listen)
+        serving = dialing = None
+        if tls is not None:
+            must = settings.trust.certificates and settings.trust.tokens is None
+            serving = tls.server_context(require_certificates=must)
+            dialing = tls.client_context(check_host=False)
+        self.address = await self._links.listen(
+            settings.listen, self._judge_hello, tls=serving, insecure=settings.insecure
+        )
+        for link in settings.links:
+            self._links.dial(
+                Dialer(
+                    link.address,
+                    partial(self._greet, link.name),
+                    partial(self._judge_answer, link.name),
+                    tls=dialing,
+                    insecure=settings.insecure,
+                    wanted=partial(self._is_unlinked, link.name),
+                    report=partial(self._report_link, link),
+                )
+            )
+
+    def _is_unlinked(self, name: str) -> bool:
+        """Whether a neighbour should be connected to; it may have connected to us."""
+        return not self._linked[name]
+
+    def _report_link(self, link: BrokerLink, reason: str) -> None:
+        self._report(f"link to {link.name} at {link.address}: {reason}")
+
+    # --- handshakes ------------------------------------------------------------------------------
+
+    def _judge_hello(self, greeting: bytes, proof: Proof) -> Admission | Rejection:
+        try:
+            hello = self._codec.decode(greeting)
+        except MessageError as error:
+            return self._reject(str(error))
+        if not isinstance(hello, Hello):
+            return self._reject("a connection begins with Hello")
+        trust = self.settings.trust
+        if fault := trust.find_fault(hello, proof):
+            return self._reject(fault)
+        verdict = self.host.judge(hello, proven=hello.name if trust.proves else None)
+        if isinstance(verdict, Refusal):
+            return self._reject(verdict.reason)
+        peer = Peer(0, hello.role, hello.name, hello.incarnation, verdict.version, hello.links)
+        return self._admit(peer, self._codec.encode(verdict))
+
+    def _reject(self, reason: str) -> Rejection:
+        return Rejection(reason, self._codec.encode(Refusal(reason)))
+
+    def _admit(self, peer: Peer, reply: bytes = b"") -> Admission:
+        if peer.role == "broker":
+            return Admission(peer, self._codec, _BROKER_FRAME, reply)
+        longest = self.settings.params.payload + _AROUND_PAYLOAD
+        return Admission(peer, self._codec, longest, reply, longest_sent=_BROKER_FRAME)
+
+    def _greet(self, expected: str, proof: Proof) -> bytes | Rejection:
+        if proof.encrypted and (fault := check_certificate(proof, "broker", expected)):
+            return Rejection(fault)
+        mine, tokens = self.host.identity, self.settings.trust.tokens
+        token = tokens.find("broker", mine.name) if tokens is not None else None
+        hello = Hello(
+            mine.role,
+            mine.name,
+            mine.versions,
+            mine.schema,
+            mine.incarnation,
+            mine.links,
+            token or "",
+        )
+        return self._codec.encode(hello)
+
+    def _judge_answer(self, expected: str, answer: bytes, proof: Proof) -> Admission | Rejection:
+        try:
+            welcome = self._codec.decode(answer)
+        except MessageError as error:
+            return Rejection(str(error))
+        if isinstance(welcome, Refusal):
+            return Rejection(welcome.reason)
+        if not isinstance(welcome, Welcome):
+            return Rejection("the peer did not answer with Welcome")
+        proven = expected if proof.encrypted else None
+        refusal = self.host.judge_welcome(welcome, expected, proven=proven)
+        if refusal is not None:
+            return Rejection(refusal.reason, self._codec.encode(Goodbye(refusal.reason)))
+        return self._admit(
+            Peer(0, "broker", welcome.name, welcome.incarnation, welcome.version, welcome.links)
+        )
+
+    # --- in --------------------------------------------------------------------------------------
+
+    async def on_open(self, connection: LinkConnection) -> None:
+        """Tell the host of a new connection."""
+        peer: Peer = replace(connection.peer, connection=connection.number)
+        if peer.role == "broker":
+            self._linked[peer.name] += 1
+            self._report(f"linked with {peer.name}")
+        await self._driver.put(_Opened(peer))
+
+    async def on_message(self, connection: LinkConnection, message: Any) -> None:
+        """Queue a message for the host; wait while too many or too large ones wait."""
+        while self._queued > _QUEUED_BYTES:
+            self._room.clear()
+            await self._room.wait()
+        size = connection.last_size
+        self._queued += size
+        await self._driver.put(_Arrived(connection.number, message, size))
+
+    def on_close(self, connection: LinkConnection) -> None:
+        """Tell the host that a connection has closed."""
+        peer: Peer = connection.peer
+        if peer.role == "broker":
+            self._linked[peer.name] -= 1
+            self._report(f"link with {peer.name} ended: {connection.reason}")
+        self._driver.call(partial(self.host.on_close, connection.number))
+
+    def _take(self, given: _Opened | _Arrived, now: float) -> Iterable[HostAction]:
+        if isinstance(given, _Opened):
+            return self.host.on_open(given.peer, now)
+        self._queued -= given.size
+        self._room.set()
+        return self.host.on_message(given.connection, given.message, now)
+
+    # --- out -------------------------------------------------------------------------------------
+
+    async def _send(self, sends: list[SendFrame]) -> None:
+        await self._links.send((each.connection, each.message) for each in sends)
+
+    async def _cut(self, cuts: list[Cut]) -> None:
+        for each in cuts:
+            await self._links.send([(each.connection, Goodbye(each.reason))])
+            self._links.close(each.connection, each.reason)
+
+    def statistics(self) -> tuple[HostStatistics, ConnectionStatistics]:
+        """Snapshots of the broker and of all its connections."""
+        return self.host.statistics(), self._links.statistics()
+
+
+def make_clock() -> Callable[[], float]:
+    """Make a clock of the seconds since 1970 that never goes back, even if the system's does."""
+    last = time.time()
+
+    def read() -> float:
+        nonlocal last
+        last = max(last, time.time())
+        return last
+
+    return read
+
+
+async def _check_local(address: NetworkAddress) -> None:
+    """Refuse to believe everybody outside this machine."""
+    if not is_local([host for _, (host, _) in await resolve(address)]):
+        raise AddressError(
+            str(address),
+            "is not on this machine, and anybody on the network could connect under any name",
+            "have names proven with --tls-ca or --tokens, or accept that with --insecure",
+        )
