@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
@@ -19,6 +19,14 @@ from tests.content.worlds import SCHEMA, Watched, World
 
 CODEC = StateCodec(SCHEMA)
 TIMING = Timing(resend=0.4, longest=2.0, answer=0.02)
+
+
+def read_again(saved: Mapping[Hashable, object]) -> dict[Hashable, object]:
+    """What was saved, as it is read from bytes."""
+    return {
+        CODEC.decode_key(CODEC.encode_key(key)): CODEC.decode(CODEC.encode(value))
+        for key, value in saved.items()
+    }
 
 
 class Doubling(VirtualNetwork):
@@ -66,11 +74,7 @@ class BadWorld(World):
     def start(self, name: str) -> None:
         """A broker begins a life with what it saved."""
         self.lives[name] = self.lives.get(name, 0) + 1
-        saved = {
-            CODEC.decode_key(CODEC.encode_key(key)): CODEC.decode(CODEC.encode(value))
-            for key, value in self.simulation.saved[name].items()
-        }
-        recovery = Recovery(self.lives[name], saved)
+        recovery = Recovery(self.lives[name], read_again(self.simulation.saved[name]))
         neighbours = self.topology.neighbours(name)
         machine = self.machines[name] = DurableBroker(
             name,

@@ -45,6 +45,7 @@ from distributary.content.protocol import (
 from distributary.content.recovery import Recovery
 from distributary.machines.actions import Save, SetTimer, Work
 from distributary.machines.virtual import Clock
+from tests.content.faults import read_again
 from tests.content.worlds import SCHEMA
 
 TIMING = Timing(resend=0.5, longest=4.0, answer=0.01)
@@ -432,7 +433,7 @@ class Network:
         """Start a broker, with what it saved before."""
         saved = self.saved.setdefault(name, {})
         self.starts[name] = self.starts.get(name, 0) + 1
-        process = Process(self, name, Recovery(self.starts[name], dict(saved)))
+        process = Process(self, name, Recovery(self.starts[name], read_again(saved)))
         self.processes[name] = process
         process.call(process.host.start)
 

@@ -31,6 +31,7 @@ from tests.matching.schemas import EVENTS, SCHEMA, conditions, residual_tests, s
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 NUMBERS = st.one_of(st.integers(-3, 3), st.integers(-(2**80), 2**80))
+FLOATS = st.floats(allow_nan=False)
 NAMES = st.builds(Name, TEXTS, st.integers(0, 2**63 - 1))
 KEYS = st.tuples(TEXTS, st.one_of(TEXTS, st.integers(0, 2**60), NAMES), NAMES)
 FILTERS = conditions(st.one_of(single_tests(), residual_tests())).map(
@@ -42,22 +43,22 @@ PUBLICATIONS = st.builds(
         ContentEvent,
         NUMBERS,
         st.integers(0, len(EVENTS) - 1).map(lambda at: SCHEMA.keys(EVENTS[at])),
-        st.floats(allow_nan=False),
+        FLOATS,
         TEXTS,
         st.binary(max_size=5),
     ),
     NAMES,
     NUMBERS,
-    st.floats(allow_nan=False),
+    FLOATS,
     NUMBERS,
 )
 VALUES = st.recursive(
     st.one_of(
         *(TEXTS, NUMBERS, st.booleans(), st.binary(max_size=5), NAMES, FILTERS, PUBLICATIONS),
-        st.builds(Seen, NAMES, st.floats(allow_nan=False), NUMBERS),
+        st.builds(Seen, NAMES, FLOATS, NUMBERS, FLOATS),
         st.builds(
             SessionRecord,
-            *(NUMBERS, st.floats(allow_nan=False), st.sampled_from(["wait", "disconnect"])),
+            *(NUMBERS, FLOATS, st.sampled_from(["wait", "disconnect"])),
             *(NUMBERS, NUMBERS),
         ),
         st.builds(OutboxItem, PUBLICATIONS, st.lists(NUMBERS, max_size=3).map(tuple)),
