@@ -11,13 +11,15 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tests.docs.pages import Command
 from tests.docs.running import PATIENCE, Ran, Runs, bounded, run_in_process, substitute
 
 # By name: what makes one of these end by itself.
 LIVING: dict[str, str | None] = {
+    "broker serve": None,
+    "broker subscribe": "--count",
     "topics serve": None,
     "topics subscribe": "--count",
     "topics status": None,  # with --watch only, see below
@@ -25,6 +27,7 @@ LIVING: dict[str, str | None] = {
     "pipeline stream": "--until-idle",
 }
 ENDED = (0, 130)  # as Ctrl-C ends them
+SERVED = ("topics", "broker publish", "broker status")  # need a service that runs
 
 
 def is_living(command: Command) -> bool:
@@ -41,6 +44,7 @@ class Lives:
         self._runs = runs
         self._commands = commands
         self._services: dict[str, tuple[Path, subprocess.Popen[str]]] = {}
+        self._brokers: dict[str, subprocess.Popen[str]] = {}
         self._open = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -53,7 +57,10 @@ class Lives:
         trace: TracebackType | None,
     ) -> None:
         with self._open:
-            for _, service in self._services.values():
+            for service in (
+                *(each for _, each in self._services.values()),
+                *self._brokers.values(),
+            ):
                 end(service)
 
     def try_out(self, command: Command) -> None:
@@ -70,6 +77,12 @@ class Lives:
             self._ask_service(command)
         elif command.name == "receive":
             self._receive(command)
+        elif command.name == "broker serve":
+            self._serve_broker(command)
+        elif command.name == "broker subscribe":
+            self._subscribe_at_broker(command)
+        elif command.name.startswith("broker"):
+            self._ask_broker(command)
         else:
             self._stream(command)
 
@@ -126,6 +139,55 @@ class Lives:
             for topic in topics:
                 assert ask("publish", topic, "seen").status == 0
                 assert topic in process.stdout.readline()
+            end(process)
+
+    # --- brokers ----------------------------------------------------------------------------------
+
+    def _serve_broker(self, command: Command) -> None:
+        """Start a broker, unless one with its name runs."""
+        name = str(command.value_of("--name"))
+        if name not in self._brokers:
+            here = substitute(command)
+            broker = self._open.enter_context(self._runs.begin(here, self._runs.prepare(command)))
+            assert broker.stderr is not None
+            while not (said := broker.stderr.readline()).startswith(f"broker {name} at "):
+                assert said, said_at_the_end(broker)
+            self._brokers[name] = broker
+        assert self._brokers[name].poll() is None
+
+    def serve_network(self) -> None:
+        """Start all brokers of the pages, and wait until they know one another."""
+        served = [each for each in self._commands if each.name == "broker serve"]
+        for each in served:
+            self._serve_broker(each)
+        addresses = {str(each.value_of("--listen")) for each in served}
+        for address in sorted(addresses):
+            while len(self._read_status(address)["network"]) < len(addresses) - 1:
+                time.sleep(0.05)
+
+    def _read_status(self, address: str) -> dict[str, Any]:
+        text = f"distributary broker status --broker {address} --json"
+        asked = Command(text, "page.md", 1, 1)
+        ran = run_in_process(substitute(asked), self._runs.prepare(asked))
+        assert ran.status == 0, ran.err
+        found: dict[str, Any] = json.loads(ran.out)
+        return found
+
+    def _ask_broker(self, command: Command) -> None:
+        self.serve_network()
+        ran = run_in_process(substitute(command), self._runs.prepare(command))
+        assert (ran.status, ran.err) == (0, "")
+        assert ran.out
+
+    def _subscribe_at_broker(self, command: Command) -> None:
+        """What is published on the pages reaches the subscriber."""
+        self.serve_network()
+        with self._runs.begin(substitute(command), self._runs.prepare(command)) as process:
+            assert process.stderr is not None
+            assert process.stdout is not None
+            assert process.stderr.readline().startswith("subscribed as "), said_at_the_end(process)
+            self._ask_broker(next(e for e in self._commands if e.name == "broker publish"))
+            assert process.stdout.readline()
             end(process)
 
     # --- delivery and streams ---------------------------------------------------------------------

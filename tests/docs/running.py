@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -27,9 +28,20 @@ OURS = [sys.executable, "-m", "distributary"]
 MULTICAST = ("publish", "receive", "calibrate")  # in a namespace of their own
 SPARK = ("pipeline", "spark-submit", "demo")  # whose Java keeps to the folder that it began in
 SMALL_DAY = "--symbols 200 --receivers 20 --messages 2000"
+# Of the brokers on the pages, each with one of this process.
+BROKER_PORTS = (7001, 7002, 7003, 7004)
 SMALL_SPARK = f"--master '{MASTER}' " + " ".join(
     f"--conf '{name}={value}'" for name, value in SETTINGS.items()
 )
+
+
+def find_free_ports(count: int) -> list[int]:
+    """Ports that nobody uses now."""
+    with contextlib.ExitStack() as stack:
+        found = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in found:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in found]
 
 
 @dataclass(frozen=True)
@@ -72,6 +84,10 @@ SUBSTITUTIONS = (
     Substitution(r" --watch", " --watch --json", "the table is for a terminal"),
     Substitution(r"--master spark://\S+", SMALL_SPARK, "there is no cluster"),
     Substitution(r"--py-files \S+\.whl", "", "the package is installed where its tests run"),
+    *(
+        Substitution(rf"127\.0\.0\.1:{port}", f"127.0.0.1:{free}", "others may use the port")
+        for port, free in zip(BROKER_PORTS, find_free_ports(len(BROKER_PORTS)), strict=True)
+    ),
 )
 
 
@@ -156,7 +172,7 @@ class Runs:
             words = [*OURS, *command.words[1:]]
             if command.name in MULTICAST:
                 words = [*self._enter_namespace(), *words]
-            elif command.name.startswith("topics"):
+            elif command.name.startswith(("topics", "broker")):
                 words = [*find_command(), *command.words[1:]]
         else:
             words = ["sh", "-c", command.text]

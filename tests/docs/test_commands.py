@@ -8,14 +8,25 @@ are known by name; what must differ here is in `SUBSTITUTIONS`.
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 from _pytest.mark import ParameterSet
 
-from tests.docs.living import LIVING, Lives, is_living
-from tests.docs.pages import Command, all_commands
-from tests.docs.running import MULTICAST, SPARK, SUBSTITUTIONS, Ran, Runs, Substitution, substitute
+from tests.docs.living import LIVING, SERVED, Lives, is_living
+from tests.docs.pages import Command, all_blocks, all_commands
+from tests.docs.running import (
+    MULTICAST,
+    PATIENCE,
+    SPARK,
+    SUBSTITUTIONS,
+    Ran,
+    Runs,
+    Substitution,
+    substitute,
+)
 
 # Wait for a change of the code; what is here passes once it is made.
 COMMANDS = all_commands()
@@ -57,7 +68,7 @@ def lives(runs: Runs) -> Iterator[Lives]:
 
 @pytest.mark.parametrize("command", cases())
 def test_a_documented_command_runs_as_it_stands(command: Command, runs: Runs, lives: Lives) -> None:
-    if is_living(command) or command.name.startswith("topics"):
+    if is_living(command) or command.name.startswith(SERVED):
         lives.try_out(command)
     else:
         check(command, runs.run(command))
@@ -71,6 +82,21 @@ def check(command: Command, ran: Ran) -> None:
         written = ran.folder / name
         assert written.exists(), name
         assert any(written.iterdir()) if written.is_dir() else written.stat().st_size, name
+
+
+def test_the_program_on_the_page_of_brokers_prints_what_it_publishes(lives: Lives) -> None:
+    (block,) = (
+        "\n".join(each.lines)
+        for each in all_blocks()
+        if each.language == "python" and "ContentClient" in "".join(each.lines)
+    )
+    lives.serve_network()
+    code = substitute(Command(block, "page.md", 1, 1)).text
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.startswith("{'symbol': 'IBM', 'price': 121.5} b'any bytes' quotes A ")
 
 
 @pytest.mark.parametrize("each", SUBSTITUTIONS, ids=lambda each: each.pattern)
