@@ -35,6 +35,7 @@ from distributary.content.policies import Covering
 from distributary.content.protocol import (
     WIRE_VERSIONS,
     Cut,
+    Event,
     Goodbye,
     Hello,
     Identity,
@@ -103,6 +104,7 @@ class Process:
         if not self.is_alive:
             return
         actions = given(*words, self.world.clock.now)
+        self._check_bounds()
         saves = [each for each in actions if isinstance(each, Save)]
         if saves and self.fails_to_save:
             self.world.crash(self.name)
@@ -116,6 +118,18 @@ class Process:
         others = [each for each in actions if not isinstance(each, Save | Work)]
         if others:
             self.world.clock.at(self.world.clock.now + MOMENT, partial(self._perform, others))
+
+    def _check_bounds(self) -> None:
+        """Whatever happens, a broker holds no more than it may."""
+        host, params = self.host, self.world.params
+        for neighbour, queue in host.broker.queues.items():
+            most = params.links.publications
+            assert queue.unfinished <= most, f"{neighbour} has {queue.unfinished} unfinished"
+        for session in host.sessions.all():
+            most = session.record.most_events + (session.record.when_full == "drop-oldest")
+            assert len(session.outbox) <= most, f"{session.client}'s outbox is too full"
+        most = params.kept_events + params.publications * len(host.sessions)
+        assert host.broker.own_unfinished <= most, "too much of its own clients is kept"
 
     def _perform(self, actions: list[Any]) -> None:
         for action in actions if self.is_alive else ():
@@ -245,6 +259,8 @@ class Application:
         self.places: dict[int, str] = {}
         self.wires: dict[int, Wire] = {}
         self.timers: dict[str, int] = {}
+        self.advertised: int | None = None
+        self.events: dict[tuple[int, str, int], int] = {}  # the delivery of each, by place
         self.is_away = False
         self.has_ended = False
         self.pause = 0.0  # how long it takes to process an event
@@ -265,6 +281,16 @@ class Application:
         now = self.world.clock.now
         self.subs[number].ended = now
         self._do(self.machine.unsubscribe(number, now)[1])
+
+    def advertise(self) -> None:
+        """Advertise everything in words, or withdraw that."""
+        now = self.world.clock.now
+        if self.advertised is None:
+            self.advertised, _, actions = self.machine.advertise("x >= 0", now)
+        else:
+            _, actions = self.machine.unadvertise(self.advertised, now)
+            self.advertised = None
+        self._do(actions)
 
     def publish(self, x: int, y: int) -> None:
         now = self.world.clock.now
@@ -317,8 +343,10 @@ class Application:
                 case HandEvent(numbers, event):
                     self._take_event(numbers, event)
                 case HandLoss(numbers, loss):
+                    assert self.params.when_full == "drop-oldest", loss.reason
+                    assert loss.count is not None, loss.reason
                     for number in numbers:
-                        self.subs[number].lost += 1_000_000 if loss.count is None else loss.count
+                        self.subs[number].lost += loss.count
                         self._finish_later(loss.taken_from)
                 case EndClient():
                     self.has_ended = True
@@ -369,6 +397,10 @@ class Application:
         if type(message).__name__ == "Welcome":
             self._do(self.machine.on_open(place, now))
         else:
+            if isinstance(message, Event):
+                event = place, message.broker, message.number
+                first = self.events.setdefault(event, message.delivery)
+                assert first == message.delivery, f"{self.name} was sent {message} as {first} too"
             self._do(self.machine.on_message(place, message, now))
 
     def _close(self, place: int, wire: Wire) -> None:
@@ -531,6 +563,19 @@ class Network:
                     if not sub.wants(pub.x, pub.y) or pub.state == "refused":
                         problems.append(f"{name} got {pub} and did not want it")
         return problems
+
+    def find_leftovers(self) -> list[str]:
+        """What brokers still hold though nothing is under way."""
+        found = []
+        for name, process in self.processes.items():
+            broker = process.host.broker
+            sizes = dict(broker.sizes)
+            marks = sizes.pop("marks")
+            if any(sizes.values()) or broker.own_unfinished:
+                found.append(f"{name} still holds {sizes}")
+            if marks > 2 * len(broker.core.advertisements.hops):
+                found.append(f"{name} remembers {marks} numbers")
+        return found
 
     def find_missing(self) -> list[str]:
         """Stored publications that a subscription lacks which was known everywhere before."""

@@ -75,6 +75,8 @@ class Schedule:
             application.unsubscribe(live[int(self.rng.integers(len(live)))])
         elif what < 0.45 and len(self.brokers) > 1 and application in self.movers:
             application.move(str(self.rng.choice(self.brokers)))
+        elif what < 0.5:
+            application.advertise()
         else:
             for _ in range(int(self.rng.integers(1, 5))):
                 application.publish(*map(int, self.rng.integers(0, SIDE, size=2)))
@@ -169,7 +171,7 @@ def run_schedule(seed: int, steps: int | None = None) -> Schedule:
         network.settle()
     except AssertionError as error:
         raise AssertionError(f"{again}: {error}") from None
-    problems = network.find_problems()
+    problems = [*network.find_problems(), *network.find_leftovers()]
     assert not problems, f"{again}: {problems[0]} and {len(problems) - 1} more"
     return schedule
 

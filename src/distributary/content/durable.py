@@ -117,7 +117,7 @@ class DurableBroker:
             policy,
             first_number=recovery.incarnation * _NUMBERS_PER_INCARNATION,
         )
-        self.core.is_unfinished = lambda ad: self._unfinished[ad] > 0
+        self.core.is_unfinished = self.is_unfinished
         self.incarnation = recovery.incarnation
         self.passed: list[Name] = []
         self._timing = timing
@@ -153,6 +153,10 @@ class DurableBroker:
     def incomplete(self) -> set[str]:
         """The neighbours behind which there may be subscriptions that are unknown here."""
         return self._lacks[SyncPart.SUBSCRIPTIONS]
+
+    def is_unfinished(self, advertisement: Name) -> bool:
+        """Whether something published under an advertisement is not finished."""
+        return self._unfinished[advertisement] > 0
 
     @property
     def idle(self) -> bool:
