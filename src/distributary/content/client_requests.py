@@ -260,7 +260,8 @@ class ClientRequests:
         except InputError as error:
             return self._reply(session, Refused(kind, number, str(error)))
         actions = self._apply(session, kind, number, filter, now)
-        return [*actions, *self._reply(session, Accepted(kind, number, False))]
+        settled = session.names.get((kind, number)) in session.settled  # if it is said again
+        return [*actions, *self._reply(session, Accepted(kind, number, settled))]
 
     def _check(self, session: Session, kind: RequestKind, number: int, text: str) -> None:
         """Raise an `InputError` if the client may not have another one."""

@@ -13,7 +13,7 @@ import pytest
 
 from distributary.content.errors import BrokerRefusedError
 from distributary.content.protocol import WIRE_VERSIONS, Hello
-from distributary.content.tcp import ContentClient
+from distributary.content.tcp import ContentClient, ContentClientSettings
 from distributary.content.tcp.service import BrokerLink, BrokerSettings
 from distributary.content.tcp.trust import Trust
 from distributary.errors import LiveError
@@ -135,6 +135,19 @@ def test_what_does_not_make_sense_is_refused_before_anything_starts(tmp_path: Pa
     ]:
         with pytest.raises(ValueError, match=words):
             BrokerSettings(name, LOCAL, tmp_path, SCHEMA, links=links)
+
+
+def test_who_subscribes_again_need_not_wait_for_what_all_brokers_know(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        patient = ContentClientSettings(settle_within=LONG)
+        async with serve(tmp_path, "A") as a, serve(tmp_path, "B", a) as b:
+            await b.until("linked with A")
+            for _ in range(2):
+                async with ContentClient(str(a.address), name="ann", settings=patient) as ann:
+                    subscription = await ann.subscribe("price > 120")
+                    assert subscription.is_settled
+
+    run(scenario)
 
 
 # --- trust ---------------------------------------------------------------------------------------
