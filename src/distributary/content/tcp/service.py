@@ -41,6 +41,7 @@ from distributary.machines.real import (
     TlsFiles,
 )
 from distributary.machines.real.addresses import is_local, resolve
+from distributary.machines.real.collection import hold_collection
 from distributary.model import Schema
 
 __all__ = ["BrokerLink", "BrokerService", "BrokerSettings"]
@@ -143,20 +144,26 @@ class BrokerService:
             store = stack.enter_context(Store(settings.folder, sync=settings.sync))
             self._store = BrokerStore(store, settings.name, settings.schema)
             self.reports = self._store.reports
-            self.host = BrokerHost(
-                settings.name,
-                settings.schema,
-                settings.policy,
-                recovery=self._store.recover(),
-                params=settings.params,
-            )
             await stack.enter_async_context(self._driver)
             await stack.enter_async_context(self._links)
-            self._driver.call(self.host.start)
-            await self._driver.turn()
+            with hold_collection():
+                await self._recover()
             await self._connect()
             self.started.set()
             await self._driver.run()
+
+    async def _recover(self) -> None:
+        """Bring the host back to where it was."""
+        settings = self.settings
+        self.host = BrokerHost(
+            settings.name,
+            settings.schema,
+            settings.policy,
+            recovery=self._store.recover(),
+            params=settings.params,
+        )
+        self._driver.call(self.host.start)
+        await self._driver.turn()
 
     async def _connect(self) -> None:
         settings, tls = self.settings, self.settings.tls
