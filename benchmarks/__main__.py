@@ -6,6 +6,7 @@ import sys
 
 from benchmarks import (
     broker_matching,
+    broker_restart,
     covering,
     delivery,
     delivery_changes,
@@ -35,6 +36,7 @@ SECTIONS = {
     **matching.SECTIONS,
     **covering.SECTIONS,
     **broker_matching.SECTIONS,
+    **broker_restart.SECTIONS,
     **routing.SECTIONS,
     **schedules.SECTIONS,
     **topics.SECTIONS,

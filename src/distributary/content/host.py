@@ -176,9 +176,9 @@ class BrokerHost:
         self._saved = {}
         return self._finish(actions, now)
 
-    def stop(self, now: float) -> list[HostAction]:
+    def stop(self) -> list[Save]:
         """Save what would be saved later; the last call, if the process stops in order."""
-        return [*self.broker.save_rest()]
+        return self.broker.save_rest()
 
     def on_open(self, peer: Peer, now: float) -> list[HostAction]:
         """A handshake has succeeded."""

@@ -151,6 +151,7 @@ class BrokerService:
             await self._connect()
             self.started.set()
             await self._driver.run()
+            self._store.save(self.host.stop())
 
     async def _recover(self) -> None:
         """Bring the host back to where it was."""
