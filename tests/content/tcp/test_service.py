@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
+import subprocess
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -150,6 +152,34 @@ def test_who_subscribes_again_need_not_wait_for_what_all_brokers_know(tmp_path: 
     run(scenario)
 
 
+@pytest.mark.slow
+def test_many_large_events_pass_though_the_reader_begins_late(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serve(tmp_path, "A") as a, serve(tmp_path, "B", a) as b:
+            await b.until("linked with A")
+            async with (
+                ContentClient(str(a.address), name="pam") as pam,
+                ContentClient(str(b.address), name="ann") as ann,
+            ):
+                subscription = await ann.subscribe("price >= 0")
+                payloads = [bytes([number]) * 1_000_000 for number in range(100)]
+                events = [pam.publish({"price": float(n)}, p) for n, p in enumerate(payloads)]
+                publishing = asyncio.gather(*events)
+                await asyncio.sleep(0.5)
+                arrived: list[bytes] = []
+                async for event in subscription:
+                    arrived.append(event.payload)
+                    if len(arrived) == len(payloads):
+                        break
+                await publishing
+                assert arrived == payloads
+            for each in (a, b):
+                _, connections = each.statistics()
+                assert connections.full == connections.broken_rules == 0
+
+    run(scenario)
+
+
 # --- trust ---------------------------------------------------------------------------------------
 
 
@@ -165,6 +195,30 @@ def test_certificates_prove_brokers_to_each_other_and_to_clients(tmp_path: Path)
         ):
             await b.until("linked with A")
             await check_delivery(a, b, tls=authority.issue("ann"))
+
+    run(scenario)
+
+
+def test_the_certificates_of_the_documentation_work(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs/content-routing.md").read_text()
+    commands = [line for line in page.splitlines() if line.startswith("openssl ")]
+    assert len(commands) == 3
+    for command in commands:
+        subprocess.run(shlex.split(command), cwd=tmp_path, check=True, capture_output=True)
+    broker, ann = (
+        TlsFiles(tmp_path / f"{name}.pem", tmp_path / f"{name}.key", tmp_path / "ca.pem")
+        for name in ("A", "ann")
+    )
+
+    async def scenario() -> None:
+        trust = Trust(certificates=True)
+        async with (
+            serve(tmp_path / "state", "A", tls=broker, trust=trust) as a,
+            serve(tmp_path / "state", "ann", a, tls=ann, trust=trust) as client_as_broker,
+        ):
+            async with ContentClient(str(a.address), name="ann", tls=ann) as client:
+                await client.publish({"price": 1.0})
+            await client_as_broker.until("is not that of a broker")
 
     run(scenario)
 

@@ -51,6 +51,8 @@ _QUEUE = 10_000  # inputs
 _QUEUED_BYTES = 64 << 20
 _BROKER_FRAME = 64 << 20
 _AROUND_PAYLOAD = 1 << 20  # bytes that the rest of a client's message may have
+# More than the host has under way to any peer: unfinished publications or an outbox, and repeats.
+_LIMITS = ConnectionLimits(queue=256 << 20)
 
 
 class BrokerLink(NamedTuple):
@@ -79,7 +81,7 @@ class BrokerSettings:
     insecure: bool = False
     sync: bool = False
     params: HostParams = field(default_factory=HostParams)
-    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+    limits: ConnectionLimits = _LIMITS
 
     def __post_init__(self) -> None:
         names = [link.name for link in self.links]
