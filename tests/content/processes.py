@@ -79,11 +79,13 @@ class Wire:
 
     def close(self, *, after: float = 0.0) -> None:
         """Break the connection; both sides hear of it, each in its own time."""
-        if self.is_open:
+        if after:
+            self.world.clock.at(self.world.clock.now + after, self.close)
+        elif self.is_open:
             self.is_open = False
             for close in self.closes:
                 late = float(self.world.rng.uniform(0, 0.3))
-                self.world.clock.at(self.world.clock.now + after + late, close)
+                self.world.clock.at(self.world.clock.now + late, close)
 
 
 class Process:

@@ -34,7 +34,7 @@ previous incarnation stay there, loose, until the broker knows everything that c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from distributary.content.barriers import Barriers
@@ -120,6 +120,8 @@ class DurableBroker:
         self.core.is_unfinished = self.is_unfinished
         self.incarnation = recovery.incarnation
         self.passed: list[Name] = []
+        # Returns a neighbour's message without what the neighbour may not say; None if all of it.
+        self.screen: Callable[[str, Message], Message | None] = lambda neighbour, message: message
         self._timing = timing
         self._limits = limits
         self.connections: dict[str, Connection] = {}
@@ -281,6 +283,12 @@ class DurableBroker:
         barriers = self._barriers.list_waiting(neighbour)
         self.queues[neighbour].restart(barriers, connection.take_kept())
 
+    def ask_again(self, neighbour: str, now: float) -> list[Action]:
+        """Ask a neighbour for what it tells and was not taken over before."""
+        if self.connections[neighbour].peer_incarnation:
+            self._ask(neighbour)
+        return self._flush([], now)
+
     def _ask(self, neighbour: str) -> None:
         """Ask a neighbour for what it tells and is not known here."""
         digests = compute_digests(self.core.collect_received(neighbour))
@@ -357,7 +365,8 @@ class DurableBroker:
         for publication in received.finished:
             self.queues[neighbour].note_finished(publication)
             actions += self._on_finished(neighbour, publication, now)
-        for number, message in received.messages:
+        for number, given in received.messages:
+            message = self.screen(neighbour, given)
             if isinstance(message, Publication):
                 actions += self._route(neighbour, number, message, now)
             else:
@@ -369,6 +378,8 @@ class DurableBroker:
 
     def _handle(self, neighbour: str, message: Message, now: float) -> list[Action]:
         match message:
+            case None:
+                return []
             case HeardDigests():
                 self._answer_digests(neighbour, message)
                 return []

@@ -34,8 +34,8 @@ from distributary.content.handshake import fingerprint, judge_hello, judge_welco
 from distributary.content.host_params import DEFAULT_PARAMS, HostParams
 from distributary.content.host_statistics import Counts, HostStatistics
 from distributary.content.host_status import describe_host
-from distributary.content.messages import Detach, Publication
-from distributary.content.packet_rules import check_packet
+from distributary.content.messages import Detach, Name, Publication
+from distributary.content.packet_rules import check_packet, drop_claims
 from distributary.content.policies import Covering
 from distributary.content.protocol import (
     Accepted,
@@ -104,6 +104,8 @@ class BrokerHost:
             limits=params.links,
             clients=self.sessions,
         )
+        self.broker.screen = self._screen
+        self._doubted: set[str] = set()  # neighbours that spoke for brokers not behind them
         self._settling = Settling(self.broker)
         self._clients = ClientRequests(
             self.broker,
@@ -256,7 +258,7 @@ class BrokerHost:
             case Packet():
                 if peer.name not in self.broker.connections:
                     return []  # the link has just been taken out
-                check_packet(peer, message, self.spanning)
+                check_packet(peer, message)
                 received = [m for m in message.messages if isinstance(m, Publication)]
                 self.counts[f"received {peer.name}"] += len(received)
                 actions = self.broker.on_message(peer.name, message, now)
@@ -268,6 +270,23 @@ class BrokerHost:
                     raise RuleBroken("the links that it tells of are not well-formed")
                 return self._spread(self.spanning.merge(facts), now)
         raise RuleBroken(f"a {type(message).__name__} is not a message of a broker")
+
+    def _screen(self, neighbour: str, message: Any) -> Any:
+        """Leave out what a neighbour says for brokers that are known not to be behind it.
+
+        The links may have changed just now, and both may be right. So it is not cut off, but asked
+        again when more is known about links.
+        """
+
+        def is_foreign(name: Name) -> bool:
+            return self.spanning.direction_of(name.broker) not in (None, neighbour)
+
+        screened = drop_claims(message, is_foreign)
+        if screened != message:
+            self._doubted.add(neighbour)
+            self.counts["violations"] += 1
+            self.reasons["speaks for others"] += 1
+        return screened
 
     def _spread(self, newer: list[LinkFact], now: float) -> list[Any]:
         """Save and spread what is new about links, and act on what concerns this broker."""
@@ -283,6 +302,9 @@ class BrokerHost:
             (low, high), path = surplus
             reason = f"the links between brokers close a cycle with the way {show_path(path)}"
             actions += self._remove(high if low == self.name else low, reason, now)
+        doubted, self._doubted = self._doubted & self.broker.connections.keys(), set()
+        for neighbour in sorted(doubted):
+            actions += self.broker.ask_again(neighbour, now)
         facts = LinksKnown(self.spanning.facts)
         newest = (connections[-1] for connections in self.connected.values())
         return [*actions, *(SendFrame(connection, facts) for connection in newest)]

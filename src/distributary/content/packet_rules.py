@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from distributary.content.client_requests import RuleBroken
@@ -17,18 +18,14 @@ from distributary.content.messages import (
 )
 from distributary.content.protocol import Peer
 from distributary.content.resync import BUCKETS, HeardDigests, ToldBuckets
-from distributary.content.spanning import Spanning
 
-__all__ = ["check_packet"]
+__all__ = ["check_packet", "drop_claims"]
 
 _MOST_MESSAGES = 10_000
 
 
-def check_packet(peer: Peer, packet: Packet, spanning: Spanning) -> None:
-    """Raise `RuleBroken` for a packet that no correct neighbour sends.
-
-    A neighbour cannot speak for a broker that is known not to be behind its link.
-    """
+def check_packet(peer: Peer, packet: Packet) -> None:
+    """Raise `RuleBroken` for a packet that no correct neighbour sends."""
     numbers = packet.receiver, packet.received, packet.done, packet.held, packet.first
     if packet.sender != peer.incarnation or min(numbers) < 0:
         raise RuleBroken("the numbers of a packet are not those of this connection")
@@ -39,21 +36,21 @@ def check_packet(peer: Peer, packet: Packet, spanning: Spanning) -> None:
             raise RuleBroken(f"a report has {len(message.digests)} digests, not {BUCKETS}")
         if isinstance(message, ToldBuckets) and not all(0 <= b < BUCKETS for b in message.buckets):
             raise RuleBroken("a report has a bucket that does not exist")
-        for name in _find_claims(message):
-            direction = spanning.direction_of(name.broker)
-            if direction not in (None, peer.name):
-                raise RuleBroken(f"broker {peer.name!r} speaks for {name.broker!r}")
 
 
-def _find_claims(message: Any) -> Iterable[Name]:
-    """The names of statements that a message makes, not of those that it takes back."""
+def drop_claims(message: Any, is_foreign: Callable[[Name], bool]) -> Any:
+    """The message without statements of brokers that are not behind its sender; None if empty.
+
+    What a message takes back is left as it is: a broker takes back only what came from there.
+    """
     match message:
         case AdvertiseStatement(name) | SubscribeStatement(name) | Barrier(name):
-            return (name,)
+            return None if is_foreign(name) else message
         case Publication(_, advertisement):
-            return (advertisement,)
+            return None if is_foreign(advertisement) else message
         case Packed(statements):
-            return [name for each in statements for name in _find_claims(each)]
+            kept = tuple(each for each in statements if drop_claims(each, is_foreign) is not None)
+            return message if len(kept) == len(statements) else Packed(kept)
         case ToldBuckets(_, told):
-            return [*told.advertisements, *told.subscriptions]
-    return ()
+            return replace(message, told=told.select(lambda name: not is_foreign(name)))
+    return message

@@ -44,7 +44,7 @@ class Known:
     def within(self, buckets: Iterable[int]) -> Known:
         """Those whose names are in these buckets."""
         wanted = frozenset(buckets)
-        return self._select(lambda name: bucket_of(name) in wanted)
+        return self.select(lambda name: bucket_of(name) in wanted)
 
     def split(self, buckets: Iterable[int]) -> dict[int, Known]:
         """Those whose names are in these buckets, by bucket."""
@@ -57,11 +57,12 @@ class Known:
 
     def without(self, other: Known) -> Known:
         """Those that `other` lacks."""
-        return self._select(
+        return self.select(
             lambda name: name not in other.advertisements and name not in other.subscriptions
         )
 
-    def _select(self, wanted: Callable[[Name], bool]) -> Known:
+    def select(self, wanted: Callable[[Name], bool]) -> Known:
+        """Those with wanted names."""
         return Known(
             {name: filter for name, filter in self.advertisements.items() if wanted(name)},
             {name: filter for name, filter in self.subscriptions.items() if wanted(name)},
