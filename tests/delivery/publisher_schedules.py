@@ -172,7 +172,10 @@ class PublisherWorld:
             self.draw_trouble()
         at(MENDED, self.mend)
         self.offer_all()
-        self.simulation.run(until=END, max_events=4_000_000)
+        ends: list[float] = []
+        at(END - 0.1, lambda: ends.append(self.simulation.clock.now))
+        self.simulation.run(until=END, max_events=400_000)
+        assert ends, "events without end"
 
     def draw_trouble(self) -> None:
         rng, at = self.rng, self.simulation.clock.at

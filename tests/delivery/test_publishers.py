@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -37,7 +38,7 @@ from distributary.delivery.wire import (
     PacketKind,
     encode_announcement,
 )
-from distributary.machines import Send
+from distributary.machines import Send, SetTimer
 from tests.delivery.machines import delivered, simple_plan
 
 PLAN = simple_plan([0, 0, 1, 1], [0, 1])
@@ -498,3 +499,27 @@ def test_numbers_that_were_given_out_twice_are_not_taken_for_the_same() -> None:
     assert net.reports(HandedOver) == [
         HandedOver("A", "B", ("f0",), anew=False), HandedOver("B", "C", ("f0",), anew=True),
     ]  # fmt: skip
+
+
+def test_a_claim_that_waits_for_the_start_does_not_keep_the_timer_ringing() -> None:
+    """B knows A, which crashes before it answers: nothing is decided until A is silent."""
+    net = Net()
+    net.start("A", ["f0"])
+    net.wait(0.5)
+    params = replace(PARAMS, claim_wait=0.5)
+    sender = SenderMachine(PLAN, 7, name="B", params=params, flows=["f1"])
+    net.senders["B"] = sender
+    net.from_sender("B", sender.start(net.now))
+    net.crash("A")
+    net.from_sender("B", sender.claim(["f0"], net.now))
+    rings, now = 0, net.now
+    at: float | None = net.now
+    while at is not None and at < now + 8.0:
+        actions = sender.on_timer("wake", max(at, net.now))
+        net.now = max(at, net.now)
+        times = [action.at for action in actions if isinstance(action, SetTimer)]
+        at = times[-1] if times else None
+        net.from_sender("B", actions)
+        rings += 1
+        assert rings < 1_000
+    assert sender.sends("f0") or net.told

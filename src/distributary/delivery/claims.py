@@ -285,7 +285,8 @@ class Claims:
 
     def next_at(self, now: float) -> float:
         """When there is something to do."""
-        at = min(self._pending.values(), default=_NEVER)
+        ready = self._opened and not self._awaits_proof(now)
+        at = min(self._pending.values(), default=_NEVER) if ready else _NEVER
         if self.peers:
             at = min(at, self._deadline)
         for peer in self.peers.values():

@@ -209,10 +209,13 @@ class FollowedPublisher:
     # --- the directory ----------------------------------------------------------------------------
 
     def _take_block(self, block: Block, now: float) -> None:
+        # Before the publisher sends anything no stream has a packet, wherever flows travel.
+        unsent = self.announced is not None and not self.announced.current
+        marks = dict.fromkeys(self._subs.last_packets(self.row), 0) if unsent else None
         for name in sorted(self._view.take_block(block)):
             if self._started and self._lacks(name):
                 self._fresh.discard(name)  # what it sends later goes on from some number
-            self._holders.take_route(self, name, now, None)
+            self._holders.take_route(self, name, now, marks)
         if self._view.complete:
             self._starting = False
 

@@ -136,6 +136,7 @@ class Holders:
         anew = numbering != flow.numbering
         again = anew and claim.since != publisher.incarnation  # else a restart was reported
         came = abs(int(self._subs.state.next_of[flow.slot])) > 1  # anything of the flow
+        came |= self._subs.knows(flow, numbering)
         if flow.publisher and came and (flow.publisher != new or again):
             self._handed.setdefault((flow.publisher, new, anew), []).append(flow.name)
         first = claim.next if publisher.takes_from_start(flow) else 0
@@ -163,7 +164,7 @@ class Holders:
         if doubtful or (not holder.started and earlier and claimant.started):
             holder.note_lost(flow)
             self._reassembly.leave_publisher(flow, holder.row)
-            flow.row, flow.publisher = -1, ""  # nothing of the flow came from the holder
+            flow.row = -1
             self._take(flow, claimant, now, marks)
         elif (
             claimant.started

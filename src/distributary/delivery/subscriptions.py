@@ -122,6 +122,10 @@ class Subscriptions:
         flow.numbering = numbering
         self.state.next_of[flow.slot] = self._known.pop((flow.name, numbering), first)
 
+    def knows(self, flow: IncomingFlow, numbering: Numbering) -> bool:
+        """Whether messages of a flow came by other numbers before, which may go on."""
+        return (flow.name, numbering) in self._known
+
     def _remember(self, flow: IncomingFlow, numbering: Numbering, number: int) -> None:
         self._known[flow.name, numbering] = number
         if len(self._known) > _MOST_KNOWN:
