@@ -245,6 +245,27 @@ def test_abandoning_a_broker_reports_what_it_may_have_kept() -> None:
     assert machine.moving is None
 
 
+def test_an_old_broker_that_stays_away_is_given_up_and_reported() -> None:
+    machine = open_machine()
+    number, _, _ = machine.subscribe("x < 3", 0.0)
+    machine.on_message(1, Accepted("subscription", number, settled=True), 0.0)
+    ticket, _ = machine.move("c", 0.0)
+    machine.on_open(2, 0.0)
+    machine.on_message(2, SessionOpened(1, False, 0, 2), 0.0)
+    actions = machine.on_message(2, Accepted("subscription", number, settled=True), 0.0)
+    if machine.moving is MoveState.RELEASING:
+        actions += machine.on_message(1, Accepted("advertisement", 0, settled=True), 0.0)
+    assert Complete(ticket) in actions
+    assert machine.moving is MoveState.DRAINING
+    assert machine.on_message(2, event(1, number), 0.0) == []
+    timer = machine.on_close(1, 5.0)
+    assert timer == [SetTimer("abandon", 5.0 + machine.params.abandon_after)]
+    actions = machine.on_timer("abandon", 65.0)
+    kinds = [type(each) for each in actions]
+    assert kinds == [HandLoss, HangUp, HandEvent]
+    assert machine.moving is None
+
+
 def test_a_broker_that_refuses_a_filter_ends_the_move_and_the_client_stays() -> None:
     machine = open_machine()
     number, _, _ = machine.subscribe("x < 3", 0.0)

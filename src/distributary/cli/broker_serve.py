@@ -110,6 +110,15 @@ def serve(
             metavar="NAME=HOST:PORT",
         ),
     ] = None,
+    remove: Annotated[
+        list[str] | None,
+        option(
+            "Former neighbour to take out for good, with what is kept for it; repeatable.",
+            NETWORK,
+            "--remove",
+            metavar="NAME",
+        ),
+    ] = None,
     policy: Annotated[
         str,
         option("Covering policy: none, active, lazy, packing, pruning or merging.", ROUTING),
@@ -142,6 +151,7 @@ def serve(
             read_schema(schema),
             covering,
             links=links,
+            removed=tuple(remove or ()),
             tls=tls,
             trust=security.make_trust(),
             insecure=security.insecure,

@@ -32,7 +32,8 @@ class ClientParams:
     `lease`, `when_full`, `most_events` and `most_bytes` are those of `OpenSession`. Processed
     events are acknowledged `acknowledge_every` so many, and `acknowledge_after` so long. The
     subscriptions that an earlier process of this name left behind end `claim_within` that time,
-    unless the application subscribes to the same filters again.
+    unless the application subscribes to the same filters again. A move gives up the old broker when
+    that is away for `abandon_after`, and reports it.
     """
 
     ephemeral: bool = False
@@ -43,6 +44,7 @@ class ClientParams:
     acknowledge_every: int = 64
     acknowledge_after: float = 0.05
     claim_within: float = 30.0
+    abandon_after: float = 60.0
 
     def make_opening(self) -> OpenSession:
         """Make the request that opens a session."""

@@ -66,7 +66,7 @@ from distributary.machines.actions import SetTimer
 
 __all__ = ["ClientMachine", "MoveState"]
 
-_CLAIM = "claim"
+_CLAIM, _ABANDON = "claim", "abandon"
 
 
 DEFAULT_PARAMS = ClientParams()
@@ -280,15 +280,19 @@ class ClientMachine:
 
     def on_close(self, place: int, now: float) -> list[ClientAction]:
         """The connection of a place is gone; the shell connects again."""
-        if (session := self._find(place)) is not None:
-            session.on_close()
-        return []
+        session = self._find(place)
+        if session is None:
+            return []
+        session.on_close()
+        return self._watch_old(now)
 
     def on_timer(self, name: str, now: float) -> list[ClientAction]:
         """A timer has expired."""
         self._timers.discard(name)
         if name == _CLAIM:
             return self.end_unclaimed(now)
+        if name == _ABANDON:
+            return self._give_up_old(now)
         session = self._find(int(name.removeprefix("acknowledge ")))
         return [] if session is None else [*session.acknowledge()]
 
@@ -541,6 +545,7 @@ class ClientMachine:
             }
             for key in [*self._requests, *self._endings]:
                 actions += self._answer(key, self._session.state_of(key))
+            actions += self._watch_old(now)
         if move.state is MoveState.RELEASING and move.old.is_open and not move.old.in_flight:
             # Not before: what is published under a withdrawn advertisement gets another one.
             if not move.withdraws:
@@ -554,18 +559,35 @@ class ClientMachine:
                 actions += [Complete(move.ticket), *self._send_waiting()]
         return actions
 
+    def _watch_old(self, now: float) -> list[ClientAction]:
+        """Do not wait for the old broker for ever."""
+        move = self._move
+        if move is None or move.state is MoveState.MAKING or move.old.is_open:
+            return []
+        if _ABANDON in self._timers:
+            return []
+        self._timers.add(_ABANDON)
+        return [SetTimer(_ABANDON, now + self.params.abandon_after)]
+
+    def _give_up_old(self, now: float) -> list[ClientAction]:
+        move = self._move
+        if move is None or move.state is MoveState.MAKING or move.old.is_open:
+            return []
+        return self._abandon(move, now)
+
     def _list_advertisements(self, session: BrokerSession) -> list[RequestKey]:
         """The advertisements at the old broker, with the one that the broker made by itself."""
         own = [key for key in self._texts if key.kind == "advertisement"]
         return own or ([RequestKey("advertisement", 0)] if session.has_published else [])
 
     def _abandon(self, move: _Move, now: float) -> list[ClientAction]:
-        reason = f"the client has left {move.old_broker}"
+        reason = f"the client has left {move.old_broker}, which may have more for it"
         actions: list[ClientAction] = [
             Fail(ticket, reason, is_unknown=True) for ticket in move.old.give_up()
         ]
-        loss = self._hand_loss(move.old, move.old.locate(0), None, reason)
-        actions += [Complete(move.ticket), *loss]
+        if move.state is not MoveState.DRAINING:
+            actions.append(Complete(move.ticket))
+        actions += self._hand_loss(move.old, move.old.locate(0), None, reason)
         return [*actions, *self._break(now)]
 
     def _break(self, now: float) -> list[ClientAction]:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self, TypeVar
 
@@ -142,12 +142,10 @@ class ContentClient:
         self.name = name
         self._credentials = Credentials(name, token, tls, insecure)
         session = self.settings.session
-        params = ClientParams(
-            ephemeral or session.ephemeral,
-            session.lease if lease is None else lease,
-            session.when_full,
-            session.most_events,
-            session.most_bytes,
+        params = replace(
+            session,
+            ephemeral=ephemeral or session.ephemeral,
+            lease=session.lease if lease is None else lease,
         )
         self._machine = ClientMachine(broker, params)
         self._places: dict[int, _Place] = {}
@@ -346,7 +344,8 @@ class ContentClient:
 
         The client first subscribes at the new broker and then leaves the old one. When this
         returns, it publishes at the new broker; events that are on their way to the old one are
-        still taken from there, before those of the new one.
+        still taken from there, before those of the new one. `finish_move` waits for the end of
+        that.
 
         If the old broker is gone for good, `abandon` leaves it at once: events that it has for the
         client are reported as missing. If this fails, the client stays where it is.
@@ -373,12 +372,20 @@ class ContentClient:
             self._perform(self._machine.cancel_move(time.time()))
             raise
 
+    async def finish_move(self) -> None:
+        """Wait until a move is over and the old broker has nothing more for this client.
+
+        It is over once the application has processed what the old broker had, or the old broker has
+        been away for a minute.
+        """
+        while self._machine.moving is not None:
+            await asyncio.sleep(_LOOK_AGAIN)
+            self._check()
+
     async def _wait_for_former_move(self, broker: str) -> None:
         try:
             async with asyncio.timeout(self.settings.timeout):
-                while self._machine.moving is not None:
-                    await asyncio.sleep(_LOOK_AGAIN)
-                    self._check()
+                await self.finish_move()
         except TimeoutError:
             reason = "the former move is not over; read the events that the old broker has"
             raise MoveFailedError(broker, reason) from None

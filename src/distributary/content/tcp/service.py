@@ -67,7 +67,8 @@ class BrokerSettings:
     """How a broker works.
 
     `folder` is its own, with all it must know again. With `sync` a confirmed event also survives a
-    power failure. `insecure` allows addresses outside this machine without TLS.
+    power failure. `insecure` allows addresses outside this machine without TLS. `removed` are
+    former neighbours that are taken out for good, with whatever is kept for them.
     """
 
     name: str
@@ -76,6 +77,7 @@ class BrokerSettings:
     schema: Schema
     policy: Covering = COVERING_POLICIES["merging"]
     links: tuple[BrokerLink, ...] = ()
+    removed: tuple[str, ...] = ()
     tls: TlsFiles | None = None
     trust: Trust = EVERYBODY
     insecure: bool = False
@@ -90,6 +92,8 @@ class BrokerSettings:
                 raise ValueError(fault)
         if self.name in names:
             raise ValueError(f"a broker does not link with itself: {self.name!r}")
+        if both := set(names).intersection(self.removed):
+            raise ValueError(f"{min(both)!r} cannot be linked with and taken out at once")
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise ValueError(f"there is one link with each broker, not two with {twice!r}")
@@ -150,6 +154,8 @@ class BrokerService:
             await stack.enter_async_context(self._links)
             with hold_collection():
                 await self._recover()
+            for name in settings.removed:
+                await self._remove(name)
             await self._connect()
             self.started.set()
             await self._driver.run()
@@ -167,6 +173,17 @@ class BrokerService:
         )
         self._driver.call(self.host.start)
         await self._driver.turn()
+
+    async def _remove(self, name: str) -> None:
+        """Take a former neighbour out."""
+        if name not in self.host.broker.connections:
+            self._report(f"there is no link with {name} to take out")
+            return
+        before = self.host.counts["kept_dropped"]
+        self._driver.call(partial(self.host.remove_link, name))
+        await self._driver.turn()
+        dropped = self.host.counts["kept_dropped"] - before
+        self._report(f"took out the link with {name}, and dropped {dropped:,} events kept for it")
 
     async def _connect(self) -> None:
         settings, tls = self.settings, self.settings.tls
