@@ -151,6 +151,7 @@ class ContentClient:
         self._places: dict[int, _Place] = {}
         self._tickets: dict[int, asyncio.Future[None]] = {}
         self._subscriptions: dict[int, ContentSubscription] = {}
+        self._filters: set[str] = set()  # of the subscriptions
         self._advertised: dict[int, asyncio.Event] = {}
         self._publishing = asyncio.Lock()  # keeps the order of those who wait for room
         self._room = asyncio.Event()
@@ -239,11 +240,12 @@ class ContentClient:
         process. If cancelled, the client is not subscribed.
         """
         self._check()
-        if any(each.filter == filter for each in self._subscriptions.values()):
+        if filter in self._filters:
             raise ValueError(f"this client is subscribed to {filter!r} already")
         number, ticket, actions = self._machine.subscribe(filter, time.time())
         made = ContentSubscription(filter, number, self._finish)
         self._subscriptions[number] = made
+        self._filters.add(filter)
         try:
             await self._await_ticket(ticket, actions)
         except BaseException as error:
@@ -435,6 +437,7 @@ class ContentClient:
     def _drop_subscription(self, number: int) -> tuple[int, list[Any]]:
         dropped = self._subscriptions.pop(number, None)
         if dropped is not None:
+            self._filters.discard(dropped.filter)
             dropped.close()
         return self._machine.unsubscribe(number, time.time())
 
