@@ -356,7 +356,7 @@ class Application:
                     raise TypeError(f"a client does not do {action!r}")
 
     def _take_event(self, numbers: tuple[int, ...], event: Any) -> None:
-        publisher, number = event.payload.decode().split()
+        publisher, number = event.payload.decode().rsplit(maxsplit=1)
         assert publisher == event.publisher
         for each in numbers:
             self.subs[each].got.append((publisher, int(number)))
@@ -542,8 +542,7 @@ class Network:
 
     def _is_under_way(self) -> bool:
         return any(
-            (each.tickets or each.machine.moving) and not each.has_ended
-            for each in self.applications.values()
+            each.tickets or each.machine.moving is not None for each in self.applications.values()
         )
 
     # --- the judge -------------------------------------------------------------------------------
@@ -553,7 +552,9 @@ class Network:
         problems = [*self.find_missing()]
         pubs = {(p.publisher, p.number): p for a in self.applications.values() for p in a.pubs}
         for name, application in self.applications.items():
-            if application.tickets and not application.has_ended:
+            if application.has_ended:
+                problems.append(f"{name} was dismissed")
+            if application.tickets:
                 problems.append(f"{name} waits for {len(application.tickets)} publications")
             for sub in application.subs.values():
                 last: dict[str, int] = {}
@@ -586,8 +587,6 @@ class Network:
         ]
         found = []
         for name, application in self.applications.items():
-            if application.has_ended:
-                continue
             for sub in application.subs.values():
                 if sub.settled is None or sub.ended is not None:
                     continue

@@ -81,6 +81,29 @@ class Schedule:
             for _ in range(int(self.rng.integers(1, 5))):
                 application.publish(*map(int, self.rng.integers(0, SIDE, size=2)))
 
+    def join(self) -> None:
+        """A new broker joins, with an application."""
+        name, at = f"b{len(self.brokers)}", str(self.rng.choice(self.brokers))
+        self.network.start(name)
+        self.network.link(*((name, at) if self.rng.random() < 0.5 else (at, name)))
+        self.brokers.append(name)
+        for _ in range(10):
+            self.network.run(0.1)
+            process = self.network.processes.get(name)
+            if process is not None and process.host.broker.connections:
+                # What is published from now on is for all; before, the broker was on its own.
+                found = self.network.add_application(f"of {name}", name)
+                self.applications.append(found)
+                return
+
+    def link_wrongly(self) -> None:
+        """Somebody configures a link that closes a cycle, and takes it back."""
+        one, other = map(str, self.rng.choice(self.brokers, size=2, replace=False))
+        if (one, other) not in self.network.links and (other, one) not in self.network.links:
+            self.network.link(one, other)
+            self.network.run(float(self.rng.exponential(1.0)))
+            self.network.unlink(one, other)
+
     def draw_range(self) -> tuple[int, int]:
         low = int(self.rng.integers(0, SIDE)) if self.rng.random() < 0.6 else 0
         return low, int(self.rng.integers(low + 1, SIDE + 1)) if self.rng.random() < 0.6 else SIDE
@@ -110,7 +133,11 @@ class Schedule:
         elif what < 0.7:
             for wire in list(application.wires.values()):
                 wire.close()
-        elif what < 0.85:
+        elif what < 0.72 and len(self.brokers) < 6:
+            self.join()
+        elif what < 0.74 and len(self.brokers) > 2:
+            self.link_wrongly()
+        elif what < 0.86:
             application.pause = float(self.rng.choice([0.0, 0.3, 5.0]))
         elif name in network.processes:
             intrude(network, name, application.name, self.rng)

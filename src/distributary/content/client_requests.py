@@ -124,7 +124,8 @@ class ClientRequests:
         session.outbox.forget_sent()
         self.sessions.to_send[session.client] = None
         session.window = self.find_window()
-        session.granted = session.published + session.window
+        # It repeats what it sent while there was more room.
+        session.granted = session.published + self.params.publications
         if not session.window:
             self._blocked[session.client] = None
         opened = SessionOpened(

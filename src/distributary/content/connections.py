@@ -24,6 +24,10 @@ from distributary.machines.actions import Action, Message, Send, SetTimer
 __all__ = ["Connection", "Packet", "Received", "Timing"]
 
 
+# Beyond a gap, messages are held up to this number ahead; no peer has a window as wide.
+_FARTHEST = 1 << 16
+
+
 @dataclass(frozen=True, slots=True)
 class Timing:
     """When a connection sends; times in seconds.
@@ -175,8 +179,9 @@ class Connection:
             self.stale += packet.receiver > 0
             self._answer_at = now  # the peer does not know this incarnation
             return Received(reset, (), ())
-        if not packet.done <= packet.received <= self._out.sent:
-            self.stale += 1  # a correct peer never acknowledges what was not sent
+        is_ahead = packet.first > self._in.received + _FARTHEST
+        if is_ahead or not packet.done <= packet.received <= self._out.sent:
+            self.stale += 1  # a correct peer never does either
             return Received(reset, (), ())
         return Received(reset, self._take(packet, now), self._acknowledge(packet))
 
