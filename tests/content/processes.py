@@ -49,7 +49,7 @@ from distributary.machines.virtual import Clock
 from tests.content.faults import read_again
 from tests.content.worlds import SCHEMA
 
-TIMING = Timing(resend=0.5, longest=4.0, answer=0.01)
+TIMING = Timing(resend=0.5, longest=4.0, answer=0.01, window=4)
 CODEC = Codec(SCHEMA)
 MOMENT = 0.001
 RETRY = 0.7
@@ -418,7 +418,7 @@ SMALL = HostParams(
     deliveries=2,
     publications=3,
     kept_events=12,
-    links=LinkLimits(3, 10_000),
+    links=LinkLimits(3, 10_000, statements=2),
     timing=TIMING,
 )
 

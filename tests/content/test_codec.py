@@ -29,6 +29,7 @@ from distributary.content.messages import (
     UnsubscribeStatement,
 )
 from distributary.content.resync import (
+    AskDigests,
     HeardDigests,
     Known,
     StaleStatements,
@@ -100,6 +101,7 @@ inside = st.one_of(
     st.builds(HeardDigests, st.lists(st.integers(0, 2**64 - 1), max_size=3).map(tuple)),
     st.builds(ToldBuckets, st.lists(st.integers(0, 63), max_size=3).map(tuple), known),
     st.builds(StaleStatements, known),
+    st.just(AskDigests()),
     st.builds(SyncComplete, st.sampled_from(SyncPart)),
 )
 packets = st.builds(

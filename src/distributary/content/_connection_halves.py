@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from heapq import heappop, heappush
 
 from distributary.machines.actions import Message
@@ -42,6 +43,26 @@ class SendHalf:
         self.unreceived[self._last] = message
         if keep:
             self.undone[self._last] = message
+
+    @property
+    def unsent(self) -> int:
+        """The number of messages that were never sent."""
+        return self._last - self.sent
+
+    def drop_unsent(self, unwanted: Callable[[Message], bool], most: int) -> bool:
+        """Drop messages that were never sent, if there are more than `most` unwanted ones.
+
+        The others among those get new numbers.
+        """
+        numbers = range(self.sent + 1, self._last + 1)
+        if sum(unwanted(self.unreceived[at]) for at in numbers) <= most:
+            return False
+        queued = [(self.unreceived.pop(at), self.undone.pop(at, None)) for at in numbers]
+        self._last = self.sent
+        for message, kept in queued:
+            if not unwanted(message):
+                self.add(message, kept is not None)
+        return True
 
     def acknowledge(self, received: int, held: int, done: int) -> tuple[bool, tuple[Message, ...]]:
         """Whether this makes progress, and the kept messages that are done now."""

@@ -40,10 +40,21 @@ class Barriers:
         return max(own) if len(own) >= MOST_OPEN else None
 
     def add(self, barrier: Barrier, hop: str, neighbours: Iterable[str]) -> None:
-        """Open a barrier that goes to these neighbours."""
+        """Open a barrier that goes to these neighbours.
+
+        Barriers of former incarnations of its broker stay open until later ones include their
+        advertisements: what was published under these may still be here.
+        """
         if barrier.replaces is not None:
             self._open.pop(barrier.replaces, None)
+        covered = set(barrier.advertisements)
+        for name in self._list_older(barrier.name)[: -MOST_OPEN + 1]:
+            if covered.issuperset(self._open[name].barrier.advertisements):
+                del self._open[name]
         self._open[barrier.name] = _Open(barrier, hop, set(neighbours))
+
+    def _list_older(self, of: Name) -> list[Name]:
+        return sorted(name for name in self._open if name.broker == of.broker and name < of)
 
     def answer(self, name: Name, neighbour: str) -> None:
         """A neighbour has passed a barrier."""
@@ -70,12 +81,8 @@ class Barriers:
         """The barriers that a neighbour has not passed, to be sent again after a restart."""
         return [each.barrier for each in self._open.values() if neighbour in each.waiting]
 
-    def forget_asker(self, hop: str) -> None:
-        """A neighbour has restarted: it has lost its barriers, or asks again."""
-        self._open = {name: each for name, each in self._open.items() if each.hop != hop}
-
     def remove_neighbour(self, neighbour: str) -> None:
         """A neighbour has left for good; nobody waits for it."""
-        self.forget_asker(neighbour)
+        self._open = {name: each for name, each in self._open.items() if each.hop != neighbour}
         for each in self._open.values():
             each.waiting.discard(neighbour)

@@ -401,6 +401,7 @@ class ClientMachine:
             timers = self._find_unclaimed(message, now)
         outcome, frames = session.on_session_opened(message, self._unclaimed)
         actions: list[ClientAction] = [*timers, *frames, *self._complete(outcome.stored)]
+        actions += session.acknowledge()  # what was processed since it asked for the session
         reason = "the broker refused it, and the connection broke before it said why"
         actions += [Fail(ticket, reason) for ticket in outcome.refused]
         reason = "the broker has lost the session"

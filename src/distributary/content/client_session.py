@@ -153,9 +153,7 @@ class BrokerSession:
     def _repeat_requests(self, held: set[RequestKey]) -> list[SendFrame]:
         frames = []
         for key, state in list(self._states.items()):
-            if state is RequestState.ENDING and key not in held:
-                del self._states[key]
-            elif state is RequestState.ENDING:
+            if state is RequestState.ENDING:  # only the answer tells that all of it is delivered
                 frames.append(self._send(_end_request(key)))
             elif key not in held or state is not RequestState.SETTLED:
                 # Only an answer tells whether a request that is in place has settled.

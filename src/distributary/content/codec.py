@@ -69,6 +69,7 @@ _NUMBERS: dict[int, type] = {
     12: resync.ToldBuckets,
     13: resync.StaleStatements,
     14: resync.SyncComplete,
+    15: resync.AskDigests,
     32: connections.Packet,
     33: protocol.LinksKnown,
     48: protocol.Hello,

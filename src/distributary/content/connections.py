@@ -15,6 +15,7 @@ were not.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
@@ -150,6 +151,15 @@ class Connection:
             self._out.add(message, keep)
         elif keep:
             self._left.append(message)
+
+    @property
+    def unsent(self) -> int:
+        """The number of messages that were never sent, because the window is full."""
+        return self._out.unsent
+
+    def drop_unsent(self, unwanted: Callable[[Message], bool], most: int) -> bool:
+        """Drop messages that were never sent, if there are more than `most` unwanted ones."""
+        return self._out.drop_unsent(unwanted, most)
 
     def finish(self, number: int, now: float) -> None:
         """Let the peer forget a message; those of earlier pairings are already forgotten."""

@@ -49,13 +49,16 @@ from distributary.content.messages import (
     Barrier,
     BarrierPassed,
     Name,
+    Packed,
     Publication,
     PublishUnder,
+    Statement,
     SubscribeStatement,
 )
 from distributary.content.policies import Covering
 from distributary.content.recovery import FIRST_START, Recovery, StartBroker
 from distributary.content.resync import (
+    AskDigests,
     HeardDigests,
     Known,
     StaleStatements,
@@ -130,6 +133,7 @@ class DurableBroker:
         self._lacks: dict[SyncPart, set[str]] = {part: set() for part in SyncPart}
         self._owes: dict[SyncPart, set[str]] = {part: set() for part in SyncPart}
         self._synchronised: set[str] = set()  # neighbours that were sent the buckets they lacked
+        self._asked: set[str] = set()  # neighbours whose digests are awaited, to tell them all
         self._undone: dict[_Key, _Undone] = {}
         self._unfinished: Counter[Name] = Counter()  # publications under each advertisement
         self.own_unfinished = 0  # publications of this broker's own clients
@@ -237,6 +241,7 @@ class DurableBroker:
             self._lacks[part].discard(neighbour)
             self._owes[part].discard(neighbour)
         self._synchronised.discard(neighbour)
+        self._asked.discard(neighbour)
         self._barriers.remove_neighbour(neighbour)
         kept = [each for each in self._undone.values() if neighbour in each.left]
         for undone in kept:
@@ -279,7 +284,6 @@ class DurableBroker:
             owed.add(neighbour)
         self._synchronised.discard(neighbour)
         self._ask(neighbour)
-        self._barriers.forget_asker(neighbour)
         barriers = self._barriers.list_waiting(neighbour)
         self.queues[neighbour].restart(barriers, connection.take_kept())
 
@@ -302,6 +306,7 @@ class DurableBroker:
         for at, part in told.split(differ).items():
             self.connections[neighbour].send(ToldBuckets((at,), part), keep=False)
         self._synchronised.add(neighbour)
+        self._asked.discard(neighbour)
 
     def _apply_buckets(self, neighbour: str, reply: ToldBuckets, now: float) -> list[Action]:
         heard = self.core.collect_received(neighbour).within(reply.buckets)
@@ -379,6 +384,9 @@ class DurableBroker:
     def _handle(self, neighbour: str, message: Message, now: float) -> list[Action]:
         match message:
             case None:
+                return []
+            case AskDigests():
+                self._ask(neighbour)
                 return []
             case HeardDigests():
                 self._answer_digests(neighbour, message)
@@ -555,11 +563,22 @@ class DurableBroker:
         """Send statements over the connections; return the other actions."""
         left: list[Action] = []
         for action in actions:
-            if isinstance(action, Send):
-                self.connections[action.to].send(action.message, keep=False)
-            else:
+            if not isinstance(action, Send):
                 left.append(action)
+            elif action.to not in self._asked or not _is_statement(action.message):
+                self.connections[action.to].send(action.message, keep=False)
         return left
+
+    def _bound_statements(self, neighbour: str) -> None:
+        """Drop the statements for a neighbour that does not take them, and compare states later.
+
+        Until then nothing else is sent: a barrier must not arrive before what was said before it.
+        """
+        connection, most = self.connections[neighbour], self._limits.statements
+        if connection.unsent > most and connection.drop_unsent(_is_statement, most):
+            self._synchronised.discard(neighbour)
+            self._asked.add(neighbour)
+            connection.send(AskDigests(), keep=False)
 
     def _release(self, neighbour: str, now: float) -> list[Action]:
         """Send what waits for a neighbour whose state is known."""
@@ -586,6 +605,7 @@ class DurableBroker:
         """Order the actions: saves first, packets of the connections last."""
         self._answer_barriers()
         for neighbour in self.connections:
+            self._bound_statements(neighbour)
             actions = [*actions, *self._release(neighbour, now)]
         ended, self.core.ended = self.core.ended, []
         actions = [*actions, *(each for name in ended for each in self._forget_marks(name))]
@@ -594,3 +614,7 @@ class DurableBroker:
         saves = [action for action in actions if isinstance(action, Save)]
         others = [action for action in actions if not isinstance(action, Save)]
         return [*saves, *others, *sends]
+
+
+def _is_statement(message: Message) -> bool:
+    return isinstance(message, Statement | Packed)

@@ -20,16 +20,21 @@ QueuedMessage = Publication | Barrier | BarrierPassed
 
 @dataclass(frozen=True, slots=True)
 class LinkLimits:
-    """How many publications a neighbour may have without having finished them, and their bytes."""
+    """How many publications a neighbour may have without having finished them, and their bytes.
+
+    Of statements at most `statements` wait for a neighbour. Beyond that they are dropped, and both
+    compare their states, once the neighbour is back.
+    """
 
     publications: int = 1024
     bytes: int = 64 << 20
+    statements: int = 10_000
 
     def __post_init__(self) -> None:
-        if self.publications < 1 or self.bytes < 1:
+        if min(self.publications, self.bytes, self.statements) < 1:
             raise ValueError(
-                f"a link needs room for at least 1 publication and 1 byte, not {self.publications} "
-                f"and {self.bytes}"
+                f"a link needs room for at least 1 publication, 1 byte and 1 statement, not "
+                f"{self.publications}, {self.bytes} and {self.statements}"
             )
 
 

@@ -18,6 +18,7 @@ from distributary.model import Filter
 
 __all__ = [
     "BUCKETS",
+    "AskDigests",
     "HeardDigests",
     "Known",
     "StaleStatements",
@@ -67,6 +68,11 @@ class Known:
             {name: filter for name, filter in self.advertisements.items() if wanted(name)},
             {name: filter for name, filter in self.subscriptions.items() if wanted(name)},
         )
+
+
+@dataclass(frozen=True, slots=True)
+class AskDigests:
+    """Asks for `HeardDigests`: the sender has dropped statements that it could not send in time."""
 
 
 @dataclass(frozen=True, slots=True)
