@@ -7,6 +7,7 @@ import sys
 from benchmarks import (
     broker_matching,
     broker_restart,
+    brokers,
     covering,
     delivery,
     delivery_changes,
@@ -39,6 +40,7 @@ SECTIONS = {
     **broker_restart.SECTIONS,
     **routing.SECTIONS,
     **schedules.SECTIONS,
+    **brokers.SECTIONS,
     **topics.SECTIONS,
     **overlay.SECTIONS,
     **delivery.SECTIONS,

@@ -21,7 +21,20 @@ KINDS = {
 
 def cpu_seconds() -> float:
     """The CPU seconds of this process and all its descendants, including those that have ended."""
-    return sum(_cpu(pid) for pid in (os.getpid(), *_descendants(os.getpid())))
+    return cpu_of(os.getpid())
+
+
+def cpu_of(pid: int) -> float:
+    """The CPU seconds of a process and all its descendants, including those that have ended."""
+    return sum(_cpu(each) for each in (pid, *_descendants(pid)))
+
+
+def resident(pid: int) -> int:
+    """The resident bytes of a process now."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    return 0
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+"""Other systems beside ours: what runs in their own language or environment."""
