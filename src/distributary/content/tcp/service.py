@@ -25,6 +25,7 @@ from distributary.content.policies import COVERING_POLICIES, Covering
 from distributary.content.protocol import Cut, Goodbye, Hello, Peer, Refusal, SendFrame, Welcome
 from distributary.content.store import BrokerStore
 from distributary.content.tcp.trust import EVERYBODY, Trust, check_certificate
+from distributary.content.warming import warm_up
 from distributary.machines.real import (
     AddressError,
     Admission,
@@ -156,6 +157,7 @@ class BrokerService:
                 await self._recover()
             for name in settings.removed:
                 await self._remove(name)
+            warm_up(settings.schema, settings.policy)
             await self._connect()
             self.started.set()
             await self._driver.run()
