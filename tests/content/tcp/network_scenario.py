@@ -43,10 +43,10 @@ class Scenario:
 
 
 class Sent(NamedTuple):
-    """A publication: the publisher, its count there, and the attributes."""
+    """A publication: the publisher, its number there, and the attributes."""
 
     publisher: str
-    count: int
+    number: int
     attributes: dict[str, Any]
 
 
@@ -130,7 +130,7 @@ class _Run:
                 await asyncio.sleep(rng.expovariate(self.scenario.events_per_s))
 
     async def _publish_one(self, client: ContentClient, sent: Sent) -> None:
-        payload = f"{sent.publisher} {sent.count} ".encode() + bytes(sent.count % 50)
+        payload = f"{sent.publisher} {sent.number} ".encode() + bytes(sent.number % 50)
         try:
             await client.publish(sent.attributes, payload)
         except EventNotStoredError:
@@ -255,14 +255,14 @@ def expect(
     columns = list(SCHEMA)
     with sqlite3.connect(":memory:") as database:
         database.execute(
-            "CREATE TABLE events"
-            " (publisher TEXT, count INTEGER, symbol TEXT, price INTEGER, ratio REAL, live INTEGER)"
+            "CREATE TABLE events (publisher TEXT, number INTEGER,"
+            " symbol TEXT, price INTEGER, ratio REAL, live INTEGER)"
         )
-        rows = [(each.publisher, each.count, *map(each.attributes.get, columns)) for each in sent]
+        rows = [(each.publisher, each.number, *map(each.attributes.get, columns)) for each in sent]
         database.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", rows)
         return {
             (client, text): set(
-                database.execute(f"SELECT publisher, count FROM events WHERE {text}")
+                database.execute(f"SELECT publisher, number FROM events WHERE {text}")
             )
             for client, text in subscriptions
         }
