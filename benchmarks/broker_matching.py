@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -22,6 +23,7 @@ SIZES = (1_000, 10_000, 100_000)
 # The share of the subscriptions that are of local clients: a core broker, and an edge broker.
 SHARES = (0.02, 0.25, 0.97)
 LINKS, CLIENTS, EVENTS = 3, 100, 500
+EVENT_EVERY = 32  # changes
 
 
 class _Index(Protocol):
@@ -62,11 +64,12 @@ def broker_matching(sizes: Sequence[int] = SIZES) -> Section:
         "A broker's matching: who wants an event",
         f"One broker with {LINKS} links and {CLIENTS} local clients; {EVENTS} events that came by "
         "a link, one at a time, in events per second of CPU time, right after all subscriptions "
-        "came one by one. Links: link matching for the neighbours and a matcher for the clients, "
+        f"came, {EVENT_EVERY} between two events. Links: link matching for the neighbours and a matcher for the clients, "
         "as the broker does it; counts: one matcher for all, its matches counted by neighbour and "
         "client; lists: one matcher, its matches listed, as the broker does it for selective "
         "pruning, which needs them. All three find the same (asserted). Then the CPU time of a "
-        "subscription and an unsubscription, mean and longest, with links and with counts.",
+        f"subscription and an unsubscription, with 1/{EVENT_EVERY} of an event, mean and longest, "
+        "with links and with counts.",
         [
             "filters",
             "subscriptions",
@@ -125,9 +128,13 @@ def _row(
 ) -> tuple[str, ...]:
     ways = _ways(schema)
     added = {
-        name: _measure_calls(
-            (way.index.add, (Name("b", number), filter, hop))
-            for number, (filter, hop) in enumerate(zip(filters, hops, strict=True))
+        name: _measure_changes(
+            way,
+            events,
+            (
+                partial(way.index.add, Name("b", number), filter, hop)
+                for number, (filter, hop) in enumerate(zip(filters, hops, strict=True))
+            ),
         )
         for name, way in ways.items()
     }
@@ -140,7 +147,9 @@ def _row(
     matches = np.mean([len(listed.match(keys, None)) for keys in events])
     gone = random.Random(1).sample(range(len(filters)), len(filters) // 2)
     ended = {
-        name: _measure_calls((way.index.remove, (Name("b", at), hops[at])) for at in gone)
+        name: _measure_changes(
+            way, events, (partial(way.index.remove, Name("b", at), hops[at]) for at in gone)
+        )
         for name, way in ways.items()
     }
     return (
@@ -155,15 +164,17 @@ def _row(
     )
 
 
-def _measure_calls(calls: Iterable[tuple[Callable[..., None], tuple[object, ...]]]) -> str:
-    """The mean and the longest CPU time of calls, in words."""
-    longest = total = count = 0
-    for call, given in calls:
+def _measure_changes(way: _Way, events: list[_Keys], changes: Iterable[Callable[[], None]]) -> str:
+    """The mean CPU time of changes with an event after every 32 of them, and the longest wait."""
+    longest = total = 0
+    for number, change in enumerate(changes, 1):
         began = time.process_time_ns()
-        call(*given)
+        change()
+        if number % EVENT_EVERY == 0:
+            way.find(events[number % len(events)], "link 0")
         took = time.process_time_ns() - began
-        longest, total, count = max(longest, took), total + took, count + 1
-    return f"{total / count / 1e3:.0f} µs, {longest / 1e6:.1f} ms"
+        longest, total = max(longest, took), total + took
+    return f"{total / number / 1e3:.0f} µs, {longest / 1e6:.1f} ms"
 
 
 def _speed(way: _Way, events: list[_Keys]) -> float:
