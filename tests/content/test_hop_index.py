@@ -24,7 +24,7 @@ KEYS = [SCHEMA.keys(event) for event in EVENTS[::7]]
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few filters are enough for several trees, full links and new numbers."""
+    """Few filters are enough for link matching, several trees, full links and new numbers."""
     monkeypatch.setattr(links_module, "MOST_RECENT", 3)
     monkeypatch.setattr(hop_index, "_MOST_LINKS", 3)
     monkeypatch.setattr(named_matcher, "_SPARE_NUMBERS", 2)
@@ -41,12 +41,12 @@ def changes() -> st.SearchStrategy[list[tuple[Filter, str] | int]]:
     return st.lists(st.one_of(st.tuples(filters(), hops), st.integers(0, 30)), max_size=25)
 
 
-@given(changes(), st.sampled_from([None, *NEIGHBOURS]))
-@settings(max_examples=60)
+@given(changes(), st.sampled_from([None, *NEIGHBOURS]), st.sampled_from([0, 4, 1_000]))
+@settings(max_examples=90)
 def test_the_hops_found_are_those_with_a_matching_subscription(
-    changes: list[tuple[Filter, str] | int], but: str | None
+    changes: list[tuple[Filter, str] | int], but: str | None, many: int
 ) -> None:
-    fast, plain = HopIndex(SCHEMA, set(NEIGHBOURS)), MatchIndex(SCHEMA)
+    fast, plain = HopIndex(SCHEMA, set(NEIGHBOURS), many=many), MatchIndex(SCHEMA)
     counted = HopMatcher(SCHEMA)
     there: dict[Name, tuple[Filter, str]] = {}
     for number, change in enumerate(changes):

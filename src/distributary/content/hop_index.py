@@ -1,13 +1,14 @@
 """Finds who wants an event, the neighbours and clients, without listing their subscriptions.
 
-The filters of neighbours are in a `LinkMatcher`, which stops as soon as every link is decided: its
-cost does not grow with the number of subscriptions that match. The filters of clients are in a
-`Matcher`, which takes any number of clients. So are those that the search trees of the link matcher
-do not take: filters with residuals, and those of neighbours beyond the first 64.
+A `Matcher` finds all that match, and counts them by neighbour and client. Where neighbours have
+many subscriptions, a `LinkMatcher` takes theirs: it stops as soon as every link is decided, so its
+cost does not grow with the number of those that match. It takes no filters with residuals and no
+more than 64 neighbours; the rest stays in the matcher.
 
-The alternative is one `Matcher` for all, and a count of its matches by neighbour and client. It is
-faster while few subscriptions match, by up to 40 microseconds an event, and slower where many of
-the neighbours' do: by a microsecond for every hundred of them (`benchmarks/broker_matching.py`).
+Which is faster was measured with 1,000, 10,000 and 100,000 subscriptions
+(`benchmarks/broker_matching.py`). Counting is, by up to 40 microseconds an event, while few match;
+it takes a microsecond more for every hundred of them, so with 100,000 subscriptions to stock quotes
+link matching is. Both are about equal where 100,000 match few events.
 
 Reference: Banavar et al. (1999) for link matching.
 """
@@ -26,17 +27,27 @@ from distributary.model import Filter, Key, Schema
 
 __all__ = ["HopIndex", "HopMatcher"]
 
+# Beyond this many subscriptions of neighbours, link matching is worth a second index.
+MANY_OF_NEIGHBOURS = 50_000
 _MOST_LINKS = 64  # the trees keep one word of links per node
 # After this many events without a new filter, moving the latest ones into a tree pays off.
 _MOST_SEARCHED = 16
 
 
 class HopIndex:
-    """Subscriptions by name, each of a hop: a neighbour or a client."""
+    """Subscriptions by name, each of a hop: a neighbour or a client.
 
-    def __init__(self, schema: Schema, neighbours: Container[str]) -> None:
+    Beyond `many` subscriptions of neighbours link matching is used.
+    """
+
+    def __init__(
+        self, schema: Schema, neighbours: Container[str], *, many: int = MANY_OF_NEIGHBOURS
+    ) -> None:
+        self._schema = schema
         self._neighbours = neighbours
-        self._trees = LinkMatcher(schema, _MOST_LINKS)
+        self._many = many
+        self._of_neighbours = 0  # subscriptions, before there are trees
+        self._trees: LinkMatcher | None = None
         self._links = _Places(_MOST_LINKS)
         self._mask = 0  # the bits of the links in use
         self._handles: dict[Name, int] = {}
@@ -46,7 +57,11 @@ class HopIndex:
 
     def add(self, name: Name, filter: Filter, hop: str) -> None:
         """Add a subscription."""
-        fits = hop in self._neighbours and not filter.has_residuals
+        is_neighbour = hop in self._neighbours
+        self._of_neighbours += is_neighbour
+        if self._trees is None and self._of_neighbours > self._many:
+            self._move_to_trees()
+        fits = self._trees is not None and is_neighbour and not filter.has_residuals
         link = self._links.take(hop) if fits else None
         if link is None:
             self._rest.add(name, filter, hop)
@@ -54,9 +69,17 @@ class HopIndex:
             self._mask |= 1 << link
             self._new[name] = filter, link
 
+    def _move_to_trees(self) -> None:
+        """Start link matching; it goes on however few subscriptions are left."""
+        self._trees = LinkMatcher(self._schema, _MOST_LINKS)
+        rest, self._rest = self._rest, HopMatcher(self._schema)
+        for name, filter, hop in rest.list_all():
+            self.add(name, filter, hop)
+
     def remove(self, name: Name, hop: str) -> None:
         """Remove a subscription, which was added with that hop."""
-        if name in self._handles:
+        self._of_neighbours -= hop in self._neighbours
+        if self._trees is not None and name in self._handles:
             self._trees.remove(self._handles.pop(name))
         elif self._new.pop(name, None) is None:
             self._rest.remove(name, hop)
@@ -83,6 +106,7 @@ class HopIndex:
         return bool(len(self._rest)) and hop in self._rest.count_hops(keys, None)
 
     def _search(self, keys: Sequence[Key | None], mask: int) -> int:
+        assert self._trees is not None  # there are links
         if self._new:
             handles = self._trees.add_all([*self._new.values()])
             self._handles |= zip(self._new, handles, strict=True)
@@ -114,6 +138,11 @@ class HopMatcher:
         """Remove a filter, which was added with that hop."""
         self._filters.remove(name)
         self._hops.give_back(hop)
+
+    def list_all(self) -> list[tuple[Name, Filter, str]]:
+        """All filters, with their names and hops."""
+        hops = self._hops.names
+        return [(name, filter, hops[place]) for name, filter, place in self._filters.list_all()]
 
     def count_hops(self, keys: Sequence[Key | None], but: str | None) -> dict[str, int]:
         """How many filters of each hop match an event; without `but`."""

@@ -44,6 +44,14 @@ class NamedMatcher:
         if self._new.pop(name, None) is None:
             self._matcher.remove(self._numbers.pop(name))
 
+    def list_all(self) -> list[tuple[Name, Filter, int]]:
+        """All filters, with their names and tags."""
+        tags = self.tags
+        return [
+            *((name, self._matcher[at], int(tags[at])) for name, at in self._numbers.items()),
+            *((name, filter, tag) for name, (filter, tag) in self._new.items()),
+        ]
+
     def match(self, keys: Sequence[Key | None]) -> IntArray:
         """The numbers of the filters that an event matches, in order."""
         if self._new:
