@@ -523,3 +523,31 @@ def test_a_claim_that_waits_for_the_start_does_not_keep_the_timer_ringing() -> N
         rings += 1
         assert rings < 1_000
     assert sender.sends("f0") or net.told
+
+
+def test_a_flow_that_is_claimed_again_is_not_mistaken_for_what_it_was() -> None:
+    """The receiver hears nothing of the release, and repairs packets from before it afterwards."""
+    net = Net(["f0", "f1"], silent_after=60.0)
+    net.start("A", ["f0", "f1"])
+    net.start("B", [])
+    net.wait(0.5)
+    net.offer("A", "f0", b"1", b"2")
+    net.lost |= {("A", "r"), ("r", "A")}
+    net.offer("A", "f0", b"3")
+    net.from_sender("A", net.senders["A"].release(["f0"], net.now))
+    net.wait(1.0)
+    net.from_sender("A", net.senders["A"].claim(["f0"], net.now))
+    net.wait(1.0)
+    assert net.told == [("A", Released(("f0",))), ("A", Claimed(("f0",)))]
+    for stream in net.senders["A"]._streams:  # the journal is lost for good
+        if stream.number == 0:
+            stream.window.clear()
+    net.lost.clear()
+    net.wait(3.0)
+    net.offer("A", "f0", b"4")
+    net.wait(1.0)
+    came = [payload for flow, _, payload in net.got() if flow == "f0"]
+    assert came in ([b"1", b"2", b"4"], [b"1", b"2", b"3", b"4"])
+    told = net.reports(Missing, Gap, HandedOver)
+    assert HandedOver("A", "A", ("f0",), anew=True) in told
+    assert b"3" in came or any(isinstance(report, Gap | Missing) for report in told)

@@ -56,6 +56,7 @@ class Peer:
     nonce: int  # that its reply has to return
     met_at: float
     heard_at: float
+    probed_until: float
     asked_at: float = float("-inf")
     proven: bool = False  # whether it has shown that it is alive
 
@@ -221,6 +222,7 @@ class Claims:
             return
         self._changed |= not self._counts(peer, now)
         peer.heard_at = now
+        peer.probed_until = now + self._params.proof_wait
         peer.view.resize(announced.blocks, now)
         if announced.record > peer.view.latest:
             peer.view.start_over(announced.record, now)
@@ -236,7 +238,8 @@ class Claims:
         view.want(self._interesting(), now)
         view.begin(announced.blocks, announced.record, now)
         nonce = int(self._rng.integers(1, 1 << 63))
-        self.peers[key] = Peer(key, announced.publisher, view, nonce, now, now)
+        until = now + self._params.proof_wait
+        self.peers[key] = Peer(key, announced.publisher, view, nonce, now, now, until)
 
     def _take_reply(self, header: Header, now: float) -> None:
         """Take a reply, by which another publisher proves that it is alive."""
@@ -281,7 +284,7 @@ class Claims:
 
     def _probe_at(self, peer: Peer) -> float:
         at = peer.asked_at + self._view_params.prove_every
-        return _NEVER if peer.proven or at > peer.met_at + self._params.proof_wait else at
+        return _NEVER if peer.proven or at > peer.probed_until else at
 
     def next_at(self, now: float) -> float:
         """When there is something to do."""

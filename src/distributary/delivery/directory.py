@@ -77,6 +77,12 @@ class Directory:
         """The number of a flow, if any plan so far carried it."""
         return self._number_of.get(flow)
 
+    def renumber(self, flow: str) -> None:
+        """Give a flow that no plan carries now another number, for when one carries it again."""
+        if flow in self._number_of:
+            self._number_of[flow] = len(self.flows)
+            self.flows.append(flow)
+
     def streams_of(self, number: int) -> tuple[int, ...]:
         """The streams that carry a flow by the plan in effect; none if it has no place for it."""
         streams = self._routes.get(number)

@@ -146,7 +146,9 @@ class DirectoryLog:
 
     def bodies_of(self, block: int) -> list[tuple[int, bytes]]:
         """A block as bodies of packets, each with the number of its entries."""
-        entries = (self._entry(number) for number in self._members[block])
+        flows, number_of = self.directory.flows, self.directory.number_of
+        current = (each for each in self._members[block] if number_of(flows[each]) == each)
+        entries = map(self._entry, current)
         carried = (entry for entry in entries if entry.places or entry.upcoming or entry.released)
         return pack_blocks(self.record, block, carried, self._room)
 

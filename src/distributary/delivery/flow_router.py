@@ -44,7 +44,8 @@ class FlowRouter:
         flow.prepared = False
         current = flow.legs[-1] if flow.legs and flow.legs[-1].until is None else None
         place = None if entry is None else self._choose(publisher, entry.places, current, planned)
-        if place is None or current is None or place.stream != current.stream.number:
+        same = current is not None and entry is not None and current.number == entry.number
+        if place is None or current is None or place.stream != current.stream.number or not same:
             blind = False
             if current is not None:
                 if entry is not None and entry.released and entry.claim is not None:

@@ -159,6 +159,14 @@ class FollowedPublisher:
         _, number, incarnation, _ = self.identity
         return FlowClaim(incarnation, number, incarnation, 1)
 
+    def give_up(self, flow: IncomingFlow) -> None:
+        """Stop taking a flow; it is not known what was sent of it behind the last packets."""
+        for leg in flow.legs:
+            if leg.stream.publisher.row == self.row and leg.until is None and leg.stream.started:
+                last = int(self._subs.state.last[leg.stream.slot])
+                self._reassembly.report_gap(leg.stream, last + 1, None, "change")
+        self._reassembly.leave_publisher(flow, self.row)
+
     def note_lost(self, flow: IncomingFlow) -> None:
         """Note that a flow is taken from another publisher before this one has sent anything."""
         if self._whole and not self._started:

@@ -46,6 +46,12 @@ class Holders:
         if marks is not None:
             publisher.marks_of[name] = marks
         if flow.row == publisher.row:
+            if publisher.offers(name) and publisher.claim_on(name).since != flow.since:
+                # It was let go and claimed again, which the journal has not told.
+                publisher.give_up(flow)
+                flow.row = -1
+                self.choose(flow, now, publisher, marks)
+                return
             publisher.follow(flow, now, marks)
             if not publisher.offers(name):
                 flow.row = -1

@@ -311,7 +311,7 @@ class Reassembly:
         self._let_go(gone)
         for held in sorted(gone, key=lambda held: held.entry[1]):
             self._deliver_held(held)
-        if flow.legs[-1].stream.publisher.row == row:
+        if flow.legs and flow.legs[-1].stream.publisher.row == row:
             flow.prepared = False
         for leg in [leg for leg in flow.legs if leg.stream.publisher.row == row]:
             self.drop_leg(flow, leg)

@@ -501,6 +501,7 @@ class SenderMachine:
         for flow in granted:
             self._next_of[flow] = self._claims.find_claim(flow).next
             self._log.released.pop(flow, None)
+            self._log.directory.renumber(flow)  # packets from before are of other numbers
         self._granted.update(granted)
         if lost or granted:
             self._prepare(now)
