@@ -31,6 +31,7 @@ from distributary.content.connections import Timing
 from distributary.content.host import BrokerHost
 from distributary.content.host_params import HostParams
 from distributary.content.link_queue import LinkLimits
+from distributary.content.messages import Statement
 from distributary.content.policies import Covering
 from distributary.content.protocol import (
     WIRE_VERSIONS,
@@ -53,6 +54,10 @@ TIMING = Timing(resend=0.5, longest=4.0, answer=0.01, window=4)
 CODEC = Codec(SCHEMA)
 MOMENT = 0.001
 RETRY = 0.7
+
+
+def is_statement(message: object) -> bool:
+    return isinstance(message, Statement)
 
 
 @dataclass(eq=False)
@@ -127,6 +132,9 @@ class Process:
         for neighbour, queue in host.broker.queues.items():
             most = params.links.publications
             assert queue.unfinished <= most, f"{neighbour} has {queue.unfinished} unfinished"
+            if neighbour not in host.connected:
+                waiting = host.broker.connections[neighbour].count_unsent(is_statement)
+                assert waiting <= params.links.statements, f"{waiting} statements for {neighbour}"
         for session in host.sessions.all():
             most = session.record.most_events + (session.record.when_full == "drop-oldest")
             assert len(session.outbox) <= most, f"{session.client}'s outbox is too full"

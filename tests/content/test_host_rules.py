@@ -89,6 +89,9 @@ BROKEN_RULES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "a neighbour gets no more than it finishes": replace(
         link_queue.LinkQueue, "_has_room", lambda self, message: True
     ),
+    "statements for an absent neighbour are bounded": replace(
+        DurableBroker, "_bound_statements", lambda self, neighbour: None
+    ),
     "publishers are refused or wait": replace(ClientRequests, "_is_full", lambda self: False),
     "those who waited are told of room": replace(ClientRequests, "grant_again", lambda self: []),
     "marks of ended advertisements are forgotten": replace(

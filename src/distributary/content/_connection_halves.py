@@ -49,20 +49,17 @@ class SendHalf:
         """The number of messages that were never sent."""
         return self._last - self.sent
 
-    def drop_unsent(self, unwanted: Callable[[Message], bool], most: int) -> bool:
-        """Drop messages that were never sent, if there are more than `most` unwanted ones.
+    def count_unsent(self, what: Callable[[Message], bool]) -> int:
+        """The number of certain messages among those that were never sent."""
+        return sum(what(self.unreceived[at]) for at in range(self.sent + 1, self._last + 1))
 
-        The others among those get new numbers.
-        """
+    def take_unsent(self) -> list[Message]:
+        """Take back all messages that were never sent."""
         numbers = range(self.sent + 1, self._last + 1)
-        if sum(unwanted(self.unreceived[at]) for at in numbers) <= most:
-            return False
-        queued = [(self.unreceived.pop(at), self.undone.pop(at, None)) for at in numbers]
         self._last = self.sent
-        for message, kept in queued:
-            if not unwanted(message):
-                self.add(message, kept is not None)
-        return True
+        for at in numbers:
+            self.undone.pop(at, None)
+        return [self.unreceived.pop(at) for at in numbers]
 
     def acknowledge(self, received: int, held: int, done: int) -> tuple[bool, tuple[Message, ...]]:
         """Whether this makes progress, and the kept messages that are done now."""

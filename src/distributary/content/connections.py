@@ -157,9 +157,13 @@ class Connection:
         """The number of messages that were never sent, because the window is full."""
         return self._out.unsent
 
-    def drop_unsent(self, unwanted: Callable[[Message], bool], most: int) -> bool:
-        """Drop messages that were never sent, if there are more than `most` unwanted ones."""
-        return self._out.drop_unsent(unwanted, most)
+    def count_unsent(self, what: Callable[[Message], bool]) -> int:
+        """The number of certain messages among those that were never sent."""
+        return self._out.count_unsent(what)
+
+    def take_unsent(self) -> list[Message]:
+        """Take back all messages that were never sent, kept ones too."""
+        return self._out.take_unsent()
 
     def finish(self, number: int, now: float) -> None:
         """Let the peer forget a message; those of earlier pairings are already forgotten."""

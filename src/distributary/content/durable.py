@@ -125,6 +125,7 @@ class DurableBroker:
         self.passed: list[Name] = []
         # Returns a neighbour's message without what the neighbour may not say; None if all of it.
         self.screen: Callable[[str, Message], Message | None] = lambda neighbour, message: message
+        self.is_away: Callable[[str], bool] = lambda neighbour: False
         self._timing = timing
         self._limits = limits
         self.connections: dict[str, Connection] = {}
@@ -230,6 +231,10 @@ class DurableBroker:
     def retry(self, neighbour: str, now: float) -> list[Action]:
         """The way to a neighbour is open again: send at once what it has not received."""
         self.connections[neighbour].hurry(now)
+        return self._flush([], now)
+
+    def on_away(self, now: float) -> list[Action]:
+        """The way to a neighbour has closed: what waits for it is bounded from now on."""
         return self._flush([], now)
 
     def remove_neighbour(self, neighbour: str, now: float) -> tuple[list[Action], int]:
@@ -570,15 +575,27 @@ class DurableBroker:
         return left
 
     def _bound_statements(self, neighbour: str) -> None:
-        """Drop the statements for a neighbour that does not take them, and compare states later.
+        """Drop the statements for a neighbour that is away, and compare states when it is back.
 
-        Until then nothing else is sent: a barrier must not arrive before what was said before it.
+        Until then nothing else is sent: neither publications nor a barrier must arrive before what
+        was said before them.
         """
         connection, most = self.connections[neighbour], self._limits.statements
-        if connection.unsent > most and connection.drop_unsent(_is_statement, most):
-            self._synchronised.discard(neighbour)
-            self._asked.add(neighbour)
-            connection.send(AskDigests(), keep=False)
+        if connection.unsent <= most or not self.is_away(neighbour):
+            return
+        if connection.count_unsent(_is_statement) <= most:
+            return
+        unsent = connection.take_unsent()
+        queued = (Publication, Barrier, BarrierPassed)
+        self.queues[neighbour].take_back(each for each in unsent if isinstance(each, queued))
+        for owed in self._owes.values():
+            owed.add(neighbour)
+        self._synchronised.discard(neighbour)
+        self._asked.add(neighbour)
+        for message in unsent:
+            if not _is_statement(message) and not isinstance(message, (*queued, SyncComplete)):
+                connection.send(message, keep=False)
+        connection.send(AskDigests(), keep=False)
 
     def _release(self, neighbour: str, now: float) -> list[Action]:
         """Send what waits for a neighbour whose state is known."""

@@ -105,6 +105,7 @@ class BrokerHost:
             clients=self.sessions,
         )
         self.broker.screen = self._screen
+        self.broker.is_away = lambda neighbour: neighbour not in self.connected
         self._doubted: set[str] = set()  # neighbours that spoke for brokers not behind them
         self._settling = Settling(self.broker)
         self._clients = ClientRequests(
@@ -354,7 +355,7 @@ class BrokerHost:
         session = self.sessions.get(peer.name) if peer.role == "client" else None
         if session is not None and session.connection == peer.connection:
             return self._clients.leave(session, now)
-        return []
+        return list(self.broker.on_away(now)) if peer.role == "broker" else []
 
     def _drop_connection(self, connection: int, peer: Peer | None = None) -> list[Any]:
         peer = peer or self._peers.get(connection)

@@ -71,6 +71,14 @@ class LinkQueue:
         self.waiting_bytes = sum(_measure(each) for each, _ in self._waiting)
         self.unfinished = self.unfinished_bytes = 0
 
+    def take_back(self, messages: Iterable[QueuedMessage]) -> None:
+        """Put messages that were taken, and not sent after all, in front again."""
+        for message in reversed([*messages]):
+            self._waiting.appendleft((message, True))
+            self.waiting_bytes += _measure(message)
+            if isinstance(message, Publication):
+                self.note_finished(message)
+
     def take(self) -> Iterator[tuple[QueuedMessage, bool]]:
         """Take the messages that there is room for, each with whether it is sure.
 
@@ -87,7 +95,7 @@ class LinkQueue:
         self.unfinished_bytes += _measure(publication)
 
     def note_finished(self, publication: Publication) -> None:
-        """The neighbour has finished a publication."""
+        """The neighbour has finished a publication, or does not get it yet."""
         self.unfinished -= 1
         self.unfinished_bytes -= _measure(publication)
 
