@@ -139,7 +139,7 @@ class Process:
             most = session.record.most_events + (session.record.when_full == "drop-oldest")
             assert len(session.outbox) <= most, f"{session.client}'s outbox is too full"
         most = params.kept_events + params.publications * len(host.sessions)
-        assert host.broker.own_unfinished <= most, "too much of its own clients is kept"
+        assert host.broker.unfinished.own <= most, "too much of its own clients is kept"
 
     def _perform(self, actions: list[Any]) -> None:
         for action in actions if self.is_alive else ():
@@ -582,7 +582,7 @@ class Network:
             broker = process.host.broker
             sizes = dict(broker.sizes)
             marks = sizes.pop("marks")
-            if any(sizes.values()) or broker.own_unfinished:
+            if any(sizes.values()) or broker.unfinished.own:
                 found.append(f"{name} still holds {sizes}")
             if marks > 2 * len(broker.core.advertisements.hops):
                 found.append(f"{name} remembers {marks} numbers")

@@ -390,8 +390,8 @@ class ClientRequests:
     def _is_full(self) -> bool:
         broker, params = self.broker, self.params
         return (
-            broker.own_unfinished >= params.kept_events
-            or broker.own_unfinished_bytes >= params.kept_bytes
+            broker.unfinished.own >= params.kept_events
+            or broker.unfinished.own_bytes >= params.kept_bytes
         )
 
     def _find_reason_to_refuse(self) -> str:
@@ -400,14 +400,14 @@ class ClientRequests:
         if not away:
             return ""
         return (
-            f"{self.broker.own_unfinished:,} publications are kept for broker {away[0]!r}, which "
+            f"{self.broker.unfinished.own:,} publications are kept for broker {away[0]!r}, which "
             f"is away; wait until it is back, or take it out of the network"
         )
 
     def find_window(self) -> int:
         """How many publications a client may have under way."""
         if not self._is_full():
-            left = self.params.kept_events - self.broker.own_unfinished
+            left = self.params.kept_events - self.broker.unfinished.own
             return max(1, min(self.params.publications, left))
         return 1 if self.find_away() else 0
 

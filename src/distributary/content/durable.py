@@ -33,9 +33,7 @@ previous incarnation stay there, loose, until the broker knows everything that c
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from distributary.content.barriers import Barriers
 from distributary.content.broker import ContentBroker
@@ -67,6 +65,7 @@ from distributary.content.resync import (
     ToldBuckets,
     compute_digests,
 )
+from distributary.content.unfinished import UnfinishedPublications, key_of_publication
 from distributary.machines.actions import Action, Deliver, Message, Save, Send, SetTimer
 from distributary.model import Schema
 
@@ -78,18 +77,6 @@ _NUMBERS_PER_INCARNATION = 2**40
 DEFAULT_TIMING = Timing()
 DEFAULT_LIMITS = LinkLimits()
 SAVE_PAUSE = 2.0  # seconds until what a neighbour has said is saved
-
-# A publication's advertisement, and its number under that advertisement.
-_Key = tuple[Name, int]
-
-
-@dataclass(slots=True)
-class _Undone:
-    """An unfinished publication: senders to acknowledge, and who is not finished with it."""
-
-    publication: Publication
-    waiting: list[tuple[str, int]]
-    left: set[str]
 
 
 class DurableBroker:
@@ -135,10 +122,7 @@ class DurableBroker:
         self._owes: dict[SyncPart, set[str]] = {part: set() for part in SyncPart}
         self._synchronised: set[str] = set()  # neighbours that were sent the buckets they lacked
         self._asked: set[str] = set()  # neighbours whose digests are awaited, to tell them all
-        self._undone: dict[_Key, _Undone] = {}
-        self._unfinished: Counter[Name] = Counter()  # publications under each advertisement
-        self.own_unfinished = 0  # publications of this broker's own clients
-        self.own_unfinished_bytes = 0
+        self.unfinished = UnfinishedPublications()
         self._barriers = Barriers()
         self._routed: dict[Name, int] = {}  # the last publication of each advertisement
         self._served: dict[Name, int] = {}  # the last one delivered to this broker's clients
@@ -163,7 +147,7 @@ class DurableBroker:
 
     def is_unfinished(self, advertisement: Name) -> bool:
         """Whether something published under an advertisement is not finished."""
-        return self._unfinished[advertisement] > 0
+        return self.unfinished.count_under(advertisement) > 0
 
     @property
     def idle(self) -> bool:
@@ -178,7 +162,7 @@ class DurableBroker:
     def sizes(self) -> dict[str, int]:
         """The sizes of everything that could grow."""
         return {
-            "unfinished": len(self._undone),
+            "unfinished": len(self.unfinished),
             "marks": len(self._routed) + len(self._served),
             "barriers": len(self._barriers),
             "waiting for clients": len(self.laggards),
@@ -248,9 +232,9 @@ class DurableBroker:
         self._synchronised.discard(neighbour)
         self._asked.discard(neighbour)
         self._barriers.remove_neighbour(neighbour)
-        kept = [each for each in self._undone.values() if neighbour in each.left]
-        for undone in kept:
-            actions += self._on_finished(neighbour, undone.publication, now)
+        kept = self.unfinished.list_left(neighbour)
+        for publication in kept:
+            actions += self._on_finished(neighbour, publication, now)
         actions += self._announce_complete(now)
         return self._flush(actions, now), len(kept)
 
@@ -275,9 +259,9 @@ class DurableBroker:
             actions += [Save(key, None) for key in old]
         for publication in sorted(kept, key=lambda each: each.number):
             actions += self._route(self.name, 0, publication, now)
-            key = publication.advertisement, publication.number
-            actions += [] if key in self._undone else [Save(("publication", *key), None)]
-        for name in [name for name in self.core.ending if not self._unfinished[name]]:
+            key = key_of_publication(publication)
+            actions += [] if key in self.unfinished else [Save(("publication", *key), None)]
+        for name in [name for name in self.core.ending if not self.is_unfinished(name)]:
             actions += self._divert_sends(self.core.end_advertisement(name, now))
         self._saved.clear()
         return actions + self._announce_complete(now)
@@ -457,9 +441,9 @@ class DurableBroker:
 
         `number` is its number on the connection to `hop`.
         """
-        key = advertisement, _ = publication.advertisement, publication.number
-        if key in self._undone:
-            self._undone[key].waiting.append((hop, number))
+        key = advertisement, _ = key_of_publication(publication)
+        if key in self.unfinished:
+            self.unfinished.add_sender(key, (hop, number))
             return []
         if publication.number <= self._routed.get(advertisement, 0):
             self._acknowledge(hop, number, now)
@@ -489,43 +473,23 @@ class DurableBroker:
         if not left:
             self._acknowledge(hop, number, now)
             return actions
-        return actions + self._keep(publication, hop, number, left)
-
-    def _keep(
-        self, publication: Publication, hop: str, number: int, left: set[str]
-    ) -> list[Action]:
-        """Keep a publication until it is finished."""
-        key = publication.advertisement, publication.number
-        self._undone[key] = _Undone(publication, [(hop, number)], left)
-        self._unfinished[publication.advertisement] += 1
-        if hop in self.connections:
-            return []
-        self.own_unfinished += 1
-        self.own_unfinished_bytes += publication.event.size
-        return [Save(("publication", *key), publication)]
+        is_own = hop not in self.connections
+        self.unfinished.add(publication, (hop, number), left, is_own=is_own)
+        return [*actions, Save(("publication", *key), publication)] if is_own else actions
 
     def _on_finished(self, who: str, publication: Publication, now: float) -> list[Action]:
         """A neighbour or a client has finished a publication."""
-        key = advertisement, _ = publication.advertisement, publication.number
-        undone = self._undone.get(key)
-        if undone is None:
+        senders = self.unfinished.finish(who, publication)
+        if senders is None:
             return []
-        undone.left.discard(who)
-        if undone.left:
-            return []
-        del self._undone[key]
-        for hop, number in undone.waiting:
+        for hop, number in senders:
             self._acknowledge(hop, number, now)
-        self._unfinished[advertisement] -= 1
         actions: list[Action] = []
+        advertisement = publication.advertisement
         if advertisement.broker == self.name:
-            self.own_unfinished -= 1
-            self.own_unfinished_bytes -= publication.event.size
-            actions.append(Save(("publication", *key), None))
-        if not self._unfinished[advertisement]:
-            del self._unfinished[advertisement]
-            if advertisement in self.core.ending:
-                actions += self._divert_sends(self.core.end_advertisement(advertisement, now))
+            actions.append(Save(("publication", *key_of_publication(publication)), None))
+        if advertisement in self.core.ending and not self.is_unfinished(advertisement):
+            actions += self._divert_sends(self.core.end_advertisement(advertisement, now))
         return actions
 
     def _acknowledge(self, hop: str, number: int, now: float) -> None:
