@@ -551,3 +551,18 @@ def test_a_flow_that_is_claimed_again_is_not_mistaken_for_what_it_was() -> None:
     told = net.reports(Missing, Gap, HandedOver)
     assert HandedOver("A", "A", ("f0",), anew=True) in told
     assert b"3" in came or any(isinstance(report, Gap | Missing) for report in told)
+
+
+def test_a_publisher_that_starts_waits_until_another_has_let_its_flow_go() -> None:
+    net = Net(["f0"])
+    net.start("A", ["f0"])
+    net.wait(0.5)
+    net.offer("A", "f0", b"1")
+    net.from_sender("A", net.senders["A"].release(["f0"], net.now))
+    net.start("B", ["f0"])
+    net.offer("B", "f0", b"of B")
+    net.offer("A", "f0", b"2")
+    net.wait(1.5)
+    assert [payload for _, _, payload in net.got()] == [b"1", b"2", b"of B"]
+    assert net.reports(Contested) == []
+    assert net.told == [("A", Released(("f0",)))]

@@ -112,6 +112,7 @@ class Claims:
         self.claims: dict[str, FlowClaim] = {}  # of flows that were claimed after the start
         self._pending: dict[str, float] = {}  # flows that are being claimed, until when
         self.peers: dict[tuple[int, int, str], Peer] = {}
+        self._awaits_release = False  # whether another one is about to let a flow of ours go
         self._opened = False  # whether the publisher may send
         self._changed = False  # whether anything was heard since the last decision
         self._known_ever = False  # whether any other publisher was there since the start
@@ -310,7 +311,7 @@ class Claims:
     def open(self, now: float) -> bool:
         """Whether the publisher may begin to send: everybody has answered who is heard."""
         alive = self._find_alive(now)
-        waits = self._awaits_proof(now)
+        waits = self._awaits_proof(now) or self._awaits_release
         if now < self._deadline and (waits or not all(peer.view.complete for peer in alive)):
             return False
         self._deadline = min(self._deadline, now)
@@ -333,6 +334,7 @@ class Claims:
             return lost, granted
         self._changed = False
         alive = self._find_alive(now)
+        self._awaits_release = False
         for peer in alive:
             for flow in self._find_lost(peer, late):
                 self._lose(flow, peer)
@@ -370,8 +372,10 @@ class Claims:
                 lost = late
             else:
                 entry = peer.find(flow)
-                stays = _is_carried(entry) and not _goes(entry)
-                lost = stays and (peer.since(flow), peer.name) < mine
+                earlier = _is_carried(entry) and (peer.since(flow), peer.name) < mine
+                goes = earlier and _goes(entry)
+                self._awaits_release |= goes
+                lost = earlier and (late or not goes)
             if lost:
                 found.append(flow)
         return found
