@@ -33,6 +33,7 @@ from distributary.content.protocol import (
     Advertise,
     CloseSession,
     Dropped,
+    Ended,
     Event,
     OpenSession,
     Publish,
@@ -168,11 +169,11 @@ class PlainNetwork:
             case Unsubscribe(number):
                 session.subscriptions.pop(number, None)
                 session.settled.discard(("subscription", number))
-                return [Accepted("subscription", number, settled=True)]
+                return [Ended("subscription", number)]
             case Unadvertise(number):
                 session.advertisements.pop(number, None)
                 session.settled.discard(("advertisement", number))
-                return [Accepted("advertisement", number, settled=True)]
+                return [Ended("advertisement", number)]
             case Publish():
                 return self._store(broker, session, message)
             case Acknowledge(delivery):

@@ -1,32 +1,18 @@
 """Broker processes and clients in virtual time: the machines of production over wires that break.
 
-A wire is a TCP connection: in order while it is up, and what is under way is lost when it breaks. A
-process performs the saves of an input at once and the rest a moment later, so that a crash can come
-in between. Applications know only what they asked for, were told and got.
+A process performs the saves of an input at once and the rest a moment later, so that a crash can
+come in between.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from distributary.content.client_actions import (
-    ClientParams,
-    Complete,
-    Dial,
-    EndClient,
-    Fail,
-    HandEvent,
-    HandLoss,
-    HangUp,
-    Settle,
-)
-from distributary.content.client_machine import ClientMachine
-from distributary.content.codec import Codec
+from distributary.content.client_actions import ClientParams
 from distributary.content.connections import Timing
 from distributary.content.host import BrokerHost
 from distributary.content.host_params import HostParams
@@ -34,9 +20,7 @@ from distributary.content.link_queue import LinkLimits
 from distributary.content.messages import Statement
 from distributary.content.policies import Covering
 from distributary.content.protocol import (
-    WIRE_VERSIONS,
     Cut,
-    Event,
     Goodbye,
     Hello,
     Identity,
@@ -45,52 +29,19 @@ from distributary.content.protocol import (
     SendFrame,
 )
 from distributary.content.recovery import Recovery
+from distributary.content.sessions import SessionRecord
 from distributary.machines.actions import Save, SetTimer, Work
 from distributary.machines.virtual import Clock
+from tests.content.applications import Application, Pub
 from tests.content.faults import read_again
+from tests.content.wires import MOMENT, RETRY, Wire
 from tests.content.worlds import SCHEMA
 
 TIMING = Timing(resend=0.5, longest=4.0, answer=0.01, window=4)
-CODEC = Codec(SCHEMA)
-MOMENT = 0.001
-RETRY = 0.7
 
 
 def is_statement(message: object) -> bool:
     return isinstance(message, Statement)
-
-
-@dataclass(eq=False)
-class Wire:
-    """One connection; each side takes messages and is told when it closes."""
-
-    world: Network
-    delay: float
-    takes: list[Callable[[Any], None]] = field(default_factory=list)
-    closes: list[Callable[[], None]] = field(default_factory=list)
-    is_open: bool = True
-    last: list[float] = field(default_factory=lambda: [0.0, 0.0])
-
-    def send(self, side: int, message: Any) -> None:
-        """Send from a side to the other one."""
-        if self.world.encodes:
-            message = CODEC.decode(CODEC.encode(message))
-        at = self.last[side] = max(self.last[side], self.world.clock.now + self.delay)
-        self.world.clock.at(at, partial(self._arrive, 1 - side, message))
-
-    def _arrive(self, side: int, message: Any) -> None:
-        if self.is_open:
-            self.takes[side](message)
-
-    def close(self, *, after: float = 0.0) -> None:
-        """Break the connection; both sides hear of it, each in its own time."""
-        if after:
-            self.world.clock.at(self.world.clock.now + after, self.close)
-        elif self.is_open:
-            self.is_open = False
-            for close in self.closes:
-                late = float(self.world.rng.uniform(0, 0.3))
-                self.world.clock.at(self.world.clock.now + late, close)
 
 
 class Process:
@@ -221,205 +172,6 @@ class Process:
                 self.attach(wire, 0, answer)
 
 
-@dataclass
-class Sub:
-    """A subscription of an application: x and y in half-open ranges."""
-
-    number: int
-    x: tuple[int, int]
-    y: tuple[int, int]
-    begun: float
-    settled: float | None = None
-    ended: float | None = None
-    got: list[tuple[str, int]] = field(default_factory=list)
-    lost: int = 0
-
-    @property
-    def text(self) -> str:
-        (a, b), (c, d) = self.x, self.y
-        return f"x >= {a} AND x < {b} AND y >= {c} AND y < {d}"
-
-    def wants(self, x: int, y: int) -> bool:
-        return self.x[0] <= x < self.x[1] and self.y[0] <= y < self.y[1]
-
-
-@dataclass
-class Pub:
-    """An event that an application published."""
-
-    publisher: str
-    number: int
-    x: int
-    y: int
-    called: float
-    state: str = "under way"
-
-
-class Application:
-    """A client and the program that uses it."""
-
-    def __init__(self, world: Network, name: str, broker: str, params: ClientParams) -> None:
-        self.world = world
-        self.name = name
-        self.machine = ClientMachine(broker, params)
-        self.params = params
-        self.subs: dict[int, Sub] = {}
-        self.pubs: list[Pub] = []
-        self.tickets: dict[int, Pub] = {}
-        self.places: dict[int, str] = {}
-        self.wires: dict[int, Wire] = {}
-        self.timers: dict[str, int] = {}
-        self.advertised: int | None = None
-        self.events: dict[tuple[int, str, int], int] = {}  # the delivery of each, by place
-        self.is_away = False
-        self.has_ended = False
-        self.pause = 0.0  # how long it takes to process an event
-        self._do(self.machine.start(world.clock.now))
-
-    # --- what the program does -------------------------------------------------------------------
-
-    def subscribe(self, x: tuple[int, int], y: tuple[int, int]) -> None:
-        now = self.world.clock.now
-        sub = Sub(0, x, y, now)
-        if any(other.text == sub.text for other in self.subs.values()):
-            return
-        sub.number, _, actions = self.machine.subscribe(sub.text, now)
-        self.subs[sub.number] = sub
-        self._do(actions)
-
-    def unsubscribe(self, number: int) -> None:
-        now = self.world.clock.now
-        self.subs[number].ended = now
-        self._do(self.machine.unsubscribe(number, now)[1])
-
-    def advertise(self) -> None:
-        """Advertise everything in words, or withdraw that."""
-        now = self.world.clock.now
-        if self.advertised is None:
-            self.advertised, _, actions = self.machine.advertise("x >= 0", now)
-        else:
-            _, actions = self.machine.unadvertise(self.advertised, now)
-            self.advertised = None
-        self._do(actions)
-
-    def publish(self, x: int, y: int) -> None:
-        now = self.world.clock.now
-        pub = Pub(self.name, len(self.pubs), x, y, now)
-        self.pubs.append(pub)
-        payload = f"{self.name} {pub.number}".encode()
-        ticket, actions = self.machine.publish({"x": x, "y": y}, payload, now)
-        self.tickets[ticket] = pub
-        self._do(actions)
-
-    def move(self, broker: str) -> None:
-        if self.machine.moving is None and broker != self.machine.broker:
-            self._do(self.machine.move(broker, self.world.clock.now)[1])
-
-    def go_away(self) -> None:
-        self.is_away = True
-        for wire in list(self.wires.values()):
-            wire.close()
-
-    def come_back(self) -> None:
-        self.is_away = False
-
-    # --- its shell -------------------------------------------------------------------------------
-
-    def _do(self, actions: list[Any]) -> None:
-        for action in actions:
-            match action:
-                case SendFrame(place, message):
-                    if place in self.wires:
-                        self.wires[place].send(0, message)
-                case SetTimer(name, at):
-                    self._set_timer(name, at)
-                case Dial(place, broker):
-                    self.places[place] = broker
-                    self._dial(place)
-                case HangUp(place):
-                    self.places.pop(place, None)
-                    if wire := self.wires.pop(place, None):
-                        wire.close(after=wire.delay + MOMENT)
-                case Complete(ticket):
-                    if ticket in self.tickets:
-                        self.tickets.pop(ticket).state = "stored"
-                case Fail(ticket, _, is_unknown):
-                    if ticket in self.tickets:
-                        self.tickets.pop(ticket).state = "unknown" if is_unknown else "refused"
-                case Settle(key):
-                    sub = self.subs.get(key.number)
-                    if sub is not None and sub.settled is None:
-                        sub.settled = self.world.clock.now
-                case HandEvent(numbers, event):
-                    self._take_event(numbers, event)
-                case HandLoss(numbers, loss):
-                    assert self.params.when_full == "drop-oldest", loss.reason
-                    assert loss.count is not None, loss.reason
-                    for number in numbers:
-                        self.subs[number].lost += loss.count
-                        self._finish_later(loss.taken_from)
-                case EndClient():
-                    self.has_ended = True
-                case _:
-                    raise TypeError(f"a client does not do {action!r}")
-
-    def _take_event(self, numbers: tuple[int, ...], event: Any) -> None:
-        publisher, number = event.payload.decode().rsplit(maxsplit=1)
-        assert publisher == event.publisher
-        for each in numbers:
-            self.subs[each].got.append((publisher, int(number)))
-            self._finish_later(event.taken_from)
-
-    def _finish_later(self, taken: Any) -> None:
-        at = self.world.clock.now + self.pause
-        self.world.clock.at(at, lambda: self._do(self.machine.finish(taken, self.world.clock.now)))
-
-    def _set_timer(self, name: str, at: float | None) -> None:
-        self.timers.pop(name, None)
-        if at is not None:
-            number = self.timers[name] = self.world.clock.scheduled
-            self.world.clock.at(max(at, self.world.clock.now), partial(self._expire, name, number))
-
-    def _expire(self, name: str, number: int) -> None:
-        if self.timers.get(name) == number:
-            del self.timers[name]
-            self._do(self.machine.on_timer(name, self.world.clock.now))
-
-    def _dial(self, place: int) -> None:
-        """Try to connect, and try again."""
-        if place not in self.places or place in self.wires or self.has_ended:
-            return
-        process = self.world.processes.get(self.places[place])
-        if process is None or self.is_away:
-            self.world.clock.at(self.world.clock.now + RETRY, partial(self._dial, place))
-            return
-        wire = Wire(self.world, self.world.draw_delay())
-        wire.takes = [partial(self._take, place, wire), lambda _: None]
-        wire.closes = [partial(self._close, place, wire), lambda: None]
-        self.wires[place] = wire
-        hello = Hello("client", self.name, WIRE_VERSIONS)
-        self.world.clock.at(self.world.clock.now + wire.delay, partial(process.accept, wire, hello))
-
-    def _take(self, place: int, wire: Wire, message: Any) -> None:
-        if self.wires.get(place) is not wire:
-            return
-        now = self.world.clock.now
-        if type(message).__name__ == "Welcome":
-            self._do(self.machine.on_open(place, now))
-        else:
-            if isinstance(message, Event):
-                event = place, message.broker, message.number
-                first = self.events.setdefault(event, message.delivery)
-                assert first == message.delivery, f"{self.name} was sent {message} as {first} too"
-            self._do(self.machine.on_message(place, message, now))
-
-    def _close(self, place: int, wire: Wire) -> None:
-        if self.wires.get(place) is wire:
-            del self.wires[place]
-            self._do(self.machine.on_close(place, self.world.clock.now))
-            self.world.clock.at(self.world.clock.now + RETRY, partial(self._dial, place))
-
-
 SMALL = HostParams(
     lease=10_000.0,
     outbox_events=1_000,
@@ -490,6 +242,19 @@ class Network:
         found = self.applications[name] = Application(self, name, broker, ClientParams(**words))
         return found
 
+    def find_acknowledged(self, broker: str, client: str) -> tuple[int, int]:
+        """Look up a client's session at a broker, and up to where it has acknowledged."""
+        saved = self.saved[broker]
+        session = saved.get(("session", client))
+        numbers = [
+            key[2]
+            for key, value in saved.items()
+            if isinstance(key, tuple) and key[:2] == ("outbox", client) and value is True
+        ]
+        return (session.number if isinstance(session, SessionRecord) else 0), max(
+            numbers, default=0
+        )
+
     # --- links -----------------------------------------------------------------------------------
 
     def link(self, a: str, b: str) -> None:
@@ -550,7 +315,11 @@ class Network:
 
     def _is_under_way(self) -> bool:
         return any(
-            each.tickets or each.machine.moving is not None for each in self.applications.values()
+            each.tickets
+            or each.machine.moving is not None
+            or each.machine.unclaimed
+            or not each.is_ready
+            for each in self.applications.values()
         )
 
     # --- the judge -------------------------------------------------------------------------------
@@ -560,11 +329,11 @@ class Network:
         problems = [*self.find_missing()]
         pubs = {(p.publisher, p.number): p for a in self.applications.values() for p in a.pubs}
         for name, application in self.applications.items():
-            if application.has_ended:
+            if application.process.has_ended:
                 problems.append(f"{name} was dismissed")
             if application.tickets:
                 problems.append(f"{name} waits for {len(application.tickets)} publications")
-            for sub in application.subs.values():
+            for sub in application.all_subs:
                 last: dict[str, int] = {}
                 for publisher, number in sub.got:
                     pub = pubs[publisher, number]
@@ -590,12 +359,10 @@ class Network:
 
     def find_missing(self) -> list[str]:
         """Stored publications that a subscription lacks which was known everywhere before."""
-        stored = [
-            pub for a in self.applications.values() for pub in a.pubs if pub.state == "stored"
-        ]
+        stored = self._list_stored()
         found = []
         for name, application in self.applications.items():
-            for sub in application.subs.values():
+            for sub in application.all_subs:
                 if sub.settled is None or sub.ended is not None:
                     continue
                 got = set(sub.got)
@@ -606,6 +373,17 @@ class Network:
                     and sub.wants(pub.x, pub.y)
                     and (pub.publisher, pub.number) not in got
                 ]
-                if len(missing) > sub.lost:
+                if len(missing) > len(sub.lost):
                     found += [f"{name} lacks {pub}" for pub in missing]
         return found
+
+    def _list_stored(self) -> list[Pub]:
+        """What is stored, also that which nobody was told of but some application got."""
+        applications = self.applications.values()
+        got = {each for a in applications for sub in a.all_subs for each in sub.got}
+        return [
+            pub
+            for application in applications
+            for pub in application.pubs
+            if pub.state == "stored" or (pub.publisher, pub.number) in got
+        ]

@@ -21,6 +21,7 @@ from distributary.content.protocol import (
     Accepted,
     Acknowledge,
     Dropped,
+    Ended,
     Event,
     OpenSession,
     Publish,
@@ -254,7 +255,7 @@ def test_an_old_broker_that_stays_away_is_given_up_and_reported() -> None:
     machine.on_message(2, SessionOpened(1, False, 0, 2), 0.0)
     actions = machine.on_message(2, Accepted("subscription", number, settled=True), 0.0)
     if machine.moving is MoveState.RELEASING:
-        actions += machine.on_message(1, Accepted("advertisement", 0, settled=True), 0.0)
+        actions += machine.on_message(1, Ended("advertisement", 0), 0.0)
     assert Complete(ticket) in actions
     assert machine.moving is MoveState.DRAINING
     assert machine.on_message(2, event(1, number), 0.0) == []
@@ -278,6 +279,31 @@ def test_a_broker_that_refuses_a_filter_ends_the_move_and_the_client_stays() -> 
     assert HangUp(2) in actions
     assert (machine.broker, machine.moving) == ("a", None)
     assert machine.on_message(1, event(1, number), 0.0)
+
+
+def test_a_late_answer_does_not_end_an_advertisement_that_is_being_withdrawn() -> None:
+    machine = open_machine()
+    number, _, _ = machine.advertise("x < 3", 0.0)
+    machine.on_message(1, Accepted("advertisement", number, settled=False), 0.0)
+    ticket, _ = machine.unadvertise(number, 0.0)
+    late = Accepted("advertisement", number, settled=True)
+    assert Complete(ticket) not in machine.on_message(1, late, 0.0)
+    assert Complete(ticket) in machine.on_message(1, Ended("advertisement", number), 0.0)
+
+
+def test_a_new_process_is_told_of_losses_before_it_subscribes() -> None:
+    number, _, _ = open_machine().subscribe("x < 3", 0.0)
+    machine = open_machine(resumed=True, subscriptions=(number,))
+    assert machine.on_message(1, event(1, number), 0.0) == []
+    assert machine.on_message(1, Dropped(2, 4, "full"), 0.0) == []
+    claimed, _, actions = machine.subscribe("x < 3", 0.0)
+    assert claimed == number
+    handed, loss = (each for each in actions if isinstance(each, HandEvent | HandLoss))
+    assert (handed.event.taken_from.delivery, loss.loss.count) == (1, 3)
+    acknowledged = machine.finish(handed.event.taken_from, 0.0)
+    acknowledged += machine.finish(loss.loss.taken_from, 0.0)
+    acknowledged += machine.on_timer("acknowledge 1", 0.0)
+    assert SendFrame(1, Acknowledge(4)) in acknowledged
 
 
 def test_a_second_move_waits_for_the_first() -> None:

@@ -162,6 +162,7 @@ others = st.one_of(
         advertisements=st.just(()),
     ),
     plain(protocol.Accepted, number=numbers),
+    plain(protocol.Ended, number=numbers),
     plain(protocol.Refused, number=numbers),
     plain(protocol.Stored, published=numbers, window=numbers),
     plain(

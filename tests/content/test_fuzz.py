@@ -78,6 +78,7 @@ MESSAGES = (
     protocol.AskStatus(),
     protocol.SessionOpened(7, True, 3, 100, (1,), (0, 1)),
     protocol.Accepted("subscription", 1, True),
+    protocol.Ended("subscription", 1),
     protocol.Refused("publication", 2, "no"),
     protocol.Stored(5, 100),
     protocol.Event(1, (1, 2), "A", "ann", 4, {"symbol": "IBM"}, b"p", 1.5),

@@ -23,6 +23,7 @@ from distributary.content.messages import (
     SubscribeStatement,
 )
 from distributary.content.protocol import (
+    Accepted,
     Cut,
     Hello,
     Identity,
@@ -42,7 +43,8 @@ from distributary.content.protocol import (
 from distributary.content.resync import HeardDigests, Known, ToldBuckets
 from distributary.content.spanning import Spanning
 from distributary.model import Attribute, AttributeKind, Filter, Schema
-from tests.content.processes import SMALL, Application, Network
+from tests.content.applications import Application
+from tests.content.processes import SMALL, Network
 from tests.content.worlds import SCHEMA
 
 ALL = (0, 6)
@@ -294,7 +296,7 @@ def test_a_client_that_wants_to_be_disconnected_is_when_its_outbox_is_full() -> 
     for _ in range(6):
         bob.publish(1, 1)
     world.run(5.0)
-    assert ann.has_ended
+    assert ann.process.has_ended
     assert not bob.tickets
     assert world.processes["a"].host.statistics().sizes["sessions"] == 1
 
@@ -417,6 +419,18 @@ def test_a_client_that_breaks_a_rule_is_cut_off_and_counted(message: Any) -> Non
     assert [each.connection for each in actions if isinstance(each, Cut)] == [1]
     assert host.statistics().violations == 1
     assert host.on_message(1, Subscribe(1, "x = 1"), 1.0) == []
+
+
+def test_of_two_connections_of_a_client_the_newer_one_wins_whichever_asks_first() -> None:
+    for first, second in ((2, 3), (3, 2)):
+        host = one_client()
+        for connection in (2, 3):
+            host.on_open(Peer(connection, "client", "ann"), 1.0)
+        host.on_message(first, OpenSession(), 1.0)
+        actions = host.on_message(second, OpenSession(), 1.0)
+        assert [each.connection for each in actions if isinstance(each, Cut)] == [2]
+        assert host.on_message(2, Subscribe(1, "x = 1"), 1.0) == []
+        assert [*sent(host.on_message(3, Subscribe(1, "x = 1"), 1.0), Accepted)]
 
 
 def test_a_client_without_room_is_cut_off_if_it_publishes_on() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 from distributary.content import link_queue, protocol
 from distributary.content.barriers import Barriers
 from distributary.content.client_requests import ClientRequests
+from distributary.content.client_session import BrokerSession
+from distributary.content.client_wishes import ClientWishes
 from distributary.content.durable import DurableBroker
 from distributary.content.host import BrokerHost
 from distributary.content.laggards import Laggards
@@ -102,6 +105,15 @@ BROKEN_RULES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
         Sessions, "take_frames", lambda self, session: _hide_gaps(self, session)
     ),
     "a subscription settles by a barrier": lambda monkey: _settle_at_once(monkey),
+    "events wait for a process that asks for them later": replace(
+        ClientWishes, "find_unclaimed", lambda self, held: False
+    ),
+    "an event is acknowledged once it is processed": replace(
+        BrokerSession, "is_new_delivery", lambda self, last: _finish_at_once(self, last)
+    ),
+    "a new process goes on with the numbers of the former one": lambda monkey: (
+        _open_with_number_one(monkey)
+    ),
 }
 
 take_frames = Sessions.take_frames
@@ -110,6 +122,25 @@ take_frames = Sessions.take_frames
 def _hide_gaps(sessions: Sessions, session: Any) -> Any:
     found = take_frames(sessions, session)
     return [each for each in found if not isinstance(each, protocol.Dropped)]
+
+
+is_new_delivery = BrokerSession.is_new_delivery
+
+
+def _finish_at_once(session: BrokerSession, last: int) -> bool:
+    is_new = is_new_delivery(session, last)
+    session._processed = max(session._processed, last)
+    return is_new
+
+
+def _open_with_number_one(monkey: pytest.MonkeyPatch) -> None:
+    rest = BrokerSession.on_session_opened
+
+    def on_session_opened(self: BrokerSession, message: Any, unclaimed: Any) -> Any:
+        known = message.published if self._published else 0
+        return rest(self, dataclasses.replace(message, published=known), unclaimed)
+
+    monkey.setattr(BrokerSession, "on_session_opened", on_session_opened)
 
 
 def _settle_at_once(monkey: pytest.MonkeyPatch) -> None:

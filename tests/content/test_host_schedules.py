@@ -25,7 +25,8 @@ from distributary.content.protocol import (
     Subscribe,
     Unsubscribe,
 )
-from tests.content.processes import Network, Wire
+from tests.content.processes import Network
+from tests.content.wires import Wire
 from tests.shrinking import checked
 
 SIDE = 6
@@ -61,7 +62,8 @@ class Schedule:
         for _ in range(steps):
             application = self.applications[int(self.rng.integers(len(self.applications)))]
             if self.rng.random() < 0.7:
-                self.act(application)
+                if application.is_ready:
+                    self.act(application)
             else:
                 self.break_something(application)
             self.network.run(float(self.rng.exponential(self.rushes)))
@@ -73,8 +75,9 @@ class Schedule:
             application.subscribe(self.draw_range(), self.draw_range())
         elif what < 0.36:
             application.unsubscribe(live[int(self.rng.integers(len(live)))])
-        elif what < 0.45 and len(self.brokers) > 1 and application in self.movers:
-            application.move(str(self.rng.choice(self.brokers)))
+        elif what < 0.45 and application in self.movers and not application.crashes:
+            # After a crash, nobody but the old broker knows what the client had from there.
+            application.move(str(self.rng.choice(self.find_joined())))
         elif what < 0.5:
             application.advertise()
         else:
@@ -95,6 +98,12 @@ class Schedule:
                 found = self.network.add_application(f"of {name}", name)
                 self.applications.append(found)
                 return
+
+    def find_joined(self) -> list[str]:
+        """The brokers that are part of the network: one that never had a link is on its own."""
+        saved = self.network.saved
+        joined = [name for name in self.brokers if any("neighbour" in key for key in saved[name])]
+        return joined or self.brokers[:1]
 
     def link_wrongly(self) -> None:
         """Somebody configures a link that closes a cycle, and takes it back."""
@@ -131,12 +140,15 @@ class Schedule:
                 application.come_back()
             else:
                 application.go_away()
-        elif what < 0.7:
+        elif what < 0.64:
             for wire in list(application.wires.values()):
                 wire.close()
-        elif what < 0.72 and len(self.brokers) < 6:
+        elif what < 0.72:
+            if application.machine.moving is None:
+                application.crash()
+        elif what < 0.74 and len(self.brokers) < 6:
             self.join()
-        elif what < 0.74 and len(self.brokers) > 2:
+        elif what < 0.76 and len(self.brokers) > 2:
             self.link_wrongly()
         elif what < 0.86:
             application.pause = float(self.rng.choice([0.0, 0.3, 5.0]))

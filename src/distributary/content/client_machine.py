@@ -53,6 +53,7 @@ from distributary.content.protocol import (
     AttributeValue,
     CloseSession,
     Dropped,
+    Ended,
     Event,
     Goodbye,
     Publish,
@@ -142,8 +143,12 @@ class ClientMachine:
         key = self._wishes.choose_key("subscription", filter)
         waiting = self._unclaimed.pop(key, [])
         ticket, actions = self._request(key, filter)
-        self.delivered += len(waiting)
-        actions += [HandEvent((key.number,), event) for event in waiting]
+        for item in waiting:
+            if isinstance(item, LostEvents):
+                actions.append(HandLoss((key.number,), item))
+            else:
+                self.delivered += 1
+                actions.append(HandEvent((key.number,), item))
         return key.number, ticket, actions
 
     def advertise(self, filter: str, now: float) -> tuple[int, int, list[ClientAction]]:
@@ -195,8 +200,8 @@ class ClientMachine:
         actions: list[ClientAction] = []
         for key in [key for key in self._unclaimed if key.kind == kind]:
             actions += self._session.end(key)
-            for event in self._unclaimed.pop(key):
-                actions += self.finish(event.taken_from, now)
+            for item in self._unclaimed.pop(key):
+                actions += self.finish(item.taken_from, now)
         return actions
 
     def move(
@@ -312,7 +317,11 @@ class ClientMachine:
                 stored = session.on_stored(message)
                 return [*self._complete(stored), *self._send_waiting(), *self._continue_move(now)]
             case Accepted("subscription" | "advertisement" as kind, number, settled):
-                return self._on_accepted(session, RequestKey(kind, number), settled, now)
+                key = RequestKey(kind, number)
+                return self._on_answer(session, key, session.on_accepted(key, settled), now)
+            case Ended("subscription" | "advertisement" as kind, number):
+                key = RequestKey(kind, number)
+                return self._on_answer(session, key, session.on_ended(key), now)
             case Refused():
                 return self._on_refused(session, message, now)
             case SessionClosed():
@@ -348,10 +357,9 @@ class ClientMachine:
         self._endings[key] = ticket
         return ticket, [*actions, *self._continue_move(now)]
 
-    def _on_accepted(
-        self, session: BrokerSession, key: RequestKey, settled: bool, now: float
+    def _on_answer(
+        self, session: BrokerSession, key: RequestKey, state: RequestState | None, now: float
     ) -> list[ClientAction]:
-        state = session.on_accepted(key, settled)
         actions: list[ClientAction] = []
         if session is self._answering:
             actions = self._answer(key, state)
@@ -511,9 +519,13 @@ class ClientMachine:
     def _hand_loss(
         self, session: BrokerSession, taken: TakenFrom, count: int | None, reason: str
     ) -> list[ClientAction]:
+        loss = LostEvents(count, reason, taken)
         whose = tuple(key.number for key in self._texts if key.kind == "subscription")
-        session.hand(taken, len(whose))
-        return [HandLoss(whose, LostEvents(count, reason, taken))] if whose else []
+        kept = [items for key, items in self._unclaimed.items() if key.kind == "subscription"]
+        for items in kept:
+            items.append(loss)
+        session.hand(taken, len(whose) + len(kept))
+        return [HandLoss(whose, loss)] if whose else []
 
     def _acknowledge(self, session: BrokerSession, now: float) -> list[ClientAction]:
         """Acknowledge now if much is processed, else soon."""

@@ -24,6 +24,7 @@ from distributary.content.protocol import (
     Advertise,
     CloseSession,
     Cut,
+    Ended,
     OpenSession,
     Publish,
     Refused,
@@ -89,6 +90,8 @@ class ClientRequests:
         session = self.sessions.get(client)
         actions: Actions = []
         if session is not None and session.connection is not None:
+            if connection < session.connection:  # of an earlier process, and late
+                return [Cut(connection, f"client {client!r} has a newer connection")]
             reason = f"another connection of client {client!r} has taken over its session"
             actions.append(Cut(session.connection, reason))
             session.connection = None
@@ -309,7 +312,7 @@ class ClientRequests:
         if kind == _ADVERTISEMENT and ending:
             self._withdrawn[session.client, number] = ending
             return actions
-        return [*actions, *self._reply(session, Accepted(kind, number, True))]
+        return [*actions, *self._reply(session, Ended(kind, number))]
 
     def answer_withdrawn(self) -> Actions:
         """Answer the withdrawals of advertisements that have ended now."""
@@ -318,7 +321,7 @@ class ClientRequests:
             if names.isdisjoint(self.broker.core.ending):
                 del self._withdrawn[client, number]
                 if session := self.sessions.get(client):
-                    actions += self._reply(session, Accepted(_ADVERTISEMENT, number, True))
+                    actions += self._reply(session, Ended(_ADVERTISEMENT, number))
         return actions
 
     def _end_statement(

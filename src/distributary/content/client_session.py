@@ -183,19 +183,17 @@ class BrokerSession:
         self._states.pop(key, None)
 
     def on_accepted(self, key: RequestKey, settled: bool) -> RequestState | None:
-        """Note an answer; returns the new state, None once the request has ended."""
+        """Note an answer; returns the new state, None if the request has ended."""
         state = self._states.get(key)
-        if state is None:
-            return None
-        if state is RequestState.ENDING:
-            if not settled:
-                return state  # the answer to the request before its end
-            del self._states[key]
-            return None
-        if state is not RequestState.SETTLED:
-            state = RequestState.SETTLED if settled else RequestState.SAVED
-        self._states[key] = state
+        if state in (RequestState.SENT, RequestState.SAVED):
+            state = self._states[key] = RequestState.SETTLED if settled else RequestState.SAVED
         return state
+
+    def on_ended(self, key: RequestKey) -> RequestState | None:
+        """Note that a request has ended; returns the state of another one with its number."""
+        if self._states.get(key) is RequestState.ENDING:
+            del self._states[key]
+        return self._states.get(key)
 
     def state_of(self, key: RequestKey) -> RequestState | None:
         """How far a request is."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from hashlib import blake2b
 
-from distributary.content.client_actions import ReceivedEvent
+from distributary.content.client_actions import LostEvents, ReceivedEvent
 from distributary.content.client_session import RequestKey
 
 __all__ = ["ClientWishes"]
@@ -19,7 +19,7 @@ class ClientWishes:
     """The filters that the application wants, and those that an earlier process has left.
 
     `texts` has the wanted ones. `unclaimed` has those that the broker holds for an earlier process
-    and that nobody wants yet, with the events that came for them.
+    and that nobody wants yet, with the events that came for them and reports of lost ones.
 
     A filter is numbered by a digest of its text and, above that, how often it was used before. A
     client that restarts thus recognizes its requests, and no number is used again: a late answer
@@ -28,7 +28,7 @@ class ClientWishes:
 
     def __init__(self) -> None:
         self.texts: dict[RequestKey, str] = {}
-        self.unclaimed: dict[RequestKey, list[ReceivedEvent]] = {}
+        self.unclaimed: dict[RequestKey, list[ReceivedEvent | LostEvents]] = {}
         self._uses: Counter[RequestKey] = Counter()
 
     def choose_key(self, kind: str, text: str) -> RequestKey:

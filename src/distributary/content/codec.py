@@ -93,6 +93,7 @@ _NUMBERS: dict[int, type] = {
     101: protocol.Dropped,
     102: protocol.SessionClosed,
     103: protocol.Status,
+    104: protocol.Ended,
 }
 _LAST_INSIDE = 31
 _LAST_STATEMENT = 4

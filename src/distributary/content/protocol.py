@@ -12,9 +12,9 @@ the name that the client proved, and outlives connections: a broker has at most 
 name, and at most one connection for it; the newest connection wins and the older one is closed.
 
 - The client chooses the numbers of its subscriptions and of its advertisements. The broker answers
-  each `Subscribe`, `Unsubscribe`, `Advertise` and `Unadvertise` with `Accepted` once it is saved,
-  or with `Refused`. A repeated request is answered again, so a client repeats after a reconnect
-  what was not answered.
+  each `Subscribe` and `Advertise` with `Accepted` once it is saved, or with `Refused`, and each
+  `Unsubscribe` and `Unadvertise` with `Ended`. A repeated request is answered again, so a client
+  repeats after a reconnect what was not answered.
 - The client numbers its publications 1, 2, 3, ... in its session. The broker answers `Stored` once
   they are saved, and ignores numbers that it has stored before. A client that reconnects repeats
   all publications above `SessionOpened.published`, in order. A publication that is refused counts
@@ -47,6 +47,7 @@ __all__ = [
     "CloseSession",
     "Cut",
     "Dropped",
+    "Ended",
     "Event",
     "Goodbye",
     "Hello",
@@ -277,13 +278,21 @@ class Accepted:
 
     If `settled`, the subscription or advertisement is also known to every broker that has to know
     it: every event published from now on is delivered. For a new subscription or advertisement the
-    broker sends `Accepted` twice, first unsettled; settling waits for brokers that are away. For
-    one that ends, `settled` is true.
+    broker sends `Accepted` twice, first unsettled; settling waits for brokers that are away. The
+    second one may cross the client's request to end it.
     """
 
     kind: RequestKind
     number: int
     settled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A subscription, or an advertisement and the delivery of everything under it, has ended."""
+
+    kind: RequestKind
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,7 +383,16 @@ ClientMessage = (
     | AskStatus
 )
 ReplyToClient = (
-    SessionOpened | Accepted | Refused | Stored | Event | Dropped | SessionClosed | Status | Goodbye
+    SessionOpened
+    | Accepted
+    | Ended
+    | Refused
+    | Stored
+    | Event
+    | Dropped
+    | SessionClosed
+    | Status
+    | Goodbye
 )
 BrokerMessage = Packet | LinksKnown | Goodbye
 
@@ -386,8 +404,8 @@ BrokerMessage = Packet | LinksKnown | Goodbye
 class Peer:
     """A connection after the handshake: who is at the other end, as proven.
 
-    `connection` is a number that the shell gives and never uses again in this process. `links` are
-    those of the peer's `Hello` or `Welcome`.
+    `connection` is a number that the shell gives, ascending, and never uses again in this process.
+    `links` are those of the peer's `Hello` or `Welcome`.
     """
 
     connection: int
