@@ -218,6 +218,12 @@ def test_hundreds_of_filters_that_come_and_go(seed: int) -> None:
     assert index.find_covered(EVERYTHING) == []
 
 
+@given(st.data(), st.sampled_from(list(AttributeKind)))
+def test_sets_of_values_meet_where_they_share_one(data: st.DataObject, kind: AttributeKind) -> None:
+    one, other = data.draw(nasty_values(kind)), data.draw(nasty_values(kind))
+    assert one.meets(other) == other.meets(one) == bool(one & other)
+
+
 def test_equal_filters_cover_each_other() -> None:
     index: CoverIndex[str] = CoverIndex(SCHEMA)
     one, other = (parse_filter("symbol = 'IBM' AND qty > 3", SCHEMA) for _ in range(2))

@@ -378,11 +378,13 @@ class ContentBroker:
         return [SetTimer(_timer_name(neighbour), pace.rest(self.policy.pacing.pause, now))]
 
     def _continue_deferred_work(self, neighbour: str, now: float) -> list[Action]:
-        """Do one step of the deferred work on a link, followed by a probe."""
-        statements = self.links[neighbour].step()
+        """Do one step of the deferred work on a link, followed by a probe or a pause."""
+        link, pace = self.links[neighbour], self._paces[neighbour]
+        statements = link.step()
         if not statements:
-            return []
-        probe = Probe(self._paces[neighbour].start_probe(now))
+            pause = self.policy.pacing.pause
+            return [SetTimer(_timer_name(neighbour), pace.rest(pause, now))] if link.loose else []
+        probe = Probe(pace.start_probe(now))
         return [*self._send(neighbour, statements), Send(neighbour, probe)]
 
     # --- after a crash ---------------------------------------------------------------------------

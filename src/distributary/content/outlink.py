@@ -13,8 +13,9 @@ retraction, so that the neighbour never lacks anything in between either.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
+from distributary.content.merge_plan import MergePlan
 from distributary.content.messages import (
     EVERYWHERE,
     Name,
@@ -25,12 +26,10 @@ from distributary.content.messages import (
 )
 from distributary.content.policies import Covering
 from distributary.matching.covering import CoverIndex
-from distributary.model import Box, Filter, Schema, equivalent
+from distributary.model import Filter, Schema, equivalent
 
 __all__ = ["OutLink"]
 
-# A union of more boxes is sent in parts, which bounds the size of a message.
-MOST_BOXES = 64
 # An unsubscription that the next broker does not forward at once but in its own time.
 NO_FURTHER: Prune = ()
 
@@ -48,6 +47,7 @@ class OutLink:
         self._new_name = new_name
         self._at_once: Prune | None = NO_FURTHER if policy.merges else EVERYWHERE
         self._next: dict[Name, list[Name]] = {}  # hidden by a loose one, still to be sent
+        self._plan: MergePlan | None = None  # of the first loose one
 
     def list_sent(self) -> Mapping[Name, Filter]:
         """All subscriptions sent and not retracted."""
@@ -61,7 +61,7 @@ class OutLink:
         if name in self.sent:
             return self._need_again(name, filter)
         if self._policy.quenches and self.sent.is_covered(filter):
-            self.hidden.add(filter, name)
+            self._hide(name, filter)
             return []
         return self._announce(name, filter)
 
@@ -69,7 +69,7 @@ class OutLink:
         """End a subscription: send at once what it had hidden, then retract it."""
         filter = self.needed.pop(name)
         if name in self.hidden:
-            self.hidden.remove(name)
+            self._unhide(name)
             self._loosen(filter)
             return []
         if self._policy.merges:
@@ -83,7 +83,7 @@ class OutLink:
         """End a subscription here but leave it in place at the neighbour for now."""
         filter = self.needed.pop(name)
         if name in self.hidden:
-            self.hidden.remove(name)
+            self._unhide(name)
             self._loosen(filter)
         else:
             self.loose[name] = None
@@ -94,7 +94,7 @@ class OutLink:
             if name in self.sent:
                 continue
             if name in self.hidden:
-                self.hidden.remove(name)
+                self._unhide(name)
             covered = self.sent.find_covered(filter) if self._policy.retracts else []
             if name not in self.needed or (self._policy.retracts and self.sent.is_covered(filter)):
                 self.loose[name] = None
@@ -114,14 +114,23 @@ class OutLink:
     # --- deferred --------------------------------------------------------------------------------
 
     def step(self) -> list[Statement]:
-        """Do one small step of the deferred work; empty if there is none."""
-        while self.loose:
+        """Do one small step of the deferred work.
+
+        Nothing may come of it although something is loose: then take the next step soon.
+        """
+        left = self._policy.pacing.compared
+        while self.loose and left > 0:
             name = next(iter(self.loose))
+            left -= 1
             if name in self.needed and not self.sent.is_covered(self.needed[name], but=name):
-                del self.loose[name]  # what covered it has ended in the meantime
+                self._tighten(name)  # what covered it has ended in the meantime
                 continue
-            said = self._merge(name) if self._policy.merges else self._sweep(name)
-            if said:
+            if not self._policy.merges:
+                return self._sweep(name)
+            if self._plan is None or self._plan.name != name:
+                self._plan = MergePlan(name, self.sent, self.hidden)
+            left -= self._plan.prepare(left)
+            if self._plan.is_ready and (said := self._merge(self._plan)):
                 return said
         return []
 
@@ -138,32 +147,38 @@ class OutLink:
             if not roots:
                 return [self._retract(name, NO_FURTHER)]
 
-    def _merge(self, name: Name) -> list[Statement]:
-        """Replace a subscription by the union of those it hides, unless both are equivalent."""
-        roots = self._find_roots(name)
-        filters = [self.needed[root] for root in roots]
-        if not roots:
-            return [self._retract(name, NO_FURTHER)]
-        if len(roots) == 1:
-            return [*self._reveal(roots[0], instead_of=name), self._retract(name, NO_FURTHER)]
-        parts = [Filter.of(boxes, self._schema) for boxes in _split_boxes(filters)]
-        if len(parts) == 1 and equivalent(parts[0], self.sent[name]):
-            del self.loose[name]
-            return []
-        unions = [(self._new_name(), part) for part in parts]
-        said = [each for union in unions for each in self._announce(*union, True, instead_of=name)]
-        return [*said, self._retract(name, NO_FURTHER)]
+    def _merge(self, plan: MergePlan) -> list[Statement]:
+        """Send some of the unions that replace a subscription, unless it is equivalent to one."""
+        said: list[Statement] = []
+        for _ in range(self._policy.pacing.unions):
+            is_first = not plan.has_begun
+            part = plan.take_part()
+            if not part:
+                break
+            if len(part) == 1:
+                said += self._reveal(next(iter(part)), instead_of=plan.name)
+                continue
+            union = Filter.of((box for each in part.values() for box in each.boxes), self._schema)
+            if is_first and plan.is_finished and equivalent(union, self.sent[plan.name]):
+                self._tighten(plan.name)
+                return []
+            said += self._announce(self._new_name(), union, True, instead_of=plan.name)
+        if plan.is_finished:
+            said.append(self._retract(plan.name, NO_FURTHER))
+        return said
 
     # --- parts -----------------------------------------------------------------------------------
 
     def _need_again(self, name: Name, filter: Filter) -> list[Statement]:
         """Reuse a subscription that is still sent; retract what it covers."""
-        self.loose.pop(name, None)
-        self._next.pop(name, None)
+        self._tighten(name)
         if not self._policy.retracts:
             return []
         if self.sent.is_covered(filter, but=name):
-            return [self._retract(name, self._at_once)]
+            said = self._retract(name, self._at_once)
+            if self._plan is not None:  # only its subscription may cover these now
+                self._plan.note_hidden(self.hidden.find_covered(filter))
+            return [said]
         covered = self.sent.find_covered(filter)
         return [self._retract(other, self._at_once) for other in covered if other != name]
 
@@ -201,7 +216,7 @@ class OutLink:
         return list(index)
 
     def _reveal(self, name: Name, instead_of: Name) -> list[Statement]:
-        self.hidden.remove(name)
+        self._unhide(name)
         return self._announce(name, self.needed[name], True, instead_of=instead_of)
 
     def _announce(
@@ -223,15 +238,24 @@ class OutLink:
     def _retract(self, name: Name, prune: Prune | None) -> Statement:
         """Retract a subscription; it becomes hidden if it is still needed."""
         filter = self.sent.remove(name)
-        self.loose.pop(name, None)
-        self._next.pop(name, None)
+        self._tighten(name)
         if name in self.needed:
-            self.hidden.add(filter, name)
+            self._hide(name, filter)
         return UnsubscribeStatement(name, prune)
 
+    def _tighten(self, name: Name) -> None:
+        """A subscription is not loose any more."""
+        self.loose.pop(name, None)
+        self._next.pop(name, None)
+        if self._plan is not None and self._plan.name == name:
+            self._plan = None
 
-def _split_boxes(filters: Iterable[Filter]) -> Iterator[tuple[Box, ...]]:
-    """Sorted boxes, so that similar ones are together, in parts of at most `MOST_BOXES`."""
-    boxes = sorted({box for filter in filters for box in filter.boxes}, key=Box.order)
-    for first in range(0, len(boxes), MOST_BOXES):
-        yield tuple(boxes[first : first + MOST_BOXES])
+    def _hide(self, name: Name, filter: Filter) -> None:
+        self.hidden.add(filter, name)
+        if self._plan is not None:
+            self._plan.note_hidden([name])
+
+    def _unhide(self, name: Name) -> None:
+        filter = self.hidden.remove(name)
+        if self._plan is not None:
+            self._plan.note_gone(name, filter)

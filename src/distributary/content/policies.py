@@ -47,11 +47,20 @@ class Pacing:
     A probe follows the statements through the queues of both brokers. After its echo the link rests
     for `patience` times the round trip, and at least for `pause` seconds. Deferred work thus takes
     at most a fixed share of the slower broker's spare time, and its queue never holds more than one
-    such step per link.
+    such step per link. A step compares at most `compared` subscriptions with others and sends at
+    most `unions` of those of "merging", so that it delays publications for some milliseconds only.
     """
 
     pause: float = 0.05
     patience: float = 1.0
+    compared: int = 250
+    unions: int = 4
+
+    def __post_init__(self) -> None:
+        if min(self.compared, self.unions) < 1:
+            raise ValueError(
+                f"a step compares and sends at least 1, not {self.compared} and {self.unions}"
+            )
 
 
 @dataclass(frozen=True, slots=True)

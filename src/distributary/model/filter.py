@@ -85,7 +85,7 @@ class Box:
     def meets(self, other: Box) -> bool:
         """Whether some event passes the tests of both."""
         mine = dict(self.tests)
-        return all(at not in mine or bool(mine[at] & values) for at, values in other.tests)
+        return all(at not in mine or mine[at].meets(values) for at, values in other.tests)
 
     def order(self) -> tuple[object, ...]:
         """A key for a total order of boxes of one schema, the same on every machine."""

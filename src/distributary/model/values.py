@@ -73,6 +73,21 @@ class Values:
                 j += 1
         return Values(tuple(shared), self.null and other.null)
 
+    def meets(self, other: Values) -> bool:
+        """Whether some value is in both sets; the same as `bool(self & other)`, without the set."""
+        if self.null and other.null:
+            return True
+        i = j = 0
+        while i < len(self.ranges) and j < len(other.ranges):
+            (low, high), (start, stop) = self.ranges[i], other.ranges[j]
+            if not _before(low, stop):
+                j += 1
+            elif not _before(start, high):
+                i += 1
+            else:
+                return True
+        return False
+
     def union(self, other: Values, kind: AttributeKind) -> Values:
         """The union of both sets."""
         return Values.of((*self.ranges, *other.ranges), kind, null=self.null or other.null)
