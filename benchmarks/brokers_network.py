@@ -21,7 +21,8 @@ from benchmarks.brokers_load import SCHEMA, Driven, Load, Readings, Trade, drive
 from benchmarks.processes import cpu_of, resident
 from distributary.content.codec import Codec
 from distributary.content.connections import Packet
-from distributary.content.messages import Statement
+from distributary.content.messages import Packed, Statement
+from distributary.content.resync import StaleStatements, ToldBuckets
 from distributary.content.tcp import (
     ContentClient,
     ContentClientSettings,
@@ -144,9 +145,17 @@ class LinkCounter:
 
     def _count_statements(self, body: bytes) -> int:
         message = self._codec.decode(body) if body else None  # a keep-alive is empty
-        sent = message.messages if isinstance(message, Packet) else ()
-        every = [one for each in sent for one in getattr(each, "statements", (each,))]
-        return sum(isinstance(each, Statement) for each in every)
+        return sum(map(_count_in, message.messages)) if isinstance(message, Packet) else 0
+
+
+def _count_in(message: object) -> int:
+    if isinstance(message, Packed):
+        return len(message.statements)
+    if isinstance(message, ToldBuckets):  # instead of statements that waited for too long
+        return len(message.told.advertisements) + len(message.told.subscriptions)
+    if isinstance(message, StaleStatements):
+        return len(message.heard.advertisements) + len(message.heard.subscriptions)
+    return isinstance(message, Statement)
 
 
 @asynccontextmanager
