@@ -56,6 +56,7 @@ class Process:
         self.wires: dict[int, tuple[Wire, int]] = {}
         self.timers: dict[str, int] = {}
         self._numbers = 0
+        self._finishes = False
 
     def call(self, given: Callable[..., list[Any]], *words: Any) -> None:
         """Give the host an input."""
@@ -78,8 +79,10 @@ class Process:
             self.world.clock.at(self.world.clock.now + MOMENT, partial(self._perform, others))
 
     def _check_bounds(self) -> None:
-        """Whatever happens, a broker holds no more than it may."""
+        """Whatever happens, a broker holds no more than it may, except within a turn."""
         host, params = self.host, self.world.params
+        if host.broker.holds_back:
+            return
         for neighbour, queue in host.broker.queues.items():
             most = params.links.publications
             assert queue.unfinished <= most, f"{neighbour} has {queue.unfinished} unfinished"
@@ -137,7 +140,17 @@ class Process:
 
     def _take(self, number: int, message: Any) -> None:
         if number in self.wires and not isinstance(message, Goodbye):
-            self.call(self.host.on_message, number, message)
+            if not self.world.turn:
+                self.call(self.host.on_message, number, message)
+            elif self.is_alive:
+                self.host.take_message(number, message, self.world.clock.now)
+                if not self._finishes:
+                    self._finishes = True
+                    self.world.clock.at(self.world.clock.now + self.world.turn, self._finish_turn)
+
+    def _finish_turn(self) -> None:
+        self._finishes = False
+        self.call(self.host.finish_turn)
 
     def _close(self, number: int) -> None:
         if self.wires.pop(number, None) is not None:
@@ -184,7 +197,10 @@ SMALL = HostParams(
 
 
 class Network:
-    """Brokers, links and applications; same seed, same run."""
+    """Brokers, links and applications; same seed, same run.
+
+    Brokers collect messages for `turn` seconds and handle them in one turn; at 0 each on its own.
+    """
 
     def __init__(
         self,
@@ -194,8 +210,10 @@ class Network:
         *,
         params: HostParams = SMALL,
         encodes: bool = False,
+        turn: float = 0.0,
     ) -> None:
         self.policy = policy
+        self.turn = turn
         self.params = params
         self.rng = rng
         self.encodes = encodes
@@ -311,7 +329,7 @@ class Network:
         end = self.clock.now + most
         while self.clock.now < end and (self._is_under_way() or [*self.find_missing()]):
             self.run(5.0)
-        self.run(8.0)
+        self.run(8.0 + 200 * self.turn)
 
     def _is_under_way(self) -> bool:
         return any(

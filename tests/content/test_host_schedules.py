@@ -41,7 +41,8 @@ class Schedule:
         n_brokers = int(rng.choice([1, 2, 3, 4], p=[0.1, 0.4, 0.35, 0.15]))
         links = [(f"b{int(rng.integers(0, at))}", f"b{at}") for at in range(1, n_brokers)]
         policy = COVERING_POLICIES[POLICIES[int(rng.integers(len(POLICIES)))]]
-        self.network = Network(policy, links, rng, encodes=bool(rng.random() < 0.05))
+        turn = (0.0, 0.003, 0.05)[seed % 3]
+        self.network = Network(policy, links, rng, encodes=bool(rng.random() < 0.05), turn=turn)
         if not links:
             self.network.start("b0")
         self.brokers = sorted(self.network.saved)

@@ -76,6 +76,7 @@ class ClientRequests:
     find_away: Callable[[], list[str]]  # the neighbours that are away and needed
     _draining: dict[str, None] = field(default_factory=dict)
     _blocked: dict[str, None] = field(default_factory=dict)
+    _publishing: dict[str, None] = field(default_factory=dict)  # clients to be answered
     # Withdrawn advertisements of clients that wait for the answer, by client and number.
     _withdrawn: dict[tuple[str, int], set[Name]] = field(default_factory=dict)
 
@@ -177,7 +178,9 @@ class ClientRequests:
         """End a session: its subscriptions and advertisements, and everything that waits."""
         hop = hop_of(session.client)
         self.counts["sessions_ended"] += 1
+        answers = self.answer_publications()
         return [
+            *answers,
             *self.sessions.end(session),
             *self.broker.on_message(hop, Detach(hop), now),
             *self.broker.forget_client(hop, now),
@@ -302,6 +305,8 @@ class ClientRequests:
             session.advertisements[number] = name
         session.names[kind, number] = name
         self.settling.add(Waiting(session.client, kind, number, name))
+        if kind == _ADVERTISEMENT:  # what is published under it follows its barrier
+            return [*actions, *self.settling.begin(now)]
         return list(actions)
 
     def _withdraw(self, session: Session, kind: RequestKind, number: int, now: float) -> Actions:
@@ -342,8 +347,9 @@ class ClientRequests:
 
     def _publish(self, session: Session, message: Publish, now: float) -> Actions:
         number = message.number
+        self._publishing[session.client] = None
         if number <= session.published:  # said again after a reconnect
-            return self._grant(session)
+            return []
         if number != session.published + 1:
             raise RuleBroken(f"publication {number} follows {session.published}")
         if number > session.granted:
@@ -355,10 +361,9 @@ class ClientRequests:
         except InputError as error:
             self.counts["refused"] += 1
             saves += self._note_refused(session, number)
-            refused = self._reply(session, Refused("publication", number, str(error)))
-            return [*saves, *refused, *self._grant(session)]
+            return [*saves, *self._reply(session, Refused("publication", number, str(error)))]
         self.counts["accepted"] += 1
-        return [*saves, *actions, *self._grant(session)]
+        return [*saves, *actions]
 
     def _note_refused(self, session: Session, number: int) -> Actions:
         """Remember what was refused, as far back as the client may not know it."""
@@ -381,7 +386,6 @@ class ClientRequests:
         if not session.advertisements:
             everything = Filter.everything(self.schema)
             actions += self._apply(session, _ADVERTISEMENT, _IMPLICIT, everything, now)
-            actions += self.settling.begin(now)  # what is published follows the barrier
         event = ContentEvent(message.number, keys, now, session.client, message.payload)
         advertised = self.broker.core.advertisements
         for under, name in session.advertisements.items():
@@ -420,6 +424,12 @@ class ClientRequests:
         if not session.window:
             self._blocked[session.client] = None
         return self._reply(session, Stored(session.published, session.window))
+
+    def answer_publications(self) -> Actions:
+        """Tell the clients that have published up to where everything is stored."""
+        publishing, self._publishing = self._publishing, {}
+        found = [self.sessions.get(client) for client in publishing]
+        return [action for each in found if each is not None for action in self._grant(each)]
 
     def grant_again(self) -> Actions:
         """Tell the clients that had to wait that there is room again."""

@@ -113,6 +113,7 @@ class DurableBroker:
         # Returns a neighbour's message without what the neighbour may not say; None if all of it.
         self.screen: Callable[[str, Message], Message | None] = lambda neighbour, message: message
         self.is_away: Callable[[str], bool] = lambda neighbour: False
+        self.holds_back = False  # what is for neighbours waits for `flush`, so it shares packets
         self._timing = timing
         self._limits = limits
         self.connections: dict[str, Connection] = {}
@@ -190,6 +191,11 @@ class DurableBroker:
             if late.timer == name:
                 return late.on_timer(now)
         return self._flush(self._divert_sends(self.core.on_timer(name, now)), now)
+
+    def flush(self, now: float) -> list[Action]:
+        """All actions that were held back."""
+        self.holds_back = False
+        return self._flush([], now)
 
     def save_rest(self) -> list[Save]:
         """Save at once what would be saved later, before the process stops."""
@@ -584,6 +590,8 @@ class DurableBroker:
 
     def _flush(self, actions: list[Action], now: float) -> list[Action]:
         """Order the actions: saves first, packets of the connections last."""
+        if self.holds_back:
+            return actions
         self._answer_barriers()
         for neighbour in self.connections:
             self._bound_statements(neighbour)

@@ -2,7 +2,8 @@
 
 It does no I/O: a shell, or a simulator, gives it connections and messages with the time, and
 performs the actions that it returns, in order: `Save` before anything is sent, then `SendFrame`,
-`Cut` and `SetTimer`. Times are in seconds since 1970 and never go back.
+`Cut` and `SetTimer`. Messages that arrive together are handled in one turn, so that they share
+saves, packets and answers. Times are in seconds since 1970 and never go back.
 
 Everything saved has one of these keys:
 
@@ -119,6 +120,7 @@ class BrokerHost:
         )
         self._peers: dict[int, Peer] = {}
         self.connected: dict[str, list[int]] = {}  # by neighbour, the newest last
+        self._turn: list[Any] = []  # the actions of messages taken in this turn
         self._saved = saved
         self._fingerprint = fingerprint(schema)
 
@@ -208,19 +210,30 @@ class BrokerHost:
         return self._finish(actions, now)
 
     def on_message(self, connection: int, message: Any, now: float) -> list[HostAction]:
-        """A message has arrived; never raises, whatever it is."""
+        """A message has arrived; a turn of one message."""
+        self.take_message(connection, message, now)
+        return self.finish_turn(now)
+
+    def take_message(self, connection: int, message: Any, now: float) -> None:
+        """A message has arrived in this turn; never raises, whatever it is.
+
+        The actions are returned by `finish_turn`, or by another input before.
+        """
         peer = self._peers.get(connection)
-        if peer is None:
-            return []
+        if peer is None or isinstance(message, Goodbye):
+            return  # the shell closes the connection
+        self.broker.holds_back = True
         try:
-            if isinstance(message, Goodbye):
-                return []  # the shell closes the connection
             handle = self._on_broker_message if peer.role == "broker" else self._on_client_message
-            actions = handle(peer, message, now)
+            self._turn += handle(peer, message, now)
         except RuleBroken as broken:
-            actions = [*self._cut(peer, str(broken), type(message).__name__)]
-            actions += self._forget_peer(peer, now)
-        return self._finish(actions, now)
+            self._turn += self._clients.answer_publications()
+            self._turn += self._cut(peer, str(broken), type(message).__name__)
+            self._turn += self._forget_peer(peer, now)
+
+    def finish_turn(self, now: float) -> list[HostAction]:
+        """Do what follows from the messages of this turn."""
+        return self._finish([], now)
 
     def on_close(self, connection: int, now: float) -> list[HostAction]:
         """A connection has closed, for whatever reason."""
@@ -377,7 +390,10 @@ class BrokerHost:
     # --- after each input ------------------------------------------------------------------------
 
     def _finish(self, actions: list[Any], now: float) -> list[HostAction]:
-        """Do what follows from an input, and order the actions: saves first."""
+        """Do what follows from all inputs of a turn, and order the actions: saves first."""
+        actions, self._turn = [*self._turn, *actions], []
+        actions += self._clients.answer_publications()
+        actions += self.broker.flush(now)
         for client in list(self.sessions.overfull):
             session = self.sessions.get(client)
             if session is not None:

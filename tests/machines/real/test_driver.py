@@ -67,6 +67,23 @@ def test_all_of_a_turn_is_stored_at_once_before_anything_is_sent() -> None:
     run(scenario)
 
 
+def test_a_machine_finishes_a_turn_once_and_what_it_saves_then_is_stored_with_the_rest() -> None:
+    async def scenario(loop: FakeTimeLoop) -> None:
+        shell = Shell(loop, batch=2, finish=lambda now: [Save("finished", now), send(9)])
+        for number in (1, 2, 3):
+            shell.give(Save("key", number))
+        await shell.driver.turn()
+        await shell.driver.turn()
+        assert shell.done == [
+            ("store", [Save("key", 1), Save("key", 2), Save("finished", 0.0)]),
+            ("send", [send(9)]),
+            ("store", [Save("key", 3), Save("finished", 0.0)]),
+            ("send", [send(9)]),
+        ]
+
+    run(scenario)
+
+
 @given(st.lists(st.lists(st.sampled_from("asd"), max_size=4), max_size=12), st.integers(1, 6))
 def test_actions_keep_their_order_whatever_a_turn_takes(inputs: list[list[str]], n: int) -> None:
     async def scenario(loop: FakeTimeLoop) -> None:

@@ -138,6 +138,7 @@ class BrokerService:
             store=lambda saves: self._store.save(saves),
             capacity=_QUEUE,
             batch=_BATCH,
+            finish=lambda now: self.host.finish_turn(now),
         )
 
     def stop(self) -> None:
@@ -311,7 +312,8 @@ class BrokerService:
             return self.host.on_open(given.peer, now)
         self._queued -= given.size
         self._room.set()
-        return self.host.on_message(given.connection, given.message, now)
+        self.host.take_message(given.connection, given.message, now)
+        return ()
 
     # --- out -------------------------------------------------------------------------------------
 

@@ -53,6 +53,8 @@ class Driver(Generic[T]):
     """Handles inputs, messages and timers alike, in the order of arrival and in batches.
 
     `take` gives the machine a message as the shell received it, and `on_timer` an expired timer.
+    `finish`, if given, is called after the inputs of a turn: a machine may do then, once, what
+    follows from all of them.
 
     `async with driver:` owns the timers and the tasks of the block. A turn calls the machine with
     up to `batch` inputs, gives all that they save and append to `store` at once, and then performs
@@ -73,6 +75,7 @@ class Driver(Generic[T]):
         store: Performer = _refuse,
         capacity: int = 10_000,
         batch: int = 512,
+        finish: Input = lambda now: (),
     ) -> None:
         self._take = take
         self._on_timer = on_timer
@@ -81,6 +84,7 @@ class Driver(Generic[T]):
         self._store = store
         self._capacity = capacity
         self._batch = batch
+        self._finish = finish
         self._inputs: deque[T | _HostInput] = deque()
         self._timers = Timers(clock, self._expire)
         self._changed = asyncio.Event()  # there is an input, or the driver was stopped
@@ -140,21 +144,24 @@ class Driver(Generic[T]):
         others: list[Any] = []
         for _ in range(min(len(self._inputs), self._batch)):
             given = self._inputs.popleft()
-            for action in (
-                given.call(now) if isinstance(given, _HostInput) else self._take(given, now)
-            ):
-                kind = type(action)
-                if kind is SetTimer:  # at once: it may stop a timer that is among the inputs
-                    self._timers.set(action.name, action.at)
-                elif kind is Append or kind is Save:
-                    stored.append(action)
-                elif kind is not Work:
-                    others.append(action)
+            actions = given.call(now) if isinstance(given, _HostInput) else self._take(given, now)
+            self._sort(actions, stored, others)
+        self._sort(self._finish(now), stored, others)
         self._room.set()
         if stored:
             await _wait_for(self._store(stored))
         for kind, actions in groupby(others, type):
             await _wait_for(self._performers[kind]([*actions]))
+
+    def _sort(self, actions: Iterable[Any], stored: list[Any], others: list[Any]) -> None:
+        for action in actions:
+            kind = type(action)
+            if kind is SetTimer:  # at once: it may stop a timer that is among the inputs
+                self._timers.set(action.name, action.at)
+            elif kind is Append or kind is Save:
+                stored.append(action)
+            elif kind is not Work:
+                others.append(action)
 
     def _expire(self, name: str, number: int) -> None:
         self.call(partial(self._call_on_timer, name, number))
