@@ -55,15 +55,15 @@ class BrokerStore:
         return Recovery(incarnation, saved)
 
     def save(self, saves: Iterable[Save]) -> None:
-        """Make what a broker saves durable, all or nothing of it."""
-        codec, store = self._codec, self._store
-        with store.batch():
-            for each in saves:
-                key = codec.encode_key(each.key)
-                if each.value is None:
-                    store.remove(key)
-                else:
-                    store.put(key, codec.encode(each.value))
+        """Make what a broker saves durable, all or nothing of it; the last value of each key."""
+        encode, encode_key = self._codec.encode, self._codec.encode_key
+        latest = {each.key: each.value for each in saves}
+        self._store.change(
+            {
+                encode_key(key): None if value is None else encode(value)
+                for key, value in latest.items()
+            }
+        )
 
     def _read_about(self) -> _About | None:
         data = self._store.get(_ABOUT)

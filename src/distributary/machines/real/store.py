@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from struct import Struct
@@ -169,15 +169,23 @@ class Store:
 
     def put(self, key: str, value: bytes) -> None:
         """Set the value of a key."""
-        with self.batch(), self._faults():
-            row = (key, _checksum(value, crc32(key.encode())), value)
-            self._db.execute("INSERT OR REPLACE INTO rows VALUES (?, ?, ?)", row)
-            self.size += len(value)
+        self.change({key: value})
 
     def remove(self, key: str) -> None:
         """Remove a key, if it exists."""
+        self.change({key: None})
+
+    def change(self, values: Mapping[str, bytes | None]) -> None:
+        """Set the values of many keys at once; None removes a key, if it exists."""
+        kept = {key: value for key, value in values.items() if value is not None}
         with self.batch(), self._faults():
-            self._db.execute("DELETE FROM rows WHERE key = ?", (key,))
+            if len(kept) < len(values):
+                gone = ((key,) for key in values if key not in kept)
+                self._db.executemany("DELETE FROM rows WHERE key = ?", gone)
+            if kept:
+                rows = [(k, crc32(v, crc32(k.encode())), v) for k, v in kept.items()]
+                self._db.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?)", rows)
+                self.size += sum(map(len, kept.values()))
 
     def get(self, key: str) -> bytes | None:
         """Return the value of a key, or None."""
