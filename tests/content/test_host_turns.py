@@ -13,6 +13,7 @@ from distributary.content.connections import Packet
 from distributary.content.host import BrokerHost
 from distributary.content.messages import Barrier, Publication
 from distributary.content.protocol import (
+    Accepted,
     Acknowledge,
     Advertise,
     CloseSession,
@@ -161,3 +162,12 @@ def test_another_input_in_a_turn_performs_what_was_taken_before() -> None:
     actions = host.on_close(2, 1.0)
     assert any(isinstance(each, SendFrame) and each.message == Stored(1, 256) for each in actions)
     assert host.finish_turn(1.0) == []
+
+
+def test_a_client_does_not_hear_that_an_advertisement_has_settled_for_which_it_did_not_ask() -> (
+    None
+):
+    host = open_host()
+    actions = handle(host, [(1, Publish(1, {"x": 1, "y": 1})), (2, Advertise(0, "x = 1"))], 1.0)
+    said = [(each.connection, each.message) for each in actions if isinstance(each, SendFrame)]
+    assert [(to, type(each)) for to, each in said] == [(2, Accepted), (1, Stored)]

@@ -44,11 +44,12 @@ from distributary.machines.actions import Save, SetTimer
 from distributary.matching import parse_filter
 from distributary.model import Filter, Schema
 
-__all__ = ["ClientRequests", "RuleBroken", "lease_timer"]
+__all__ = ["IMPLICIT", "ClientRequests", "RuleBroken", "lease_timer"]
 
 _SUBSCRIPTION: RequestKind = "subscription"
 _ADVERTISEMENT: RequestKind = "advertisement"
-_IMPLICIT = 0  # the number of the advertisement of a client that has none
+# The advertisement of a client that has none; the client does not hear how far it is.
+IMPLICIT: tuple[RequestKind, int] = (_ADVERTISEMENT, 0)
 
 
 class RuleBroken(Exception):  # noqa: N818  # not an error of this process
@@ -144,7 +145,7 @@ class ClientRequests:
         settled = [
             SendFrame(connection, Accepted(kind, number, True))
             for (kind, number), name in session.names.items()
-            if name in session.settled
+            if name in session.settled and (kind, number) != IMPLICIT
         ]
         return [*actions, SendFrame(connection, opened), *settled]
 
@@ -385,7 +386,7 @@ class ClientRequests:
         hop, actions = hop_of(session.client), []
         if not session.advertisements:
             everything = Filter.everything(self.schema)
-            actions += self._apply(session, _ADVERTISEMENT, _IMPLICIT, everything, now)
+            actions += self._apply(session, *IMPLICIT, everything, now)
         event = ContentEvent(message.number, keys, now, session.client, message.payload)
         advertised = self.broker.core.advertisements
         for under, name in session.advertisements.items():

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from distributary.content.client_requests import ClientRequests, RuleBroken
+from distributary.content.client_requests import IMPLICIT, ClientRequests, RuleBroken
 from distributary.content.connections import Packet
 from distributary.content.durable import DurableBroker
 from distributary.content.handshake import fingerprint, judge_hello, judge_welcome
@@ -432,8 +432,8 @@ class BrokerHost:
         if session.names.get((waiting.kind, waiting.number)) != waiting.name:
             return []  # replaced or ended in the meantime
         session.settled.add(waiting.name)
-        if session.connection is None:
-            return []
+        if session.connection is None or (waiting.kind, waiting.number) == IMPLICIT:
+            return []  # a client that withdraws it would take this for the answer
         accepted = Accepted(waiting.kind, waiting.number, True)
         return [SendFrame(session.connection, accepted)]
 
