@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
+from operator import attrgetter
 from typing import Any, Union, get_type_hints
 
 import msgspec
@@ -118,6 +119,17 @@ _STRUCTS = {of: _wire_struct(number, of) for number, of in _NUMBERS.items()}
 _TYPES = {struct: of for of, struct in _STRUCTS.items()}
 
 
+def _make_reader(of: type) -> Callable[[Any], tuple[Any, ...]]:
+    """Make a function that reads all fields of a message."""
+    names = [each.name for each in fields(of)]
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda message: tuple(getattr(message, name) for name in names)
+
+
+_READERS = {of: _make_reader(of) for of in _STRUCTS}
+
+
 def _decoder(numbers: range) -> msgspec.msgpack.Decoder[Any]:
     structs = tuple(_STRUCTS[of] for number, of in _NUMBERS.items() if number in numbers)
     return msgspec.msgpack.Decoder(Union[structs])  # noqa: UP007  # of types known at run time
@@ -162,12 +174,13 @@ class Codec:
 
     def _to_wire(self, message: Any) -> msgspec.Struct:
         of = type(message)
-        given = (getattr(message, name) for name in message.__slots__)
-        packers = self._packers[of]
+        packers, read = self._packers[of], _READERS[of]
+        if packers is None:
+            return _STRUCTS[of](*read(message))
         return _STRUCTS[of](
             *(
                 each if pack is None else pack(each)
-                for each, pack in zip(given, packers, strict=True)
+                for each, pack in zip(read(message), packers, strict=True)
             )
         )
 
@@ -181,6 +194,8 @@ class Codec:
         of = _TYPES[type(struct)]
         given = msgspec.structs.astuple(struct)
         unpackers = self._unpackers[of]
+        if unpackers is None:
+            return of(*given)
         return of(
             *(
                 each if unpack is None else unpack(each)
@@ -268,8 +283,10 @@ class Codec:
 
 def _per_field(
     of: type, hints: Mapping[str, Any], by_type: Mapping[Any, Callable[[Any], Any]]
-) -> list[Callable[[Any], Any] | None]:
-    return [by_type.get(hints[each.name]) for each in fields(of)]
+) -> list[Callable[[Any], Any] | None] | None:
+    """How each field is translated, None if it is not; None if no field is."""
+    found = [by_type.get(hints[each.name]) for each in fields(of)]
+    return found if any(found) else None
 
 
 def _pack_event(event: events.ContentEvent) -> Any:
