@@ -25,7 +25,8 @@ from distributary.content.client_actions import (
     ReceivedEvent,
     Settle,
 )
-from distributary.content.client_machine import ClientMachine, MoveState
+from distributary.content.client_machine import ClientMachine
+from distributary.content.client_move import MoveState
 from distributary.content.client_session import TakenFrom
 from distributary.content.protocol import (
     Accepted,

@@ -16,7 +16,8 @@ from distributary.content.client_actions import (
     HangUp,
 )
 from distributary.content.client_inbox import EventInbox
-from distributary.content.client_machine import ClientMachine, MoveState
+from distributary.content.client_machine import ClientMachine
+from distributary.content.client_move import MoveState
 from distributary.content.protocol import (
     Accepted,
     Acknowledge,
@@ -121,7 +122,7 @@ def test_the_schedules_try_what_they_are_for() -> None:
         schedule.run(STEPS)
         moves += schedule.machine.broker != "a"
         got += sum(len(wish.got) for wish in schedule.wishes)
-        duplicates += schedule.machine.duplicates
+        duplicates += schedule.machine.deliveries.duplicates
         outcomes.update(schedule.outcomes.values())
     assert moves > 5
     assert got > 400

@@ -25,8 +25,8 @@ from distributary.cli.start import INTERRUPTED
 from distributary.errors import InputError
 
 if TYPE_CHECKING:
+    from distributary.content.event_form import EventForm
     from distributary.content.tcp import ContentClient
-    from distributary.content.tcp.dialing import EventForm
     from distributary.delivery.content import Event
 
 __all__ = ["publish"]

@@ -12,7 +12,7 @@ from distributary.errors import InputError
 from distributary.model import Attribute, AttributeKind, Key, Schema
 from distributary.model.event import EXACT, float_of
 
-__all__ = ["read_attributes", "show_attributes"]
+__all__ = ["read_attributes", "show_attributes", "value_of"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -54,13 +54,13 @@ def _read_text(value: object, attribute: Attribute) -> object:
 def show_attributes(keys: tuple[Key | None, ...], schema: Schema) -> dict[str, AttributeValue]:
     """The values that an event's keys stand for; missing ones are left out."""
     return {
-        attribute.name: _value_of(key, attribute)
+        attribute.name: value_of(key, attribute)
         for key, attribute in zip(keys, schema.attributes, strict=True)
         if key is not None
     }
 
 
-def _value_of(key: Key, attribute: Attribute) -> AttributeValue:
+def value_of(key: Key, attribute: Attribute) -> AttributeValue:
     """The value of a key; the key itself for a time that Python cannot represent."""
     with suppress(OverflowError, ValueError):
         return _convert(key, attribute)

@@ -8,6 +8,8 @@ tells what is new to it: the old broker has delivered all up to there, and the n
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from distributary.content.protocol import Event
 
 __all__ = ["EventInbox"]
@@ -27,18 +29,18 @@ class EventInbox:
         # By subscription, broker and publisher, the one that changed longest ago first.
         self._last: dict[tuple[int, str, str], int] = {}
 
-    def take_new(self, event: Event) -> tuple[int, ...]:
-        """The subscriptions that an event is new to; notes that they have it."""
-        new = tuple(
-            subscription
-            for subscription in event.subscriptions
-            if event.number
-            > self._last.get((subscription, event.broker, event.publisher), event.number - 1)
-        )
-        for subscription in new:
+    def take_new(self, event: Event, ignored: Collection[int] = ()) -> tuple[int, ...]:
+        """The subscriptions that an event is new to, but the `ignored`; notes that they have it."""
+        last, number, new = self._last, event.number, []
+        for subscription in event.subscriptions:
             key = subscription, event.broker, event.publisher
-            self._last.pop(key, None)
-            self._last[key] = event.number
+            known = last.get(key)
+            if subscription in ignored or (known is not None and number <= known):
+                continue
+            if known is not None:
+                del last[key]  # it becomes the one that changed last
+            last[key] = number
+            new.append(subscription)
         while len(self._last) > self._most:
             del self._last[next(iter(self._last))]
-        return new
+        return tuple(new)

@@ -5,24 +5,13 @@ what was not answered, and drops what it gets twice. The application gets every 
 events of a publisher in order. An event is acknowledged once the application has processed it, so a
 client that restarts under the same name goes on where it was.
 
-It moves to another broker in four steps, and loses nothing:
-
-1. *Make*: it opens a session at the new broker and repeats its subscriptions and advertisements
-   there, until all brokers know them. It goes on at the old broker meanwhile.
-2. *Release*: it withdraws its advertisements at the old broker, which is confirmed once everything
-   published there is delivered. New publications wait, so that they cannot overtake old ones.
-3. *Drain*: it publishes at the new broker, and takes from the old one all that is on its way. The
-   events of the new broker wait.
-4. *Break*: the old session ends. Of the events of the new broker, those that came from the old one
-   too are dropped.
+It moves to another broker without losing anything, as `content.client_move` says.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from enum import Enum
 from typing import Any
 
 from distributary.content.client_actions import (
@@ -32,19 +21,17 @@ from distributary.content.client_actions import (
     Dial,
     EndClient,
     Fail,
-    HandEvent,
-    HandLoss,
     HangUp,
-    LostEvents,
-    ReceivedEvent,
-    Settle,
 )
-from distributary.content.client_inbox import EventInbox
+from distributary.content.client_answers import ClientAnswers, fail_publications, fail_unknown
+from distributary.content.client_deliveries import ClientDeliveries
+from distributary.content.client_move import ClientMove, MoveState
 from distributary.content.client_session import (
     BrokerSession,
     RequestKey,
     RequestState,
     TakenFrom,
+    UnsentPublication,
     list_requests,
 )
 from distributary.content.client_wishes import ClientWishes
@@ -56,7 +43,6 @@ from distributary.content.protocol import (
     Ended,
     Event,
     Goodbye,
-    Publish,
     Refused,
     SendFrame,
     SessionClosed,
@@ -65,38 +51,10 @@ from distributary.content.protocol import (
 )
 from distributary.machines.actions import SetTimer
 
-__all__ = ["ClientMachine", "MoveState"]
+__all__ = ["ClientMachine"]
 
 _CLAIM, _ABANDON = "claim", "abandon"
-
-
 DEFAULT_PARAMS = ClientParams()
-
-
-class MoveState(Enum):
-    """How far a move is."""
-
-    MAKING = "make"
-    RELEASING = "release"
-    DRAINING = "drain"
-
-
-@dataclass(slots=True)
-class _Move:
-    """A move under way.
-
-    `ignored` are subscriptions that only the new broker delivers events for. They had not settled
-    at the old broker when it was released, so its events for them may have gaps that the new broker
-    fills.
-    """
-
-    old: BrokerSession
-    old_broker: str
-    ticket: int
-    abandons: bool
-    state: MoveState = MoveState.MAKING
-    withdraws: bool = False  # its advertisements at the old broker
-    ignored: set[int] = field(default_factory=set)
 
 
 class ClientMachine:
@@ -111,22 +69,18 @@ class ClientMachine:
         self.params = params
         self.broker = broker
         self._session = BrokerSession(1, params.make_opening())  # the newest
-        self._move: _Move | None = None
-        self._held: deque[tuple[TakenFrom, Event | Dropped]] = deque()
+        self._move: ClientMove | None = None
         self._wishes = ClientWishes()
         self._texts = self._wishes.texts
-        self._inbox = EventInbox()
+        self.deliveries = ClientDeliveries(params, self._wishes)
         self._tickets = 0
-        self._requests: dict[RequestKey, int] = {}  # tickets of requests that are not saved
-        self._endings: dict[RequestKey, int] = {}
-        self._waiting: deque[tuple[int, Publish]] = deque()  # publications to be sent
+        self._answers = ClientAnswers()
+        self._waiting: deque[UnsentPublication] = deque()
         self._close_ticket: int | None = None
         self._unclaimed = self._wishes.unclaimed
         self._places = 1
         self._timers: set[str] = set()
-        self.duplicates = 0
         self.published = 0
-        self.delivered = 0
 
     def start(self, now: float) -> list[ClientAction]:
         """The first call."""
@@ -143,12 +97,7 @@ class ClientMachine:
         key = self._wishes.choose_key("subscription", filter)
         waiting = self._unclaimed.pop(key, [])
         ticket, actions = self._request(key, filter)
-        for item in waiting:
-            if isinstance(item, LostEvents):
-                actions.append(HandLoss((key.number,), item))
-            else:
-                self.delivered += 1
-                actions.append(HandEvent((key.number,), item))
+        actions += self.deliveries.hand_kept(key.number, waiting)
         return key.number, ticket, actions
 
     def advertise(self, filter: str, now: float) -> tuple[int, int, list[ClientAction]]:
@@ -171,25 +120,26 @@ class ClientMachine:
     ) -> tuple[int, list[ClientAction]]:
         """Publish an event; its ticket is completed when a broker has stored it."""
         ticket = self._next_ticket()
-        self._waiting.append((ticket, Publish(0, attributes, payload)))
+        self._waiting.append(UnsentPublication(ticket, attributes, payload))
         # It must not be refused because it does not match what an earlier process advertised.
-        return ticket, [*self._end_unclaimed("advertisement", now), *self._send_waiting()]
+        ended = self._end_unclaimed("advertisement", now) if self._unclaimed else []
+        return ticket, [*ended, *self._send_waiting()]
 
     def withdraw(self, ticket: int) -> bool:
         """Take back a publication that was not sent yet; False if it may be stored."""
         for entry in self._waiting:
-            if entry[0] == ticket:
+            if entry.ticket == ticket:
                 self._waiting.remove(entry)
                 return True
         return False
 
     def finish(self, taken: TakenFrom, now: float) -> list[ClientAction]:
         """One subscription has processed an event or a loss."""
-        for session in self._sessions:
-            if session.has(taken):
-                session.finish(taken)
-                return self._acknowledge(session, now)
-        return []
+        session = self._find(taken.place)
+        if session is None or not session.has(taken):
+            return []
+        session.finish(taken)
+        return self.deliveries.acknowledge(session, now)
 
     def end_unclaimed(self, now: float) -> list[ClientAction]:
         """End what an earlier process left and nobody has taken up."""
@@ -215,7 +165,7 @@ class ClientMachine:
         if self._move is not None:
             raise ValueError("the client is moving already")
         old, ticket = self._session, self._next_ticket()
-        self._move = _Move(old, self.broker, ticket, abandon)
+        self._move = ClientMove(old, self.broker, ticket, abandon)
         self._places += 1
         self._session = BrokerSession(self._places, self.params.make_opening())
         self.broker = broker
@@ -230,7 +180,6 @@ class ClientMachine:
             return []
         new, self._session, self.broker = self._session, move.old, move.old_broker
         self._move = None
-        self._held.clear()
         closing = [SendFrame(new.place, CloseSession())] if new.is_open else []
         return [*closing, HangUp(new.place), *self._send_waiting()]
 
@@ -250,8 +199,7 @@ class ClientMachine:
 
     def leave(self, now: float) -> list[ClientAction]:
         """Acknowledge what is processed and hang up; the session waits for the next process."""
-        actions: list[ClientAction] = []
-        actions += self.cancel_move(now)
+        actions = self.cancel_move(now)
         for session in self._sessions:
             actions += [*session.acknowledge(), HangUp(session.place)]
         return actions
@@ -269,7 +217,8 @@ class ClientMachine:
     @property
     def unstored(self) -> int:
         """The number of publications that are not known to be stored."""
-        return len(self._waiting) + sum(each.in_flight for each in self._sessions)
+        old = 0 if self._move is None else self._move.old.in_flight
+        return len(self._waiting) + self._session.in_flight + old
 
     @property
     def unclaimed(self) -> tuple[int, ...]:
@@ -298,7 +247,7 @@ class ClientMachine:
             return self.end_unclaimed(now)
         if name == _ABANDON:
             return self._give_up_old(now)
-        session = self._find(int(name.removeprefix("acknowledge ")))
+        session = self._find(self.deliveries.on_timer(name))
         return [] if session is None else [*session.acknowledge()]
 
     def on_message(self, place: int, message: Any, now: float) -> list[ClientAction]:
@@ -309,13 +258,13 @@ class ClientMachine:
         if not session.is_open and not isinstance(message, SessionOpened | Goodbye | Refused):
             return []  # it was said to an earlier connection
         match message:
-            case SessionOpened():
-                return self._on_session_opened(session, message, now)
             case Event() | Dropped():
                 return self._on_delivery(session, message, now)
             case Stored():
                 stored = session.on_stored(message)
                 return [*self._complete(stored), *self._send_waiting(), *self._continue_move(now)]
+            case SessionOpened():
+                return self._on_session_opened(session, message, now)
             case Accepted("subscription" | "advertisement" as kind, number, settled):
                 key = RequestKey(kind, number)
                 return self._on_answer(session, key, session.on_accepted(key, settled), now)
@@ -337,66 +286,44 @@ class ClientMachine:
     def _request(self, key: RequestKey, text: str) -> tuple[int, list[ClientAction]]:
         ticket = self._next_ticket()
         self._texts[key] = text
-        actions: list[ClientAction] = []
+        actions = self._answers.begin(key, ticket)
         for session in self._served_sessions:
             actions += session.want(key, text)
-        if (earlier := self._requests.get(key)) is not None:
-            actions.append(Complete(earlier))  # the later one waits for the answer
-        self._requests[key] = ticket
-        return ticket, [*actions, *self._answer(key, self._answering.state_of(key))]
+        return ticket, [*actions, *self._answers.answer(key, self._answering.state_of(key))]
 
     def _end_request(self, key: RequestKey, now: float) -> tuple[int, list[ClientAction]]:
         ticket = self._next_ticket()
-        actions: list[ClientAction] = []
         if not self._wishes.end(key):
             return ticket, [Complete(ticket)]
-        if (unanswered := self._requests.pop(key, None)) is not None:
-            actions.append(Fail(unanswered, "it was ended before it was answered"))
+        actions = self._answers.end(key, ticket)
         for session in self._served_sessions:
             actions += session.end(key)
-        self._endings[key] = ticket
         return ticket, [*actions, *self._continue_move(now)]
 
     def _on_answer(
         self, session: BrokerSession, key: RequestKey, state: RequestState | None, now: float
     ) -> list[ClientAction]:
-        actions: list[ClientAction] = []
-        if session is self._answering:
-            actions = self._answer(key, state)
-        return [*actions, *self._continue_move(now)]
-
-    def _answer(self, key: RequestKey, state: RequestState | None) -> list[ClientAction]:
-        """Tell the application how far its request is."""
-        actions: list[ClientAction] = []
-        if state is None and key in self._endings:
-            actions.append(Complete(self._endings.pop(key)))
-        elif state in (RequestState.SAVED, RequestState.SETTLED) and key in self._requests:
-            actions.append(Complete(self._requests.pop(key)))
-        if state is RequestState.SETTLED:
-            actions.append(Settle(key))
-        return actions
+        answers = self._answers.answer(key, state) if session is self._answering else []
+        return [*answers, *self._continue_move(now)]
 
     def _on_refused(
         self, session: BrokerSession, message: Refused, now: float
     ) -> list[ClientAction]:
-        actions: list[ClientAction] = []
         if message.kind == "publication":
             ticket = session.on_publication_refused(message.number)
-            actions = [] if ticket is None else [Fail(ticket, message.reason)]
-            return [*actions, *self._send_waiting(), *self._continue_move(now)]
+            failed = [] if ticket is None else [Fail(ticket, message.reason)]
+            return [*failed, *self._send_waiting(), *self._continue_move(now)]
         if message.kind == "session":
             return [EndClient(message.reason)]
         key = RequestKey(message.kind, message.number)
         ends = session.state_of(key) is RequestState.ENDING
         session.forget(key)
         if ends:
-            if (ticket := self._endings.pop(key, None)) is not None:
-                actions.append(Complete(ticket))
-        elif (ticket := self._requests.pop(key, None)) is not None:
+            actions = self._answers.confirm_end(key)
+        elif actions := self._answers.refuse(key, message.reason):
             self._texts.pop(key, None)
-            actions.append(Fail(ticket, message.reason))
         elif self._move is not None and session is self._session:
-            actions += self.fail_move(message.reason, now)
+            actions = self.fail_move(message.reason, now)
         return [*actions, *self._continue_move(now)]
 
     # --- sessions ---------------------------------------------------------------------------------
@@ -404,16 +331,12 @@ class ClientMachine:
     def _on_session_opened(
         self, session: BrokerSession, message: SessionOpened, now: float
     ) -> list[ClientAction]:
-        timers: list[ClientAction] = []
-        if session.number == 0 and message.resumed and self._move is None:
-            timers = self._find_unclaimed(message, now)
+        is_found = session.number == 0 and message.resumed and self._move is None
+        timers = self._find_unclaimed(message, now) if is_found else []
         outcome, frames = session.on_session_opened(message, self._unclaimed)
         actions: list[ClientAction] = [*timers, *frames, *self._complete(outcome.stored)]
         actions += session.acknowledge()  # what was processed since it asked for the session
-        reason = "the broker refused it, and the connection broke before it said why"
-        actions += [Fail(ticket, reason) for ticket in outcome.refused]
-        reason = "the broker has lost the session"
-        actions += [Fail(ticket, reason, is_unknown=True) for ticket in outcome.unknown]
+        actions += fail_publications(outcome)
         if outcome.is_lost:
             actions += self._on_session_lost(session, now)
         if session is self._session:
@@ -439,7 +362,7 @@ class ClientMachine:
         reason = "the broker no longer has the session"
         if self.params.ephemeral:
             reason = "the connection was interrupted, and an ephemeral session keeps nothing"
-        return self._hand_loss(session, session.locate(0), None, reason)
+        return self.deliveries.report_loss(session, session.locate(0), None, reason)
 
     def _on_session_closed(self, session: BrokerSession, now: float) -> list[ClientAction]:
         if self._move is not None and session is self._move.old:
@@ -463,7 +386,7 @@ class ClientMachine:
         session = self._publishing
         actions: list[ClientAction] = []
         while session is not None and self._waiting and session.has_room:
-            actions.append(session.publish(*self._waiting.popleft()))
+            actions.append(session.publish(self._waiting.popleft()))
         return actions
 
     def _complete(self, tickets: list[int]) -> list[ClientAction]:
@@ -477,67 +400,15 @@ class ClientMachine:
     ) -> list[ClientAction]:
         last = message.delivery if isinstance(message, Event) else message.last
         if not session.is_new_delivery(last):
-            self.duplicates += 1
+            self.deliveries.duplicates += 1
             return []
-        taken = session.locate(last)
-        if self._move is not None and session is self._session:
-            self._held.append((taken, message))
+        taken, move = session.locate(last), self._move
+        if move is None:
+            return self.deliveries.take(session, taken, message, now)
+        if session is self._session:
+            move.held.append((taken, message))
             return []
-        return self._take(session, taken, message, now)
-
-    def _take(
-        self, session: BrokerSession, taken: TakenFrom, message: Event | Dropped, now: float
-    ) -> list[ClientAction]:
-        """Give a delivery to the application."""
-        if isinstance(message, Dropped):
-            count = message.last - message.first + 1
-            actions = self._hand_loss(session, taken, count, message.reason)
-            return [*actions, *self._acknowledge(session, now)]
-        if self._move is not None and self._move.ignored.intersection(message.subscriptions):
-            left = (n for n in message.subscriptions if n not in self._move.ignored)
-            message = replace(message, subscriptions=tuple(left))
-        new = self._inbox.take_new(message)
-        self.duplicates += not new
-        event = ReceivedEvent(
-            message.attributes,
-            message.payload,
-            message.publisher,
-            message.broker,
-            message.number,
-            message.published,
-            taken,
-        )
-        wanted = tuple(n for n in new if RequestKey("subscription", n) in self._texts)
-        kept = [key for n in new if (key := RequestKey("subscription", n)) in self._unclaimed]
-        for key in kept:
-            self._unclaimed[key].append(event)
-        session.hand(taken, len(wanted) + len(kept))
-        self.delivered += len(wanted)
-        handed: list[ClientAction] = [HandEvent(wanted, event)] if wanted else []
-        return [*handed, *self._acknowledge(session, now)]
-
-    def _hand_loss(
-        self, session: BrokerSession, taken: TakenFrom, count: int | None, reason: str
-    ) -> list[ClientAction]:
-        loss = LostEvents(count, reason, taken)
-        whose = tuple(key.number for key in self._texts if key.kind == "subscription")
-        kept = [items for key, items in self._unclaimed.items() if key.kind == "subscription"]
-        for items in kept:
-            items.append(loss)
-        session.hand(taken, len(whose) + len(kept))
-        return [HandLoss(whose, loss)] if whose else []
-
-    def _acknowledge(self, session: BrokerSession, now: float) -> list[ClientAction]:
-        """Acknowledge now if much is processed, else soon."""
-        if not session.unacknowledged:
-            return []
-        if session.unacknowledged >= self.params.acknowledge_every:
-            return [*session.acknowledge()]
-        timer = f"acknowledge {session.place}"
-        if timer in self._timers:
-            return []
-        self._timers.add(timer)
-        return [SetTimer(timer, now + self.params.acknowledge_after)]
+        return self.deliveries.take(session, taken, message, now, move.ignored)
 
     # --- moving -----------------------------------------------------------------------------------
 
@@ -550,57 +421,42 @@ class ClientMachine:
         if move.state is MoveState.MAKING and self._session.is_settled:
             if move.abandons:
                 return self._abandon(move, now)
-            move.state = MoveState.RELEASING
-            move.ignored = {
-                key.number
-                for key in self._texts
-                if key.kind == "subscription" and move.old.state_of(key) is not RequestState.SETTLED
-            }
-            for key in [*self._requests, *self._endings]:
-                actions += self._answer(key, self._session.state_of(key))
+            move.release(self._texts)
+            for key in self._answers.awaited:
+                actions += self._answers.answer(key, self._session.state_of(key))
             actions += self._watch_old(now)
         if move.state is MoveState.RELEASING and move.old.is_open and not move.old.in_flight:
             # Not before: what is published under a withdrawn advertisement gets another one.
-            if not move.withdraws:
-                move.withdraws = True
-                for key in self._list_advertisements(move.old):
-                    actions += move.old.end(key)
-            withdrawn = not any(key.kind == "advertisement" for key in move.old.ending)
-            if withdrawn:
+            actions += move.withdraw(self._texts)
+            if move.has_withdrawn:
                 move.state = MoveState.DRAINING
                 actions.append(SendFrame(move.old.place, CloseSession(drain=True)))
                 actions += [Complete(move.ticket), *self._send_waiting()]
         return actions
 
+    @property
+    def _waits_for_old(self) -> bool:
+        """Whether the old broker is away, and the move cannot go on without it."""
+        move = self._move
+        return move is not None and move.state is not MoveState.MAKING and not move.old.is_open
+
     def _watch_old(self, now: float) -> list[ClientAction]:
         """Do not wait for the old broker for ever."""
-        move = self._move
-        if move is None or move.state is MoveState.MAKING or move.old.is_open:
-            return []
-        if _ABANDON in self._timers:
+        if not self._waits_for_old or _ABANDON in self._timers:
             return []
         self._timers.add(_ABANDON)
         return [SetTimer(_ABANDON, now + self.params.abandon_after)]
 
     def _give_up_old(self, now: float) -> list[ClientAction]:
         move = self._move
-        if move is None or move.state is MoveState.MAKING or move.old.is_open:
-            return []
-        return self._abandon(move, now)
+        return self._abandon(move, now) if move is not None and self._waits_for_old else []
 
-    def _list_advertisements(self, session: BrokerSession) -> list[RequestKey]:
-        """The advertisements at the old broker, with the one that the broker made by itself."""
-        own = [key for key in self._texts if key.kind == "advertisement"]
-        return own or ([RequestKey("advertisement", 0)] if session.has_published else [])
-
-    def _abandon(self, move: _Move, now: float) -> list[ClientAction]:
+    def _abandon(self, move: ClientMove, now: float) -> list[ClientAction]:
         reason = f"the client has left {move.old_broker}, which may have more for it"
-        actions: list[ClientAction] = [
-            Fail(ticket, reason, is_unknown=True) for ticket in move.old.give_up()
-        ]
+        actions = fail_unknown(move.old.give_up(), reason)
         if move.state is not MoveState.DRAINING:
             actions.append(Complete(move.ticket))
-        actions += self._hand_loss(move.old, move.old.locate(0), None, reason)
+        actions += self.deliveries.report_loss(move.old, move.old.locate(0), None, reason)
         return [*actions, *self._break(now)]
 
     def _break(self, now: float) -> list[ClientAction]:
@@ -610,9 +466,8 @@ class ClientMachine:
             return []
         self._move = None
         actions: list[ClientAction] = [HangUp(move.old.place), *self._send_waiting()]
-        while self._held:
-            taken, held = self._held.popleft()
-            actions += self._take(self._session, taken, held, now)
+        for taken, held in move.held:
+            actions += self.deliveries.take(self._session, taken, held, now)
         return actions
 
     # --- inside -----------------------------------------------------------------------------------
@@ -634,7 +489,10 @@ class ClientMachine:
         return [self._session] if self._answering is self._session else self._sessions
 
     def _find(self, place: int) -> BrokerSession | None:
-        return next((each for each in self._sessions if each.place == place), None)
+        if self._session.place == place:
+            return self._session
+        move = self._move
+        return move.old if move is not None and move.old.place == place else None
 
     def _next_ticket(self) -> int:
         self._tickets += 1

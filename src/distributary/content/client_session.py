@@ -8,7 +8,7 @@ publications that were not stored. `content.protocol` has the rules.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from typing import NamedTuple
 from distributary.content.protocol import (
     Acknowledge,
     Advertise,
+    AttributeValue,
     ClientMessage,
     OpenSession,
     Publish,
@@ -33,6 +34,7 @@ __all__ = [
     "RequestKey",
     "RequestState",
     "TakenFrom",
+    "UnsentPublication",
     "list_requests",
 ]
 
@@ -63,6 +65,14 @@ class TakenFrom(NamedTuple):
     delivery: int
 
 
+class UnsentPublication(NamedTuple):
+    """A publication that waits to be sent; `ticket` is completed when it is stored."""
+
+    ticket: int
+    attributes: Mapping[str, AttributeValue]
+    payload: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class OpeningOutcome:
     """What an answer to `OpenSession` means for what was under way, as tickets of publications.
@@ -76,8 +86,7 @@ class OpeningOutcome:
     is_lost: bool
 
 
-@dataclass(slots=True)
-class _Flight:
+class _Flight(NamedTuple):
     """A publication that was sent and is not known to be stored."""
 
     number: int
@@ -225,12 +234,12 @@ class BrokerSession:
         """The number of publications that are not known to be stored."""
         return len(self._flights)
 
-    def publish(self, ticket: int, unsent: Publish) -> SendFrame:
+    def publish(self, unsent: UnsentPublication) -> SendFrame:
         """Number a publication and send it; only if there is room."""
         self._published += 1
         self.has_published = True
-        message = replace(unsent, number=self._published)
-        self._flights.append(_Flight(self._published, ticket, message))
+        message = Publish(self._published, unsent.attributes, unsent.payload)
+        self._flights.append(_Flight(self._published, unsent.ticket, message))
         return self._send(message)
 
     def on_stored(self, message: Stored) -> list[int]:
@@ -270,30 +279,30 @@ class BrokerSession:
         """So many takers have to process a delivery before it is acknowledged."""
         if self.has(taken) and taken.delivery in self._unfinished:
             self._unfinished[taken.delivery] = takers
-            self._advance()
+            if not takers:
+                self._advance()
 
     def finish(self, taken: TakenFrom) -> None:
         """One taker has processed a delivery."""
         takers = self._unfinished.get(taken.delivery, 0)
         if self.has(taken) and takers > 0:
             self._unfinished[taken.delivery] = takers - 1
-            self._advance()
+            if takers == 1:
+                self._advance()
 
     def has(self, taken: TakenFrom) -> bool:
         """Whether a delivery is of this session, not of one that was lost."""
-        return (taken.place, taken.session) == (self.place, self.number)
+        return taken.place == self.place and taken.session == self.number
 
     def locate(self, delivery: int) -> TakenFrom:
         """Say where a delivery is from."""
         return TakenFrom(self.place, self.number, delivery)
 
     def _advance(self) -> None:
-        done = []
-        for delivery, takers in self._unfinished.items():
-            if takers:
-                break
-            done.append(delivery)
-        for delivery in done:
+        while self._unfinished:
+            delivery = next(iter(self._unfinished))
+            if self._unfinished[delivery]:
+                return
             del self._unfinished[delivery]
             self._processed = delivery
 

@@ -371,6 +371,21 @@ def test_many_publish_at_once_in_order() -> None:
     run(work())
 
 
+def test_what_was_sent_before_closing_arrives() -> None:
+    async def work() -> None:
+        async with serve_plainly("a") as (a,):
+            async with ContentClient(a.address, name="ann") as client:
+                await client.publish({"x": 0})
+                publishing = asyncio.create_task(client.publish({"x": 1}))
+                await asyncio.sleep(0)
+            with pytest.raises(ContentClientClosedError):
+                await publishing
+            while len(a.network.log) < 2:
+                await asyncio.sleep(0.01)
+
+    run(work())
+
+
 def test_the_status_needs_no_session() -> None:
     async def work() -> None:
         async with serve_plainly("a") as (a,):

@@ -5,8 +5,8 @@ from distributary.extras import require
 require("live")  # before the imports that need it
 
 from distributary.content.client_actions import ReceivedEvent
-from distributary.content.tcp.client import (
-    ContentClient,
+from distributary.content.tcp.client import ContentClient
+from distributary.content.tcp.client_settings import (
     ContentClientSettings,
     ContentClientStatistics,
 )

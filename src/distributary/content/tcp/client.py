@@ -6,12 +6,10 @@ import asyncio
 import time
 from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, Self, TypeVar
+from dataclasses import replace
+from typing import Any, Self
 
 from distributary.content.client_actions import (
-    ClientParams,
     Complete,
     Dial,
     EndClient,
@@ -23,7 +21,8 @@ from distributary.content.client_actions import (
     ReceivedEvent,
     Settle,
 )
-from distributary.content.client_machine import ClientMachine, MoveState
+from distributary.content.client_machine import ClientMachine
+from distributary.content.client_move import MoveState
 from distributary.content.client_session import RequestKey, TakenFrom
 from distributary.content.errors import (
     BrokerAwayError,
@@ -35,85 +34,23 @@ from distributary.content.errors import (
     FilterRefusedError,
     MoveFailedError,
 )
+from distributary.content.event_form import EventForm
 from distributary.content.protocol import SendFrame, SessionOpened, Welcome
-from distributary.content.tcp.dialing import (
-    CLIENT_LIMITS,
-    Credentials,
-    EventForm,
-    check_address,
-    make_dialer,
+from distributary.content.tcp.client_settings import (
+    ContentClientSettings,
+    ContentClientStatistics,
 )
+from distributary.content.tcp.dialing import Credentials, check_address
+from distributary.content.tcp.places import Place, PlaceEvents, Places
 from distributary.content.tcp.subscription import ContentSubscription
+from distributary.content.tcp.tickets import TicketFailedError, Tickets
 from distributary.errors import InputError, LiveError
-from distributary.machines.real import (
-    DirectDriver,
-    LinkConnection,
-    Links,
-    TlsFiles,
-    own_tasks,
-    parse_address,
-)
+from distributary.machines.real import DirectDriver, TlsFiles, own_tasks, parse_address
 
-__all__ = ["ContentClient", "ContentClientSettings", "ContentClientStatistics"]
-
-T = TypeVar("T")
+__all__ = ["ContentClient"]
 
 _LEAVE_WITHIN = 3.0  # seconds to write what is queued and close
 _LOOK_AGAIN = 0.02  # seconds between looks at whether a move is over
-
-
-@dataclass(frozen=True, slots=True)
-class ContentClientSettings:
-    """The settings of a client; times in seconds.
-
-    `subscribe` and `advertise` wait `settle_within` until all brokers know the filter; a broker
-    that is away learns it later. Up to `window` events, and `window_bytes` bytes of payload, are on
-    their way to the broker; `publish` waits for room. `session` says what brokers keep for the
-    client.
-    """
-
-    connect_within: float = 10.0
-    timeout: float = 30.0  # of requests
-    settle_within: float = 5.0
-    window: int = 1_000
-    window_bytes: int = 32 << 20
-    session: ClientParams = field(default_factory=ClientParams)
-
-
-@dataclass(frozen=True, slots=True)
-class ContentClientStatistics:
-    """A client's counts so far, and how things are now."""
-
-    broker: str
-    is_connected: bool
-    moving: str  # the step of a move that is under way, or empty
-    connections: int
-    published: int
-    unstored: int  # events that no broker is known to have stored
-    delivered: int
-    duplicates: int  # events that came twice and were dropped
-    losses: int  # reports of missing events
-    subscriptions: int
-
-
-class _FailedError(Exception):
-    """What a ticket was given for has failed."""
-
-    def __init__(self, reason: str, is_unknown: bool) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.is_unknown = is_unknown
-
-
-@dataclass(slots=True)
-class _Place:
-    """A broker that the client stays connected to, while `left` is not set."""
-
-    broker: str
-    left: asyncio.Event
-    closed: asyncio.Event
-    connection: LinkConnection | None = None
-    trouble: str = "it did not answer"
 
 
 class ContentClient:
@@ -148,12 +85,12 @@ class ContentClient:
             lease=session.lease if lease is None else lease,
         )
         self._machine = ClientMachine(broker, params)
-        self._places: dict[int, _Place] = {}
-        self._tickets: dict[int, asyncio.Future[None]] = {}
+        self._tickets = Tickets(self.settings.timeout)
         self._subscriptions: dict[int, ContentSubscription] = {}
         self._filters: set[str] = set()  # of the subscriptions
         self._advertised: dict[int, asyncio.Event] = {}
         self._publishing = asyncio.Lock()  # keeps the order of those who wait for room
+        self._waiting = 0  # the number of them
         self._room = asyncio.Event()
         self._unstored_bytes = 0
         self._opened = asyncio.Event()
@@ -170,8 +107,8 @@ class ContentClient:
         self._driver = DirectDriver(
             self._machine.on_timer,
             {
-                SendFrame: self._send,
-                Dial: self._dial,
+                SendFrame: lambda frames: self._places.send(frames),
+                Dial: lambda dials: self._places.dial(dials),
                 HangUp: self._hang_up,
                 HandEvent: self._hand_events,
                 HandLoss: self._hand_losses,
@@ -185,8 +122,10 @@ class ContentClient:
         await check_address(self._machine.broker, self._credentials)
         async with AsyncExitStack() as stack:
             stack.callback(self._driver.close)
-            self._start = await stack.enter_async_context(own_tasks())
-            self._start(self._watch())
+            start = await stack.enter_async_context(own_tasks())
+            start(self._watch())
+            events = PlaceEvents(self._on_open, self._on_message, self._on_close, self._on_refused)
+            self._places = Places(self._credentials, events, start)
             self._perform(self._machine.start(time.time()))
             await self._open()
             self._is_open = True
@@ -200,7 +139,7 @@ class ContentClient:
             async with asyncio.timeout(within):
                 await self._opened.wait()
         except TimeoutError:
-            (place,) = self._places.values()
+            (place,) = self._places.all()
             raise BrokerAwayError(place.broker, place.trouble) from None
         if self._failure is not None:
             raise self._failure
@@ -220,7 +159,7 @@ class ContentClient:
         self._perform(self._machine.leave(time.time()))
         with suppress(TimeoutError):
             async with asyncio.timeout(_LEAVE_WITHIN):
-                for place in [*self._places.values()]:
+                for place in self._places.all():
                     await place.closed.wait()
         self._fail_all(ContentClientClosedError())
 
@@ -250,7 +189,7 @@ class ContentClient:
             await self._await_ticket(ticket, actions)
         except BaseException as error:
             self._perform(self._drop_subscription(number)[1])
-            if isinstance(error, _FailedError):
+            if isinstance(error, TicketFailedError):
                 raise FilterRefusedError(filter, error.reason) from None
             raise
         await self._wait_settled(made.settle())
@@ -284,7 +223,7 @@ class ContentClient:
         settled = self._advertised.setdefault(number, asyncio.Event())
         try:
             await self._await_ticket(ticket, actions)
-        except _FailedError as failed:
+        except TicketFailedError as failed:
             del self._advertised[number]
             raise FilterRefusedError(filter, failed.reason) from None
         await self._wait_settled(settled.wait())
@@ -301,13 +240,13 @@ class ContentClient:
         except InputError as error:
             raise EventRefusedError(error.reason) from None
         size = len(payload)
-        async with self._publishing:
+        if self._waiting or not self._has_room(size):
             await self._wait_for_room(size)
-            ticket, actions = self._machine.publish(checked, bytes(payload), time.time())
+        ticket, actions = self._machine.publish(checked, bytes(payload), time.time())
         self._unstored_bytes += size
         try:
             await self._await_ticket(ticket, actions)
-        except _FailedError as failed:
+        except TicketFailedError as failed:
             if failed.is_unknown:
                 raise EventNotStoredError(failed.reason, is_unknown=True) from None
             raise EventRefusedError(failed.reason) from None
@@ -322,14 +261,23 @@ class ContentClient:
             self._unstored_bytes -= size
             self._room.set()
 
+    def _has_room(self, size: int) -> bool:
+        settings, unstored = self.settings, self._unstored_bytes
+        return self._machine.unstored < settings.window and (
+            not unstored or unstored + size <= settings.window_bytes
+        )
+
     async def _wait_for_room(self, size: int) -> None:
-        settings = self.settings
-        while self._machine.unstored >= settings.window or (
-            self._unstored_bytes and self._unstored_bytes + size > settings.window_bytes
-        ):
-            self._check()
-            self._room.clear()
-            await self._room.wait()
+        """Wait until an event fits, after those who have waited longer."""
+        self._waiting += 1
+        try:
+            async with self._publishing:
+                while not self._has_room(size):
+                    self._check()
+                    self._room.clear()
+                    await self._room.wait()
+        finally:
+            self._waiting -= 1
         self._check()
 
     @property
@@ -359,12 +307,11 @@ class ContentClient:
         place = next(each.place for each in actions if isinstance(each, Dial))
         try:
             await self._await_ticket(ticket, actions)
-        except _FailedError as failed:
+        except TicketFailedError as failed:
             raise MoveFailedError(broker, failed.reason) from None
         except TimeoutError:
-            state, trouble = self._machine.moving, ""
-            if place in self._places:
-                trouble = self._places[place].trouble
+            state, found = self._machine.moving, self._places.find(place)
+            trouble = "" if found is None else found.trouble
             self._perform(self._machine.cancel_move(time.time()))
             if state is MoveState.MAKING:
                 raise MoveFailedError(broker, f"{trouble}; check the address") from None
@@ -403,8 +350,8 @@ class ContentClient:
             connections=self._connections,
             published=machine.published,
             unstored=machine.unstored,
-            delivered=machine.delivered,
-            duplicates=machine.duplicates,
+            delivered=machine.deliveries.delivered,
+            duplicates=machine.deliveries.duplicates,
             losses=self._losses,
             subscriptions=len(self._subscriptions),
         )
@@ -420,14 +367,12 @@ class ContentClient:
 
     async def _await_ticket(self, ticket: int, actions: list[Any]) -> None:
         """Perform actions and wait until what the ticket was given for is done."""
-        future = asyncio.get_running_loop().create_future()
-        self._tickets[ticket] = future
-        self._perform(actions)
+        future = self._tickets.open(ticket)
         try:
-            async with asyncio.timeout(self.settings.timeout):
-                await future
+            self._perform(actions)
+            await future
         finally:
-            self._tickets.pop(ticket, None)
+            self._tickets.forget(ticket)
 
     async def _wait_settled(self, settling: Coroutine[Any, Any, Any]) -> None:
         with suppress(TimeoutError):
@@ -443,9 +388,7 @@ class ContentClient:
 
     def _fail_all(self, error: LiveError) -> None:
         self._failure = self._failure or error
-        for future in self._tickets.values():
-            if not future.done():
-                future.set_exception(error)
+        self._tickets.close(error)
         for subscription in self._subscriptions.values():
             subscription.fail(error)
         self._opened.set()
@@ -454,33 +397,15 @@ class ContentClient:
     # --- actions of the machine -------------------------------------------------------------------
 
     def _perform(self, actions: list[Any]) -> None:
-        self._driver.perform(actions)
+        if actions:
+            self._driver.perform(actions)
 
     def _finish(self, taken: TakenFrom) -> None:
         self._perform(self._machine.finish(taken, time.time()))
 
-    def _send(self, frames: list[SendFrame]) -> None:
-        bodies: dict[int, list[bytes]] = {}
-        for frame in frames:
-            connection = self._places[frame.connection].connection
-            if connection is not None:
-                body = connection.codec.encode(frame.message)
-                bodies.setdefault(frame.connection, []).append(body)
-        for number, some in bodies.items():
-            connection = self._places[number].connection
-            if connection is not None:
-                connection.send(some)
-
-    def _dial(self, dials: list[Dial]) -> None:
-        for each in dials:
-            place = _Place(each.broker, asyncio.Event(), asyncio.Event())
-            self._places[each.place] = place
-            self._start(self._stay(each.place, place))
-
     def _hang_up(self, actions: list[HangUp]) -> None:
         for each in actions:
-            if (place := self._places.get(each.place)) is not None:
-                place.left.set()
+            self._places.leave(each.place)
 
     def _hand_events(self, actions: list[HandEvent]) -> None:
         for each in actions:
@@ -500,15 +425,11 @@ class ContentClient:
 
     def _complete(self, actions: list[Complete]) -> None:
         for each in actions:
-            future = self._tickets.get(each.ticket)
-            if future is not None and not future.done():
-                future.set_result(None)
+            self._tickets.complete(each.ticket)
 
     def _fail(self, actions: list[Fail]) -> None:
         for each in actions:
-            future = self._tickets.get(each.ticket)
-            if future is not None and not future.done():
-                future.set_exception(_FailedError(each.reason, each.is_unknown))
+            self._tickets.fail(each.ticket, TicketFailedError(each.reason, each.is_unknown))
 
     def _settle(self, actions: list[Settle]) -> None:
         for each in actions:
@@ -528,75 +449,34 @@ class ContentClient:
                 if self._opened.is_set()
                 else BrokerRefusedError(broker, each.reason)
             )
-        for place in self._places.values():
+        for place in self._places.all():
             place.left.set()
-
-    # --- connections ------------------------------------------------------------------------------
-
-    async def _stay(self, number: int, place: _Place) -> None:
-        """Stay connected to a broker until the place is left."""
-        dialer = make_dialer(
-            place.broker,
-            self._credentials,
-            on_refused=partial(self._on_refused, place),
-            on_trouble=partial(setattr, place, "trouble"),
-        )
-        try:
-            async with Links(_Owner(self, number, place), CLIENT_LIMITS) as links:
-                links.dial(dialer)
-                await place.left.wait()
-        finally:
-            self._places.pop(number, None)
-            place.closed.set()
-
-    def _on_refused(self, place: _Place, reason: str) -> None:
-        """A broker has refused the handshake: the first one ends the client, the next the move."""
-        place.trouble = f"it refused the connection: {reason}"
-        if not self._opened.is_set():
-            self._fail_all(BrokerRefusedError(place.broker, reason))
-        elif place.broker == self._machine.broker:
-            self._perform(self._machine.fail_move(place.trouble, time.time()))
 
     async def _watch(self) -> None:
         """Raise what fails in a callback of the loop."""
         while True:
             await self._driver.wait()
 
-    def _on_open(self, number: int, place: _Place, connection: LinkConnection) -> None:
-        place.connection = connection
-        welcome: Welcome = connection.peer
+    # --- connections ------------------------------------------------------------------------------
+
+    def _on_open(self, place: int, welcome: Welcome) -> None:
         self._form = EventForm(welcome.attributes)
         self._connections += 1
-        self._perform(self._machine.on_open(number, time.time()))
+        self._perform(self._machine.on_open(place, time.time()))
 
-    def _on_message(self, number: int, message: Any) -> None:
-        self._perform(self._machine.on_message(number, message, time.time()))
+    def _on_message(self, place: int, message: Any) -> None:
+        self._perform(self._machine.on_message(place, message, time.time()))
         if isinstance(message, SessionOpened):
             self._opened.set()
         self._room.set()
 
-    def _on_close(self, number: int, place: _Place, connection: LinkConnection) -> None:
-        if place.connection is connection:
-            place.connection = None
-            place.trouble = connection.reason
-            self._perform(self._machine.on_close(number, time.time()))
+    def _on_close(self, place: int) -> None:
+        self._perform(self._machine.on_close(place, time.time()))
 
-
-class _Owner:
-    """Gives what happens on the connections of one place to the client."""
-
-    def __init__(self, client: ContentClient, number: int, place: _Place) -> None:
-        self._client, self._number, self._place = client, number, place
-
-    async def on_open(self, connection: LinkConnection) -> None:
-        """Take a new connection."""
-        self._client._on_open(self._number, self._place, connection)
-
-    async def on_message(self, connection: LinkConnection, message: Any) -> None:
-        """Take a message of the broker."""
-        if self._place.connection is connection:
-            self._client._on_message(self._number, message)
-
-    def on_close(self, connection: LinkConnection) -> None:
-        """Forget a connection."""
-        self._client._on_close(self._number, self._place, connection)
+    def _on_refused(self, place: Place, reason: str) -> None:
+        """A broker has refused the handshake: the first one ends the client, the next the move."""
+        place.trouble = f"it refused the connection: {reason}"
+        if not self._opened.is_set():
+            self._fail_all(BrokerRefusedError(place.broker, reason))
+        elif place.broker == self._machine.broker:
+            self._perform(self._machine.fail_move(place.trouble, time.time()))

@@ -1,18 +1,15 @@
-"""A client's connection to a broker: its handshake, and the attributes of the broker's events."""
+"""A client's connection to a broker: where it is, and the handshake."""
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
 
 from distributary.content.codec import Codec, MessageError
 from distributary.content.handshake import judge_welcome
 from distributary.content.protocol import (
     WIRE_VERSIONS,
-    AttributeValue,
     Goodbye,
     Hello,
     Identity,
@@ -20,7 +17,6 @@ from distributary.content.protocol import (
     Welcome,
 )
 from distributary.content.tcp.trust import BROKER_UNIT, check_certificate
-from distributary.errors import InputError
 from distributary.machines.real import (
     Admission,
     ConnectionLimits,
@@ -31,14 +27,11 @@ from distributary.machines.real import (
     parse_address,
 )
 from distributary.machines.real.addresses import check_encryption, resolve
-from distributary.model import Attribute, AttributeKind, Schema
+from distributary.model import Schema
 
-__all__ = ["CLIENT_LIMITS", "Credentials", "EventForm", "check_address", "make_dialer"]
+__all__ = ["CLIENT_LIMITS", "Credentials", "check_address", "make_dialer"]
 
 LONGEST_FRAME = 64 << 20  # bytes, of brokers
-# Brokers cut off clients whose frames have more than 2 MiB.
-LONGEST_PAYLOAD = 1 << 20
-LONGEST_TEXT = 1 << 17  # characters, of up to four bytes
 CLIENT_LIMITS = ConnectionLimits(queue=1 << 30)  # the client bounds what it sends by itself
 _CODEC = Codec(Schema(()))  # filters of clients travel as text, so no schema is needed
 
@@ -135,44 +128,3 @@ def _judge(answer: bytes, proof: Proof, credentials: Credentials) -> Admission |
     if fault:
         return Rejection(fault, _CODEC.encode(Goodbye(fault)))
     return Admission(welcome, _CODEC, LONGEST_FRAME)
-
-
-class EventForm:
-    """The attributes that events of a network have, as a broker says in its `Welcome`."""
-
-    def __init__(self, attributes: tuple[tuple[str, str], ...]) -> None:
-        kinds = AttributeKind.__members__
-        self.schema = Schema(
-            tuple(
-                Attribute(name, kinds[kind.upper()])
-                for name, kind in attributes
-                if kind.upper() in kinds
-            )
-        )
-
-    def check(
-        self, attributes: Mapping[str, Any], payload: bytes = b""
-    ) -> dict[str, AttributeValue]:
-        """The attributes as they are sent; raises `InputError` for what a broker would refuse."""
-        if len(payload) > LONGEST_PAYLOAD:
-            raise InputError(
-                f"its payload has {len(payload):,} bytes, and brokers take {LONGEST_PAYLOAD:,}"
-            )
-        checked: dict[str, AttributeValue] = {}
-        for name, value in attributes.items():
-            at = self.schema.place(name)
-            if at is None:
-                known = ", ".join(each.name for each in self.schema.attributes)
-                raise InputError(f"there is no attribute {name!r}, only {known}", value=name)
-            attribute = self.schema.attributes[at]
-            if attribute.kind is not AttributeKind.DECIMAL:
-                attribute.key(value)  # its scale is the broker's business
-            if isinstance(value, datetime) and value.tzinfo is None:
-                value = value.replace(tzinfo=UTC)
-            checked[attribute.name] = value
-        if len(checked) < len(attributes):
-            raise InputError("two attributes have names that differ only in case")
-        size = sum(len(value) for value in checked.values() if isinstance(value, str))
-        if size > LONGEST_TEXT:
-            raise InputError(f"its text has {size:,} characters, and brokers take {LONGEST_TEXT:,}")
-        return checked
