@@ -10,6 +10,7 @@ from distributary.content.client_actions import (
     ClientParams,
     Complete,
     Dial,
+    EndClient,
     Fail,
     HandEvent,
     HandLoss,
@@ -24,6 +25,7 @@ from distributary.content.protocol import (
     Dropped,
     Ended,
     Event,
+    Goodbye,
     OpenSession,
     Publish,
     Refused,
@@ -305,6 +307,15 @@ def test_a_new_process_is_told_of_losses_before_it_subscribes() -> None:
     acknowledged += machine.finish(loss.loss.taken_from, 0.0)
     acknowledged += machine.on_timer("acknowledge 1", 0.0)
     assert SendFrame(1, Acknowledge(4)) in acknowledged
+
+
+def test_a_goodbye_is_final_and_a_connection_that_closes_is_not() -> None:
+    machine = open_machine()
+    assert machine.on_close(1, 0.0) == []
+    assert any(isinstance(each.message, OpenSession) for each in machine.on_open(1, 1.0))
+    assert machine.on_message(1, Goodbye("a rule is broken"), 1.0) == [
+        EndClient("a rule is broken")
+    ]
 
 
 def test_a_second_move_waits_for_the_first() -> None:

@@ -155,7 +155,11 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Goodbye:
-    """The last message before a broker closes a connection on purpose."""
+    """The last message before a broker closes a connection for good, and why.
+
+    The peer must not connect again by itself. A broker that stops, to be started again, closes its
+    connections without it.
+    """
 
     reason: str
 
