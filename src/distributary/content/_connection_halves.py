@@ -3,11 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from heapq import heappop, heappush
+from math import inf
 
 from distributary.machines.actions import Message
 
-__all__ = ["ReceiveHalf", "SendHalf"]
+__all__ = ["ReceiveHalf", "SendHalf", "Timing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """When a connection sends; times in seconds.
+
+    A packet that is not acknowledged within `resend` is retransmitted, with exponential back-off up
+    to `longest`; `resend` should exceed a round trip plus `answer`. Acknowledgements wait for
+    `answer` to be piggybacked on messages. At most `window` messages are in flight, up to `batch`
+    of them per packet, which has at most `packet` bytes unless a single message has more.
+    """
+
+    resend: float = 0.2
+    longest: float = 5.0
+    answer: float = 0.01
+    window: int = 256
+    batch: int = 32
+    packet: int = 16 << 20
+
+    def __post_init__(self) -> None:
+        if not (0 < self.resend <= self.longest < inf and 0 <= self.answer < inf):
+            raise ValueError(
+                f"times must be 0 < resend <= longest and 0 <= answer, not resend={self.resend}, "
+                f"longest={self.longest}, answer={self.answer}"
+            )
+        if min(self.window, self.batch, self.packet) < 1:
+            raise ValueError(
+                f"window, batch and packet must be at least 1, not {self.window}, {self.batch} and "
+                f"{self.packet}"
+            )
 
 
 class SendHalf:
@@ -18,11 +50,13 @@ class SendHalf:
     the gaps, so that the peer gets nothing twice.
     """
 
-    def __init__(self, window: int, batch: int) -> None:
+    def __init__(self, timing: Timing, measure: Callable[[Message], int]) -> None:
         self.unreceived: dict[int, Message] = {}
         self.undone: dict[int, Message] = {}
-        self._window = window
-        self._batch = batch
+        self._window = timing.window
+        self._batch = timing.batch
+        self._packet = timing.packet
+        self._measure = measure
         self._last = 0
         self.sent = 0
         self._received = 0
@@ -82,8 +116,10 @@ class SendHalf:
         """The oldest missing messages, at most one packet of them."""
         self._silent = True
         self._doubtful = self.sent
-        self._repeated = min(self._gap_end(), self._received + self._batch)
-        return range(self._received + 1, self._repeated + 1)
+        end = min(self._gap_end(), self._received + self._batch)
+        first = self._split_range(self._received, end)[0]
+        self._repeated = first.stop - 1
+        return first
 
     def take_retransmissions(self) -> list[range]:
         """The packets, as ranges of numbers, to retransmit now: those of the first gap."""
@@ -105,8 +141,16 @@ class SendHalf:
         return min(self._doubtful, self._held - 1) if self._held else self._doubtful
 
     def _split_range(self, start: int, end: int) -> list[range]:
-        firsts = range(start + 1, end + 1, self._batch)
-        return [range(first, min(first + self._batch, end + 1)) for first in firsts]
+        """Packets of the messages after `start` up to `end`; at least one."""
+        spans: list[range] = []
+        first, size = start + 1, 0
+        for number in range(start + 1, end + 1):
+            more = self._measure(self.unreceived[number])
+            if number > first and (number - first == self._batch or size + more > self._packet):
+                spans.append(range(first, number))
+                first, size = number, 0
+            size += more
+        return [*spans, range(first, end + 1)]
 
 
 class ReceiveHalf:

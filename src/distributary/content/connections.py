@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
-from distributary.content._connection_halves import ReceiveHalf, SendHalf
+from distributary.content._connection_halves import ReceiveHalf, SendHalf, Timing
 from distributary.machines.actions import Action, Message, Send, SetTimer
 
 __all__ = ["Connection", "Packet", "Received", "Timing"]
@@ -27,34 +27,6 @@ __all__ = ["Connection", "Packet", "Received", "Timing"]
 
 # Beyond a gap, messages are held up to this number ahead; no peer has a window as wide.
 _FARTHEST = 1 << 16
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """When a connection sends; times in seconds.
-
-    A packet that is not acknowledged within `resend` is retransmitted, with exponential back-off up
-    to `longest`; `resend` should exceed a round trip plus `answer`. Acknowledgements wait for
-    `answer` to be piggybacked on messages. At most `window` messages are in flight, up to `batch`
-    of them per packet.
-    """
-
-    resend: float = 0.2
-    longest: float = 5.0
-    answer: float = 0.01
-    window: int = 256
-    batch: int = 32
-
-    def __post_init__(self) -> None:
-        if not (0 < self.resend <= self.longest < inf and 0 <= self.answer < inf):
-            raise ValueError(
-                f"times must be 0 < resend <= longest and 0 <= answer, not resend={self.resend}, "
-                f"longest={self.longest}, answer={self.answer}"
-            )
-        if self.window < 1 or self.batch < 1:
-            raise ValueError(
-                f"window and batch must be at least 1, not {self.window} and {self.batch}"
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +71,16 @@ class Connection:
     Calls only record what is to be done, and `flush` returns the actions: call it when the
     connection is new, and after all calls for one input, so that messages share packets. `timer` is
     the name of the connection's timer. A connection with nothing outstanding sends nothing, so it
-    does not tell whether the peer is alive.
+    does not tell whether the peer is alive. `measure` tells how many bytes a message takes.
     """
 
-    def __init__(self, peer: str, incarnation: int, timing: Timing) -> None:
+    def __init__(
+        self,
+        peer: str,
+        incarnation: int,
+        timing: Timing,
+        measure: Callable[[Message], int] = lambda message: 0,
+    ) -> None:
         if incarnation < 1:
             raise ValueError(f"incarnations count from 1, not {incarnation}")
         self.peer = peer
@@ -115,7 +93,8 @@ class Connection:
         self.duplicates = 0  # duplicate messages received
         self.stale = 0  # packets of no use to this pairing
         self._timing = timing
-        self._out = SendHalf(timing.window, timing.batch)
+        self._measure = measure
+        self._out = SendHalf(timing, measure)
         self._in = ReceiveHalf()
         self._left: list[Message] = []  # kept from earlier pairings, to be taken
         self._base = 0  # offset of this pairing's numbers, which makes them unique
@@ -231,7 +210,7 @@ class Connection:
         self.peer_incarnation = peer_incarnation
         self._left += self._out.undone.values()
         self._base += self._in.received
-        self._out = SendHalf(self._timing.window, self._timing.batch)
+        self._out = SendHalf(self._timing, self._measure)
         self._in = ReceiveHalf()
         self._acknowledged = 0
         self._answer_at = inf

@@ -43,7 +43,6 @@ from distributary.content.laggards import ALWAYS_ROOM, ClientSide, Laggards
 from distributary.content.late_saves import LateSaves
 from distributary.content.link_queue import LinkLimits, LinkQueue
 from distributary.content.messages import (
-    AdvertiseStatement,
     Barrier,
     BarrierPassed,
     Name,
@@ -51,20 +50,18 @@ from distributary.content.messages import (
     Publication,
     PublishUnder,
     Statement,
-    SubscribeStatement,
 )
 from distributary.content.policies import Covering
 from distributary.content.recovery import FIRST_START, Recovery, StartBroker
 from distributary.content.resync import (
     AskDigests,
     HeardDigests,
-    Known,
     StaleStatements,
     SyncComplete,
-    SyncPart,
     ToldBuckets,
-    compute_digests,
 )
+from distributary.content.sizes import measure_message
+from distributary.content.state_exchange import StateExchange
 from distributary.content.unfinished import UnfinishedPublications, key_of_publication
 from distributary.machines.actions import Action, Deliver, Message, Save, Send, SetTimer
 from distributary.model import Schema
@@ -118,11 +115,7 @@ class DurableBroker:
         self._limits = limits
         self.connections: dict[str, Connection] = {}
         self.queues: dict[str, LinkQueue] = {}
-        # Neighbours whose state is incomplete here, and those not yet told that ours is complete.
-        self._lacks: dict[SyncPart, set[str]] = {part: set() for part in SyncPart}
-        self._owes: dict[SyncPart, set[str]] = {part: set() for part in SyncPart}
-        self._synchronised: set[str] = set()  # neighbours that were sent the buckets they lacked
-        self._asked: set[str] = set()  # neighbours whose digests are awaited, to tell them all
+        self._exchange = StateExchange(self.core, self.connections, timing.packet // 2)
         self.unfinished = UnfinishedPublications()
         self._barriers = Barriers()
         self._routed: dict[Name, int] = {}  # the last publication of each advertisement
@@ -144,7 +137,7 @@ class DurableBroker:
     @property
     def incomplete(self) -> set[str]:
         """The neighbours behind which there may be subscriptions that are unknown here."""
-        return self._lacks[SyncPart.SUBSCRIPTIONS]
+        return self._exchange.incomplete
 
     def is_unfinished(self, advertisement: Name) -> bool:
         """Whether something published under an advertisement is not finished."""
@@ -205,12 +198,11 @@ class DurableBroker:
     # --- links that come and go ------------------------------------------------------------------
 
     def _connect(self, neighbour: str) -> None:
-        self.connections[neighbour] = Connection(neighbour, self.incarnation, self._timing)
+        self.connections[neighbour] = Connection(
+            neighbour, self.incarnation, self._timing, measure_message
+        )
         self.queues[neighbour] = LinkQueue(self._limits)
-        for part in SyncPart:
-            self._lacks[part].add(neighbour)
-            self._owes[part].add(neighbour)
-        self.core.retraction_blocked.add(neighbour)
+        self._exchange.add(neighbour)
 
     def add_neighbour(self, neighbour: str, now: float) -> list[Action]:
         """A new link comes up."""
@@ -232,11 +224,7 @@ class DurableBroker:
         actions = self._divert_sends(self.core.remove_neighbour(neighbour, now))
         actions.append(SetTimer(self.connections.pop(neighbour).timer, None))
         del self.queues[neighbour]
-        for part in SyncPart:
-            self._lacks[part].discard(neighbour)
-            self._owes[part].discard(neighbour)
-        self._synchronised.discard(neighbour)
-        self._asked.discard(neighbour)
+        self._exchange.remove(neighbour)
         self._barriers.remove_neighbour(neighbour)
         kept = self.unfinished.list_left(neighbour)
         for publication in kept:
@@ -272,83 +260,28 @@ class DurableBroker:
         self._saved.clear()
         return actions + self._announce_complete(now)
 
-    def _resynchronise(self, neighbour: str) -> None:
-        """Compare states with a neighbour after either side restarted, and resend what was kept."""
-        connection = self.connections[neighbour]
-        for owed in self._owes.values():
-            owed.add(neighbour)
-        self._synchronised.discard(neighbour)
-        self._ask(neighbour)
-        barriers = self._barriers.list_waiting(neighbour)
-        self.queues[neighbour].restart(barriers, connection.take_kept())
-
     def ask_again(self, neighbour: str, now: float) -> list[Action]:
         """Ask a neighbour for what it tells and was not taken over before."""
         if self.connections[neighbour].peer_incarnation:
-            self._ask(neighbour)
+            self._exchange.ask(neighbour)
         return self._flush([], now)
-
-    def _ask(self, neighbour: str) -> None:
-        """Ask a neighbour for what it tells and is not known here."""
-        digests = compute_digests(self.core.collect_received(neighbour))
-        self.connections[neighbour].send(HeardDigests(digests), keep=False)
-
-    def _answer_digests(self, neighbour: str, report: HeardDigests) -> None:
-        """Send the buckets that differ, one by one, which bounds the size of a message."""
-        told = self.core.collect_sent(neighbour)
-        pairs = zip(compute_digests(told), report.digests, strict=True)
-        differ = [at for at, (mine, theirs) in enumerate(pairs) if mine != theirs]
-        for at, part in told.split(differ).items():
-            self.connections[neighbour].send(ToldBuckets((at,), part), keep=False)
-        self._synchronised.add(neighbour)
-        self._asked.discard(neighbour)
-
-    def _apply_buckets(self, neighbour: str, reply: ToldBuckets, now: float) -> list[Action]:
-        heard = self.core.collect_received(neighbour).within(reply.buckets)
-        extra = heard.without(reply.told)
-        if extra:
-            self.connections[neighbour].send(StaleStatements(extra), keep=False)
-        return self._divert_sends(self._replay(neighbour, reply.told.without(heard), now))
-
-    def _replay(self, neighbour: str, known: Known, now: float) -> list[Action]:
-        statements = (
-            *(AdvertiseStatement(name, filter) for name, filter in known.advertisements.items()),
-            *(SubscribeStatement(name, filter) for name, filter in known.subscriptions.items()),
-        )
-        return [a for each in statements for a in self.core.on_message(neighbour, each, now)]
 
     def _recall(self, neighbour: str, now: float) -> list[Action]:
         """Restore what a neighbour had said in earlier incarnations."""
         known = self._heard_before.pop(neighbour, None)
         if known is None:
             return []
-        actions = self._divert_sends(self._replay(neighbour, known, now))
+        actions = self._divert_sends(self._exchange.replay(neighbour, known, now))
         names = (*known.advertisements, *known.subscriptions)
         self.heard.forget_saved((neighbour, name) for name in names)
         return actions
 
     def _announce_complete(self, now: float) -> list[Action]:
-        """Tell neighbours which parts are complete; allow retraction where nothing is missing."""
-        lacks_ads, lacks = self._lacks[SyncPart.ADVERTISEMENTS], self._lacks[SyncPart.SUBSCRIPTIONS]
-        actions: list[Action] = []
-        for neighbour in self.connections:
-            if lacks_ads <= {neighbour}:
-                self._send_complete(neighbour, SyncPart.ADVERTISEMENTS)
-            if lacks <= {neighbour} and neighbour not in lacks_ads:
-                self._send_complete(neighbour, SyncPart.SUBSCRIPTIONS)
-                if neighbour in self.core.retraction_blocked and not lacks_ads:
-                    actions += self._divert_sends(self.core.allow_retraction(neighbour, now))
-        return actions
+        return self._divert_sends(self._exchange.announce_complete(now))
 
-    def _send_complete(self, neighbour: str, part: SyncPart) -> None:
-        if neighbour in self._owes[part] & self._synchronised:
-            self._owes[part].remove(neighbour)
-            self.connections[neighbour].send(SyncComplete(part), keep=False)
-
-    def _on_complete(self, neighbour: str, part: SyncPart) -> list[Action]:
-        """A neighbour's state is complete; once all are, forget marks of what has ended."""
-        self._lacks[part].discard(neighbour)
-        if self._lacks[SyncPart.ADVERTISEMENTS]:
+    def _forget_ended(self) -> list[Action]:
+        """Forget marks of what has ended, if all advertisements are known."""
+        if not self._exchange.knows_advertisements:
             return []
         ended = [name for name in self._served if name not in self.core.advertisements]
         return [each for name in ended for each in self._forget_marks(name)]
@@ -360,7 +293,9 @@ class DurableBroker:
         received = connection.on_packet(packet, now)
         actions: list[Action] = []
         if received.reset:
-            self._resynchronise(neighbour)
+            self._exchange.begin(neighbour)
+            barriers = self._barriers.list_waiting(neighbour)
+            self.queues[neighbour].restart(barriers, connection.take_kept())
             actions += self._divert_sends(self.core.restart_deferred_work(neighbour, now))
         for publication in received.finished:
             self.queues[neighbour].note_finished(publication)
@@ -373,7 +308,7 @@ class DurableBroker:
                 actions += self._handle(neighbour, message, now)
                 connection.finish(number, now)
         for doubted in self.core.take_doubts():
-            self._ask(doubted)
+            self._exchange.ask(doubted)
         return actions + self._announce_complete(now)
 
     def _handle(self, neighbour: str, message: Message, now: float) -> list[Action]:
@@ -381,17 +316,18 @@ class DurableBroker:
             case None:
                 return []
             case AskDigests():
-                self._ask(neighbour)
+                self._exchange.ask(neighbour)
                 return []
             case HeardDigests():
-                self._answer_digests(neighbour, message)
+                self._exchange.answer(neighbour, message)
                 return []
             case ToldBuckets():
-                return self._apply_buckets(neighbour, message, now)
+                return self._divert_sends(self._exchange.take_told(neighbour, message, now))
             case StaleStatements(heard):
                 return self._divert_sends(self.core.adopt(neighbour, heard, now))
             case SyncComplete(part):
-                return self._on_complete(neighbour, part)
+                self._exchange.note_complete(neighbour, part)
+                return self._forget_ended()
             case Barrier():
                 self._pass_on(message, neighbour)
                 return []
@@ -540,7 +476,7 @@ class DurableBroker:
         for action in actions:
             if not isinstance(action, Send):
                 left.append(action)
-            elif action.to not in self._asked or not _is_statement(action.message):
+            elif not (self._exchange.awaits(action.to) and _is_statement(action.message)):
                 self.connections[action.to].send(action.message, keep=False)
         return left
 
@@ -558,10 +494,7 @@ class DurableBroker:
         unsent = connection.take_unsent()
         queued = (Publication, Barrier, BarrierPassed)
         self.queues[neighbour].take_back(each for each in unsent if isinstance(each, queued))
-        for owed in self._owes.values():
-            owed.add(neighbour)
-        self._synchronised.discard(neighbour)
-        self._asked.add(neighbour)
+        self._exchange.await_digests(neighbour)
         for message in unsent:
             if not _is_statement(message) and not isinstance(message, (*queued, SyncComplete)):
                 connection.send(message, keep=False)
@@ -569,7 +502,7 @@ class DurableBroker:
 
     def _release(self, neighbour: str, now: float) -> list[Action]:
         """Send what waits for a neighbour whose state is known."""
-        if neighbour in self.incomplete or neighbour not in self._synchronised:
+        if not self._exchange.is_complete(neighbour):
             return []
         connection, queue = self.connections[neighbour], self.queues[neighbour]
         actions: list[Action] = []

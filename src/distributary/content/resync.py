@@ -47,20 +47,22 @@ class Known:
         wanted = frozenset(buckets)
         return self.select(lambda name: bucket_of(name) in wanted)
 
-    def split(self, buckets: Iterable[int]) -> dict[int, Known]:
-        """Those whose names are in these buckets, by bucket."""
-        parts: dict[int, Known] = {bucket: Known({}, {}) for bucket in buckets}
+    def split(self, most: int, measure: Callable[[Filter], int], room: float) -> list[Known]:
+        """Parts of at most `most` statements whose measures add up to `room`, or of a single one.
+
+        There is at least one part, which may be empty. Advertisements come first.
+        """
+        parts = [Known({}, {})]
+        count = size = 0
         for kind in ("advertisements", "subscriptions"):
             for name, filter in getattr(self, kind).items():
-                if (bucket := bucket_of(name)) in parts:
-                    getattr(parts[bucket], kind)[name] = filter
+                more = measure(filter)
+                if count and (count == most or size + more > room):
+                    parts.append(Known({}, {}))
+                    count = size = 0
+                getattr(parts[-1], kind)[name] = filter
+                count, size = count + 1, size + more
         return parts
-
-    def without(self, other: Known) -> Known:
-        """Those that `other` lacks."""
-        return self.select(
-            lambda name: name not in other.advertisements and name not in other.subscriptions
-        )
 
     def select(self, wanted: Callable[[Name], bool]) -> Known:
         """Those with wanted names."""
@@ -84,7 +86,10 @@ class HeardDigests:
 
 @dataclass(frozen=True, slots=True)
 class ToldBuckets:
-    """Everything that the sender tells the receiver in these buckets."""
+    """Everything that the sender tells the receiver in these buckets.
+
+    Without buckets it is a part of that; the next one continues it.
+    """
 
     buckets: tuple[int, ...]
     told: Known
