@@ -243,6 +243,7 @@ class Application:
         self.name = name
         self.broker = broker  # where it starts its next process
         self.params = params
+        self.may_lose = params.when_full == "drop-oldest"
         self.subs: dict[int, Sub] = {}
         self.former: list[Sub] = []  # that have ended in former processes
         self.pubs: list[Pub] = []
@@ -374,7 +375,7 @@ class Application:
             self._process_later(event.taken_from, finished)
 
     def take_loss(self, numbers: tuple[int, ...], loss: LostEvents, delivery: Delivery) -> None:
-        assert self.params.when_full == "drop-oldest", loss.reason
+        assert self.may_lose, loss.reason
         assert loss.count is not None, loss.reason
         last = delivery.number
         lost = {delivery._replace(number=n) for n in range(last - loss.count + 1, last + 1)}

@@ -187,6 +187,7 @@ class Process:
 
 SMALL = HostParams(
     lease=10_000.0,
+    patience=10_000.0,
     outbox_events=1_000,
     deliveries=2,
     publications=3,

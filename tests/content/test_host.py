@@ -301,6 +301,57 @@ def test_a_client_that_wants_to_be_disconnected_is_when_its_outbox_is_full() -> 
     assert world.processes["a"].host.statistics().sizes["sessions"] == 1
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_publishers_wait_for_an_absent_client_for_a_while_and_it_learns_what_it_missed(
+    restarts: bool,
+) -> None:
+    world = alone(patience=60.0)
+    ann = world.add_application("ann", "a", most_events=3)
+    bob = world.add_application("bob", "a")
+    world.run(2.0)
+    ann.subscribe(ALL, ALL)
+    ann.may_lose = True
+    world.run(2.0)
+    ann.go_away()
+    for _ in range(40):
+        bob.publish(1, 1)
+    world.run(50.0)
+    assert sum(pub.state == "under way" for pub in bob.pubs) > 20
+    if restarts:  # it remembers since when the client is away
+        world.crash("a")
+        world.start("a")
+        world.run(5.0)
+        assert sum(pub.state == "under way" for pub in bob.pubs) > 20
+    world.run(30.0)
+    assert {pub.state for pub in bob.pubs} == {"stored"}
+    ann.come_back()
+    world.run(5.0)
+    (sub,) = ann.subs.values()
+    assert [number for _, number in sub.got] == [37, 38, 39]
+    assert len(sub.lost) == 37
+
+
+def test_publishers_wait_again_for_a_client_that_is_back() -> None:
+    world = alone(patience=60.0)
+    ann = world.add_application("ann", "a", most_events=3)
+    bob = world.add_application("bob", "a")
+    world.run(2.0)
+    ann.subscribe(ALL, ALL)
+    world.run(2.0)
+    ann.go_away()
+    world.run(100.0)
+    ann.come_back()
+    ann.pause = 5.0
+    world.run(5.0)
+    for _ in range(40):
+        bob.publish(1, 1)
+    world.run(20.0)
+    assert sum(pub.state == "under way" for pub in bob.pubs) > 10
+    ann.pause = 0.0
+    world.run(60.0)
+    assert [number for _, number in got(ann)] == list(range(40))
+
+
 def test_the_newest_connection_of_a_client_takes_its_session_over() -> None:
     host = BrokerHost("a", SCHEMA, COVERING_POLICIES["merging"])
     host.start(0.0)

@@ -6,6 +6,7 @@ publisher.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from distributary.content.protocol import (
     Subscribe,
     Unsubscribe,
 )
-from tests.content.processes import Network
+from tests.content.processes import SMALL, Network
 from tests.content.wires import Wire
 from tests.shrinking import checked
 
@@ -42,7 +43,10 @@ class Schedule:
         links = [(f"b{int(rng.integers(0, at))}", f"b{at}") for at in range(1, n_brokers)]
         policy = COVERING_POLICIES[POLICIES[int(rng.integers(len(POLICIES)))]]
         turn = (0.0, 0.003, 0.05)[seed % 3]
-        self.network = Network(policy, links, rng, encodes=bool(rng.random() < 0.05), turn=turn)
+        # A client that stays away for long: publishers wait for it, or its oldest are dropped.
+        params = replace(SMALL, patience=0.0) if seed % 4 == 1 else SMALL
+        encodes = bool(rng.random() < 0.05)
+        self.network = Network(policy, links, rng, params=params, encodes=encodes, turn=turn)
         if not links:
             self.network.start("b0")
         self.brokers = sorted(self.network.saved)
@@ -51,9 +55,13 @@ class Schedule:
             # A client with a full outbox makes publishers wait; if it moves, it waits for itself.
             moves = bool(rng.random() < 0.4)
             full = "drop-oldest" if rng.random() < 0.2 else "wait"
-            words = {} if moves else {"most_events": int(rng.integers(1, 6)), "when_full": full}
+            most = int(rng.integers(1, 6)) if not moves else 0
+            if params is not SMALL:
+                most = min(most, 1)
+            words = {} if moves else {"most_events": most, "when_full": full}
             broker = str(rng.choice(self.brokers))
             application = self.network.add_application(f"c{at}", broker, **words)
+            application.may_lose = application.may_lose or params is not SMALL
             if moves:
                 self.movers.append(application)
         self.applications = list(self.network.applications.values())

@@ -59,8 +59,9 @@ class SessionOptions:
     when_full: Annotated[
         WhenFullName,
         option(
-            "When the broker keeps too many events for this client: wait slows publishers down, "
-            "drop-oldest drops and reports, disconnect ends the session.",
+            "When the broker keeps too many events for this client: wait slows publishers down "
+            "(if it is away, for a minute, then as drop-oldest), drop-oldest drops and reports, "
+            "disconnect ends the session.",
             SESSION,
         ),
     ] = WhenFullName.WAIT

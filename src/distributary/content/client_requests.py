@@ -44,7 +44,7 @@ from distributary.machines.actions import Save, SetTimer
 from distributary.matching import parse_filter
 from distributary.model import Filter, Schema
 
-__all__ = ["IMPLICIT", "ClientRequests", "RuleBroken", "lease_timer"]
+__all__ = ["IMPLICIT", "ClientRequests", "RuleBroken"]
 
 _SUBSCRIPTION: RequestKind = "subscription"
 _ADVERTISEMENT: RequestKind = "advertisement"
@@ -56,9 +56,8 @@ class RuleBroken(Exception):  # noqa: N818  # not an error of this process
     """A peer has broken a rule of the protocol; the host cuts its connection."""
 
 
-def lease_timer(client: str) -> str:
-    """The name of the timer that ends an absent client's session."""
-    return f"lease {client}"
+# The timers of absent clients: the end of the session, and of the time that publishers wait.
+_LEASE, _PATIENCE = "lease", "patience"
 
 
 Actions = list[Any]
@@ -125,7 +124,8 @@ class ClientRequests:
         if session.expires is not None:
             session.expires = None
             actions += [Save(("absent", session.client), None)]
-        actions.append(SetTimer(lease_timer(session.client), None))
+        session.is_given_up = False
+        actions += _stop_timers(session)
         session.outbox.forget_sent()
         self.sessions.to_send[session.client] = None
         session.window = self.find_window()
@@ -162,10 +162,31 @@ class ClientRequests:
             return self.end(session, now)
         session.outbox.forget_sent()
         session.expires = now + session.record.lease
-        return [
-            Save(("absent", session.client), session.expires),
-            SetTimer(lease_timer(session.client), session.expires),
-        ]
+        saved = Save(("absent", session.client), session.expires)
+        return [saved, *self._set_timers(session, session.expires)]
+
+    def _set_timers(self, session: Session, expires: float) -> Actions:
+        timers: Actions = [SetTimer(f"{_LEASE} {session.client}", expires)]
+        if session.record.when_full == "wait":
+            since = expires - session.record.lease
+            given_up = since + self.params.patience
+            timers.append(SetTimer(f"{_PATIENCE} {session.client}", given_up))
+        return timers
+
+    def on_timer(self, name: str, now: float) -> Actions | None:
+        """Act on a timer of an absent client; None if it is not one."""
+        kind, _, client = name.partition(" ")
+        if kind not in (_LEASE, _PATIENCE):
+            return None
+        session = self.sessions.get(client)
+        if session is None or session.expires is None:
+            return []
+        if kind == _PATIENCE:
+            session.is_given_up = True
+            return list(self.broker.on_room(hop_of(client), now))
+        if session.expires > now:
+            return [SetTimer(name, session.expires)]
+        return self.end(session, now)
 
     def restart(self, session: Session, now: float) -> Actions:
         """After a restart: let the statements of a session settle, and its lease go on."""
@@ -173,7 +194,7 @@ class ClientRequests:
             self.settling.add(Waiting(session.client, kind, number, name))
         if session.expires is None:
             return self.leave(session, now)
-        return [SetTimer(lease_timer(session.client), session.expires)]
+        return self._set_timers(session, session.expires)
 
     def end(self, session: Session, now: float) -> Actions:
         """End a session: its subscriptions and advertisements, and everything that waits."""
@@ -185,7 +206,7 @@ class ClientRequests:
             *self.sessions.end(session),
             *self.broker.on_message(hop, Detach(hop), now),
             *self.broker.forget_client(hop, now),
-            SetTimer(lease_timer(session.client), None),
+            *_stop_timers(session),
         ]
 
     def close(self, session: Session, message: CloseSession, now: float) -> Actions:
@@ -442,3 +463,7 @@ class ClientRequests:
 
     def _reply(self, session: Session, message: Any) -> Actions:
         return [] if session.connection is None else [SendFrame(session.connection, message)]
+
+
+def _stop_timers(session: Session) -> Actions:
+    return [SetTimer(f"{kind} {session.client}", None) for kind in (_LEASE, _PATIENCE)]

@@ -242,15 +242,10 @@ class BrokerHost:
 
     def on_timer(self, name: str, now: float) -> list[HostAction]:
         """A timer has expired."""
-        client = name.removeprefix("lease ")
-        if client == name:
-            return self._finish(list(self.broker.on_timer(name, now)), now)
-        session = self.sessions.get(client)
-        if session is None or session.expires is None:
-            return []
-        if session.expires > now:
-            return [SetTimer(name, session.expires)]
-        return self._finish(self._clients.end(session, now), now)
+        actions = self._clients.on_timer(name, now)
+        return self._finish(
+            list(self.broker.on_timer(name, now)) if actions is None else actions, now
+        )
 
     def remove_link(self, neighbour: str, now: float) -> list[HostAction]:
         """The operator takes a neighbour out for good; drops and counts what was kept for it."""

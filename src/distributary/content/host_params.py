@@ -20,12 +20,15 @@ class HostParams:
 
     `lease` is how long an absent client's session lasts at most. `outbox_events` and `outbox_bytes`
     bound what waits for one client, unless the client asks for less; `deliveries` of them are under
-    way at a time. A client may have `publications` under way that are not stored. `kept_events` and
-    `kept_bytes` bound the publications of this broker's own clients that are not finished: beyond
-    them publishers wait, and are refused while a neighbour that is needed is away.
+    way at a time. With the policy `wait`, publishers wait for a client that has no room; once it is
+    away for `patience`, its oldest events are dropped instead, and reported to it. A client may
+    have `publications` under way that are not stored. `kept_events` and `kept_bytes` bound the
+    publications of this broker's own clients that are not finished: beyond them publishers wait,
+    and are refused while a neighbour that is needed is away.
     """
 
     lease: float = 7 * 86_400.0
+    patience: float = 60.0
     outbox_events: int = 10_000
     outbox_bytes: int = 64 << 20
     deliveries: int = 256
@@ -43,6 +46,8 @@ class HostParams:
     def __post_init__(self) -> None:
         if not 0 < self.lease < inf:
             raise ValueError(f"the lease must be above 0 and finite, not {self.lease}")
+        if not 0 <= self.patience < inf:
+            raise ValueError(f"the patience must be at least 0 and finite, not {self.patience}")
         for name in ("outbox_events", "outbox_bytes", "deliveries", "publications", "kept_events"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")

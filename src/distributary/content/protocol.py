@@ -78,8 +78,8 @@ __all__ = [
 WIRE_VERSIONS = (1, 1)
 
 Role = Literal["broker", "client"]
-# What happens when a client's outbox is full: its publications wait, which slows publishers down;
-# the oldest are dropped and reported; or the client's session ends.
+# What happens when a client's outbox is full: publications for it wait, which slows publishers
+# down, unless it is away for too long; the oldest are dropped and reported; or its session ends.
 WhenFull = Literal["wait", "drop-oldest", "disconnect"]
 RequestKind = Literal["subscription", "advertisement", "publication", "session"]
 AttributeValue = str | int | float | bool | Decimal | datetime | date | None

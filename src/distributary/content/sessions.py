@@ -57,6 +57,7 @@ class Session:
     granted: int = 0  # the highest number that the client may publish
     window: int = 0  # as last told to the client
     expires: float | None = None
+    is_given_up: bool = False  # it has been away for so long that no publisher waits for it
     subscriptions: dict[int, Filter] = field(default_factory=dict)
     advertisements: dict[int, Name] = field(default_factory=dict)
     settled: set[Name] = field(default_factory=set)
@@ -185,9 +186,14 @@ class Sessions:
     # --- deliveries ------------------------------------------------------------------------------
 
     def has_room(self, hop: str) -> bool:
-        """Whether a client can take another publication."""
+        """Whether a client can take another publication, perhaps in place of an older one."""
         session = self.get(client_of(hop))
-        return session is None or session.record.when_full != "wait" or session.outbox.has_room
+        return (
+            session is None
+            or session.record.when_full != "wait"
+            or session.is_given_up
+            or session.outbox.has_room
+        )
 
     def take(self, delivered: Deliver) -> list[Action]:
         """Put a publication into its client's outbox, by the client's policy if that is full."""
