@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import chain, combinations, product
 from typing import NamedTuple
 
-from distributary.model import Constraints, Demand, Interest, Plan
+from distributary.model import Constraints, Demand, Interest, Limits, Packing, Plan
 
 
 class PlainPlan(NamedTuple):
@@ -90,26 +90,18 @@ def problems(plan: Plan, interest: Interest) -> list[str]:
     return found
 
 
-def broken(plan: Plan, demand: Demand, constraints: Constraints) -> list[str]:
+def broken(
+    plan: Plan, demand: Demand, constraints: Constraints, packing: Packing | None = None
+) -> list[str]:
     """Every sentence that `broken_constraints` should say, in its order."""
     it = plain(plan)
-    load = [Fraction(one) for one in demand.load.tolist()]
-    carried = [
-        sum(load[flow] for flow, session in it.placed if it.group_of[session] == group)
-        for group in it.groups
-    ]
     index = {name: flow for flow, name in enumerate(plan.flows)}
-    cap = constraints.group_rate
     found = [
-        f"group {group} carries {float(carried[group]):g}, over {cap:g}"
-        for group in it.groups
-        if cap is not None and carried[group] > cap
+        *broken_sizes(it, constraints.limits),
+        *broken_groups(it, demand, constraints.limits, packing or Packing()),
+        *broken_receivers(plan, demand, constraints.limits),
+        *broken_switches(plan, constraints.limits),
     ]
-    for receiver, name in enumerate(plan.receivers):
-        takes = sum(carried[group] for group in it.groups if it.joins(receiver, group))
-        cap = constraints.receiver_rate.get(name)
-        if cap is not None and takes > cap:
-            found.append(f"receiver {name!r} takes in {float(takes):g}, over {cap:g}")
 
     def sessions(name: str) -> set[int]:
         return {s for f, s in it.placed if f == index.get(name)}
@@ -121,7 +113,7 @@ def broken(plan: Plan, demand: Demand, constraints: Constraints) -> list[str]:
         return ", ".join(map(repr, sorted(names)))
 
     for name, group in constraints.pinned.items():
-        if groups(name) - {group}:
+        if name in index and groups(name) != {group}:
             found.append(f"flow {name!r} is not in group {group}")
     for names in constraints.together:
         known = [name for name in names if name in index]
@@ -132,6 +124,98 @@ def broken(plan: Plan, demand: Demand, constraints: Constraints) -> list[str]:
         for names in constraints.apart
         if any(groups(a) & groups(b) for a, b in combinations(names, 2))
     ]
+
+
+def broken_sizes(it: PlainPlan, limits: Limits) -> list[str]:
+    sizes = (("groups", len(it.groups), limits.groups),)
+    sizes += (("sessions", len(it.group_of), limits.sessions),)
+    return [
+        f"the plan has {size} {what}, over {most}"
+        for what, size, most in sizes
+        if most is not None and size > most
+    ]
+
+
+def broken_groups(it: PlainPlan, demand: Demand, limits: Limits, packing: Packing) -> list[str]:
+    load = [Fraction(one) for one in demand.load.tolist()]
+    members = [len({r for r, s in it.subscribed if it.group_of[s] == g}) for g in it.groups]
+    carried = [sum(load[f] for f, s in it.placed if it.group_of[s] == g) for g in it.groups]
+    most, cap = limits.group_members, limits.group_rate
+    found = [
+        f"group {g} has {members[g]} members, over {most}"
+        for g in it.groups
+        if most is not None and members[g] > most
+    ] + [
+        f"group {g} carries {float(carried[g]):g}, over {cap:g}"
+        for g in it.groups
+        if cap is not None and carried[g] > cap
+    ]
+    if not limits.group_packets:
+        return found
+    last = limits.group_packets[-1].members
+    found += [
+        f"group {g} has {members[g]} members, over the {last} of the last packet step"
+        for g in it.groups
+        if members[g] > last
+    ]
+    for g in it.groups:
+        steps = [step for step in limits.group_packets if members[g] <= step.members]
+        packets = sum(
+            packets_of(sum(load[f] for f, placed in it.placed if placed == s), packing)
+            for s, group in enumerate(it.group_of)
+            if group == g
+        )
+        if steps and packets > Fraction(steps[0].packets) * (1 + Fraction(1, 10**9)):
+            found.append(
+                f"group {g} sends {float(packets):g} packets/s to {members[g]} members, "
+                f"over {steps[0].packets:g}"
+            )
+    return found
+
+
+def packets_of(rate: Fraction, packing: Packing) -> Fraction:
+    """Packets per second of a session: the first message waits for as many more as come."""
+    waiting = 1 + rate * Fraction(packing.delay_s)
+    return rate / min(waiting, Fraction(packing.messages_per_packet))
+
+
+def broken_receivers(plan: Plan, demand: Demand, limits: Limits) -> list[str]:
+    it = plain(plan)
+    load = [Fraction(one) for one in demand.load.tolist()]
+    joined = [
+        {it.group_of[s] for j, s in it.subscribed if j == r} for r in range(len(plan.receivers))
+    ]
+    found = []
+    for r, name in enumerate(plan.receivers):
+        most = limits.receiver_groups
+        if most is not None and len(joined[r]) > most:
+            found.append(f"receiver {name!r} joins {len(joined[r])} groups, over {most}")
+    for r, name in enumerate(plan.receivers):
+        n, most = sum(j == r for j, _ in it.subscribed), limits.receiver_sessions
+        if most is not None and n > most:
+            found.append(f"receiver {name!r} subscribes to {n} sessions, over {most}")
+    for r, name in enumerate(plan.receivers):
+        takes = sum(load[f] for f, s in it.placed if it.group_of[s] in joined[r])
+        alone = zip(plan.unicast_receiver.tolist(), plan.unicast_flow.tolist(), strict=True)
+        takes += sum(load[f] for j, f in alone if j == r)
+        cap = limits.receiver_rates.get(name, limits.receiver_rate)
+        if cap is not None and takes > cap:
+            found.append(f"receiver {name!r} takes in {float(takes):g}, over {cap:g}")
+    return found
+
+
+def broken_switches(plan: Plan, limits: Limits) -> list[str]:
+    it = plain(plan)
+    found = []
+    for switch in sorted(set(limits.switch_of.values())):
+        behind = {
+            r for r, name in enumerate(plan.receivers) if limits.switch_of.get(name) == switch
+        }
+        entries = len({it.group_of[s] for r, s in it.subscribed if r in behind})
+        most = limits.entries_of.get(switch, limits.switch_entries)
+        if most is not None and entries > most:
+            found.append(f"switch {switch!r} needs {entries} entries, over {most}")
+    return found
 
 
 # --- the price lists -----------------------------------------------------------------------------
@@ -326,8 +410,9 @@ def feasible_groups(
     flows, load = demand.interest.flows, demand.load.tolist()
     index = {name: flow for flow, name in enumerate(flows)}
     wants = wanted_flows(demand.interest)
-    caps = [constraints.receiver_rate.get(name, float("inf")) for name in demand.interest.receivers]
-    group_cap = float("inf") if constraints.group_rate is None else constraints.group_rate
+    limits = constraints.limits
+    caps = [limits.receiver_rates.get(name, float("inf")) for name in demand.interest.receivers]
+    group_cap = float("inf") if limits.group_rate is None else limits.group_rate
     for group in product(range(n_groups), repeat=len(flows)):
         carried = [0.0] * n_groups
         for flow, g in enumerate(group):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from distributary.model import Constraints, Demand, Interest, Plan, Rates
+from distributary.model import Constraints, Demand, Interest, Limits, PacketStep, Plan, Rates
 from distributary.planning.hierarchy import Maps
 from distributary.planning.things import Things
 
@@ -229,9 +230,11 @@ def constraints(draw: st.DrawFn, demand: Demand, *, n_groups: int) -> Constraint
     some = st.sets(st.sampled_from(flows), min_size=2, max_size=3).map(frozenset)
     sets = st.just(()) | st.lists(some, max_size=2).map(tuple) if len(flows) > 1 else st.just(())
     return Constraints(
-        group_rate=draw(st.none() | cap),
-        receiver_rate=draw(
-            st.just({}) | st.dictionaries(st.sampled_from(receivers), intake, max_size=2)
+        Limits(
+            group_rate=draw(st.none() | cap),
+            receiver_rates=draw(
+                st.just({}) | st.dictionaries(st.sampled_from(receivers), intake, max_size=2)
+            ),
         ),
         pinned=draw(
             st.just({})
@@ -240,6 +243,40 @@ def constraints(draw: st.DrawFn, demand: Demand, *, n_groups: int) -> Constraint
         together=draw(sets),
         apart=draw(sets),
     )
+
+
+@st.composite
+def limits(draw: st.DrawFn, demand: Demand) -> Limits:
+    """Limits of every kind, around what plans for the demand need."""
+    receivers, total = demand.interest.receivers, int(demand.load.sum())
+    count = st.none() | st.integers(1, 4)
+    amount = st.none() | st.integers(1, total).map(float)
+    switch = st.sampled_from(["s", "t", ""])
+    steps = draw(st.dictionaries(st.integers(1, 5), st.integers(1, total), max_size=3))
+    return Limits(
+        group_members=draw(count),
+        group_rate=draw(amount),
+        group_packets=tuple(PacketStep(n, float(steps[n])) for n in sorted(steps)),
+        receiver_groups=draw(count),
+        receiver_sessions=draw(count),
+        receiver_rate=draw(amount),
+        receiver_rates=draw(
+            st.dictionaries(st.sampled_from(receivers), st.integers(1, total).map(float))
+        ),
+        groups=draw(count),
+        sessions=draw(count),
+        switch_entries=draw(count),
+        switch_of=draw(st.dictionaries(st.sampled_from([*receivers, "nobody"]), switch)),
+        entries_of=draw(st.dictionaries(switch, st.integers(1, 3))),
+    )
+
+
+@st.composite
+def with_unicast(draw: st.DrawFn, plan: Plan) -> Plan:
+    """The plan, with any pairs sent by unicast: wanted or not, in a session too or not."""
+    pairs = draw(st.sets(_pairs(len(plan.receivers), len(plan.flows))))
+    receiver, flow = np.array(sorted(pairs), np.int32).reshape(-1, 2).T
+    return replace(plan, unicast_receiver=receiver, unicast_flow=flow)
 
 
 def _pairs(n_left: int, n_right: int) -> st.SearchStrategy[tuple[int, int]]:

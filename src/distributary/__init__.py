@@ -39,6 +39,8 @@ if TYPE_CHECKING:
         Constraints,
         Demand,
         Interest,
+        Limits,
+        PacketStep,
         Plan,
         Rates,
         broken_constraints,
@@ -57,7 +59,8 @@ _ROOM_OF = {
         "PlanError",
         "files": "read_demand read_interest read_plan read_rates write_interest write_plan "
         "write_rates",
-        "model": "Constraints Demand Interest Plan Rates broken_constraints plan_problems",
+        "model": "Constraints Demand Interest Limits PacketStep Plan Rates broken_constraints "
+        "plan_problems",
         "planning": "ALGORITHMS Request Solution Step plan",
     }.items()
     for name in names.split()
@@ -75,9 +78,11 @@ __all__ = [
     "InfeasibleError",
     "InputError",
     "Interest",
+    "Limits",
     "MissingRateError",
     "OperatingPrices",
     "OutputError",
+    "PacketStep",
     "Plan",
     "PlanError",
     "Rates",

@@ -1,13 +1,32 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distributary.model import Constraints, Demand, Interest, Rates, broken_constraints
+from distributary.model import (
+    Constraints,
+    Demand,
+    Interest,
+    Limits,
+    Packing,
+    Plan,
+    Rates,
+    broken_constraints,
+    broken_limits,
+)
 from tests import oracles
-from tests.strategies import any_plans, constraints, demands, whole_rate_values
+from tests.strategies import (
+    any_plans,
+    constraints,
+    demands,
+    limits,
+    whole_rate_values,
+    with_unicast,
+)
 
 INTEREST = Interest.from_pairs([("r", "a"), ("r", "b")])
 
@@ -25,32 +44,30 @@ def draw_peaked_demand(draw: st.DrawFn) -> Demand:
 def test_broken_constraints_are_those_found_the_long_way(
     data: st.DataObject, demand: Demand
 ) -> None:
-    plan = data.draw(any_plans(demand.interest))
+    plan = data.draw(any_plans(demand.interest).flatmap(with_unicast))
     within = data.draw(constraints(demand, n_groups=3))
-    assert list(broken_constraints(plan, demand, within)) == oracles.broken(plan, demand, within)
+    within = replace(within, limits=data.draw(limits(demand)))
+    packing = data.draw(st.builds(Packing, st.integers(1, 9), st.sampled_from([0, 0.001, 2])))
+    found = broken_constraints(plan, demand, within, packing)
+    assert list(found) == oracles.broken(plan, demand, within, packing)
+    assert found[: len(broken_limits(plan, demand, within.limits, packing))] == broken_limits(
+        plan, demand, within.limits, packing
+    )
 
 
 @given(data=st.data(), demand=draw_peaked_demand())
 def test_no_constraints_are_never_broken(data: st.DataObject, demand: Demand) -> None:
-    plan = data.draw(any_plans(demand.interest))
+    plan = data.draw(any_plans(demand.interest).flatmap(with_unicast))
     assert broken_constraints(plan, demand, Constraints()) == ()
 
 
 def test_constraints_are_true_where_they_ask_for_anything() -> None:
     assert not Constraints()
-    assert Constraints(group_rate=1)
-    assert Constraints(receiver_rate={"r": 1})
+    assert Constraints(Limits(group_rate=1))
+    assert Constraints(Limits(receiver_rates={"r": 1}))
     assert Constraints(pinned={"a": 0})
     assert Constraints(together=(frozenset("ab"),))
     assert Constraints(apart=(frozenset("ab"),))
-
-
-@pytest.mark.parametrize("cap", [0, -1, float("nan")])
-def test_a_cap_is_above_0(cap: float) -> None:
-    with pytest.raises(ValueError, match="cap"):
-        Constraints(group_rate=cap)
-    with pytest.raises(ValueError, match="cap"):
-        Constraints(receiver_rate={"r": cap})
 
 
 def test_a_group_to_pin_to_is_numbered_from_0() -> None:
@@ -58,9 +75,22 @@ def test_a_group_to_pin_to_is_numbered_from_0() -> None:
         Constraints(pinned={"a": -1})
 
 
-def test_receivers_without_a_cap_may_take_in_anything() -> None:
-    caps = Constraints(receiver_rate={"b": 2.0, "x": 1.0}).receiver_caps(("a", "b"))
-    assert caps.tolist() == [float("inf"), 2.0]
+def test_a_pinned_flow_may_have_outliers_but_not_only_outliers() -> None:
+    pairs = [("r", "a"), ("s", "a"), ("s", "b")]
+    interest = Interest.from_pairs(pairs)
+    demand = Demand(interest, np.ones(2))
+    within = Constraints(pinned={"a": 0, "nobody's": 5})
+    none, one = np.zeros(0, np.int32), np.zeros(1, np.int32)
+    plan = Plan(interest.receivers, interest.flows, one, one, one, one, one, one + 1, one)
+    assert broken_constraints(plan, demand, within) == ()
+    alone = replace(plan, placement_flow=none, placement_session=none)
+    assert broken_constraints(alone, demand, within) == ("flow 'a' is not in group 0",)
+
+
+def test_the_plan_and_the_demand_must_be_of_the_same_names() -> None:
+    plan = Plan(("r",), ("a",), *[np.zeros(1, np.int32)] * 5)
+    with pytest.raises(ValueError, match="same receivers"):
+        broken_constraints(plan, Demand(INTEREST, np.ones(2)), Constraints())
 
 
 # --- peaks ---------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ COMPILED_ON_THE_CLOCK = """
 import sys
 import numpy as np
 from distributary.cost import FilteringPrices
-from distributary.model import Constraints, Demand
+from distributary.model import Constraints, Demand, Limits
 from distributary.planning import Request, plan
 from distributary.planning.solve import _compile
 from distributary.workloads import TwoClass, two_class
@@ -45,7 +45,7 @@ assert not any(compiled().values())
 print(
     added("best"),
     added("best", prices=FilteringPrices(1, 2)),
-    added("best", constraints=Constraints(group_rate=0.3 * demand.load.sum())),
+    added("best", constraints=Constraints(Limits(group_rate=0.3 * demand.load.sum()))),
     added("optimal"),
     added("optimal-shared"),
 )

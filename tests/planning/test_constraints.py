@@ -13,6 +13,7 @@ from distributary.model import (
     Constraints,
     Demand,
     Interest,
+    Limits,
     Plan,
     Rates,
     broken_constraints,
@@ -86,7 +87,7 @@ def test_the_same_seed_gives_the_same_plan_within_limits(
 def test_limits_that_limit_nothing_leave_the_optimum_within_reach(
     demand: Demand, groups: int
 ) -> None:
-    found = held(demand, Constraints(group_rate=1e6), groups)
+    found = held(demand, Constraints(Limits(group_rate=1e6)), groups)
     cost = evaluate(found, demand).channel.cost
     wants = oracles.wanted_flows(demand.interest)
     least = oracles.cheapest_single(wants, demand.rate.tolist(), groups)
@@ -112,11 +113,11 @@ def sets(*names: str) -> tuple[frozenset[str], ...]:
 @pytest.mark.parametrize(
     ("within", "groups", "said"),
     [
-        (Constraints(group_rate=6.5), 3, ("'d'", "7", "6.5")),
-        (Constraints(group_rate=8, together=sets("bd")), 3, ("'b'", "'d'", "10", "8")),
-        (Constraints(group_rate=7), 2, ("17", "14", "2 groups")),
-        (Constraints(receiver_rate={"all": 16}), 4, ("'all'", "17", "16")),
-        (Constraints(receiver_rate={"only c": 1.5}), 4, ("'only c'", "5", "1.5")),
+        (Constraints(Limits(group_rate=6.5)), 3, ("'d'", "7", "6.5")),
+        (Constraints(Limits(group_rate=8), together=sets("bd")), 3, ("'b'", "'d'", "10", "8")),
+        (Constraints(Limits(group_rate=7)), 2, ("17", "14", "2 groups")),
+        (Constraints(Limits(receiver_rates={"all": 16})), 4, ("'all'", "17", "16")),
+        (Constraints(Limits(receiver_rates={"only c": 1.5})), 4, ("'only c'", "5", "1.5")),
         (Constraints(pinned={"b": 4}), 3, ("'b'", "group 4", "3")),
         (Constraints(pinned={"a": 0, "c": 1}, together=sets("ac")), 3, ("'a'", "'c'", "0", "1")),
         (
@@ -149,21 +150,21 @@ def test_a_contradiction_is_refused_with_its_names_and_numbers(
 
 def test_a_cap_that_is_reached_exactly_holds() -> None:
     demand = demand_of(0.1, 0.2, 0.3, 0.6)  # 0.1 + 0.2 + 0.3 is not 0.6 in doubles
-    found = held(demand, Constraints(group_rate=0.6, receiver_rate={"all": 1.2}), 2)
+    found = held(demand, Constraints(Limits(group_rate=0.6, receiver_rates={"all": 1.2})), 2)
     assert found.n_groups == 2
-    assert broken_constraints(found, demand, Constraints(group_rate=0.6)) == ()
+    assert broken_constraints(found, demand, Constraints(Limits(group_rate=0.6))) == ()
 
 
 def test_what_only_a_search_can_tell_is_proven_too() -> None:
     # 3 flows of 3 and 2 of 2 fill two groups of 6.5 in total, but not each of them.
-    error = refusal(demand_of(3, 3, 3, 2, 2), Constraints(group_rate=6.5), 2)
+    error = refusal(demand_of(3, 3, 3, 2, 2), Constraints(Limits(group_rate=6.5)), 2)
     assert error.proven
 
 
 def test_names_that_nobody_wants_ask_for_nothing() -> None:
     demand = demand_of(2, 3, 5)
     within = Constraints(
-        receiver_rate={"nobody": 1},
+        Limits(receiver_rates={"nobody": 1}),
         pinned={"x": 0},
         together=(frozenset({"a", "x"}),),
         apart=(frozenset({"b", "x"}), frozenset({"x", "y"})),
@@ -191,21 +192,23 @@ def test_a_pin_with_too_few_flows_for_the_groups_before_it_is_refused() -> None:
 
 def test_caps_are_held_against_peaks_and_costs_against_rates() -> None:
     demand = demand_of(1, 1, 1, 1, peak=[5, 5, 1, 1])
-    within = Constraints(group_rate=6)
+    within = Constraints(Limits(group_rate=6))
     found = held(demand, within, 2)
     assert broken_constraints(found, demand, within) == ()
     groups = found.session_group[found.placement_session]
     assert groups[0] != groups[1]
     calm = Demand(demand.interest, demand.rate)
     assert evaluate(found, demand).filtering.work == evaluate(found, calm).filtering.work
-    assert "12" in refusal(demand, Constraints(group_rate=5), 2).reason  # 4 in messages of an hour
-    assert held(calm, Constraints(group_rate=5), 1).n_groups == 1
+    assert (
+        "12" in refusal(demand, Constraints(Limits(group_rate=5)), 2).reason
+    )  # 4 in messages of an hour
+    assert held(calm, Constraints(Limits(group_rate=5)), 1).n_groups == 1
 
 
 def test_a_peak_over_a_cap_is_refused_where_its_rate_is_not() -> None:
     demand = demand_of(1, 1, peak=[9, 1])
-    assert "'a'" in refusal(demand, Constraints(group_rate=8), 2).reason
-    assert "'all'" in refusal(demand, Constraints(receiver_rate={"all": 9}), 2).reason
+    assert "'a'" in refusal(demand, Constraints(Limits(group_rate=8)), 2).reason
+    assert "'all'" in refusal(demand, Constraints(Limits(receiver_rates={"all": 9})), 2).reason
 
 
 # --- larger demands ------------------------------------------------------------------------------
@@ -225,8 +228,7 @@ def test_a_larger_demand_is_planned_within_every_kind_of_limit() -> None:
     demand = larger_demand()
     total = demand.load.sum()
     within = Constraints(
-        group_rate=total / 4,
-        receiver_rate={"r3": 0.9 * total},
+        Limits(group_rate=total / 4, receiver_rates={"r3": 0.9 * total}),
         pinned={"f00": 2, "f01": 0},
         together=(frozenset({"f05", "f06"}), frozenset({"f06", "f07"})),
         apart=(frozenset({"f00", "f01", "f02"}),),
@@ -244,7 +246,9 @@ def test_a_search_in_vain_says_that_it_proves_nothing(budget_s: float) -> None:
         demand.load[demand.interest.receiver_flows], demand.interest.receiver_offsets[:-1]
     )
     caps = dict(zip(demand.interest.receivers, wanted.tolist(), strict=True))
-    request = Request(groups=3, constraints=Constraints(receiver_rate=caps), budget_s=budget_s)
+    request = Request(
+        groups=3, constraints=Constraints(Limits(receiver_rates=caps)), budget_s=budget_s
+    )
     with pytest.raises(InfeasibleError) as caught:
         plan(demand, request)
     assert not caught.value.proven
@@ -254,7 +258,7 @@ def test_a_search_in_vain_says_that_it_proves_nothing(budget_s: float) -> None:
 @pytest.mark.parametrize("asked", [{"algorithm": "kmeans"}, {"algorithm": "optimal"}])
 def test_only_best_keeps_to_limits(asked: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="only best supports constraints"):
-        Request(groups=2, constraints=Constraints(group_rate=1), **asked)  # type: ignore[arg-type]
+        Request(groups=2, constraints=Constraints(Limits(group_rate=1)), **asked)  # type: ignore[arg-type]
 
 
 # --- the guard -----------------------------------------------------------------------------------
@@ -305,7 +309,9 @@ def test_caps_hold_at_the_smallest_and_the_largest_rates(rate: float) -> None:
     flows = "abcdef"
     interest = Interest.from_pairs(("r", flow) for flow in flows)
     demand = Demand.of(interest, Rates.from_mapping(dict.fromkeys(flows, rate)))
-    guard = Guard.of(demand, Constraints(group_rate=3 * rate), np.arange(6, dtype=np.int32), 6)
+    guard = Guard.of(
+        demand, Constraints(Limits(group_rate=3 * rate)), np.arange(6, dtype=np.int32), 6
+    )
     assert guard.load[:3].sum() <= guard.group_cap < guard.load[:4].sum()
-    loose = Constraints(group_rate=1e290, receiver_rate={"r": 1e290})
+    loose = Constraints(Limits(group_rate=1e290, receiver_rates={"r": 1e290}))
     assert Guard.of(demand, loose, np.arange(6, dtype=np.int32), 6).group_cap >= guard.load.sum()

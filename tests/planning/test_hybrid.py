@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributary.cost import ChannelPrices, FilteringPrices, channel_cost, evaluate, filtering_cost
-from distributary.model import Constraints, Demand, Interest, Plan, Previous, plan_problems
+from distributary.model import Constraints, Demand, Interest, Limits, Plan, Previous, plan_problems
 from distributary.planning import ALGORITHMS, Request, UnicastLimits, choose_unicast, place_single
 from distributary.planning import plan as solve
 from distributary.planning.hybrid import drop_flows, hybrid, send_by_unicast
@@ -228,7 +228,7 @@ def test_limits_are_checked(wrong: dict[str, float]) -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        {"constraints": Constraints(group_rate=5.0)},
+        {"constraints": Constraints(Limits(group_rate=5.0))},
         {"previous": Previous({}, np.zeros(1, np.int32))},
         {"algorithm": "user-merge"},
         {"algorithm": "OCA"},

@@ -12,20 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.cost import FilteringPrices
-from distributary.model import Constraints, Previous
+from distributary.model import Constraints, Limits, Previous
 from distributary.planning import (
     ALGORITHMS,
     Change,
-    Limits,
     Request,
     Search,
     Size,
+    Terms,
     UnicastLimits,
 )
 from distributary.planning.solve import _SOLVERS
 
 PREVIOUS = Previous({}, np.zeros(1, np.int32))
-CONSTRAINTS = Constraints(group_rate=5.0)
+CONSTRAINTS = Constraints(Limits(group_rate=5.0))
 ALONE: dict[str, Any] = {
     "previous": PREVIOUS,
     "constraints": CONSTRAINTS,
@@ -57,7 +57,7 @@ def test_settings_are_sorted_by_concern() -> None:
     assert request.prices == FilteringPrices()
     assert request.search == Search(seed=4)
     assert request.change == Change(PREVIOUS, 5)
-    assert request.limits == Limits()
+    assert request.terms == Terms()
     assert Request(2).size.most_sessions == 2
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -45,7 +44,7 @@ from distributary.files import (
     save_plan,
     solver_document,
 )
-from distributary.model import Constraints
+from distributary.model import Constraints, Limits
 from distributary.planning import Move, moves_between
 
 __all__ = ["plan", "print_extensions"]
@@ -160,15 +159,17 @@ class ConstraintOptions:
         option("Table with columns set, flow: no two flows of a set may share a group.", LIMITS),
     ] = None
 
-    def read(self, receivers: Sequence[str]) -> Constraints:
+    def read(self) -> Constraints:
         """Read the tables and put the constraints together."""
-        caps = {} if self.receiver_cap is None else dict.fromkeys(receivers, self.receiver_cap)
-        caps |= read_receiver_caps(self.receiver_caps) if self.receiver_caps else {}
+        caps = read_receiver_caps(self.receiver_caps) if self.receiver_caps else {}
         pinned = read_pins(self.pins) if self.pins else {}
         together = read_flow_sets(self.together) if self.together else ()
         apart = read_flow_sets(self.apart) if self.apart else ()
-        with reject_bad_values():
-            return Constraints(self.group_cap, caps, pinned, together, apart)
+        with reject_bad_values("'--group-cap' / '--receiver-cap'"):
+            limits = Limits(
+                group_rate=self.group_cap, receiver_rate=self.receiver_cap, receiver_rates=caps
+            )
+        return Constraints(limits, pinned, together, apart)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +225,7 @@ def plan(
     request = solver.make_whole_request(unicast.make_limits())
     inputs = files.read(on_peak=files.plan_on == "peak")
     interest = inputs.demand.interest
-    limits = constraints.read(interest.receivers)
+    limits = constraints.read()
     with reject_bad_values():
         request = request.replace(constraints=limits)
     if files.column is not None:

@@ -15,8 +15,9 @@ def duplication_saving(plan: Plan, demand: Demand, prices: FilteringPrices) -> f
     """The increase of the excess if every duplicated flow were in one session only.
 
     Each flow is priced by itself, exactly, in the one of its sessions where it costs least, with
-    everybody who wants it subscribing there and nobody unsubscribing. A new plan would suit single
-    copies better: this estimates what the copies save and is not the difference to another plan.
+    everybody who gets it in a session subscribing there and nobody unsubscribing. A new plan would
+    suit single copies better: this estimates what the copies save and is not the difference to
+    another plan.
     """
     return float(least_excess_of_one_copy(plan, demand, prices).sum())
 
@@ -33,7 +34,8 @@ def least_excess_of_one_copy(plan: Plan, demand: Demand, prices: FilteringPrices
     added = np.zeros(len(flows))
     for at, flow in enumerate(flows):
         rate = float(demand.rate[flow])
-        audience = interest.receivers_of(int(flow))
+        by_unicast = plan.unicast_receiver[plan.unicast_flow == flow]
+        audience = np.setdiff1d(interest.receivers_of(int(flow)), by_unicast)
         sessions = plan.placement_session[plan.placement_flow == flow]
         groups = plan.session_group[sessions]
         prices_of = []

@@ -21,7 +21,8 @@ class Loads:
     received and accepted, and pass no group and no session.
 
     `unicast_rate` is what the sender sends by unicast, counting each copy, over `unicast_links`
-    pairs; `unicast_extra_rate` is the part beyond the first copy of each flow.
+    pairs; `unicast_extra_rate` is the part beyond the first copy of each flow, which a flow that
+    also travels in a session sends there.
     """
 
     session_rate: FloatArray
@@ -53,6 +54,7 @@ def plan_loads(plan: Plan, demand: Demand) -> Loads:
     join_receiver, join_group = plan.group_joins()
     unicast = _sums(plan.unicast_receiver, demand.rate[plan.unicast_flow], n_receivers)
     copies = np.bincount(plan.unicast_flow, minlength=len(plan.flows))
+    in_session = np.bincount(plan.placement_flow, minlength=len(plan.flows)) > 0
     return Loads(
         session_rate=session_rate,
         session_flows=session_flows,
@@ -70,7 +72,7 @@ def plan_loads(plan: Plan, demand: Demand) -> Loads:
         + unicast,
         wanted=demand.wanted_rate,
         unicast_rate=float(copies @ demand.rate),
-        unicast_extra_rate=float(np.maximum(copies - 1, 0) @ demand.rate),
+        unicast_extra_rate=float(np.maximum(copies - ~in_session, 0) @ demand.rate),
         unicast_links=len(plan.unicast_flow),
     )
 

@@ -61,7 +61,7 @@ def plan_document(made: MadePlan, fingerprints: dict[str, str]) -> dict[str, Any
     """The content of `plan.json`: enough to make the same plan again, and no date or machine."""
     request, evaluation = made.request, made.evaluation
     costs = evaluation_document(evaluation)
-    search, limits, max_moves = request.search, request.limits, request.change.max_moves
+    search, terms, max_moves = request.search, request.terms, request.change.max_moves
     if not evaluation.unicast_flows:
         del costs["unicast"]
     return {
@@ -74,12 +74,10 @@ def plan_document(made: MadePlan, fingerprints: dict[str, str]) -> dict[str, Any
             "alpha": request.prices.alpha,
             "beta": request.prices.beta,
             "budget_s": search.budget_s,
-            **({} if limits.max_sent is None else {"max_sent": limits.max_sent}),
+            **({} if terms.max_sent is None else {"max_sent": terms.max_sent}),
             **({} if max_moves is None else {"max_moves": max_moves}),
-            **({} if limits.unicast is None else {"unicast": asdict(limits.unicast)}),
-            **(
-                {"constraints": _constraints_json(limits.constraints)} if limits.constraints else {}
-            ),
+            **({} if terms.unicast is None else {"unicast": asdict(terms.unicast)}),
+            **({"constraints": _constraints_json(terms.constraints)} if terms.constraints else {}),
         },
         "inputs": fingerprints,
         "costs": costs,
@@ -121,9 +119,11 @@ def _cost_documents(filtering: FilteringCost, channel: ChannelCost) -> dict[str,
 
 
 def _constraints_json(constraints: Constraints) -> dict[str, Any]:
+    limits = constraints.limits
     return {
-        "group_rate": constraints.group_rate,
-        "receiver_rate": dict(constraints.receiver_rate),
+        "group_rate": limits.group_rate,
+        "receiver_rate": dict(limits.receiver_rates),
+        "limits": {name: value for name, value in asdict(limits).items() if value},
         "pinned": dict(constraints.pinned),
         "together": sorted(sorted(names) for names in constraints.together),
         "apart": sorted(sorted(names) for names in constraints.apart),

@@ -1,10 +1,12 @@
 """The domain's values: interest, rates and plans; topologies; events and filters."""
 
-from distributary.model.constraints import Constraints, broken_constraints
+from distributary.model.constraints import Constraints, broken_constraints, broken_limits
 from distributary.model.demand import Demand
 from distributary.model.event import Attribute, AttributeKind, Key, Schema, Value
 from distributary.model.filter import Box, Filter, covers, equivalent, intersects
 from distributary.model.interest import FloatArray, IndexArray, IntArray, Interest, distinct
+from distributary.model.limits import Limits, PacketStep
+from distributary.model.packing import Packing, packets_per_second
 from distributary.model.plan import Plan, Previous, plan_problems
 from distributary.model.rates import Rates
 from distributary.model.residual import Comparison, Pattern, Residual
@@ -26,7 +28,10 @@ __all__ = [
     "IntArray",
     "Interest",
     "Key",
+    "Limits",
     "LinkTable",
+    "PacketStep",
+    "Packing",
     "Pairs",
     "Pattern",
     "Plan",
@@ -41,9 +46,11 @@ __all__ = [
     "Values",
     "VirtualLink",
     "broken_constraints",
+    "broken_limits",
     "covers",
     "distinct",
     "equivalent",
     "intersects",
+    "packets_per_second",
     "plan_problems",
 ]

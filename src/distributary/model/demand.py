@@ -66,6 +66,11 @@ class Demand:
         return self.rate if self.peak is None else self.peak
 
     @property
+    def message_load(self) -> FloatArray:
+        """The load in messages per second, whatever unit the demand counts in."""
+        return self.load
+
+    @property
     def wanted_rate(self) -> FloatArray:
         """Messages per second that each receiver asked for."""
         return np.add.reduceat(

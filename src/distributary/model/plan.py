@@ -23,8 +23,9 @@ class Plan:
     Flows and receivers are indices into `flows` and `receivers`. Placements and subscriptions are
     pairs in ascending order. A flow may be in several sessions; a receiver joins the groups of the
     sessions it subscribes to. The pairs of `unicast_receiver` and `unicast_flow`, also ascending,
-    are flows sent to each receiver by unicast instead of in a session. A plan need not be valid:
-    one read from a file may be wrong and still has a cost. `plan_problems` checks it.
+    are flows sent to each receiver by unicast; a flow may travel in a session too, for its other
+    receivers. A plan need not be valid: one read from a file may be wrong and still has a cost.
+    `plan_problems` checks it.
     """
 
     receivers: tuple[str, ...]
@@ -78,7 +79,7 @@ class Plan:
 
     @property
     def unicast_flows(self) -> int:
-        """How many flows are sent by unicast."""
+        """How many flows are sent by unicast, to some of their receivers or to all."""
         return int((np.bincount(self.unicast_flow, minlength=len(self.flows)) > 0).sum())
 
     def group_joins(self) -> tuple[IndexArray, IndexArray]:
@@ -90,14 +91,14 @@ class Plan:
         return (keys // self.n_groups).astype(np.int32), (keys % self.n_groups).astype(np.int32)
 
     def groups_of(self, flow: str) -> tuple[int, ...]:
-        """The groups that carry a flow, ascending; none if it goes by unicast."""
+        """The groups that carry a flow, ascending; none if it only goes by unicast."""
         at = _position("flow", self.flows, flow)
         first, end = np.searchsorted(self.placement_flow, [at, at + 1])
         groups = distinct(self.session_group[self.placement_session[first:end]].astype(np.int64))
         return tuple(groups.tolist())
 
     def group_of(self, flow: str) -> int | None:
-        """The group that carries a flow; None if it goes by unicast.
+        """The group that carries a flow; None if it only goes by unicast.
 
         A flow may travel in several groups if the plan sends some more than once: `groups_of`.
         """
@@ -162,8 +163,8 @@ def _position(kind: str, names: tuple[str, ...], name: str) -> int:
 def plan_problems(plan: Plan, interest: Interest) -> tuple[str, ...]:
     """The problems of the plan, one sentence each; empty if the plan is valid.
 
-    A valid plan serves every wanted pair (no false exclusion), sends nothing by unicast that is
-    also in a session or that nobody wants, and has no session without a flow, none without a
+    A valid plan serves every wanted pair (no false exclusion), by a session or by unicast, sends
+    nothing by unicast that nobody wants, and has no session without a flow, none without a
     subscriber, and no group without a session.
     """
     if plan.receivers != interest.receivers or plan.flows != interest.flows:
@@ -192,26 +193,19 @@ def plan_problems(plan: Plan, interest: Interest) -> tuple[str, ...]:
 
 
 def _unicast_problems(plan: Plan, interest: Interest) -> list[str]:
-    """Flows sent both by unicast and in a session, and unicast pairs that nobody wants."""
+    """Unicast pairs that nobody wants."""
     if not len(plan.unicast_flow):
         return []
-    problems = []
-    both = np.intersect1d(plan.placement_flow, plan.unicast_flow)
-    if len(both):
-        more = f" (and {len(both) - 1:,} more)" if len(both) > 1 else ""
-        problems.append(
-            f"flow {interest.flows[both[0]]!r} is both in a session and sent by unicast{more}"
-        )
     unwanted = np.setdiff1d(
         _encode_unicast_pairs(plan), _encode_wanted_pairs(interest), assume_unique=True
     )
     if len(unwanted):
         receiver, flow = divmod(int(unwanted[0]), len(interest.flows))
-        problems.append(
+        return [
             f"{len(unwanted):,} pairs sent by unicast are not wanted, the first: flow "
             f"{interest.flows[flow]!r} to receiver {interest.receivers[receiver]!r}"
-        )
-    return problems
+        ]
+    return []
 
 
 def _find_missed_pairs(plan: Plan, interest: Interest) -> IntArray:

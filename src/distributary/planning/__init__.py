@@ -11,11 +11,11 @@ from distributary.planning.request import (
     DEFAULT_ALGORITHM,
     Algorithm,
     Change,
-    Limits,
     Request,
     RequestSettings,
     Search,
     Size,
+    Terms,
 )
 from distributary.planning.solve import Solution, plan
 from distributary.planning.study import Compared, CurvePoint, compare_algorithms, cost_curve
@@ -30,7 +30,6 @@ __all__ = [
     "Change",
     "Compared",
     "CurvePoint",
-    "Limits",
     "MadePlan",
     "Move",
     "Progress",
@@ -40,6 +39,7 @@ __all__ = [
     "Size",
     "Solution",
     "Step",
+    "Terms",
     "UnicastLimits",
     "choose_unicast",
     "compare_algorithms",

@@ -105,9 +105,9 @@ class Guard:
             apart = {int(bundle[index[name]]) for name in names if name in index}
             for b in apart:
                 foes[b] |= apart - {b}
-        cap = np.inf if constraints.group_rate is None else constraints.group_rate
+        cap = np.inf if constraints.limits.group_rate is None else constraints.limits.group_rate
         with np.errstate(over="ignore"):  # a cap far above all loads is none
-            caps = constraints.receiver_caps(demand.interest.receivers) * lift * per_message
+            caps = constraints.limits.receiver_caps(demand.interest.receivers) * lift * per_message
         return cls(
             load=load,
             group_cap=cap * lift * per_message,
@@ -136,7 +136,7 @@ def check_contradictions(demand: Demand, constraints: Constraints, n_groups: int
     bundle, _ = bundles(demand, constraints)
     index = {name: k for k, name in enumerate(demand.interest.flows)}
     flows, load = demand.interest.flows, demand.load
-    cap = constraints.group_rate
+    cap = constraints.limits.group_rate
     slack = 1 + _ROUNDING
     if cap is not None:
         together = np.bincount(bundle, weights=load)
@@ -156,7 +156,7 @@ def check_contradictions(demand: Demand, constraints: Constraints, n_groups: int
             )
     interest = demand.interest
     wanted = np.add.reduceat(load[interest.receiver_flows], interest.receiver_offsets[:-1])
-    caps = constraints.receiver_caps(interest.receivers)
+    caps = constraints.limits.receiver_caps(interest.receivers)
     for n in np.flatnonzero(wanted > caps * slack):
         _refuse(
             f"receiver {interest.receivers[n]!r} wants {wanted[n]:g}, over its cap of {caps[n]:g}"

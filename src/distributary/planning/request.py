@@ -17,11 +17,11 @@ __all__ = [
     "DEFAULT_ALGORITHM",
     "Algorithm",
     "Change",
-    "Limits",
     "Request",
     "RequestSettings",
     "Search",
     "Size",
+    "Terms",
 ]
 
 DEFAULT_ALGORITHM = "best"
@@ -147,7 +147,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Terms:
     """Constraints on the plan, and what it may do besides placing each flow in one session.
 
     With `unicast`, flows with few receivers may be sent by unicast; the algorithm then runs twice.
@@ -188,14 +188,14 @@ class Request:
     """Everything that a planner needs to know besides the demand.
 
     It is created from keywords, `Request(groups=2, algorithm="optimal")`, and stores them by
-    concern: `size`, `prices`, `search`, `change` and `limits`, whose classes document each setting.
+    concern: `size`, `prices`, `search`, `change` and `terms`, whose classes document each setting.
     """
 
     size: Size
     prices: FilteringPrices
     search: Search
     change: Change
-    limits: Limits
+    terms: Terms
 
     def __init__(
         self, groups: int, sessions: int | None = None, **settings: Unpack[RequestSettings]
@@ -206,7 +206,7 @@ class Request:
             "prices": given.pop("prices", None) or FilteringPrices(),
             "search": _take(Search, given),
             "change": _take(Change, given),
-            "limits": _take(Limits, given),
+            "terms": _take(Terms, given),
         }
         if given:
             raise TypeError(f"a request has no setting {min(given)!r}")
@@ -216,7 +216,7 @@ class Request:
 
     def replace(self, **changes: Any) -> Request:
         """The same request with some settings changed, by the same keywords."""
-        parts = (self.size, self.search, self.change, self.limits)
+        parts = (self.size, self.search, self.change, self.terms)
         settings = {own.name: getattr(part, own.name) for part in parts for own in fields(part)}
         return Request(**{**settings, "prices": self.prices, **changes})
 
@@ -243,17 +243,17 @@ def _check_together(request: Request) -> None:
     There are four ways to depart from a plain plan, and a search supports one of them. All but
     unicast require `best`.
     """
-    limits, solver = request.limits, request.solver
+    terms, solver = request.terms, request.solver
     asked = {
         "a plan to improve": request.change.previous is not None,
-        "constraints": bool(limits.constraints),
-        "max_sent": limits.max_sent is not None,
-        "unicast": limits.unicast is not None,
+        "constraints": bool(terms.constraints),
+        "max_sent": terms.max_sent is not None,
+        "unicast": terms.unicast is not None,
     }
     ways = [way for way, is_asked in asked.items() if is_asked]
     if len(ways) > 1:
         raise ValueError(f"{ways[0]} and {ways[1]} cannot be combined: choose one")
     if ways and ways != ["unicast"] and solver.name != "best":
         raise ValueError(f"only best supports {ways[0]}, not {solver.name}")
-    if limits.unicast is not None and solver.duplicates:
+    if terms.unicast is not None and solver.duplicates:
         raise ValueError(f"unicast needs each flow in one session; {solver.name} may use several")

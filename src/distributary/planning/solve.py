@@ -11,6 +11,7 @@ from typing import Any, Unpack, overload
 import numpy as np
 
 from distributary.cost import ChannelPrices, channel_cost, objective_cost
+from distributary.errors import InfeasibleError
 from distributary.model import (
     Constraints,
     Demand,
@@ -22,6 +23,7 @@ from distributary.model import (
     Previous,
     Rates,
     RatesByFlow,
+    broken_constraints,
     distinct,
 )
 from distributary.planning.balancing import balance, scatter
@@ -114,9 +116,9 @@ def plan(
 def _search(demand: Demand, request: Request, progress: Progress) -> Solution:
     if request.solver.name in _CLOCKED:
         progress(Step("compiling", 0, None))
-        _compile(request.solver.name, bool(request.limits.constraints))
-    if request.limits.unicast is not None:
-        return _plan_with_unicast(demand, request, request.limits.unicast, progress)
+        _compile(request.solver.name, bool(request.terms.constraints))
+    if request.terms.unicast is not None:
+        return _plan_with_unicast(demand, request, request.terms.unicast, progress)
     return _solve(demand, request, progress)
 
 
@@ -273,10 +275,10 @@ def _by_column(demand: Demand, request: Request, progress: Progress) -> Solution
 
 def _best(demand: Demand, request: Request, progress: Progress) -> Solution:
     tell = _in_rates(progress, demand, BITS)
-    if request.limits.constraints:
-        return _plan_within(request.limits.constraints, demand, request, tell)
-    if request.limits.max_sent is not None:
-        return _plan_with_copies(request.limits.max_sent, demand, request, tell)
+    if request.terms.constraints:
+        return _plan_within(request.terms.constraints, demand, request, tell)
+    if request.terms.max_sent is not None:
+        return _plan_with_copies(request.terms.max_sent, demand, request, tell)
     if request.change.previous is not None:
         return _improve(request.change.previous, demand, request, tell)
     allowance = Allowance(request.search.budget_s, request.search.patience)
@@ -290,6 +292,8 @@ def _plan_within(
     problem, budget_s = _state_problem(demand, request, BITS), request.search.budget_s
     found = best_within(demand, constraints, problem, _rng(request), budget_s, progress)
     placed = place_single(demand, found.maps.session, found.maps.group)
+    if broken := broken_constraints(placed, demand, constraints):
+        raise InfeasibleError(f"in the best plan found, {broken[0]}", proven=False)
     return Solution(placed, cut_short=found.cut_short)
 
 
