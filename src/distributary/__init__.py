@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         Evaluation,
         FilteringPrices,
         OperatingPrices,
+        PacketPrices,
         evaluate,
     )
     from distributary.errors import (
@@ -54,7 +55,7 @@ _ROOM_OF = {
     name: room
     for room, names in {
         "content.tcp": "ContentClient",
-        "cost": "ChannelPrices Evaluation FilteringPrices OperatingPrices evaluate",
+        "cost": "ChannelPrices Evaluation FilteringPrices OperatingPrices PacketPrices evaluate",
         "errors": "DistributaryError InfeasibleError InputError MissingRateError OutputError "
         "PlanError",
         "files": "read_demand read_interest read_plan read_rates write_interest write_plan "
@@ -82,6 +83,7 @@ __all__ = [
     "MissingRateError",
     "OperatingPrices",
     "OutputError",
+    "PacketPrices",
     "PacketStep",
     "Plan",
     "PlanError",

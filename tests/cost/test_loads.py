@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.cost import evaluate, filtering_cost, plan_loads
-from distributary.cost.filtering import FilteringPrices
+from distributary.cost.prices import FilteringPrices
 from distributary.model import Demand, Interest
 from tests import oracles
 from tests.cost.cases import apart

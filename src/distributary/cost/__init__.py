@@ -3,7 +3,7 @@
 from distributary.cost.channel import ChannelCost, ChannelPrices, channel_cost
 from distributary.cost.duplication import duplication_saving, least_excess_of_one_copy
 from distributary.cost.evaluation import Evaluation, Objective, evaluate, objective_cost
-from distributary.cost.filtering import FilteringCost, FilteringPrices, filtering_cost
+from distributary.cost.filtering import FilteringCost, filtering_cost
 from distributary.cost.loads import Loads, plan_loads
 from distributary.cost.operating import (
     Cluster,
@@ -12,6 +12,8 @@ from distributary.cost.operating import (
     operating_cost,
     plan_operating_cost,
 )
+from distributary.cost.packets import PacketPrices, Prices
+from distributary.cost.prices import FilteringPrices
 from distributary.cost.totals import Totals
 from distributary.cost.unicast import least_added_excess, unicast_saving
 
@@ -26,6 +28,8 @@ __all__ = [
     "Objective",
     "OperatingCost",
     "OperatingPrices",
+    "PacketPrices",
+    "Prices",
     "Totals",
     "channel_cost",
     "duplication_saving",

@@ -61,14 +61,22 @@ def channel_cost(
     demand: Demand,
     prices: ChannelPrices,
     coefficients: FloatArray | None = None,
+    weights: FloatArray | None = None,
 ) -> ChannelCost:
     """Price a plan by messages sent and received, in groups and by unicast.
 
     `coefficients[j, i]` (receivers x flows) scales what receiver j pays for flow i, for example by
-    the length of the path; without it every receiver pays the same.
+    the length of the path; without it every receiver pays the same. `weights[j]` scales all that
+    receiver j receives.
     """
     interest, rate, loads = demand.interest, demand.rate, plan_loads(plan, demand)
-    if coefficients is None:
+    if weights is not None and coefficients is not None:
+        coefficients = coefficients * weights[:, np.newaxis]
+    if coefficients is None and weights is not None:
+        received = float(loads.received @ weights)
+        wanted = float(loads.wanted @ weights)
+        flooded = float(rate.sum()) * float(weights.sum())
+    elif coefficients is None:
         received = float(loads.received.sum())
         wanted = float(loads.wanted.sum())
         flooded = float(rate.sum()) * len(interest.receivers)

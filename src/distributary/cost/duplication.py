@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from distributary.cost.filtering import FilteringPrices
-from distributary.cost.loads import plan_loads
+from distributary.cost.loads import sum_by
+from distributary.cost.packets import Prices
+from distributary.cost.priced import PricedPlan
 from distributary.model import Demand, FloatArray, IndexArray, Plan
 
 __all__ = ["duplication_saving", "least_excess_of_one_copy"]
 
 
-def duplication_saving(plan: Plan, demand: Demand, prices: FilteringPrices) -> float:
+def duplication_saving(
+    plan: Plan, demand: Demand, prices: Prices, weights: FloatArray | None = None
+) -> float:
     """The increase of the excess if every duplicated flow were in one session only.
 
     Each flow is priced by itself, exactly, in the one of its sessions where it costs least, with
@@ -19,36 +22,81 @@ def duplication_saving(plan: Plan, demand: Demand, prices: FilteringPrices) -> f
     suit single copies better: this estimates what the copies save and is not the difference to
     another plan.
     """
-    return float(least_excess_of_one_copy(plan, demand, prices).sum())
+    return float(least_excess_of_one_copy(plan, demand, prices, weights).sum())
 
 
-def least_excess_of_one_copy(plan: Plan, demand: Demand, prices: FilteringPrices) -> FloatArray:
+def least_excess_of_one_copy(
+    plan: Plan, demand: Demand, prices: Prices, weights: FloatArray | None = None
+) -> FloatArray:
     """For each duplicated flow, ascending: the excess that a single copy of it would add."""
     copies = np.bincount(plan.placement_flow, minlength=len(plan.flows))
     flows = np.flatnonzero(copies > 1)
     if len(flows) == 0:
         return np.zeros(0)
-    loads, interest = plan_loads(plan, demand), demand.interest
+    priced, interest = PricedPlan.of(plan, demand, prices, weights), demand.interest
     heard = _members(plan.subscription_receiver, plan.subscription_session, plan.n_sessions)
     joined = _members(*plan.group_joins(), plan.n_groups)
     added = np.zeros(len(flows))
     for at, flow in enumerate(flows):
-        rate = float(demand.rate[flow])
-        by_unicast = plan.unicast_receiver[plan.unicast_flow == flow]
-        audience = np.setdiff1d(interest.receivers_of(int(flow)), by_unicast)
+        alone = plan.unicast_receiver[plan.unicast_flow == flow]
+        audience = np.setdiff1d(interest.receivers_of(int(flow)), alone)
         sessions = plan.placement_session[plan.placement_flow == flow]
-        groups = plan.session_group[sessions]
-        prices_of = []
-        for one, group in zip(sessions, groups, strict=True):
-            gone = sessions != one
-            carried = loads.group_rate[group] - rate * int((groups[gone] == group).sum())
-            accepted = len(np.setdiff1d(audience, heard[one])) * loads.session_rate[one]
-            accepted -= rate * loads.session_subscribers[sessions[gone]].sum()
-            received = len(np.setdiff1d(audience, joined[group])) * carried
-            received -= rate * loads.group_members[groups[gone]].sum()
-            prices_of.append(prices.alpha * received + prices.beta * accepted)
-        added[at] = min(prices_of)
+        rate = float(demand.rate[flow])
+        added[at] = min(
+            _excess_of_one(priced, sessions, one, rate)
+            + _excess_of_joining(
+                priced,
+                sessions,
+                one,
+                rate,
+                np.setdiff1d(audience, heard[one]),
+                np.setdiff1d(audience, joined[plan.session_group[one]]),
+            )
+            for one in sessions
+        )
     return added
+
+
+def _excess_of_one(priced: PricedPlan, sessions: IndexArray, one: np.int32, rate: float) -> float:
+    """The change of work for those who listen already, if only one of the sessions has the flow."""
+    gone = sessions[sessions != one]
+    before = priced.loads.session_rate[gone]
+    flow_filter, no_change = priced.prices.flow_filter, np.zeros(1)
+    groups = np.unique(priced.plan.session_group[gone])
+    accepted = flow_filter(np.maximum(before - rate, 0.0)) - flow_filter(before)
+    received = _price_without(priced, gone, rate, groups)
+    received -= priced.price_groups(groups, no_change, no_change)
+    return float(
+        priced.subscribed_weight[gone] @ accepted + priced.joined_weight[groups] @ received
+    )
+
+
+def _excess_of_joining(
+    priced: PricedPlan,
+    sessions: IndexArray,
+    one: np.int32,
+    rate: float,
+    subscribers: IndexArray,
+    members: IndexArray,
+) -> float:
+    """The work of those who must subscribe to the session that is left, and join its group."""
+    group = priced.plan.session_group[one : one + 1]
+    price = _price_without(priced, sessions[sessions != one], rate, group)
+    accepted = priced.prices.flow_filter(priced.loads.session_rate[one : one + 1])
+    weight = priced.weight
+    return float(weight[subscribers].sum() * accepted[0] + weight[members].sum() * price[0])
+
+
+def _price_without(
+    priced: PricedPlan, gone: IndexArray, rate: float, groups: IndexArray
+) -> FloatArray:
+    """What a member pays for each of these groups if some sessions carry `rate` less."""
+    after = np.maximum(priced.loads.session_rate[gone] - rate, 0.0)
+    price, pauses = priced.group_changes(gone, after)
+    place, n = priced.plan.session_group[gone], priced.plan.n_groups
+    return priced.price_groups(
+        groups, sum_by(place, price, n)[groups], sum_by(place, pauses, n)[groups]
+    )
 
 
 def _members(receiver: IndexArray, channel: IndexArray, n_channels: int) -> list[IndexArray]:

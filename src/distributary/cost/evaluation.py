@@ -7,11 +7,13 @@ from typing import Literal
 
 from distributary.cost.channel import ChannelCost, ChannelPrices, channel_cost
 from distributary.cost.duplication import duplication_saving
-from distributary.cost.filtering import FilteringCost, FilteringPrices, filtering_cost
+from distributary.cost.filtering import FilteringCost, filtering_cost
 from distributary.cost.loads import Loads, plan_loads
 from distributary.cost.operating import OperatingCost, OperatingPrices, plan_operating_cost
+from distributary.cost.packets import Prices
+from distributary.cost.prices import FilteringPrices
 from distributary.cost.unicast import unicast_saving
-from distributary.model import Demand, Plan, plan_problems
+from distributary.model import Demand, FloatArray, Plan, plan_problems
 
 __all__ = ["Evaluation", "Objective", "evaluate", "objective_cost"]
 
@@ -57,11 +59,16 @@ class Evaluation:
 def evaluate(
     plan: Plan,
     demand: Demand,
-    filtering: FilteringPrices | None = None,
+    filtering: Prices | None = None,
     channel: ChannelPrices | None = None,
     operating: OperatingPrices | None = None,
+    weights: FloatArray | None = None,
 ) -> Evaluation:
-    """Check a plan and price it under all three models."""
+    """Check a plan and price it under all three models.
+
+    With `weights`, the work of receiver j and what it receives count `weights[j]` times; loads
+    stay as they are, and so does the operating cost.
+    """
     filtering = filtering or FilteringPrices()
     loads = plan_loads(plan, demand)
     wanted, sent = float(loads.wanted.sum()), float(demand.rate.sum())
@@ -73,8 +80,8 @@ def evaluate(
         groups=plan.n_groups,
         duplicated_flows=plan.duplicated_flows,
         problems=plan_problems(plan, demand.interest),
-        filtering=filtering_cost(plan, demand, filtering),
-        channel=channel_cost(plan, demand, channel or ChannelPrices()),
+        filtering=filtering_cost(plan, demand, filtering, weights),
+        channel=channel_cost(plan, demand, channel or ChannelPrices(), weights=weights),
         operating=plan_operating_cost(plan, demand, operating or OperatingPrices()),
         loads=loads,
         unicast_copies=wanted / sent,
@@ -82,15 +89,20 @@ def evaluate(
         flooding_goodput=wanted / (sent * len(plan.receivers)),
         unicast_flows=plan.unicast_flows,
         unicast_links=loads.unicast_links,
-        unicast_saving=unicast_saving(plan, demand, filtering),
-        duplication_saving=duplication_saving(plan, demand, filtering),
+        unicast_saving=unicast_saving(plan, demand, filtering, weights),
+        duplication_saving=duplication_saving(plan, demand, filtering, weights),
     )
 
 
 def objective_cost(
-    plan: Plan, demand: Demand, objective: Objective, prices: FilteringPrices
+    plan: Plan,
+    demand: Demand,
+    objective: Objective,
+    prices: Prices,
+    channel: ChannelPrices | None = None,
+    weights: FloatArray | None = None,
 ) -> float:
     """The one cost that plans are compared by: the filtering work, or the channel cost."""
     if objective == "filtering":
-        return filtering_cost(plan, demand, prices).work
-    return channel_cost(plan, demand, ChannelPrices()).cost
+        return filtering_cost(plan, demand, prices, weights).work
+    return channel_cost(plan, demand, channel or ChannelPrices(), weights=weights).cost

@@ -7,45 +7,14 @@ in a Multicast Data Dissemination System" (2005), eq. 1-4 and section 5.3.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
 
-from distributary.cost.loads import plan_loads
-from distributary.model import Demand, Plan
+import numpy as np
 
-__all__ = ["FilteringCost", "FilteringPrices", "filtering_cost"]
+from distributary.cost.loads import Loads, plan_loads, sum_by, unicast_rates
+from distributary.cost.packets import PacketPrices, Prices
+from distributary.model import Demand, FloatArray, Plan
 
-DEAREST = 1e12  # so that no cost of any demand overflows
-
-
-@dataclass(frozen=True, slots=True)
-class FilteringPrices:
-    """`alpha` per message at the session filter, `beta` per message at the flow filter."""
-
-    alpha: float = 1.0
-    beta: float = 1.0
-
-    def __post_init__(self) -> None:
-        for word, price in (("alpha", self.alpha), ("beta", self.beta)):
-            if not 0 <= price <= DEAREST:
-                raise ValueError(f"{word} must be a number from 0 to {DEAREST:g}, not {price:g}")
-            # Kernels are compiled for one type of price.
-            object.__setattr__(self, word, float(price))
-        if self.alpha + self.beta == 0:
-            raise ValueError("alpha and beta cannot both be 0: nothing would cost anything")
-
-    def work(self, received: float, accepted: float) -> float:
-        """Cw: what is received passes the session filter, what is accepted the flow filter."""
-        return self.alpha * received + self.beta * accepted
-
-    @classmethod
-    def for_packets(
-        cls, messages_per_packet: float, *, alpha0: float, alpha1: float, beta0: float, beta1: float
-    ) -> Self:
-        """The prices at h messages per packet: alpha0 + alpha1/h, beta0 + beta1/h (eq. 2 and 4)."""
-        if not messages_per_packet >= 1:
-            raise ValueError(f"a packet holds at least 1 message, not {messages_per_packet}")
-        h = messages_per_packet
-        return cls(alpha0 + alpha1 / h, beta0 + beta1 / h)
+__all__ = ["FilteringCost", "filtering_cost"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +57,75 @@ class FilteringCost:
         return 1 - self.relative_excess
 
 
-def filtering_cost(plan: Plan, demand: Demand, prices: FilteringPrices) -> FilteringCost:
-    """Price a plan by the work of its receivers' filters."""
+def filtering_cost(
+    plan: Plan, demand: Demand, prices: Prices, weights: FloatArray | None = None
+) -> FilteringCost:
+    """Price a plan by the work of its receivers' filters.
+
+    With `weights`, the work of receiver j counts `weights[j]` times.
+    """
+    if isinstance(prices, PacketPrices):
+        return _price_packets(plan, demand, prices, weights)
     loads = plan_loads(plan, demand)
     price = prices.alpha + prices.beta
-    unwanted = len(demand.interest.receivers) - demand.interest.audience
+    if weights is None:
+        unwanted = len(demand.interest.receivers) - demand.interest.audience
+        return FilteringCost(
+            session_cost=prices.alpha * float(loads.received.sum()),
+            flow_cost=prices.beta * float(loads.accepted.sum()),
+            wanted_work=price * float(loads.wanted.sum()),
+            flooding_excess=price * float(demand.rate @ unwanted),
+        )
+    interest = demand.interest
+    wanting = sum_by(interest.pair_flows(), weights[interest.flow_receivers], len(demand.rate))
     return FilteringCost(
-        session_cost=prices.alpha * float(loads.received.sum()),
-        flow_cost=prices.beta * float(loads.accepted.sum()),
-        wanted_work=price * float(loads.wanted.sum()),
-        flooding_excess=price * float(demand.rate @ unwanted),
+        session_cost=prices.alpha * float(loads.received @ weights),
+        flow_cost=prices.beta * float(loads.accepted @ weights),
+        wanted_work=price * float(loads.wanted @ weights),
+        flooding_excess=price * float(demand.rate @ np.maximum(weights.sum() - wanting, 0)),
+    )
+
+
+def _price_packets(
+    plan: Plan, demand: Demand, prices: PacketPrices, weights: FloatArray | None
+) -> FilteringCost:
+    """Price a plan by messages and packets.
+
+    No plan needs less than a stream for each receiver that carries just what it wants, without
+    heartbeats: a session that carries more has as many packets or more, and so have two sessions
+    instead of one.
+    """
+    loads = plan_loads(plan, demand)
+    weight = np.ones(len(plan.receivers)) if weights is None else weights
+    total = np.array([demand.rate.sum()])
+    wanted = prices.session_filter(loads.wanted) + prices.flow_filter(loads.wanted)
+    return FilteringCost(
+        session_cost=float(_session_work(plan, demand, loads, prices) @ weight),
+        flow_cost=float(_flow_work(plan, demand, loads, prices) @ weight),
+        wanted_work=float(wanted @ weight),
+        flooding_excess=float((prices.stream(total) - wanted) @ weight),
+    )
+
+
+def _session_work(plan: Plan, demand: Demand, loads: Loads, prices: Prices) -> FloatArray:
+    """The work of each receiver's session filter, heartbeats included."""
+    groups, rate = plan.session_group, loads.session_rate
+    price = sum_by(groups, prices.session_filter(rate), plan.n_groups)
+    price += prices.heartbeat_price(sum_by(groups, prices.pauses(rate), plan.n_groups))
+    receiver, group = plan.group_joins()
+    alone = unicast_rates(plan, demand)
+    beats = prices.heartbeat_price(prices.pauses(alone))
+    return (
+        sum_by(receiver, price[group], len(plan.receivers))
+        + prices.session_filter(alone)
+        + np.where(alone > 0, beats, 0.0)
+    )
+
+
+def _flow_work(plan: Plan, demand: Demand, loads: Loads, prices: Prices) -> FloatArray:
+    """The work of each receiver's flow filter."""
+    price = prices.flow_filter(loads.session_rate)
+    in_sessions = price[plan.subscription_session]
+    return sum_by(plan.subscription_receiver, in_sessions, len(plan.receivers)) + (
+        prices.flow_filter(unicast_rates(plan, demand))
     )

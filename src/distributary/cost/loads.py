@@ -8,7 +8,7 @@ import numpy as np
 
 from distributary.model import Demand, FloatArray, IndexArray, IntArray, Plan
 
-__all__ = ["Loads", "plan_loads"]
+__all__ = ["Loads", "plan_loads", "sum_by", "unicast_rates"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,11 +48,11 @@ def plan_loads(plan: Plan, demand: Demand) -> Loads:
     if plan.receivers != interest.receivers or plan.flows != interest.flows:
         raise ValueError("the plan and the demand must name the same receivers and flows")
     n_receivers, n_sessions, n_groups = len(plan.receivers), plan.n_sessions, plan.n_groups
-    session_rate = _sums(plan.placement_session, demand.rate[plan.placement_flow], n_sessions)
+    session_rate = sum_by(plan.placement_session, demand.rate[plan.placement_flow], n_sessions)
     session_flows = np.bincount(plan.placement_session, minlength=n_sessions)
-    group_rate = _sums(plan.session_group, session_rate, n_groups)
+    group_rate = sum_by(plan.session_group, session_rate, n_groups)
     join_receiver, join_group = plan.group_joins()
-    unicast = _sums(plan.unicast_receiver, demand.rate[plan.unicast_flow], n_receivers)
+    unicast = unicast_rates(plan, demand)
     copies = np.bincount(plan.unicast_flow, minlength=len(plan.flows))
     in_session = np.bincount(plan.placement_flow, minlength=len(plan.flows)) > 0
     return Loads(
@@ -65,8 +65,8 @@ def plan_loads(plan: Plan, demand: Demand) -> Loads:
         group_members=np.bincount(join_group, minlength=n_groups),
         receiver_groups=np.bincount(join_receiver, minlength=n_receivers),
         receiver_sessions=np.bincount(plan.subscription_receiver, minlength=n_receivers),
-        received=_sums(join_receiver, group_rate[join_group], n_receivers) + unicast,
-        accepted=_sums(
+        received=sum_by(join_receiver, group_rate[join_group], n_receivers) + unicast,
+        accepted=sum_by(
             plan.subscription_receiver, session_rate[plan.subscription_session], n_receivers
         )
         + unicast,
@@ -77,5 +77,12 @@ def plan_loads(plan: Plan, demand: Demand) -> Loads:
     )
 
 
-def _sums(index: IndexArray, values: FloatArray, n: int) -> FloatArray:
+def unicast_rates(plan: Plan, demand: Demand) -> FloatArray:
+    """What each receiver gets by unicast, in messages per second."""
+    rate = demand.rate[plan.unicast_flow]
+    return sum_by(plan.unicast_receiver, rate, len(plan.receivers))
+
+
+def sum_by(index: IndexArray, values: FloatArray, n: int) -> FloatArray:
+    """Add up the values of each index from 0 to n - 1."""
     return np.bincount(index, weights=values, minlength=n).astype(np.float64, copy=False)

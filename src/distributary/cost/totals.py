@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from distributary.cost.channel import ChannelCost
-from distributary.cost.filtering import FilteringCost, FilteringPrices
+from distributary.cost.filtering import FilteringCost
+from distributary.cost.prices import FilteringPrices
 
 __all__ = ["Totals"]
 
