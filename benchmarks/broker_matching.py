@@ -11,8 +11,9 @@ from typing import Protocol
 
 import numpy as np
 
+from benchmarks.linked_hops import LinkedHops
 from benchmarks.measure import Section
-from distributary.content.hop_index import HopIndex, HopMatcher
+from distributary.content.hop_index import HopIndex
 from distributary.content.messages import Name
 from distributary.content.tables import MatchIndex
 from distributary.model import Filter, Key, Schema
@@ -41,8 +42,8 @@ class _Way:
 
 
 def _ways(schema: Schema) -> dict[str, _Way]:
-    linked = HopIndex(schema, {f"link {at}" for at in range(LINKS)}, many=0)
-    counted, listed = HopMatcher(schema), MatchIndex(schema)
+    linked = LinkedHops(schema, {f"link {at}" for at in range(LINKS)})
+    counted, listed = HopIndex(schema), MatchIndex(schema)
     return {
         "links": _Way(linked, linked.find_hops),
         "counts": _Way(counted, counted.count_hops),
@@ -65,10 +66,10 @@ def broker_matching(sizes: Sequence[int] = SIZES) -> Section:
         f"One broker with {LINKS} links and {CLIENTS} local clients; {EVENTS} events that came by "
         "a link, one at a time, in events per second of CPU time, right after all subscriptions "
         f"came, {EVENT_EVERY} between two events. Links: link matching for the neighbours and a "
-        "matcher for the clients, as the broker does it with 50,000 subscriptions of neighbours; "
-        "counts: one matcher for all, its matches counted by neighbour and client, as it does "
-        "with fewer; lists: one matcher, its matches listed, as the broker does it for selective "
-        "pruning, which needs them. All three find the same (asserted). Then the CPU time of a "
+        "matcher for the clients; counts: one matcher for all, its matches counted by neighbour "
+        "and client, as the broker does it; lists: one matcher, its matches listed, as the broker "
+        "does it for selective pruning, which needs them. All three find the same (asserted). "
+        "Then the CPU time of a "
         f"subscription and an unsubscription, with 1/{EVENT_EVERY} of an event, mean and longest, "
         "with links and with counts.",
         [

@@ -239,10 +239,9 @@ def test_there_are_never_many_bitmaps() -> None:
     assert matcher.bytes_used > 0
 
 
-def test_what_is_large_is_brought_together_by_a_fold_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_IN_PASSING", 6)
+def test_what_is_large_is_brought_together_by_a_fold_alone() -> None:
     filters = [parse_filter(f"qty >= {number % 4}", SCHEMA) for number in range(20)]
-    matcher = Matcher(SCHEMA)
+    matcher = Matcher(SCHEMA, in_passing=6)
     for each in filters:
         matcher.add(each)
     assert max(len(bitmap) for bitmap in matcher.bitmaps) <= 6

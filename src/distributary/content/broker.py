@@ -74,7 +74,7 @@ class ContentBroker:
         self.links = {each: OutLink(schema, policy, self.new_name) for each in neighbours}
         # Pruning counts the subscriptions that want an event; otherwise who wants it is enough.
         self._matches = MatchIndex(schema) if policy.prunes else None
-        self.subscriptions = SubscriptionTable(self._matches or HopIndex(schema, self.links))
+        self.subscriptions = SubscriptionTable(self._matches or HopIndex(schema))
         self.retraction_blocked: set[str] = set()  # links on which nothing may be retracted yet
         self._number = first_number
         self._paces = {each: Pace(policy.pacing) for each in self.links}

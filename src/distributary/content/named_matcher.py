@@ -14,21 +14,23 @@ __all__ = ["NamedMatcher"]
 
 # Numbers of removed filters that are kept in addition to as many as there are filters.
 _SPARE_NUMBERS = 1 << 16
+# Filters that are compiled at once: it takes some 50 ms, for which publications wait.
+MOST_COMPILED = 1 << 14
 
 
 class NamedMatcher:
     """A `Matcher` of filters that have a name and a small number, their tag.
 
-    New filters are compiled together, before the next event. After many changes all are, since a
-    `Matcher` neither reuses a number nor drops a removed filter. `names` and `tags` are by the
-    matcher's number.
+    New filters are compiled together, before the next event or when there are many. After many
+    changes all are, since a `Matcher` neither reuses a number nor drops a removed filter. `names`
+    and `tags` are by the matcher's number.
     """
 
     def __init__(self, schema: Schema) -> None:
         self.names: list[Name] = []
         self.tags: IndexArray = np.empty(0, np.int32)
         self._schema = schema
-        self._matcher = Matcher(schema)
+        self._matcher = Matcher(schema, in_passing=MOST_COMPILED)
         self._numbers: dict[Name, int] = {}
         self._new: dict[Name, tuple[Filter, int]] = {}
 
@@ -38,19 +40,13 @@ class NamedMatcher:
     def add(self, name: Name, filter: Filter, tag: int = 0) -> None:
         """Add a filter."""
         self._new[name] = filter, tag
+        if len(self._new) >= MOST_COMPILED:
+            self._take_new()
 
     def remove(self, name: Name) -> None:
         """Remove a filter."""
         if self._new.pop(name, None) is None:
             self._matcher.remove(self._numbers.pop(name))
-
-    def list_all(self) -> list[tuple[Name, Filter, int]]:
-        """All filters, with their names and tags."""
-        tags = self.tags
-        return [
-            *((name, self._matcher[at], int(tags[at])) for name, at in self._numbers.items()),
-            *((name, filter, tag) for name, (filter, tag) in self._new.items()),
-        ]
 
     def match(self, keys: Sequence[Key | None]) -> IntArray:
         """The numbers of the filters that an event matches, in order."""
@@ -72,7 +68,8 @@ class NamedMatcher:
 
     def _drop_removed(self) -> None:
         numbers = [*self._numbers.values()]
-        self._matcher = Matcher(self._schema, map(self._matcher.__getitem__, numbers))
+        filters = map(self._matcher.__getitem__, numbers)
+        self._matcher = Matcher(self._schema, filters, in_passing=MOST_COMPILED)
         self.names = [*self._numbers]
         self.tags = self.tags[numbers]
         self._numbers = dict(zip(self.names, range(len(numbers)), strict=True))

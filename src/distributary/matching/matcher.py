@@ -35,7 +35,7 @@ _MOST_TRIED = 16
 # A bitmap is at least this many times as large as the next newer one.
 _GROWTH = 4
 
-# Adding a filter never compiles more filters than this; larger bitmaps are merged only by a fold.
+# Adding a filter never merges more filters than this; larger bitmaps are merged only by a fold.
 _MOST_IN_PASSING = 100_000
 
 # The most pairs of events and filters with residuals to check at once.
@@ -70,13 +70,22 @@ class Folding:
 class Matcher:
     """Numbered filters over one schema, matched against events one by one or in tables.
 
+    Adding a filter merges bitmaps of at most `in_passing` filters together: with fewer, adding
+    never takes long, but there are more bitmaps to match. A fold merges all.
+
     Not thread-safe; `match_table` and `count_table` can use several threads of their own.
     """
 
     def __init__(
-        self, schema: Schema, filters: Iterable[Filter] = (), *, buckets: Buckets = BUCKETS
+        self,
+        schema: Schema,
+        filters: Iterable[Filter] = (),
+        *,
+        buckets: Buckets = BUCKETS,
+        in_passing: int = _MOST_IN_PASSING,
     ) -> None:
         self.schema = schema
+        self._in_passing = in_passing
         self._buckets = buckets
         self._filters = dict(enumerate(filters))
         for each in self._filters.values():
@@ -172,7 +181,7 @@ class Matcher:
         first = len(self._bitmaps)
         while first > self._n_folding:
             older_size = len(self._bitmaps[first - 1])
-            if older_size >= _GROWTH * size or older_size + size > _MOST_IN_PASSING:
+            if older_size >= _GROWTH * size or older_size + size > self._in_passing:
                 break
             first -= 1
             size += older_size
