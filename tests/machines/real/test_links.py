@@ -231,7 +231,7 @@ def test_random_bytes_instead_of_a_greeting_change_nothing() -> None:
             with closing(RawPeer(address)) as peer:
                 assert await peer.greet("ann") == b"yes"
                 await server.until(lambda: server.opened)
-            await server.until(lambda: links.statistics().unfinished == 50)
+            await server.until(lambda: links.statistics().failed_handshakes == 50)
             assert [each.peer for each in server.opened] == ["ann"]
 
     run(scenario)
@@ -311,7 +311,7 @@ def test_who_greets_too_slowly_is_cut() -> None:
             with closing(RawPeer(address)) as peer:
                 await peer.send(join_frames([b"ann"])[:-1])
                 assert await peer.read() is None
-            assert links.statistics().unfinished == 1
+            assert links.statistics().failed_handshakes == 1
             assert server.opened == []
 
     run(scenario)
@@ -323,7 +323,7 @@ def test_a_flood_of_unproven_connections_is_bounded_and_keeps_nobody_out() -> No
         limits = ConnectionLimits(handshakes=10, handshake_within=LONG)
         async with serve(server, limits) as (links, address):
             flood = [RawPeer(address) for _ in range(100)]
-            await server.until(lambda: links.statistics().unfinished == 90)
+            await server.until(lambda: links.statistics().failed_handshakes == 90)
             assert links.statistics().handshakes == 10
             async with connect(client, address):
                 await server.until(lambda: server.opened)
@@ -508,9 +508,10 @@ def test_clients_without_a_certificate_of_our_authority_are_refused(
             connect(client, address, tls=files.client_context(check_host=True)),
         ):
             await client.until(lambda: client.reports)
-            await server.until(lambda: links.statistics().unfinished >= 1)
+            await server.until(lambda: links.statistics().failed_handshakes >= 1)
             assert server.opened == client.opened == []
             assert server.proofs == []
+            assert "certificate" in client.reports[0]
 
     run(scenario)
 
@@ -564,7 +565,21 @@ def test_plain_bytes_on_a_tls_port_are_refused(tmp_path: Path) -> None:
         tls = broker.server_context(require_certificates=False)
         async with serve(server, limits, tls=tls) as (links, address), connect(client, address):
             await client.until(lambda: client.reports)
-            await server.until(lambda: links.statistics().unfinished >= 1)
+            await server.until(lambda: links.statistics().failed_handshakes >= 1)
+            assert server.opened == client.opened == []
+            assert "may want TLS" in client.reports[0]
+
+    run(scenario)
+
+
+def test_a_dialer_with_tls_says_that_the_other_side_may_have_none(tmp_path: Path) -> None:
+    context = TlsFiles(ca=Authority(tmp_path / "ours").ca).client_context(check_host=True)
+
+    async def scenario() -> None:
+        server, client = Owner(), Owner()
+        async with serve(server) as (_, address), connect(client, address, tls=context):
+            await client.until(lambda: client.reports)
+            assert "may be without TLS" in client.reports[0]
             assert server.opened == client.opened == []
 
     run(scenario)
@@ -579,7 +594,7 @@ def test_a_slow_tls_handshake_is_pushed_out_like_any_other(tmp_path: Path) -> No
         tls = broker.server_context(require_certificates=False)
         async with serve(server, limits, tls=tls) as (links, address):
             flood = [RawPeer(address) for _ in range(20)]
-            await server.until(lambda: links.statistics().unfinished == 17)
+            await server.until(lambda: links.statistics().failed_handshakes == 17)
             assert links.statistics().handshakes == 3
             for peer in flood:
                 peer.close()

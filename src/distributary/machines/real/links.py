@@ -127,7 +127,7 @@ class ConnectionStatistics:
     queued_bytes: int  # that wait to be sent, on all connections
     opened: int = 0
     rejected: int = 0  # by the handshake
-    unfinished: int = 0  # handshakes that took too long, broke or were pushed out by others
+    failed_handshakes: int = 0  # handshakes that took too long, broke or were pushed out by others
     turned_away: int = 0  # because there were too many connections
     broken_rules: int = 0  # connections cut for what they sent
     silent: int = 0  # connections cut because nothing came
@@ -143,7 +143,7 @@ class ConnectionStatistics:
 class _Counts:
     opened: int = 0
     rejected: int = 0
-    unfinished: int = 0
+    failed_handshakes: int = 0
     turned_away: int = 0
     unsent: int = 0
     endings: dict[Ending, int] = field(default_factory=lambda: dict.fromkeys(Ending, 0))
@@ -294,7 +294,7 @@ class Links:
         try:
             greeted = await self._greet_back(accepted, judge, tls)
         except asyncio.CancelledError:
-            self._counts.unfinished += 1
+            self._counts.failed_handshakes += 1
             raise
         finally:
             self._handshakes.pop(number, None)
@@ -317,7 +317,7 @@ class Links:
             self._counts.rejected += 1
             await stream.close()
         except (OSError, TimeoutError, FrameTooLongError):
-            self._counts.unfinished += 1
+            self._counts.failed_handshakes += 1
         finally:
             if stream is None:
                 accepted.close()
@@ -369,7 +369,7 @@ class Links:
         except TimeoutError:
             return f"no answer within {self.limits.handshake_within:g} s", False
         except (OSError, FrameTooLongError, AddressError) as error:
-            return _describe(error), False
+            return _describe(error, encrypted=dialer.tls is not None), False
         finally:
             if stream is not None and not admitted:
                 stream.abort()
@@ -443,7 +443,7 @@ class Links:
             queued_bytes=sum(each.queued for each in found),
             opened=counts.opened,
             rejected=counts.rejected,
-            unfinished=counts.unfinished,
+            failed_handshakes=counts.failed_handshakes,
             turned_away=counts.turned_away,
             broken_rules=counts.endings[Ending.BROKEN_RULE],
             silent=counts.endings[Ending.SILENT],
@@ -509,13 +509,16 @@ def _tls_times(tls: ssl.SSLContext | None, limits: ConnectionLimits) -> dict[str
     }
 
 
-def _describe(error: Exception) -> str:
+def _describe(error: Exception, *, encrypted: bool) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted ({error.verify_message})"
     if isinstance(error, ssl.SSLError):
         return f"TLS failed ({(error.reason or str(error)).replace('_', ' ').lower()})"
     if isinstance(error, AddressError):
         return error.reason
+    if isinstance(error, ConnectionResetError) and (encrypted or not error.errno):
+        guess = "be without TLS, or want another certificate" if encrypted else "want TLS"
+        return f"it closed the connection during the handshake, and may {guess}"
     if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
         return os.strerror(error.errno).lower()  # asyncio adds the address to its own text
     return str(error).lower()
