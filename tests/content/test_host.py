@@ -24,6 +24,7 @@ from distributary.content.messages import (
 )
 from distributary.content.protocol import (
     Accepted,
+    Advertise,
     Cut,
     Hello,
     Identity,
@@ -42,6 +43,7 @@ from distributary.content.protocol import (
 )
 from distributary.content.resync import HeardDigests, Known, ToldBuckets
 from distributary.content.spanning import Spanning
+from distributary.machines.actions import Save
 from distributary.model import Attribute, AttributeKind, Filter, Schema
 from tests.content.applications import Application
 from tests.content.processes import SMALL, Network
@@ -470,6 +472,35 @@ def test_a_client_that_breaks_a_rule_is_cut_off_and_counted(message: Any) -> Non
     assert [each.connection for each in actions if isinstance(each, Cut)] == [1]
     assert host.statistics().violations == 1
     assert host.on_message(1, Subscribe(1, "x = 1"), 1.0) == []
+
+
+def test_a_session_that_is_resumed_is_kept_as_it_is_asked_for_now() -> None:
+    host = one_client()
+    asked = OpenSession(lease=5.0, when_full="drop-oldest", most_events=3)
+    host.on_close(1, 1.0)
+    host.on_open(Peer(2, "client", "ann"), 2.0)
+    saves = [each for each in host.on_message(2, asked, 2.0) if isinstance(each, Save)]
+    host.on_message(2, Subscribe(1, "x = 1"), 2.0)
+    session = host.sessions.get("ann")
+    assert session is not None
+    assert (session.record.lease, session.record.when_full) == (5.0, "drop-oldest")
+    assert Save(("session", "ann"), session.record) in saves
+    assert Save(("absent", "ann"), 8.0) in host.on_close(2, 3.0)
+    host.on_open(Peer(3, "client", "bob"), 3.0)
+    host.on_message(3, OpenSession(), 3.0)
+    for number in range(1, 6):
+        host.on_message(3, Publish(number, {"x": 1}), 3.0)
+    assert (len(session.outbox), session.outbox.dropped) == (3, 2)
+
+
+def test_an_advertisement_replaces_the_one_that_the_broker_made_by_itself() -> None:
+    host = one_client()
+    (stored,) = sent(host.on_message(1, Publish(1, {"x": 9}), 1.0), Stored)
+    assert stored.published == 1
+    host.on_message(1, Advertise(1, "x < 3"), 1.0)
+    (refused,) = sent(host.on_message(1, Publish(2, {"x": 9}), 1.0), Refused)
+    assert "matches no advertisement" in refused.reason
+    assert not [*sent(host.on_message(1, Publish(3, {"x": 1}), 1.0), Refused)]
 
 
 def test_of_two_connections_of_a_client_the_newer_one_wins_whichever_asks_first() -> None:

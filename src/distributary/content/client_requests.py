@@ -101,7 +101,7 @@ class ClientRequests:
             actions += self.end(session, now)
             session = None
         if session is not None and asked.ephemeral:
-            reason = f"client {client!r} has a session that is kept; close it first"
+            reason = f"client {client!r} has a session that is kept; end that, or use another name"
             return [*actions, SendFrame(connection, Refused("session", 0, reason))]
         resumed = session is not None
         if session is None:
@@ -111,6 +111,8 @@ class ClientRequests:
             number = self.broker.core.new_name().number
             session, saves = self.sessions.begin(client, number, asked)
             actions += saves
+        else:
+            actions += self.sessions.renew(session, asked)
         actions += self._attach(session, connection, asked, resumed)
         return actions + self.broker.on_room(hop_of(client), now)
 
@@ -289,6 +291,8 @@ class ClientRequests:
         except InputError as error:
             return self._reply(session, Refused(kind, number, str(error)))
         actions = self._apply(session, kind, number, filter, now)
+        if kind == _ADVERTISEMENT and (kind, number) != IMPLICIT:
+            actions += self._end_statement(session, *IMPLICIT, now)
         settled = session.names.get((kind, number)) in session.settled  # if it is said again
         return [*actions, *self._reply(session, Accepted(kind, number, settled))]
 

@@ -40,8 +40,7 @@ class Outbox:
 
     def __init__(self, key: str | None, most_events: int, most_bytes: int) -> None:
         self._key = key
-        self._most_events = most_events
-        self._most_bytes = most_bytes
+        self.limit(most_events, most_bytes)
         self._items: dict[int, OutboxItem | Gap] = {}
         self._unsent: deque[int] = deque()
         self._events = 0
@@ -52,6 +51,11 @@ class Outbox:
 
     def __len__(self) -> int:
         return self._events
+
+    def limit(self, most_events: int, most_bytes: int) -> None:
+        """Set how much it takes from now on."""
+        self._most_events = most_events
+        self._most_bytes = most_bytes
 
     @property
     def has_room(self) -> bool:

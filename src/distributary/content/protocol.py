@@ -175,7 +175,8 @@ class OpenSession:
     know, and `received` the last delivery number that it has processed in that session; it counts
     as an acknowledgement. An `ephemeral` session keeps nothing: it ends with the connection. Other
     sessions end when the client has been away for `lease` seconds. None and 0 mean the broker's
-    defaults; the broker may allow less than the client asks for.
+    defaults; the broker may allow less than the client asks for. A session that is resumed is kept
+    as this asks for.
     """
 
     session: int = 0
@@ -206,7 +207,8 @@ class Unsubscribe:
 class Advertise:
     """Announce events that match a filter, in SQL; replaces the advertisement of that number.
 
-    A client that publishes without an advertisement gets one for all events, with the number 0.
+    A client that publishes without an advertisement gets one for all events, with the number 0; the
+    first one of its own replaces that.
     """
 
     number: int

@@ -130,16 +130,28 @@ class Sessions:
 
     def begin(self, client: str, number: int, asked: OpenSession) -> tuple[Session, list[Save]]:
         """Begin a session."""
+        record = self._draw_up(number, asked)
+        session = self._make(client, record, ephemeral=asked.ephemeral)
+        return session, [] if asked.ephemeral else [Save(("session", client), record)]
+
+    def renew(self, session: Session, asked: OpenSession) -> list[Save]:
+        """Keep a session as its client asks for now; what is in the outbox stays there."""
+        record = self._draw_up(session.record.number, asked)
+        if record == session.record:
+            return []
+        session.record = record
+        session.outbox.limit(record.most_events, record.most_bytes)
+        return [Save(("session", session.client), record)]
+
+    def _draw_up(self, number: int, asked: OpenSession) -> SessionRecord:
         params = self._params
-        record = SessionRecord(
+        return SessionRecord(
             number,
             params.lease if asked.lease is None else min(asked.lease, params.lease),
             asked.when_full,
             min(asked.most_events or params.outbox_events, params.outbox_events),
             min(asked.most_bytes or params.outbox_bytes, params.outbox_bytes),
         )
-        session = self._make(client, record, ephemeral=asked.ephemeral)
-        return session, [] if asked.ephemeral else [Save(("session", client), record)]
 
     def restore(self, saved: Mapping[Hashable, object]) -> None:
         """Restore the sessions that were saved."""
