@@ -161,7 +161,7 @@ def test_events_are_printed_once_and_the_next_command_goes_on(
     with typing_later(broker, [(4, b"four")]):
         ran = cli(*SUBSCRIBE, "x < 5", *address(broker), "--count", "1")
     assert ran.out == 'A 4: {"x":4} four\n'
-    assert "1 other subscriptions of an earlier command" in ran.err
+    assert "ended 1 other filters of earlier commands" in ran.err
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import re
 from typing import Any
 
@@ -124,6 +126,19 @@ def test_options_in_the_text_exist() -> None:
     for page, span in SPANS:
         for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", span):
             assert option in known, f"{page}: no command has {option}"
+
+
+def test_the_line_that_a_subscriber_prints_is_of_an_event_of_the_examples() -> None:
+    (line,) = (
+        json.loads(each.lines[0])
+        for each in all_blocks()
+        if each.page.endswith("content-routing.md") and each.language == "json"
+    )
+    rows = csv.DictReader((EXAMPLES / "events.csv").read_text().splitlines())
+    schema = json.loads((EXAMPLES / "schema.json").read_text())
+    assert [*line["event"]] == [*schema]
+    shown = {name: str(value) for name, value in line["event"].items() if name != "ts"}
+    assert shown in [{name: row[name] for name in shown} for row in rows]
 
 
 def test_examples_are_small_and_each_is_explained_and_used() -> None:

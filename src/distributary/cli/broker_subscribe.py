@@ -112,7 +112,7 @@ def subscribe(
 async def _end_others(client: ContentClient) -> None:
     ended = await client.end_unclaimed()
     if ended:
-        note = f"{ended:,} other subscriptions of an earlier command with this name are ended"
+        note = f"ended {ended:,} other filters of earlier commands with this name"
         notes.print(f"[bold yellow]note:[/] {escape(note)}")
 
 

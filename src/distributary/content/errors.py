@@ -4,6 +4,7 @@
     └── LiveError
         ├── BrokerAwayError        no broker answers at an address
         ├── BrokerRefusedError     a broker refuses the connection
+        ├── SessionRefusedError    a broker opens no session
         ├── ClientDismissedError   a broker has ended the client's connection for good
         ├── FilterRefusedError     a broker refuses a filter
         ├── EventRefusedError      a broker refuses an event
@@ -29,31 +30,43 @@ __all__ = [
     "EventsMissedError",
     "FilterRefusedError",
     "MoveFailedError",
+    "SessionRefusedError",
 ]
 
 
-class BrokerAwayError(LiveError):
+class _BrokerError(LiveError):
+    """Something is wrong with `broker`, and why; `form` is the message."""
+
+    form = "{broker}: {reason}"
+
+    def __init__(self, broker: str, reason: str) -> None:
+        self.broker = broker
+        self.reason = reason
+        super().__init__(self.form.format(broker=broker, reason=reason))
+
+
+class BrokerAwayError(_BrokerError):
     """No broker answers at `broker`."""
 
-    def __init__(self, broker: str, reason: str) -> None:
-        self.broker = broker
-        self.reason = reason
-        super().__init__(
-            f"{broker}: no broker answers ({reason}); start one with `distributary broker serve`, "
-            "or check the address"
-        )
+    form = (
+        "{broker}: no broker answers ({reason}); start one with `distributary broker serve`, "
+        "or check the address"
+    )
 
 
-class BrokerRefusedError(LiveError):
+class BrokerRefusedError(_BrokerError):
     """The broker at `broker` refuses the connection."""
 
-    def __init__(self, broker: str, reason: str) -> None:
-        self.broker = broker
-        self.reason = reason
-        super().__init__(
-            f"{broker}: the broker refused the connection: {reason}; "
-            "check the client's name, and its certificate or token"
-        )
+    form = (
+        "{broker}: the broker refused the connection: {reason}; "
+        "check the client's name, and its certificate or token"
+    )
+
+
+class SessionRefusedError(_BrokerError):
+    """The broker at `broker` opens no session for the client."""
+
+    form = "{broker}: the broker opens no session: {reason}"
 
 
 class ClientDismissedError(LiveError):
@@ -107,13 +120,10 @@ class EventsMissedError(LiveError):
         super().__init__(f"{some} here: {reason}; read on for later events")
 
 
-class MoveFailedError(LiveError):
+class MoveFailedError(_BrokerError):
     """The client cannot move to `broker`, and stays where it is."""
 
-    def __init__(self, broker: str, reason: str) -> None:
-        self.broker = broker
-        self.reason = reason
-        super().__init__(f"the client cannot move to {broker}: {reason}")
+    form = "the client cannot move to {broker}: {reason}"
 
 
 class ContentClientClosedError(LiveError):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from distributary.content.errors import SessionRefusedError
 from distributary.content.tcp import ContentClient, ContentSubscription
 from distributary.content.tcp.service import BrokerLink
 from tests.content.tcp.services import LONG, Running, serve
@@ -56,6 +57,18 @@ def test_a_broker_joins_a_network_in_use(tmp_path: Path) -> None:
                 await cy.publish({"price": 3.0})
                 assert await take(late, 2) == [2.0, 3.0]
             assert await take(early, 3) == [1.0, 2.0, 3.0]
+
+    run(scenario)
+
+
+def test_who_has_a_session_is_told_why_there_is_no_ephemeral_one(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serve(tmp_path, "A") as a:
+            async with client_of(a, "ann"):
+                pass
+            with pytest.raises(SessionRefusedError, match=r"or use another name$"):
+                async with ContentClient(str(a.address), name="ann", ephemeral=True):
+                    pass
 
     run(scenario)
 

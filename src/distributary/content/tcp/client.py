@@ -33,6 +33,7 @@ from distributary.content.errors import (
     EventRefusedError,
     FilterRefusedError,
     MoveFailedError,
+    SessionRefusedError,
 )
 from distributary.content.event_form import EventForm
 from distributary.content.protocol import SendFrame, SessionOpened, Welcome
@@ -447,7 +448,7 @@ class ContentClient:
             self._fail_all(
                 ClientDismissedError(self.name, broker, each.reason)
                 if self._opened.is_set()
-                else BrokerRefusedError(broker, each.reason)
+                else SessionRefusedError(broker, each.reason)
             )
         for place in self._places.all():
             place.left.set()
