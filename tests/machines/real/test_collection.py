@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from distributary.machines.real.collection import hold_collection
+from distributary.machines.real.collection import collect_rarely, hold_collection
 
 
 @pytest.mark.parametrize("was_enabled", [True, False])
@@ -40,3 +40,12 @@ def test_the_collector_is_as_before_after_an_error() -> None:
     with pytest.raises(KeyError), hold_collection():
         raise KeyError
     assert gc.isenabled()
+
+
+def test_old_objects_are_looked_at_rarely_and_cycles_of_young_ones_as_before() -> None:
+    before = gc.get_threshold()
+    with pytest.raises(KeyError), collect_rarely():
+        assert gc.get_threshold()[:2] == before[:2]
+        assert gc.get_threshold()[2] >= 1_000
+        raise KeyError
+    assert gc.get_threshold() == before

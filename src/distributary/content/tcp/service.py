@@ -42,7 +42,7 @@ from distributary.machines.real import (
     TlsFiles,
 )
 from distributary.machines.real.addresses import is_local, resolve
-from distributary.machines.real.collection import hold_collection
+from distributary.machines.real.collection import collect_rarely, hold_collection
 from distributary.model import Schema
 
 __all__ = ["BrokerLink", "BrokerService", "BrokerSettings"]
@@ -149,6 +149,7 @@ class BrokerService:
         """Serve until `stop`, or until the state cannot be written."""
         settings = self.settings
         async with AsyncExitStack() as stack:
+            stack.enter_context(collect_rarely())
             store = stack.enter_context(Store(settings.folder, sync=settings.sync))
             self._store = BrokerStore(store, settings.name, settings.schema)
             self.reports = self._store.reports
