@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distributary.content import named_matcher
+from distributary.content import hop_index, named_matcher
 from distributary.content.hop_index import HopIndex
 from distributary.content.messages import Name
 from distributary.content.tables import MatchIndex
@@ -77,6 +77,37 @@ def test_the_hops_found_are_those_with_a_matching_subscription(
         assert counted.count_hops(keys, but) == {hop: wanted.count(hop) for hop in wanted}
         for hop in {*NEIGHBOURS, *CLIENTS} - {but}:
             assert counted.wants(keys, hop) == plain.wants(keys, hop) == (hop in wanted)
+
+
+@given(changes(), st.sampled_from([0, 2, 32]))
+@settings(max_examples=90)
+def test_the_names_recalled_are_those_of_the_matching_subscriptions_of_a_client(
+    changes: list[tuple[Filter, str] | int], few: int
+) -> None:
+    index = HopIndex(SCHEMA)
+    there: dict[Name, tuple[Filter, str]] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hop_index, "_FEW_FOUND", few)
+        for number, change in enumerate(changes):
+            if isinstance(change, tuple):
+                name = Name("b", number)
+                there[name] = change
+                index.add(name, *change)
+            elif there:
+                name = list(there)[change % len(there)]
+                index.remove(name, there.pop(name)[1])
+            keys = KEYS[number % len(KEYS)]
+            wanted = {
+                hop: [n for n, (f, of) in there.items() if of == hop and f.matches(keys)]
+                for hop in CLIENTS
+            }
+            for hop in CLIENTS:
+                assert index.recall_names(keys, hop) in (None, wanted[hop])
+            counts = index.count_hops(keys, None)
+            for hop in CLIENTS:
+                names = index.recall_names(keys, hop)
+                assert (names is None) == (sum(counts.values()) > few)
+                assert names in (None, wanted[hop])
 
 
 def test_a_matcher_with_many_changes_keeps_no_trace_of_removed_filters() -> None:

@@ -20,6 +20,9 @@ from distributary.model import Filter, Key, Schema
 
 __all__ = ["HopIndex", "Places"]
 
+# Up to this many matches are counted one by one, which is faster, and remembered.
+_FEW_FOUND = 32
+
 
 class HopIndex:
     """Subscriptions by name, each of a hop: a neighbour or a client."""
@@ -27,6 +30,12 @@ class HopIndex:
     def __init__(self, schema: Schema) -> None:
         self._filters = NamedMatcher(schema)
         self._hops = Places()
+        self._forget_latest()
+
+    def _forget_latest(self) -> None:
+        self._latest: Sequence[Key | None] | None = None  # the event, if few filters match it
+        self._found: list[int] = []
+        self._places: list[int] = []  # of the hops
 
     def __len__(self) -> int:
         return len(self._filters)
@@ -36,11 +45,13 @@ class HopIndex:
         place = self._hops.take(hop)
         assert place is not None  # there is no limit
         self._filters.add(name, filter, place)
+        self._forget_latest()
 
     def remove(self, name: Name, hop: str) -> None:
         """Remove a subscription, which was added with that hop."""
         self._filters.remove(name)
         self._hops.give_back(hop)
+        self._forget_latest()
 
     def find_hops(self, keys: Sequence[Key | None], but: str | None) -> list[str]:
         """The hops that want an event, except `but`."""
@@ -53,13 +64,24 @@ class HopIndex:
     def count_hops(self, keys: Sequence[Key | None], but: str | None) -> dict[str, int]:
         """How many filters of each hop match an event; without `but`."""
         found = self._filters.match(keys)
-        if not len(found):
-            return {}
-        counts = np.bincount(self._filters.tags[found])
         names = self._hops.names
+        if len(found) <= _FEW_FOUND:
+            self._latest, self._found = keys, found.tolist()
+            self._places = places = self._filters.tags[found].tolist()
+            return {names[at]: places.count(at) for at in sorted(set(places)) if names[at] != but}
+        self._forget_latest()
+        counts = np.bincount(self._filters.tags[found])
         return {
             names[at]: int(counts[at]) for at in np.flatnonzero(counts).tolist() if names[at] != but
         }
+
+    def recall_names(self, keys: Sequence[Key | None], hop: str) -> list[Name] | None:
+        """The subscriptions of a hop that an event matches, if it was the latest; or None."""
+        if keys is not self._latest:
+            return None
+        place, names = self._hops.numbers.get(hop), self._filters.names
+        pairs = zip(self._found, self._places, strict=True)
+        return [names[at] for at, of in pairs if of == place]
 
 
 class Places:

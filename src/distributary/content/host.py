@@ -105,6 +105,7 @@ class BrokerHost:
             limits=params.links,
             clients=self.sessions,
         )
+        self.sessions.recall_names = self.broker.core.subscriptions.index.recall_names
         self.broker.screen = self._screen
         self.broker.is_away = lambda neighbour: neighbour not in self.connected
         self._doubted: set[str] = set()  # neighbours that spoke for brokers not behind them

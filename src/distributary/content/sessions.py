@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from distributary.content.attributes import show_attributes
@@ -67,16 +67,17 @@ class Session:
     delivered: int = 0
     _matcher: Matcher | None = None
     _numbers: dict[int, int] = field(default_factory=dict)
+    _by_name: dict[Name, int] | None = None
 
     def subscribe(self, number: int, filter: Filter) -> None:
         """Add or replace a subscription."""
         self.subscriptions[number] = filter
-        self._matcher = None
+        self._matcher = self._by_name = None
 
     def unsubscribe(self, number: int) -> None:
         """Remove a subscription."""
         self.subscriptions.pop(number, None)
-        self._matcher = None
+        self._matcher = self._by_name = None
 
     def restore_statement(self, kind: str, number: int, name: Name, filter: Filter) -> None:
         """Restore a subscription or an advertisement."""
@@ -98,6 +99,13 @@ class Session:
             }
         return tuple(self._numbers[at] for at in self._matcher.match_keys(keys).tolist())
 
+    def number_names(self, names: Iterable[Name]) -> tuple[int, ...]:
+        """The numbers of the subscriptions with these names."""
+        if self._by_name is None:
+            kept = self.names.items()
+            self._by_name = {name: at for (kind, at), name in kept if kind == "subscription"}
+        return tuple(map(self._by_name.__getitem__, names))
+
 
 class Sessions:
     """All sessions by client; takes what the broker delivers, as a `ClientSide`."""
@@ -109,6 +117,10 @@ class Sessions:
         self._by_client: dict[str, Session] = {}
         self.to_send: dict[str, None] = {}  # clients whose outbox has something new
         self.overfull: dict[str, None] = {}  # clients to be disconnected
+        # The names of a client's subscriptions that an event matches, if they are known already.
+        self.recall_names: Callable[[tuple[Key | None, ...], str], list[Name] | None] = (
+            lambda keys, hop: None
+        )
         self.dropped = 0  # with sessions that ended
         self.matched = 0
 
@@ -213,7 +225,11 @@ class Sessions:
         publication = delivered.message
         if session is None or not isinstance(publication, Publication):
             return []
-        numbers = session.match(publication.event.keys, self._schema)
+        keys = publication.event.keys
+        names = self.recall_names(keys, delivered.client)
+        numbers = (
+            session.match(keys, self._schema) if names is None else session.number_names(names)
+        )
         if not numbers:
             return []  # the subscription has ended while the publication waited for room
         saves: list[Action] = []

@@ -44,6 +44,10 @@ class SubscriptionIndex(Protocol):
         """Whether a neighbour or client wants an event."""
         ...
 
+    def recall_names(self, keys: Sequence[Key | None], hop: str) -> list[Name] | None:
+        """The subscriptions of a client that an event matches, if it was the latest; or None."""
+        ...
+
 
 class MatchIndex:
     """Lists all subscriptions that an event matches: what `HopIndex` answers, and how many."""
@@ -77,6 +81,10 @@ class MatchIndex:
     def wants(self, keys: Sequence[Key | None], hop: str) -> bool:
         """Whether a neighbour or client wants an event."""
         return hop in self.find_hops(keys, None)
+
+    def recall_names(self, keys: Sequence[Key | None], hop: str) -> list[Name] | None:
+        """None: it does not remember the latest event."""
+        return None
 
 
 class SubscriptionTable:
