@@ -85,6 +85,17 @@ def test_what_is_saved_is_read_as_it_was(key: tuple[Any, ...], value: object) ->
     assert with_types(codec.decode(codec.encode(value))) == with_types(value)
 
 
+@given(st.lists(PUBLICATIONS, min_size=1, max_size=3), st.data())
+def test_items_that_share_a_publication_are_encoded_as_each_on_its_own(
+    publications: list[Publication], data: st.DataObject
+) -> None:
+    codec = StateCodec(SCHEMA)
+    for number in range(6):
+        item = OutboxItem(data.draw(st.sampled_from(publications)), (number,))
+        assert codec.encode(item) == StateCodec(SCHEMA).encode(item)
+        assert codec.decode(codec.encode(item)) == item
+
+
 def test_a_value_of_an_unknown_type_is_not_saved() -> None:
     with pytest.raises(TypeError, match="a broker cannot save <object"):
         StateCodec(SCHEMA).encode((1, object()))

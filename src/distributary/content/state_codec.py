@@ -66,6 +66,7 @@ class StateCodec:
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._tests: dict[tuple[Any, ...], tuple[int, Values]] = {}
+        self._latest: tuple[Publication | None, msgspec.Raw] = None, msgspec.Raw()
         self._readers: dict[int, Callable[[list[Any]], Any]] = {
             _TUPLE: self._read_tuple,
             _LONG: lambda found: int.from_bytes(found[1], signed=True),
@@ -92,7 +93,16 @@ class StateCodec:
 
     def encode(self, value: object) -> bytes:
         """The bytes of a value; `TypeError` if it has a part of an unknown type."""
-        return msgspec.msgpack.encode(_pack(value))
+        item = self._pack_item(value) if type(value) is OutboxItem else _pack(value)
+        return msgspec.msgpack.encode(item)
+
+    def _pack_item(self, item: OutboxItem) -> Any:
+        """An item with its publication, which is encoded once for all clients in a row."""
+        publication, encoded = self._latest
+        if publication is not item.publication:
+            encoded = msgspec.Raw(msgspec.msgpack.encode(_pack(item.publication)))
+            self._latest = item.publication, encoded
+        return [_NUMBERS[OutboxItem], encoded, _pack(item.subscriptions)]
 
     def decode(self, data: bytes) -> object:
         """The value of the bytes; or a `ValueError`."""

@@ -47,7 +47,9 @@ from distributary.model import Schema
 
 __all__ = ["BrokerLink", "BrokerService", "BrokerSettings"]
 
-_BATCH = 512  # inputs that share one write
+# Inputs that share one write. More would save little, and peers would have to wait for the whole
+# turn instead of working at the same time.
+_BATCH = 64
 _QUEUE = 10_000  # inputs
 _QUEUED_BYTES = 64 << 20
 _BROKER_FRAME = 64 << 20
