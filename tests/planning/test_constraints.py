@@ -21,7 +21,8 @@ from distributary.model import (
 )
 from distributary.planning import Request, constrained, plan
 from distributary.planning._guard_kernels import repair_sweep, sweep_within_limits
-from distributary.planning.guard import Guard, bundles
+from distributary.planning.bundles import number_bundles
+from distributary.planning.guard import Guard
 from distributary.planning.hierarchy import Maps
 from distributary.planning.things import Things
 from distributary.planning.two_level import BITS, TwoLevel
@@ -280,7 +281,7 @@ def test_the_guard_keeps_in_step_and_no_sweep_adds_to_the_violation(
 ) -> None:
     n_groups, rng = 3, np.random.default_rng(seed)
     within = data.draw(constraints(demand, n_groups=n_groups))
-    bundle, n_bundles = bundles(demand, within)
+    bundle, n_bundles = number_bundles(demand, within)
     things = Things.flows_of(demand, BITS).merge(bundle, n_bundles)
     sessions = rng.integers(5, size=n_bundles).astype(np.int32)
     state = TwoLevel(things, Maps(sessions, np.array([0, 1, 2, 0, 1], np.int32)), FLAT)

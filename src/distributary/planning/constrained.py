@@ -19,7 +19,9 @@ from distributary.planning.best import (
     Annealed,
     anneal,
 )
-from distributary.planning.guard import Guard, bundles, check_contradictions
+from distributary.planning.bundles import number_bundles
+from distributary.planning.contradictions import check_contradictions
+from distributary.planning.guard import Guard
 from distributary.planning.hierarchy import Maps, TwoLevelProblem, sessions_in_groups
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.things import Things
@@ -49,7 +51,7 @@ def best_within(
     Flows are annealed one by one, as in `best`; moves that would break a constraint are not made.
     """
     check_contradictions(demand, constraints, problem.n_groups)
-    bundle, n_bundles = bundles(demand, constraints)
+    bundle, n_bundles = number_bundles(demand, constraints)
     things = problem.things.merge(bundle, n_bundles)
     guard = Guard.of(demand, constraints, bundle, n_bundles)
     n_groups = min(problem.n_groups, max(n_bundles, int(guard.pinned.max()) + 1))

@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from distributary.errors import InfeasibleError
 from distributary.model import Constraints, Demand, FloatArray, IndexArray, IntArray
 from distributary.planning._guard_kernels import GuardState
 from distributary.planning.things import Things, whole_rates
 
-__all__ = ["Guard", "bundles", "check_contradictions"]
+__all__ = ["Guard"]
 
 _ROUNDING = 5e-10  # relative; smaller than the tolerance of the check of a finished plan
 
@@ -116,81 +115,3 @@ class Guard:
             foe_offsets=np.concatenate(([0], np.cumsum([len(f) for f in foes]))).astype(np.int64),
             foes=np.array([foe for f in foes for foe in sorted(f)], np.int32),
         )
-
-
-def bundles(demand: Demand, constraints: Constraints) -> tuple[IndexArray, int]:
-    """Number the flows so that those that must be together share a number."""
-    index = {name: k for k, name in enumerate(demand.interest.flows)}
-    root = np.arange(len(index), dtype=np.int32)
-    for names in constraints.together:
-        flows = [index[name] for name in names if name in index]
-        if flows:
-            roots = root[flows]
-            root[np.isin(root, roots)] = roots.min()
-    used, bundle = np.unique(root, return_inverse=True)
-    return bundle.astype(np.int32), len(used)
-
-
-def check_contradictions(demand: Demand, constraints: Constraints, n_groups: int) -> None:
-    """Raise `InfeasibleError`, with the reason, if no plan can satisfy the constraints."""
-    bundle, _ = bundles(demand, constraints)
-    index = {name: k for k, name in enumerate(demand.interest.flows)}
-    flows, load = demand.interest.flows, demand.load
-    cap = constraints.limits.group_rate
-    slack = 1 + _ROUNDING
-    if cap is not None:
-        together = np.bincount(bundle, weights=load)
-        worst = int(np.argmax(together))
-        if together[worst] > cap * slack:
-            heavy = [flows[k] for k in np.flatnonzero(bundle == worst)]
-            many = f"flows {', '.join(map(repr, heavy))} together carry"
-            one = f"flow {heavy[0]!r} alone carries"
-            _refuse(
-                f"{many if len(heavy) > 1 else one} {together[worst]:g}, "
-                f"over the cap of {cap:g} of a group"
-            )
-        if load.sum() > n_groups * cap * slack:
-            _refuse(
-                f"all flows carry {load.sum():g}, over the {n_groups * cap:g} that "
-                f"{n_groups} groups may carry"
-            )
-    interest = demand.interest
-    wanted = np.add.reduceat(load[interest.receiver_flows], interest.receiver_offsets[:-1])
-    caps = constraints.limits.receiver_caps(interest.receivers)
-    for n in np.flatnonzero(wanted > caps * slack):
-        _refuse(
-            f"receiver {interest.receivers[n]!r} wants {wanted[n]:g}, over its cap of {caps[n]:g}"
-        )
-    pinned: dict[int, tuple[str, int]] = {}
-    for name, group in constraints.pinned.items():
-        if group >= n_groups:
-            _refuse(f"flow {name!r} is pinned to group {group}, and there are only {n_groups}")
-        if name in index:
-            other = pinned.setdefault(int(bundle[index[name]]), (name, group))
-            if other[1] != group:
-                _refuse(
-                    f"flows {other[0]!r} and {name!r} must be together, and are pinned to groups "
-                    f"{other[1]} and {group}"
-                )
-    for names in constraints.apart:
-        apart = [index[name] for name in sorted(names) if name in index]
-        who = f"flows {', '.join(map(repr, sorted(names)))} must be apart"
-        if len(set(bundle[apart].tolist())) < len(apart):
-            _refuse(f"{who}, and some of them together")
-        if len(apart) > n_groups:
-            _refuse(f"{who}, and there are only {n_groups} groups")
-        groups = [pinned[int(bundle[k])][1] for k in apart if int(bundle[k]) in pinned]
-        if len(groups) != len(set(groups)):
-            _refuse(f"{who}, and some of them are pinned to the same group")
-    if pinned:
-        name, last = max(pinned.values(), key=lambda pin: pin[1])
-        groups_filled = len({group for _, group in pinned.values()})
-        if groups_filled + len(np.unique(bundle)) - len(pinned) <= last:
-            _refuse(
-                f"flow {name!r} is pinned to group {last}, and there are too few other flows to "
-                f"fill the groups before group {last}"
-            )
-
-
-def _refuse(reason: str) -> None:
-    raise InfeasibleError(reason, proven=True, remedy="loosen one of these constraints")
