@@ -100,6 +100,9 @@ BROKEN_RULES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "marks of ended advertisements are forgotten": replace(
         DurableBroker, "_forget_marks", lambda self, name: []
     ),
+    "what was under an ended advertisement is not routed again": replace(
+        DurableBroker, "_has_ended", lambda self, advertisement, hop: False
+    ),
     "a session drains before it closes": replace(ClientRequests, "close", _answer_at_once),
     "dropped events are reported": replace(
         Sessions, "take_frames", lambda self, session: _hide_gaps(self, session)

@@ -387,7 +387,8 @@ class DurableBroker:
         if key in self.unfinished:
             self.unfinished.add_sender(key, (hop, number))
             return []
-        if publication.number <= self._routed.get(advertisement, 0):
+        routed = self._routed.get(advertisement, 0)
+        if publication.number <= routed or self._has_ended(advertisement, hop):
             self._acknowledge(hop, number, now)
             return []
         self._routed[advertisement] = publication.number
@@ -418,6 +419,15 @@ class DurableBroker:
         is_own = hop not in self.connections
         self.unfinished.add(publication, (hop, number), left, is_own=is_own)
         return [*actions, Save(("publication", *key), publication)] if is_own else actions
+
+    def _has_ended(self, advertisement: Name, hop: str) -> bool:
+        """Whether an advertisement of a neighbour has ended, and its marks are forgotten.
+
+        Everything under it is finished then, but a broker whose neighbour has restarted may repeat
+        a publication that it took over from a former incarnation of the publisher's broker.
+        """
+        is_told = hop in self.connections and hop not in self.incomplete
+        return is_told and advertisement not in self.core.advertisements
 
     def _on_finished(self, who: str, publication: Publication, now: float) -> list[Action]:
         """A neighbour or a client has finished a publication."""
