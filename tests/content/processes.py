@@ -92,7 +92,8 @@ class Process:
         for session in host.sessions.all():
             most = session.record.most_events + (session.record.when_full == "drop-oldest")
             assert len(session.outbox) <= most, f"{session.client}'s outbox is too full"
-        most = params.kept_events + params.publications * len(host.sessions)
+        spares = any(each.spare_used >= 0 for each in host.sessions.all())
+        most = (1 + spares) * params.kept_events + params.publications * len(host.sessions)
         assert host.broker.unfinished.own <= most, "too much of its own clients is kept"
 
     def _perform(self, actions: list[Any]) -> None:

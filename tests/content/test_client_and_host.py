@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
+
+import pytest
 
 from distributary.content.client_actions import Complete, Fail, HandEvent, HangUp
 from distributary.content.client_machine import ClientMachine
 from distributary.content.host import BrokerHost
+from distributary.content.host_params import DEFAULT_PARAMS, HostParams
 from distributary.content.policies import COVERING_POLICIES
-from distributary.content.protocol import Cut, Peer, SendFrame
+from distributary.content.protocol import Cut, OpenSession, Peer, Publish, SendFrame
 from distributary.content.recovery import Recovery
-from distributary.machines.actions import Save
+from distributary.machines.actions import Save, SetTimer
 from distributary.model import Attribute, AttributeKind, Schema
 
 SCHEMA = Schema((Attribute("x", AttributeKind.INTEGER),))
@@ -19,7 +23,8 @@ SCHEMA = Schema((Attribute("x", AttributeKind.INTEGER),))
 class Pair:
     """One client at one broker, whose connection can be cut and which can be killed."""
 
-    def __init__(self) -> None:
+    def __init__(self, params: HostParams = DEFAULT_PARAMS) -> None:
+        self.params = params
         self.machine = ClientMachine("a")
         self.machine.start(0.0)
         self.saved: dict[Any, Any] = {}
@@ -32,7 +37,9 @@ class Pair:
         """Start the broker, with what it has saved."""
         self.incarnation += 1
         recovery = Recovery(self.incarnation, dict(self.saved))
-        self.host = BrokerHost("A", SCHEMA, COVERING_POLICIES["merging"], recovery=recovery)
+        self.host = BrokerHost(
+            "A", SCHEMA, COVERING_POLICIES["merging"], recovery=recovery, params=self.params
+        )
         self.do_host(self.host.start(0.0))
         self.connect()
 
@@ -62,7 +69,9 @@ class Pair:
                     self.saved.pop(action.key, None)
                 else:
                     self.saved[action.key] = action.value
-            elif isinstance(action, SendFrame) and not self.is_deaf:
+            elif isinstance(action, SendFrame) and action.connection == self.connection:
+                if self.is_deaf:
+                    continue
                 self.do(self.machine.on_message(1, action.message, 0.0))
             assert not isinstance(action, Cut), action
 
@@ -130,3 +139,35 @@ def test_a_session_that_is_closed_is_gone() -> None:
     assert Complete(ticket) in pair.done
     assert HangUp(1) in pair.done
     assert not [key for key in pair.saved if "ann" in str(key)]
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["of others", "its own"])
+def test_a_client_that_publishes_for_each_event_it_takes_does_not_wait_for_itself(
+    own: bool,
+) -> None:
+    """Its outbox and its broker are full, of its own events or of those of others."""
+    pair = Pair(HostParams(outbox_events=2, kept_events=4, publications=3, deliveries=2))
+    pair.do(pair.machine.subscribe("x < 3", 0.0)[2])
+    pair.do_host(pair.host.on_open(Peer(100, "client", "bob"), 0.0))
+    pair.do_host(pair.host.on_message(100, OpenSession(), 0.0))
+    numbers = count(1)
+
+    def fill() -> None:
+        """Have another client publish as much as it may."""
+        bob = pair.host.sessions.get("bob")
+        assert bob is not None
+        while bob.window:
+            pair.do_host(pair.host.on_message(100, Publish(next(numbers), {"x": 1}), 0.0))
+
+    for taken in range(50):
+        fill()
+        if not own:
+            pair.cut()  # so that the broker says again how much may be published: nothing
+        event = next(each.event for each in pair.done if isinstance(each, HandEvent))
+        pair.done = [each for each in pair.done if getattr(each, "event", None) is not event]
+        ticket = pair.publish(x=2 if own else 4)
+        assert Complete(ticket) in pair.take(Complete), f"blocked after {taken} events"
+        pair.do(pair.machine.finish(event.taken_from, 0.0))
+        for timer in pair.take(SetTimer):
+            pair.do(pair.machine.on_timer(timer.name, 0.0))
+        assert pair.host.broker.unfinished.own <= 2 * 4 + 2

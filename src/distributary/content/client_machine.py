@@ -384,10 +384,12 @@ class ClientMachine:
 
     def _send_waiting(self) -> list[ClientAction]:
         session = self._publishing
+        if session is None or not self._waiting:
+            return []
         actions: list[ClientAction] = []
-        while session is not None and self._waiting and session.has_room:
+        while self._waiting and session.has_room:
             actions.append(session.publish(self._waiting.popleft()))
-        return actions
+        return [*actions, *session.acknowledge()] if session.is_blocked else actions
 
     def _complete(self, tickets: list[int]) -> list[ClientAction]:
         self.published += len(tickets)

@@ -130,7 +130,7 @@ class ClientRequests:
         actions += _stop_timers(session)
         session.outbox.forget_sent()
         self.sessions.to_send[session.client] = None
-        session.window = self.find_window()
+        session.window = self._find_window(session)
         # It repeats what it sent while there was more room.
         session.granted = session.published + self.params.publications
         if not session.window:
@@ -381,6 +381,8 @@ class ClientRequests:
         if number > session.granted:
             raise RuleBroken(f"publication {number} was sent without room for it")
         session.published = number
+        if self._is_full():
+            session.spare_used = session.outbox.acknowledged
         saves: Actions = [] if session.ephemeral else [Save(("published", session.client), number)]
         try:
             actions = self._accept(session, message, now)
@@ -420,11 +422,26 @@ class ClientRequests:
                 return [*actions, *self.broker.on_message(hop, request, now)]
         raise InputError("the event matches no advertisement of its client; advertise it first")
 
-    def _is_full(self) -> bool:
+    def _is_full(self, times: int = 1) -> bool:
+        """Whether as much is kept as may be, or some times that."""
         broker, params = self.broker, self.params
         return (
-            broker.unfinished.own >= params.kept_events
-            or broker.unfinished.own_bytes >= params.kept_bytes
+            broker.unfinished.own >= times * params.kept_events
+            or broker.unfinished.own_bytes >= times * params.kept_bytes
+        )
+
+    def _has_spare(self, session: Session) -> bool:
+        """Whether a client may publish although the broker is full, since it would wait for itself.
+
+        A program that publishes for each event that it takes does not take the next one before its
+        publication is stored. So a client that has no room, which others wait for, may publish one
+        event for each acknowledgement. That leaves as much room as it needs if the broker is full
+        because of this client; if it is not, there is a second limit.
+        """
+        return (
+            session.spare_used != session.outbox.acknowledged
+            and self.broker.laggards.count(hop_of(session.client)) > 0
+            and not self._is_full(times=2)
         )
 
     def _find_reason_to_refuse(self) -> str:
@@ -437,15 +454,15 @@ class ClientRequests:
             f"is away; wait until it is back, or take it out of the network"
         )
 
-    def find_window(self) -> int:
+    def _find_window(self, session: Session) -> int:
         """How many publications a client may have under way."""
         if not self._is_full():
             left = self.params.kept_events - self.broker.unfinished.own
             return max(1, min(self.params.publications, left))
-        return 1 if self.find_away() else 0
+        return 1 if self.find_away() or self._has_spare(session) else 0
 
     def _grant(self, session: Session) -> Actions:
-        session.window = self.find_window()
+        session.window = self._find_window(session)
         session.granted = max(session.granted, session.published + session.window)
         if not session.window:
             self._blocked[session.client] = None
@@ -459,11 +476,13 @@ class ClientRequests:
 
     def grant_again(self) -> Actions:
         """Tell the clients that had to wait that there is room again."""
-        if not self._blocked or not self.find_window():
-            return []
-        blocked, self._blocked = self._blocked, {}
-        found = [self.sessions.get(client) for client in blocked]
-        return [action for each in found if each is not None for action in self._grant(each)]
+        actions: Actions = []
+        for client in list(self._blocked):
+            session = self.sessions.get(client)
+            if session is None or self._find_window(session):
+                del self._blocked[client]
+                actions += [] if session is None else self._grant(session)
+        return actions
 
     def _reply(self, session: Session, message: Any) -> Actions:
         return [] if session.connection is None else [SendFrame(session.connection, message)]

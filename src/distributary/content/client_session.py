@@ -230,6 +230,11 @@ class BrokerSession:
         return self.is_open and self._published < self._stored + self._window
 
     @property
+    def is_blocked(self) -> bool:
+        """Whether the broker is full; it may make room for what this client acknowledges."""
+        return self.is_open and not self._window
+
+    @property
     def in_flight(self) -> int:
         """The number of publications that are not known to be stored."""
         return len(self._flights)

@@ -56,6 +56,7 @@ class Session:
     refused: tuple[int, ...] = ()  # the latest publications that were refused
     granted: int = 0  # the highest number that the client may publish
     window: int = 0  # as last told to the client
+    spare_used: int = -1  # the last acknowledgement for which it has published without room
     expires: float | None = None
     is_given_up: bool = False  # it has been away for so long that no publisher waits for it
     subscriptions: dict[int, Filter] = field(default_factory=dict)
