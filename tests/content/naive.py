@@ -39,7 +39,8 @@ class NaiveBroker(ContentBroker):
         self, name: str, neighbours: Iterable[str], schema: Schema, policy: Covering
     ) -> None:
         super().__init__(name, neighbours, schema, policy)
-        self.links = {each: self.Link(schema, policy, self.new_name) for each in self.links}
+        for each in self.links:
+            self.links[each] = self.Link(schema, policy, self.new_name)
         self.history = self.Memory(policy.prunes) if policy.prunes else None
 
 

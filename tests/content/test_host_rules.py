@@ -16,6 +16,7 @@ from distributary.content.client_wishes import ClientWishes
 from distributary.content.durable import DurableBroker
 from distributary.content.host import BrokerHost
 from distributary.content.laggards import Laggards
+from distributary.content.neighbour_links import NeighbourLinks
 from distributary.content.outbox import Outbox
 from distributary.content.sessions import Sessions
 from distributary.content.settling import Settling
@@ -93,7 +94,7 @@ BROKEN_RULES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
         link_queue.LinkQueue, "_has_room", lambda self, message: True
     ),
     "statements for an absent neighbour are bounded": replace(
-        DurableBroker, "_bound_statements", lambda self, neighbour: None
+        NeighbourLinks, "bound_statements", lambda self, neighbour: None
     ),
     "publishers are refused or wait": replace(ClientRequests, "_is_full", lambda self: False),
     "those who waited are told of room": replace(ClientRequests, "grant_again", lambda self: []),

@@ -18,6 +18,7 @@ from dataclasses import replace
 from functools import partial
 from math import inf
 
+from distributary.content.deferred_work import DeferredWork
 from distributary.content.events import SubscribeRequest, UnsubscribeRequest
 from distributary.content.history import History, Seen
 from distributary.content.hop_index import HopIndex
@@ -41,11 +42,10 @@ from distributary.content.messages import (
     UnsubscribeStatement,
 )
 from distributary.content.outlink import OutLink
-from distributary.content.pacing import Pace
 from distributary.content.policies import Covering
 from distributary.content.resync import Known
 from distributary.content.tables import AdvertisementTable, Entry, MatchIndex, SubscriptionTable
-from distributary.machines.actions import Action, Deliver, Message, Save, Send, SetTimer, Work
+from distributary.machines.actions import Action, Deliver, Message, Save, Send, Work
 from distributary.model import Filter, Schema
 
 __all__ = ["ContentBroker"]
@@ -77,7 +77,7 @@ class ContentBroker:
         self.subscriptions = SubscriptionTable(self._matches or HopIndex(schema))
         self.retraction_blocked: set[str] = set()  # links on which nothing may be retracted yet
         self._number = first_number
-        self._paces = {each: Pace(policy.pacing) for each in self.links}
+        self._deferred = DeferredWork(policy, self.links, self.retraction_blocked, self._send)
         self.history = History(policy.prunes) if policy.prunes else None
         self._own: dict[tuple[str, str, int], Name] = {}  # by client, kind and number
         self.ended: list[Name] = []  # advertisements; the owner takes them out
@@ -120,17 +120,12 @@ class ContentBroker:
             case Probe(number):
                 return [Send(sender, Echo(number))]
             case Echo(number):
-                timer = self._paces[sender].on_echo(number, now)
-                return [SetTimer(_timer_name(sender), timer)] if timer is not None else []
+                return self._deferred.on_echo(sender, number, now)
         raise TypeError(f"a content broker cannot handle {message!r}")
 
     def on_timer(self, name: str, now: float) -> list[Action]:
         """The rest of a link is over."""
-        neighbour = name.removeprefix(_timer_name(""))
-        if neighbour not in self._paces:
-            return []  # the link has gone
-        self._paces[neighbour].end_rest()
-        return self._continue_deferred_work(neighbour, now)
+        return self._deferred.on_timer(name, now)
 
     # --- clients ---------------------------------------------------------------------------------
 
@@ -221,7 +216,7 @@ class ContentBroker:
                 case UnadvertiseStatement(name):
                     actions += self._unadvertise(name, hop)
         for neighbour in self.links:
-            actions += self._start_deferred_work(neighbour, now)
+            actions += self._deferred.start(neighbour, now)
         return actions
 
     def _subscribe(self, entry: Entry) -> list[Action]:
@@ -324,7 +319,7 @@ class ContentBroker:
     def add_neighbour(self, neighbour: str) -> None:
         """A link comes up; nothing may be retracted on it until both states are complete."""
         self.links[neighbour] = OutLink(self._schema, self.policy, self.new_name)
-        self._paces[neighbour] = Pace(self.policy.pacing)
+        self._deferred.add(neighbour)
         self.retraction_blocked.add(neighbour)
 
     def remove_neighbour(self, neighbour: str, now: float) -> list[Action]:
@@ -335,11 +330,11 @@ class ContentBroker:
             *map(UnadvertiseStatement, heard.advertisements),
         ]
         actions = self._apply(neighbour, ends, now)
-        del self.links[neighbour], self._paces[neighbour]
+        del self.links[neighbour]
         self.retraction_blocked.discard(neighbour)
         self._former.pop(neighbour, None)
         others = [each for each in actions if not (isinstance(each, Send) and each.to == neighbour)]
-        return [*others, SetTimer(_timer_name(neighbour), None)]
+        return [*others, self._deferred.remove(neighbour)]
 
     def _note_cycle(self, entry: Entry, hop: str) -> None:
         """Remember who tells of a statement that is known from elsewhere: the overlay has a cycle.
@@ -359,33 +354,6 @@ class ContentBroker:
             if name not in self.subscriptions and name not in self.advertisements
         ]
         return {hop for name in ended for hop in self._elsewhere.pop(name)} & self.links.keys()
-
-    # --- deferred work ---------------------------------------------------------------------------
-
-    def _start_deferred_work(self, neighbour: str, now: float) -> list[Action]:
-        """Start deferred work on a free link: merging at once, sweeping after a pause."""
-        pace = self._paces[neighbour]
-        if (
-            not self.links[neighbour].loose
-            or not pace.is_free
-            or neighbour in self.retraction_blocked
-        ):
-            return []
-        if self.policy.merges:
-            return self._continue_deferred_work(neighbour, now)
-        if not self.policy.sweeps:
-            return []
-        return [SetTimer(_timer_name(neighbour), pace.rest(self.policy.pacing.pause, now))]
-
-    def _continue_deferred_work(self, neighbour: str, now: float) -> list[Action]:
-        """Do one step of the deferred work on a link, followed by a probe or a pause."""
-        link, pace = self.links[neighbour], self._paces[neighbour]
-        statements = link.step()
-        if not statements:
-            pause = self.policy.pacing.pause
-            return [SetTimer(_timer_name(neighbour), pace.rest(pause, now))] if link.loose else []
-        probe = Probe(pace.start_probe(now))
-        return [*self._send(neighbour, statements), Send(neighbour, probe)]
 
     # --- after a crash ---------------------------------------------------------------------------
 
@@ -438,13 +406,12 @@ class ContentBroker:
         return [
             *self._send(neighbour, gone),
             *self._drop_unmatched(neighbour),
-            *self._start_deferred_work(neighbour, now),
+            *self._deferred.start(neighbour, now),
         ]
 
     def restart_deferred_work(self, neighbour: str, now: float) -> list[Action]:
         """Restart deferred work on a link after a reset, which has lost the outstanding probe."""
-        self._paces[neighbour].forget()
-        return self._start_deferred_work(neighbour, now)
+        return self._deferred.restart(neighbour, now)
 
     def wants(self, neighbour: str, publication: Publication) -> bool:
         """Whether a subscription behind a neighbour matches the publication."""
@@ -512,7 +479,3 @@ def _travel(publication: Publication) -> Publication:
     if publication.distance == inf:
         return publication
     return replace(publication, distance=publication.distance + 1)
-
-
-def _timer_name(neighbour: str) -> str:
-    return f"pace {neighbour}"

@@ -37,20 +37,19 @@ from collections.abc import Callable, Iterable
 
 from distributary.content.barriers import Barriers
 from distributary.content.broker import ContentBroker
-from distributary.content.connections import Connection, Packet, Timing
+from distributary.content.connections import Packet, Timing
 from distributary.content.heard import HeardStatements, read_heard
 from distributary.content.laggards import ALWAYS_ROOM, ClientSide, Laggards
 from distributary.content.late_saves import LateSaves
-from distributary.content.link_queue import LinkLimits, LinkQueue
+from distributary.content.link_queue import LinkLimits
 from distributary.content.messages import (
     Barrier,
     BarrierPassed,
     Name,
-    Packed,
     Publication,
     PublishUnder,
-    Statement,
 )
+from distributary.content.neighbour_links import NeighbourLinks
 from distributary.content.policies import Covering
 from distributary.content.recovery import FIRST_START, Recovery, StartBroker
 from distributary.content.resync import (
@@ -60,10 +59,8 @@ from distributary.content.resync import (
     SyncComplete,
     ToldBuckets,
 )
-from distributary.content.sizes import measure_message
-from distributary.content.state_exchange import StateExchange
 from distributary.content.unfinished import UnfinishedPublications, key_of_publication
-from distributary.machines.actions import Action, Deliver, Message, Save, Send, SetTimer
+from distributary.machines.actions import Action, Deliver, Message, Save, Send
 from distributary.model import Schema
 
 __all__ = ["FIRST_START", "DurableBroker", "Recovery", "StartBroker"]
@@ -109,13 +106,9 @@ class DurableBroker:
         self.passed: list[Name] = []
         # Returns a neighbour's message without what the neighbour may not say; None if all of it.
         self.screen: Callable[[str, Message], Message | None] = lambda neighbour, message: message
-        self.is_away: Callable[[str], bool] = lambda neighbour: False
         self.holds_back = False  # what is for neighbours waits for `flush`, so it shares packets
-        self._timing = timing
-        self._limits = limits
-        self.connections: dict[str, Connection] = {}
-        self.queues: dict[str, LinkQueue] = {}
-        self._exchange = StateExchange(self.core, self.connections, timing.packet // 2)
+        self.links = NeighbourLinks(self.core, self.incarnation, timing, limits)
+        self.connections, self.queues = self.links.connections, self.links.queues
         self.unfinished = UnfinishedPublications()
         self._barriers = Barriers()
         self._routed: dict[Name, int] = {}  # the last publication of each advertisement
@@ -132,12 +125,12 @@ class DurableBroker:
                 LateSaves("save history", self.core.history, save_pause, most=200, rest=save_pause)
             )
         for each in self.core.links:
-            self._connect(each)
+            self.links.add(each)
 
     @property
     def incomplete(self) -> set[str]:
         """The neighbours behind which there may be subscriptions that are unknown here."""
-        return self._exchange.incomplete
+        return self.links.exchange.incomplete
 
     def is_unfinished(self, advertisement: Name) -> bool:
         """Whether something published under an advertisement is not finished."""
@@ -146,11 +139,7 @@ class DurableBroker:
     @property
     def idle(self) -> bool:
         """Whether no message between this broker and its neighbours is outstanding."""
-        return (
-            not self.incomplete
-            and all(each.idle for each in self.connections.values())
-            and not any(map(len, self.queues.values()))
-        )
+        return self.links.idle
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -172,7 +161,7 @@ class DurableBroker:
             case PublishUnder():
                 actions = self._accept(message, now)
             case _:
-                actions = self._divert_sends(self.core.on_message(sender, message, now))
+                actions = self.links.divert_sends(self.core.on_message(sender, message, now))
         return self._flush(actions, now)
 
     def on_timer(self, name: str, now: float) -> list[Action]:
@@ -183,7 +172,7 @@ class DurableBroker:
         for late in self._late:
             if late.timer == name:
                 return late.on_timer(now)
-        return self._flush(self._divert_sends(self.core.on_timer(name, now)), now)
+        return self._flush(self.links.divert_sends(self.core.on_timer(name, now)), now)
 
     def flush(self, now: float) -> list[Action]:
         """All actions that were held back."""
@@ -197,17 +186,10 @@ class DurableBroker:
 
     # --- links that come and go ------------------------------------------------------------------
 
-    def _connect(self, neighbour: str) -> None:
-        self.connections[neighbour] = Connection(
-            neighbour, self.incarnation, self._timing, measure_message
-        )
-        self.queues[neighbour] = LinkQueue(self._limits)
-        self._exchange.add(neighbour)
-
     def add_neighbour(self, neighbour: str, now: float) -> list[Action]:
         """A new link comes up."""
         self.core.add_neighbour(neighbour)
-        self._connect(neighbour)
+        self.links.add(neighbour)
         return self._flush(self._recall(neighbour, now), now)
 
     def retry(self, neighbour: str, now: float) -> list[Action]:
@@ -221,10 +203,8 @@ class DurableBroker:
 
     def remove_neighbour(self, neighbour: str, now: float) -> tuple[list[Action], int]:
         """A link is gone for good; the actions, and how many publications were kept for it."""
-        actions = self._divert_sends(self.core.remove_neighbour(neighbour, now))
-        actions.append(SetTimer(self.connections.pop(neighbour).timer, None))
-        del self.queues[neighbour]
-        self._exchange.remove(neighbour)
+        actions = self.links.divert_sends(self.core.remove_neighbour(neighbour, now))
+        actions.append(self.links.remove(neighbour))
         self._barriers.remove_neighbour(neighbour)
         kept = self.unfinished.list_left(neighbour)
         for publication in kept:
@@ -245,7 +225,7 @@ class DurableBroker:
                     self.laggards.restore(client, name, number)
                 case ("publication", _, _), Publication():
                     kept.append(value)
-        actions = self._divert_sends(self.core.restore(self._saved, now))
+        actions = self.links.divert_sends(self.core.restore(self._saved, now))
         for neighbour in self.connections:
             actions += self._recall(neighbour, now)
         if self.core.history is None:  # it was saved under another policy
@@ -256,14 +236,14 @@ class DurableBroker:
             key = key_of_publication(publication)
             actions += [] if key in self.unfinished else [Save(("publication", *key), None)]
         for name in [name for name in self.core.ending if not self.is_unfinished(name)]:
-            actions += self._divert_sends(self.core.end_advertisement(name, now))
+            actions += self.links.divert_sends(self.core.end_advertisement(name, now))
         self._saved.clear()
         return actions + self._announce_complete(now)
 
     def ask_again(self, neighbour: str, now: float) -> list[Action]:
         """Ask a neighbour for what it tells and was not taken over before."""
         if self.connections[neighbour].peer_incarnation:
-            self._exchange.ask(neighbour)
+            self.links.exchange.ask(neighbour)
         return self._flush([], now)
 
     def _recall(self, neighbour: str, now: float) -> list[Action]:
@@ -271,17 +251,17 @@ class DurableBroker:
         known = self._heard_before.pop(neighbour, None)
         if known is None:
             return []
-        actions = self._divert_sends(self._exchange.replay(neighbour, known, now))
+        actions = self.links.divert_sends(self.links.exchange.replay(neighbour, known, now))
         names = (*known.advertisements, *known.subscriptions)
         self.heard.forget_saved((neighbour, name) for name in names)
         return actions
 
     def _announce_complete(self, now: float) -> list[Action]:
-        return self._divert_sends(self._exchange.announce_complete(now))
+        return self.links.divert_sends(self.links.exchange.announce_complete(now))
 
     def _forget_ended(self) -> list[Action]:
         """Forget marks of what has ended, if all advertisements are known."""
-        if not self._exchange.knows_advertisements:
+        if not self.links.exchange.knows_advertisements:
             return []
         ended = [name for name in self._served if name not in self.core.advertisements]
         return [each for name in ended for each in self._forget_marks(name)]
@@ -293,10 +273,10 @@ class DurableBroker:
         received = connection.on_packet(packet, now)
         actions: list[Action] = []
         if received.reset:
-            self._exchange.begin(neighbour)
+            self.links.exchange.begin(neighbour)
             barriers = self._barriers.list_waiting(neighbour)
             self.queues[neighbour].restart(barriers, connection.take_kept())
-            actions += self._divert_sends(self.core.restart_deferred_work(neighbour, now))
+            actions += self.links.divert_sends(self.core.restart_deferred_work(neighbour, now))
         for publication in received.finished:
             self.queues[neighbour].note_finished(publication)
             actions += self._on_finished(neighbour, publication, now)
@@ -308,7 +288,7 @@ class DurableBroker:
                 actions += self._handle(neighbour, message, now)
                 connection.finish(number, now)
         for doubted in self.core.take_doubts():
-            self._exchange.ask(doubted)
+            self.links.exchange.ask(doubted)
         return actions + self._announce_complete(now)
 
     def _handle(self, neighbour: str, message: Message, now: float) -> list[Action]:
@@ -316,17 +296,19 @@ class DurableBroker:
             case None:
                 return []
             case AskDigests():
-                self._exchange.ask(neighbour)
+                self.links.exchange.ask(neighbour)
                 return []
             case HeardDigests():
-                self._exchange.answer(neighbour, message)
+                self.links.exchange.answer(neighbour, message)
                 return []
             case ToldBuckets():
-                return self._divert_sends(self._exchange.take_told(neighbour, message, now))
+                return self.links.divert_sends(
+                    self.links.exchange.take_told(neighbour, message, now)
+                )
             case StaleStatements(heard):
-                return self._divert_sends(self.core.adopt(neighbour, heard, now))
+                return self.links.divert_sends(self.core.adopt(neighbour, heard, now))
             case SyncComplete(part):
-                self._exchange.note_complete(neighbour, part)
+                self.links.exchange.note_complete(neighbour, part)
                 return self._forget_ended()
             case Barrier():
                 self._pass_on(message, neighbour)
@@ -334,7 +316,7 @@ class DurableBroker:
             case BarrierPassed(name):
                 self._barriers.answer(name, neighbour)
                 return []
-        return self._divert_sends(self.core.on_message(neighbour, message, now))
+        return self.links.divert_sends(self.core.on_message(neighbour, message, now))
 
     def _forget_marks(self, advertisement: Name) -> list[Action]:
         """Forget an advertisement that has ended; all that was published under it is finished."""
@@ -441,7 +423,7 @@ class DurableBroker:
         if advertisement.broker == self.name:
             actions.append(Save(("publication", *key_of_publication(publication)), None))
         if advertisement in self.core.ending and not self.is_unfinished(advertisement):
-            actions += self._divert_sends(self.core.end_advertisement(advertisement, now))
+            actions += self.links.divert_sends(self.core.end_advertisement(advertisement, now))
         return actions
 
     def _acknowledge(self, hop: str, number: int, now: float) -> None:
@@ -480,52 +462,6 @@ class DurableBroker:
 
     # --- actions ---------------------------------------------------------------------------------
 
-    def _divert_sends(self, actions: Iterable[Action]) -> list[Action]:
-        """Send statements over the connections; return the other actions."""
-        left: list[Action] = []
-        for action in actions:
-            if not isinstance(action, Send):
-                left.append(action)
-            elif not (self._exchange.awaits(action.to) and _is_statement(action.message)):
-                self.connections[action.to].send(action.message, keep=False)
-        return left
-
-    def _bound_statements(self, neighbour: str) -> None:
-        """Drop the statements for a neighbour that is away, and compare states when it is back.
-
-        Until then nothing else is sent: neither publications nor a barrier must arrive before what
-        was said before them.
-        """
-        connection, most = self.connections[neighbour], self._limits.statements
-        if connection.unsent <= most or not self.is_away(neighbour):
-            return
-        if connection.count_unsent(_is_statement) <= most:
-            return
-        unsent = connection.take_unsent()
-        queued = (Publication, Barrier, BarrierPassed)
-        self.queues[neighbour].take_back(each for each in unsent if isinstance(each, queued))
-        self._exchange.await_digests(neighbour)
-        for message in unsent:
-            if not _is_statement(message) and not isinstance(message, (*queued, SyncComplete)):
-                connection.send(message, keep=False)
-        connection.send(AskDigests(), keep=False)
-
-    def _release(self, neighbour: str, now: float) -> list[Action]:
-        """Send what waits for a neighbour whose state is known."""
-        if not self._exchange.is_complete(neighbour):
-            return []
-        connection, queue = self.connections[neighbour], self.queues[neighbour]
-        actions: list[Action] = []
-        for message, sure in queue.take():
-            if not isinstance(message, Publication):
-                connection.send(message, keep=False)
-            elif sure or self._may_want(neighbour, message):
-                queue.note_sent(message)
-                connection.send(message, keep=True)
-            else:
-                actions += self._on_finished(neighbour, message, now)
-        return actions
-
     def _may_want(self, neighbour: str, publication: Publication) -> bool:
         return self.core.wants(neighbour, publication) or neighbour in self._barriers.find_unheard(
             publication.advertisement
@@ -537,8 +473,9 @@ class DurableBroker:
             return actions
         self._answer_barriers()
         for neighbour in self.connections:
-            self._bound_statements(neighbour)
-            actions = [*actions, *self._release(neighbour, now)]
+            self.links.bound_statements(neighbour)
+            for unwanted in self.links.release(neighbour, self._may_want):
+                actions = [*actions, *self._on_finished(neighbour, unwanted, now)]
         ended, self.core.ended = self.core.ended, []
         actions = [*actions, *(each for name in ended for each in self._forget_marks(name))]
         sends = [each for connection in self.connections.values() for each in connection.flush(now)]
@@ -546,7 +483,3 @@ class DurableBroker:
         saves = [action for action in actions if isinstance(action, Save)]
         others = [action for action in actions if not isinstance(action, Save)]
         return [*saves, *others, *sends]
-
-
-def _is_statement(message: Message) -> bool:
-    return isinstance(message, Statement | Packed)

@@ -107,7 +107,7 @@ class BrokerHost:
         )
         self.sessions.recall_names = self.broker.core.subscriptions.index.recall_names
         self.broker.screen = self._screen
-        self.broker.is_away = lambda neighbour: neighbour not in self.connected
+        self.broker.links.is_away = lambda neighbour: neighbour not in self.connected
         self._doubted: set[str] = set()  # neighbours that spoke for brokers not behind them
         self._settling = Settling(self.broker)
         self._clients = ClientRequests(
