@@ -102,7 +102,7 @@ BROKEN_RULES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
         DurableBroker, "_forget_marks", lambda self, name: []
     ),
     "what was under an ended advertisement is not routed again": replace(
-        DurableBroker, "_has_ended", lambda self, advertisement, hop: False
+        DurableBroker, "_has_ended", lambda self, advertisement: False
     ),
     "a session drains before it closes": replace(ClientRequests, "close", _answer_at_once),
     "dropped events are reported": replace(

@@ -70,6 +70,7 @@ _NUMBERS_PER_INCARNATION = 2**40
 
 DEFAULT_TIMING = Timing()
 DEFAULT_LIMITS = LinkLimits()
+_MOST_ENDED = 10_000  # advertisements of which a broker knows that they have ended
 SAVE_PAUSE = 2.0  # seconds until what a neighbour has said is saved
 
 
@@ -113,6 +114,7 @@ class DurableBroker:
         self._barriers = Barriers()
         self._routed: dict[Name, int] = {}  # the last publication of each advertisement
         self._served: dict[Name, int] = {}  # the last one delivered to this broker's clients
+        self._ended: dict[Name, None] = {}  # advertisements, the latest last
         self.laggards = Laggards(clients.has_room)
         self._clients = clients
         self._saved = dict(recovery.saved)
@@ -322,6 +324,9 @@ class DurableBroker:
         """Forget an advertisement that has ended; all that was published under it is finished."""
         if advertisement in self.core.advertisements:
             return []
+        self._ended[advertisement] = None
+        if len(self._ended) > _MOST_ENDED:
+            del self._ended[next(iter(self._ended))]
         self._routed.pop(advertisement, None)
         served = self._served.pop(advertisement, None)
         return [] if served is None else [Save(("served", advertisement), None)]
@@ -370,7 +375,7 @@ class DurableBroker:
             self.unfinished.add_sender(key, (hop, number))
             return []
         routed = self._routed.get(advertisement, 0)
-        if publication.number <= routed or self._has_ended(advertisement, hop):
+        if publication.number <= routed or self._has_ended(advertisement):
             self._acknowledge(hop, number, now)
             return []
         self._routed[advertisement] = publication.number
@@ -402,14 +407,13 @@ class DurableBroker:
         self.unfinished.add(publication, (hop, number), left, is_own=is_own)
         return [*actions, Save(("publication", *key), publication)] if is_own else actions
 
-    def _has_ended(self, advertisement: Name, hop: str) -> bool:
-        """Whether an advertisement of a neighbour has ended, and its marks are forgotten.
+    def _has_ended(self, advertisement: Name) -> bool:
+        """Whether an advertisement has ended, and its marks are forgotten.
 
         Everything under it is finished then, but a broker whose neighbour has restarted may repeat
         a publication that it took over from a former incarnation of the publisher's broker.
         """
-        is_told = hop in self.connections and hop not in self.incomplete
-        return is_told and advertisement not in self.core.advertisements
+        return advertisement in self._ended and advertisement not in self.core.advertisements
 
     def _on_finished(self, who: str, publication: Publication, now: float) -> list[Action]:
         """A neighbour or a client has finished a publication."""
