@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,7 +21,8 @@ from distributary.cli.broker_status import render_status
 from distributary.cli.console import results
 from distributary.content import COVERING_POLICIES
 from distributary.content.host import BrokerHost
-from distributary.content.protocol import Dropped, LinkFact, OpenSession, Peer
+from distributary.content.protocol import Dropped, Goodbye, LinkFact, OpenSession, Peer, Publish
+from distributary.machines.real import LinkConnection
 from distributary.model import Schema
 from tests.cli.conftest import CommandLine
 from tests.content.tcp.plain_service import PlainService, serve_plainly
@@ -135,6 +137,24 @@ def test_a_bad_event_is_named_or_left_out(
     assert (ran.status, ran.out) == (0, "1 event published\n")
     assert "left out:" in ran.err
     assert log_of(broker) == [(1, b"")] * 3
+
+
+def test_a_publisher_that_fails_half_way_says_how_much_is_stored(
+    cli: CommandLine, broker: Background
+) -> None:
+    rest = broker.service.on_message
+
+    async def dismiss(connection: LinkConnection, message: Any) -> None:
+        if isinstance(message, Publish) and len(log_of(broker)) == 2:
+            broker.service.say([Goodbye("enough")], connection)
+        else:
+            await rest(connection, message)
+
+    broker.service.on_message = dismiss  # type: ignore[method-assign]
+    cli.write("events.jsonl", '{"x": 1}\n' * 5)
+    ran = cli(*PUBLISH, *address(broker), "--from", "events.jsonl")
+    assert (ran.status, ran.out) == (1, "2 events published\n")
+    assert "enough" in ran.err
 
 
 def test_events_are_printed_once_and_the_next_command_goes_on(

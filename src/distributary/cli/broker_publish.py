@@ -22,7 +22,7 @@ from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import INPUT, Json, option, share_option
 from distributary.cli.quantities import Share
 from distributary.cli.start import INTERRUPTED
-from distributary.errors import InputError
+from distributary.errors import InputError, LiveError
 
 if TYPE_CHECKING:
     from distributary.content.event_form import EventForm
@@ -115,18 +115,31 @@ def publish(
             with _show_count(counts):
                 return await _publish_until(stop, client, source, counts)
 
-    done = run_until_signal(work)
-    if as_document:
-        print_json({"published": counts.published, "bad": counts.bad, "interrupted": not done})
-    else:
-        events = "event" if counts.published == 1 else "events"
-        results.print(f"{counts.published:,} {events} published", markup=False)
-    if counts.first_bad is not None:
-        note = f"{counts.bad:,} events cannot be used, the first: {counts.first_bad}"
-        notes.print(f"[bold yellow]left out:[/] {escape(note)}")
+    try:
+        done = run_until_signal(work)
+    except LiveError:
+        if counts.published or counts.bad:
+            _report(counts, as_document, done=False)
+        raise
+    _report(counts, as_document, done=done)
     if not done:
         raise typer.Exit(INTERRUPTED)
     counts.check()
+
+
+def _report(counts: _Counts, as_document: bool, *, done: bool) -> None:
+    """Say how many events are stored, and how many were left out."""
+    if as_document:
+        print_json({"published": counts.published, "bad": counts.bad, "interrupted": not done})
+    else:
+        results.print(f"{_count_events(counts.published)} published", markup=False)
+    if counts.first_bad is not None:
+        note = f"{_count_events(counts.bad)} cannot be used, the first: {counts.first_bad}"
+        notes.print(f"[bold yellow]left out:[/] {escape(note)}")
+
+
+def _count_events(count: int) -> str:
+    return f"{count:,} {'event' if count == 1 else 'events'}"
 
 
 async def _publish_until(
