@@ -5,6 +5,7 @@
     │   ├── MissingRateError    a wanted flow has no rate
     │   └── BadTablesError      rows of tables cannot be used                     (files.bad_rows)
     ├── PlanError           a plan does not serve every receiver
+    ├── LimitError          a plan breaks limits of its network
     ├── InfeasibleError     no plan meets the constraints, or none was found
     ├── LiveError           a live service or connection fails     (delivery.errors, topics.errors)
     │   └── StateError          the state of a service cannot be read or written
@@ -31,6 +32,7 @@ __all__ = [
     "DistributaryError",
     "InfeasibleError",
     "InputError",
+    "LimitError",
     "LiveError",
     "MissingExtraError",
     "MissingRateError",
@@ -90,6 +92,18 @@ class PlanError(DistributaryError):
         self.problems = problems
         self.path = path
         super().__init__(f"{path}: the plan is not valid: {'; '.join(problems)}; plan again")
+
+
+class LimitError(DistributaryError):
+    """The plan at `path` breaks limits of its network; `broken` says which."""
+
+    def __init__(self, broken: tuple[str, ...], *, path: str) -> None:
+        self.broken = broken
+        self.path = path
+        more = f" (and {len(broken) - 1:,} more)" if len(broken) > 1 else ""
+        super().__init__(
+            f"{path}: the plan breaks a limit: {broken[0]}{more}; plan again with these limits"
+        )
 
 
 class InfeasibleError(DistributaryError):

@@ -56,6 +56,7 @@ COMMANDS = {
         "sweep",
         "Plan with several numbers of groups, and find the knee beyond which more buy little.",
     ),
+    "limits": _entry(PLANS, "limits", "List and show what known networks allow.", "app"),
     "export": _entry(
         PLANS,
         "export",

@@ -10,14 +10,16 @@ import typer
 
 from distributary import cost
 from distributary.cli.console import notes, print_json, results
+from distributary.cli.constraints import LimitOptions
 from distributary.cli.intake import DemandFiles, intake_document, print_intake
 from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import PRICES, Json, filtering_prices, option
 from distributary.cli.plan import print_extensions
 from distributary.cli.summary import cost_table, details_as_json, headline, load_table
 from distributary.cost import FilteringPrices
-from distributary.errors import PlanError
+from distributary.errors import LimitError, PlanError
 from distributary.files import StoredPlan, evaluation_document, read_plan, stored_prices
+from distributary.model import broken_limits
 
 __all__ = ["OwnPrices", "evaluate"]
 
@@ -52,16 +54,19 @@ def evaluate(
     plan: Annotated[Path, typer.Argument(help="Plan folder.")],
     files: DemandFiles,
     own: OwnPrices,
+    network: LimitOptions,
     as_document: Json = False,
 ) -> None:
     """Check that a plan misses nobody, and compute what it costs and wastes.
 
-    If the plan is not valid, the command prints everything and then exits with 1.
+    If the plan is not valid or breaks a limit, the command prints everything and then exits with 1.
     """
     inputs = files.read()
     stored = read_plan(plan, inputs.demand.interest)
     prices = own.choose(stored, plan)
     evaluation = cost.evaluate(stored.plan, inputs.demand, prices)
+    limits = network.read_limits(inputs.demand.interest.receivers)
+    broken = broken_limits(stored.plan, inputs.demand, limits)
     same_inputs = stored.metadata.get("inputs") == inputs.fingerprints
     if as_document:
         details = details_as_json(
@@ -73,6 +78,7 @@ def evaluate(
                 "prices": asdict(prices),
                 "made_from_these_inputs": same_inputs,
                 "intake": intake_document(inputs),
+                **({} if network.limits is None else {"broken_limits": list(broken)}),
                 **details,
             }
         )
@@ -85,5 +91,17 @@ def evaluate(
         results.print(cost_table(evaluation))
         results.print(load_table(evaluation))
         print_extensions(evaluation)
+        if network.limits is not None:
+            _print_broken(network.limits, broken)
     if not evaluation.valid:
         raise PlanError(evaluation.problems, path=str(plan))
+    if broken:
+        raise LimitError(broken, path=str(plan))
+
+
+def _print_broken(limits: str, broken: tuple[str, ...]) -> None:
+    """Print every limit that the plan breaks, by group, receiver or switch."""
+    if not broken:
+        results.print(f"the plan breaks no limit of {limits}", markup=False)
+    for sentence in broken:
+        results.print(f"broken: {sentence}", markup=False, soft_wrap=True)

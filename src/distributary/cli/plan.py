@@ -10,6 +10,7 @@ import typer
 
 from distributary import cost, planning
 from distributary.cli.console import notes, print_json, results, show_progress
+from distributary.cli.constraints import ConstraintOptions
 from distributary.cli.intake import DemandFiles, intake_document, print_intake
 from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import (
@@ -35,16 +36,12 @@ from distributary.cli.summary import (
 from distributary.files import (
     ReadDemand,
     evaluation_document,
-    read_flow_sets,
     read_labels,
-    read_pins,
     read_previous,
     read_prices,
-    read_receiver_caps,
     save_plan,
     solver_document,
 )
-from distributary.model import Constraints, Limits
 from distributary.planning import Move, moves_between
 
 __all__ = ["plan", "print_extensions"]
@@ -132,47 +129,6 @@ class SolverOptions(PlannerOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConstraintOptions:
-    """What a plan must keep to."""
-
-    group_cap: Annotated[
-        float | None,
-        option("Maximum messages/s that a group carries; peak rates count where given.", LIMITS),
-    ] = None
-    receiver_cap: Annotated[
-        float | None, option("Maximum messages/s that any receiver receives.", LIMITS)
-    ] = None
-    receiver_caps: Annotated[
-        Path | None,
-        option("Table of caps for single receivers, with columns receiver, rate.", LIMITS),
-    ] = None
-    pins: Annotated[
-        Path | None,
-        option("Table of flows that must be in a given group, with columns flow, group.", LIMITS),
-    ] = None
-    together: Annotated[
-        Path | None,
-        option("Table with columns set, flow: the flows of a set must share a session.", LIMITS),
-    ] = None
-    apart: Annotated[
-        Path | None,
-        option("Table with columns set, flow: no two flows of a set may share a group.", LIMITS),
-    ] = None
-
-    def read(self) -> Constraints:
-        """Read the tables and put the constraints together."""
-        caps = read_receiver_caps(self.receiver_caps) if self.receiver_caps else {}
-        pinned = read_pins(self.pins) if self.pins else {}
-        together = read_flow_sets(self.together) if self.together else ()
-        apart = read_flow_sets(self.apart) if self.apart else ()
-        with reject_bad_values("'--group-cap' / '--receiver-cap'"):
-            limits = Limits(
-                group_rate=self.group_cap, receiver_rate=self.receiver_cap, receiver_rates=caps
-            )
-        return Constraints(limits, pinned, together, apart)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class UnicastOptions:
     """What may go by unicast."""
 
@@ -225,9 +181,9 @@ def plan(
     request = solver.make_whole_request(unicast.make_limits())
     inputs = files.read(on_peak=files.plan_on == "peak")
     interest = inputs.demand.interest
-    limits = constraints.read()
+    within = constraints.read(interest.receivers)
     with reject_bad_values():
-        request = request.replace(constraints=limits)
+        request = request.replace(constraints=within)
     if files.column is not None:
         request = request.replace(labels=read_labels(files.rates, files.column, interest.flows))
     with show_progress() as progress, reject_bad_values():

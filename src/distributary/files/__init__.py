@@ -29,6 +29,12 @@ from distributary.files.documents import (
 )
 from distributary.files.fingerprints import fingerprint
 from distributary.files.flow_filters import FlowFilters, read_flow_filters, write_flow_filters
+from distributary.files.limits import (
+    limits_document,
+    list_profiles,
+    read_limits,
+    read_profile,
+)
 from distributary.files.plans import (
     StoredPlan,
     read_plan,
@@ -37,6 +43,7 @@ from distributary.files.plans import (
     stored_prices,
     write_plan,
 )
+from distributary.files.receivers import ReceiverTable, read_receivers
 from distributary.files.replacing import replace_file, replace_folder
 from distributary.files.tables import write_table
 
@@ -47,10 +54,13 @@ __all__ = [
     "FlowFilters",
     "Intake",
     "ReadDemand",
+    "ReceiverTable",
     "RefusedFilter",
     "StoredPlan",
     "evaluation_document",
     "fingerprint",
+    "limits_document",
+    "list_profiles",
     "plan_document",
     "read_demand",
     "read_events",
@@ -60,12 +70,15 @@ __all__ = [
     "read_flow_sets",
     "read_interest",
     "read_labels",
+    "read_limits",
     "read_pins",
     "read_plan",
     "read_previous",
     "read_prices",
+    "read_profile",
     "read_rates",
     "read_receiver_caps",
+    "read_receivers",
     "replace_file",
     "replace_folder",
     "save_plan",

@@ -21,7 +21,7 @@ SETS = (Column("set", ColumnKind.TEXT), Column("flow", ColumnKind.TEXT))
 def read_receiver_caps(path: str | os.PathLike[str]) -> dict[str, float]:
     """Read (receiver, rate): the highest rate of each receiver, in messages per second."""
     table = read_table(path, CAPS)
-    return _map_names(table, "receiver", table.amounts("rate").tolist())
+    return map_names(table, "receiver", table.amounts("rate").tolist())
 
 
 def read_pins(path: str | os.PathLike[str]) -> dict[str, int]:
@@ -37,7 +37,7 @@ def read_pins(path: str | os.PathLike[str]) -> dict[str, int]:
             value=int(groups[index]),
             remedy="number the groups from 0",
         )
-    return _map_names(table, "flow", groups.tolist())
+    return map_names(table, "flow", groups.tolist())
 
 
 def read_flow_sets(path: str | os.PathLike[str]) -> tuple[frozenset[str], ...]:
@@ -51,7 +51,8 @@ def read_flow_sets(path: str | os.PathLike[str]) -> tuple[frozenset[str], ...]:
     return tuple(frozenset(names) for names in members)
 
 
-def _map_names(table: FileTable, column: str, values: list[V]) -> dict[str, V]:
+def map_names(table: FileTable, column: str, values: list[V]) -> dict[str, V]:
+    """Map the names in a column to the values; a name with two different values is an error."""
     names, codes = table.names(column)
     found: dict[str, V] = {}
     for index, (code, value) in enumerate(zip(codes, values, strict=True)):

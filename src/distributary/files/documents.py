@@ -7,6 +7,7 @@ from typing import Any
 
 from distributary import __version__
 from distributary.cost import ChannelCost, Evaluation, FilteringCost, FilteringPrices, Totals
+from distributary.files.limits import limits_document
 from distributary.model import Constraints, Plan
 from distributary.planning import MadePlan
 
@@ -123,7 +124,7 @@ def _constraints_json(constraints: Constraints) -> dict[str, Any]:
     return {
         "group_rate": limits.group_rate,
         "receiver_rate": dict(limits.receiver_rates),
-        "limits": {name: value for name, value in asdict(limits).items() if value},
+        "limits": limits_document(limits),
         "pinned": dict(constraints.pinned),
         "together": sorted(sorted(names) for names in constraints.together),
         "apart": sorted(sorted(names) for names in constraints.apart),

@@ -1,0 +1,102 @@
+"""The options that say what a plan must keep to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from distributary.cli.options import LIMITS, option, reject_bad_values
+from distributary.files import (
+    list_profiles,
+    read_flow_sets,
+    read_limits,
+    read_pins,
+    read_receiver_caps,
+)
+from distributary.model import Constraints, Limits
+
+__all__ = ["ConstraintOptions", "LimitOptions", "check_profile"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitOptions:
+    """What the network allows."""
+
+    limits: Annotated[
+        str | None,
+        option(
+            "What the network allows: a TOML file, or a profile of `distributary limits list`.",
+            LIMITS,
+            metavar="FILE|PROFILE",
+        ),
+    ] = None
+
+    def read_limits(self, receivers: Collection[str]) -> Limits:
+        """Read the limits; a name that is neither a profile nor a file is wrong usage."""
+        if self.limits is None:
+            return Limits()
+        if not Path(self.limits).suffix and not Path(self.limits).exists():
+            check_profile(self.limits, "'--limits'")
+        return read_limits(self.limits, receivers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstraintOptions(LimitOptions):
+    """What a plan must keep to."""
+
+    group_cap: Annotated[
+        float | None,
+        option("Maximum messages/s that a group carries; peak rates count where given.", LIMITS),
+    ] = None
+    receiver_cap: Annotated[
+        float | None, option("Maximum messages/s that any receiver receives.", LIMITS)
+    ] = None
+    receiver_caps: Annotated[
+        Path | None,
+        option("Table of caps for single receivers, with columns receiver, rate.", LIMITS),
+    ] = None
+    pins: Annotated[
+        Path | None,
+        option("Table of flows that must be in a given group, with columns flow, group.", LIMITS),
+    ] = None
+    together: Annotated[
+        Path | None,
+        option("Table with columns set, flow: the flows of a set must share a session.", LIMITS),
+    ] = None
+    apart: Annotated[
+        Path | None,
+        option("Table with columns set, flow: no two flows of a set may share a group.", LIMITS),
+    ] = None
+
+    def read(self, receivers: Collection[str]) -> Constraints:
+        """Read the tables and put the constraints together; options override the limits."""
+        limits = self.read_limits(receivers)
+        caps = dict(limits.receiver_rates)
+        caps |= read_receiver_caps(self.receiver_caps) if self.receiver_caps else {}
+        pinned = read_pins(self.pins) if self.pins else {}
+        together = read_flow_sets(self.together) if self.together else ()
+        apart = read_flow_sets(self.apart) if self.apart else ()
+        with reject_bad_values("'--group-cap' / '--receiver-cap'"):
+            limits = replace(
+                limits,
+                group_rate=limits.group_rate if self.group_cap is None else self.group_cap,
+                receiver_rate=(
+                    limits.receiver_rate if self.receiver_cap is None else self.receiver_cap
+                ),
+                receiver_rates=caps,
+            )
+        return Constraints(limits, pinned, together, apart)
+
+
+def check_profile(name: str, hint: str | None = None) -> None:
+    """Refuse a name that no profile has."""
+    profiles = list_profiles()
+    if name not in profiles:
+        raise typer.BadParameter(
+            f"no profile and no file is called {name!r}; the profiles are {', '.join(profiles)}",
+            param_hint=hint,
+        )

@@ -1,0 +1,108 @@
+"""What `--limits` does to `plan` and `evaluate`, and `distributary limits`."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+
+import pytest
+
+from tests.cli.conftest import CommandLine
+from tests.cli.test_bad_input import assert_one_line
+from tests.cli.test_planning_options import assert_refused, plan_to
+
+PROFILES = ["aws-tgw", "gcp", "jetstream", "linux"]
+
+
+def test_profiles_are_listed(cli: CommandLine) -> None:
+    ran = cli("limits", "list")
+    assert ran.status == 0
+    assert [line.split()[0] for line in ran.out.splitlines()] == PROFILES
+    document = cli("limits", "list", "--json").document
+    assert list(document["profiles"]) == PROFILES
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_a_profile_is_shown_as_toml_to_save_and_change(
+    cli: CommandLine, inputs: tuple[str, ...], name: str
+) -> None:
+    shown = cli("limits", "show", name)
+    assert shown.status == 0
+    assert tomllib.loads(shown.out)
+    assert cli("limits", "show", name, "--json").document["limits"]
+    cli.write("own.toml", shown.out)
+    assert plan_to(cli, inputs, "p", "--limits", "own.toml").status == 0
+    assert plan_to(cli, inputs, "q", "--limits", name).status == 0
+    stored = [json.loads((cli.folder / x / "plan.json").read_text()) for x in "pq"]
+    assert stored[0]["parameters"]["constraints"] == stored[1]["parameters"]["constraints"]
+    assert cli("evaluate", "p", *inputs, "--limits", name).status == 0
+
+
+def test_an_unknown_profile_is_wrong_usage(cli: CommandLine, inputs: tuple[str, ...]) -> None:
+    assert_refused(cli("limits", "show", "azure"), "'azure'", *PROFILES)
+    assert_refused(plan_to(cli, inputs, "p", "--limits", "azure"), "--limits", "'azure'", *PROFILES)
+    assert_one_line(plan_to(cli, inputs, "p", "--limits", "none.toml"), "none.toml", "no such file")
+    assert not (cli.folder / "p").exists()
+
+
+def test_a_limit_of_0_is_one_line(cli: CommandLine, inputs: tuple[str, ...]) -> None:
+    cli.write("own.toml", "[groups]\nmembers = 0\n")
+    ran = plan_to(cli, inputs, "p", "--limits", "own.toml")
+    assert_one_line(ran, "own.toml", "members of [groups] is 0", "above 0")
+
+
+def test_options_override_the_file(cli: CommandLine, inputs: tuple[str, ...]) -> None:
+    cli.write("own.toml", "[groups]\nrate = 1\n[receivers]\nrate = 1\n")
+    words = ("--limits", "own.toml", "--group-cap", "10", "--receiver-cap", "20")
+    ran = plan_to(cli, inputs, "p", *words, "--json")
+    assert ran.status == 0, ran
+    stored = json.loads((cli.folder / "p" / "plan.json").read_text())
+    limits = stored["parameters"]["constraints"]["limits"]
+    assert limits == {"group_rate": 10, "receiver_rate": 20}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[groups]\nmembers = 1", ("'b'", "2 receivers", "1 members", "members of [groups]")),
+        ("[groups]\npackets = 3", ("'d'", "packets/s", "packets of [groups]")),
+        ("[groups]\nrate = 3.5", ("'d'", "4", "3.5", "--group-cap")),
+        ('[receivers."cyd"]\nrate = 6', ("'cyd'", "7", "6")),
+    ],
+)
+def test_what_cannot_hold_names_the_limit_that_must_give(
+    cli: CommandLine, inputs: tuple[str, ...], text: str, said: tuple[str, ...]
+) -> None:
+    cli.write("own.toml", text)
+    assert_one_line(plan_to(cli, inputs, "p", "--limits", "own.toml"), "infeasible", *said)
+    assert not (cli.folder / "p").exists()
+
+
+def test_evaluate_names_every_broken_limit_and_fails(
+    cli: CommandLine, inputs: tuple[str, ...]
+) -> None:
+    assert plan_to(cli, inputs, "p", "--groups", "1").status == 0
+    cli.write("switches.csv", "receiver,switch\nann,s1\nbob,s1\ncyd,s2\n")
+    cli.write(
+        "own.toml",
+        "[groups]\nmembers = 2\nrate = 9\n[receivers.ann]\nrate = 5\n"
+        '[switches]\nentries = 1\ntable = "switches.csv"\n',
+    )
+    broken = [
+        "group 0 has 3 members, over 2",
+        "group 0 carries 10, over 9",
+        "receiver 'ann' takes in 10, over 5",
+    ]
+    ran = cli("evaluate", "p", *inputs, "--limits", "own.toml")
+    assert ran.status == 1
+    for sentence in broken:
+        assert f"broken: {sentence}\n" in ran.out
+    assert "p: the plan breaks a limit: group 0 has 3 members, over 2 (and 2 more)" in ran.err
+    document = cli("evaluate", "p", *inputs, "--limits", "own.toml", "--json")
+    assert document.status == 1
+    assert document.document["broken_limits"] == broken
+    cli.write("own.toml", "[groups]\nmembers = 3\n")
+    ran = cli("evaluate", "p", *inputs, "--limits", "own.toml")
+    assert ran.status == 0
+    assert "the plan breaks no limit of own.toml" in ran.out
+    assert "broken_limits" not in cli("evaluate", "p", *inputs, "--json").document
