@@ -123,7 +123,7 @@ def test_a_turn_of_many_messages_gives_what_turns_of_one_give(
     }
 
 
-def test_publications_of_a_turn_share_an_answer_and_a_packet() -> None:
+def test_publications_of_a_turn_share_an_answer_after_what_they_save() -> None:
     host = open_host()
     host.on_open(Peer(9, "broker", "other", 1), 0.0)
     host.on_message(9, Packet(1, 1, asks=True), 0.0)
