@@ -15,9 +15,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from distributary.cost import evaluate
-from distributary.errors import DistributaryError, InputError
+from distributary.errors import DistributaryError, InfeasibleError, InputError
 from distributary.files import read_demand, read_flow_filters, read_plan
-from distributary.model import AttributeKind, Demand, plan_problems
+from distributary.model import (
+    AttributeKind,
+    Constraints,
+    Demand,
+    Limits,
+    broken_constraints,
+    plan_problems,
+)
 from distributary.pipeline import distributed
 from distributary.pipeline.ingest import BadRowsError, TimeWindow
 from distributary.pipeline.job import Job, Outcome, driver_need
@@ -336,10 +343,31 @@ def test_interest_beyond_the_limit_of_the_driver_is_planned_on_executors(
     assert told["plan"]["channel"]["lower_bound"] == pytest.approx(evaluation.channel.lower_bound)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     before = contents(out)
-    with pytest.raises(DistributaryError, match="too large for the driver"):
-        run(spark, job(logs, out, driver_limit=1_000, restarts=2))
+    limited = REQUEST.replace(constraints=Constraints(Limits(group_rate=1e9)))
+    with pytest.raises(
+        DistributaryError, match=r"too large for the driver.* --restarts or limits, pins and sets"
+    ):
+        run(spark, job(logs, out, driver_limit=1_000, restarts=2, request=limited))
     assert contents(out) == before  # though it ended in mid-work
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_plan_from_logs_keeps_its_limits_or_is_refused_in_one_line(
+    spark: SparkSession, logs: Path, done: tuple[Path, Outcome], tmp_path: Path
+) -> None:
+    out, evaluation = tmp_path / "out", done[1].evaluation
+    assert evaluation is not None
+    most = float(evaluation.loads.group_rate.max())
+    within = Constraints(Limits(group_rate=0.9 * most, group_members=20))
+    run(spark, job(logs, out, request=REQUEST.replace(constraints=within)))
+    demand = read_demand(out / "interest", out / "rates").demand
+    kept = read_plan(out / "plan", demand.interest).plan
+    assert broken_constraints(kept, demand, within) == ()
+    before = contents(out)
+    nothing = REQUEST.replace(constraints=Constraints(Limits(group_rate=1e-6)))
+    with pytest.raises(InfeasibleError, match=r"infeasible: .*1e-06"):
+        run(spark, job(logs, out, request=nothing))
+    assert contents(out) == before
 
 
 def test_the_need_of_the_driver_grows_with_pairs_and_with_seats() -> None:

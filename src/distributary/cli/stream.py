@@ -155,7 +155,10 @@ def _batch_line(entry: Mapping[str, Any], seconds: float) -> str:
     ]
     if entry["quarantined"]:
         parts.append(f"{entry['quarantined']:,} quarantined")
-    if entry["excess"] is None:
+    if "refused" in entry:
+        parts.append(f"version {entry['version']} stays: {entry['refused']}")
+        parts.append(f"{entry['unserved']:,} wanted pairs are not served")
+    elif entry["excess"] is None:
         parts.append("nobody wants anything")
     else:
         parts.append(f"Cx/Cf {entry['excess']:.4f}")

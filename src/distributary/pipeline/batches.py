@@ -23,13 +23,15 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
-from distributary.errors import InputError
-from distributary.files import read_demand, read_previous, save_plan
-from distributary.pipeline.following import follow
+from distributary.errors import InfeasibleError, InputError
+from distributary.files import read_demand, read_plan, read_previous, save_plan
+from distributary.model import Interest
+from distributary.pipeline.following import find_unserved, follow
 from distributary.pipeline.ingest import (
     Log,
     Reason,
@@ -54,7 +56,7 @@ from distributary.pipeline.schemas import INTEREST, RATES, SUBSCRIBE, SUBSCRIPTI
 from distributary.pipeline.sources import report_read_faults
 from distributary.pipeline.times import to_micros, to_time
 from distributary.pipeline.watching import Arrivals, list_arrivals
-from distributary.pipeline.writing import count_rows, say
+from distributary.pipeline.writing import count_rows, say, write_arrow
 
 __all__ = ["BatchSteps", "StreamHooks", "rate_span"]
 
@@ -256,9 +258,12 @@ class BatchSteps:
         running = self._ledger.running_plan
         previous = None if running is None else read_previous(running)
         job = self._job
-        followed = follow(
-            inputs.demand, job.request, previous, state.reference, job.drift, job.max_moves
-        )
+        try:
+            followed = follow(
+                inputs.demand, job.request, previous, state.reference, job.drift, job.max_moves
+            )
+        except InfeasibleError as error:
+            return self._keep_plan(state, folder, inputs.demand.interest, error)
         save_plan(followed.made, inputs, folder / "plan")
         self._hooks.step("planned")
         version = state.version + 1
@@ -271,7 +276,23 @@ class BatchSteps:
             "moves": followed.moves,
             "new": followed.new,
         }
-        return replace(state, version=version, reference=followed.reference, entry=entry)
+        tables = {name: path for name, path in state.tables.items() if name != "unserved"}
+        return replace(
+            state, version=version, reference=followed.reference, entry=entry, tables=tables
+        )
+
+    def _keep_plan(
+        self, state: LedgerState, folder: Path, interest: Interest, error: InfeasibleError
+    ) -> LedgerState:
+        """Leave the running plan in force, since none keeps the terms; write who misses what."""
+        running = self._ledger.running_plan
+        unserved = find_unserved(None if running is None else read_plan(running).plan, interest)
+        columns = zip(*unserved, strict=True) if unserved else ((), ())
+        receivers, flows = (pa.array(column, pa.string()) for column in columns)
+        table = pa.table({"receiver": receivers, "flow": flows})
+        write_arrow(table, folder / "unserved" / "part.parquet")
+        entry = {"refused": str(error), "unserved": len(unserved)}
+        return replace(_add_table(state, folder, "unserved"), entry=entry)
 
     def _interest_folder(self, state: LedgerState) -> Path | None:
         """The table of the interest; None while nobody wants anything."""

@@ -5,16 +5,21 @@ flows, without moves. If its excess is then more than `drift` above the referenc
 moved, at most `max_moves`. The reference is the excess after the last moves; it stays while a batch
 used up all its moves, so that the next batch can continue. Flows that nobody wants any more leave
 the plan.
+
+A plan must also keep its terms. If the running plan cannot be completed within them without moves,
+flows are moved at once. If that is not enough, there is no plan for the demand: the running one
+stays, and `find_unserved` lists who misses what.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from distributary.model import Demand, Previous
+from distributary.errors import InfeasibleError
+from distributary.model import Demand, Interest, Plan, Previous
 from distributary.planning import MadePlan, Request, make_plan, moves_between
 
-__all__ = ["FollowedPlan", "follow"]
+__all__ = ["FollowedPlan", "find_unserved", "follow"]
 
 MOVED_SHARE = 0.02
 
@@ -49,16 +54,23 @@ def follow(
 ) -> FollowedPlan:
     """The plan for a demand: a new one, or the running one completed, with moves if it drifted.
 
-    `max_moves` is by default 2 % of the flows, and at least one.
+    `max_moves` is by default 2 % of the flows, and at least one. If no plan within these moves
+    keeps the terms of the request, `InfeasibleError` says why.
     """
     flows = len(demand.interest.flows)
     if previous is None or reference is None:
         made = make_plan(demand, request)
         return FollowedPlan(made, made.evaluation.filtering.relative_excess, new=flows)
-    served = _move_flows(demand, request, previous, 0, reference)
+    most = max(1, int(MOVED_SHARE * flows)) if max_moves is None else max_moves
+    try:
+        served = _move_flows(demand, request, previous, 0, reference)
+    except InfeasibleError:
+        if not most:
+            raise
+        forced = _move_flows(demand, request, previous, most, reference)
+        return replace(forced, reference=forced.excess)
     grown = served.excess / reference - 1 if reference else float(served.excess > 0)
     served = replace(served, drift=grown)
-    most = max(1, int(MOVED_SHARE * flows)) if max_moves is None else max_moves
     if grown <= drift or not most:
         return served
     better = replace(_move_flows(demand, request, previous, most, reference), drift=grown)
@@ -66,6 +78,33 @@ def follow(
         return replace(served, reference=served.excess)
     # With moves left over there is nothing more to gain, so this is the new reference.
     return replace(better, reference=better.excess) if better.moves < most else better
+
+
+def find_unserved(plan: Plan | None, interest: Interest) -> list[tuple[str, str]]:
+    """The wanted (receiver, flow) pairs that a plan for another interest does not serve."""
+    carried: dict[str, set[int]] = {}
+    heard: dict[str, set[int]] = {}
+    alone: set[tuple[str, str]] = set()
+    if plan is not None:
+        for flow, session in zip(plan.placement_flow, plan.placement_session, strict=True):
+            carried.setdefault(plan.flows[flow], set()).add(session)
+        subscriptions = zip(plan.subscription_receiver, plan.subscription_session, strict=True)
+        for receiver, session in subscriptions:
+            heard.setdefault(plan.receivers[receiver], set()).add(session)
+        pairs = zip(plan.unicast_receiver, plan.unicast_flow, strict=True)
+        alone = {(plan.receivers[receiver], plan.flows[flow]) for receiver, flow in pairs}
+    none: set[int] = set()
+    wanted = (
+        (receiver, interest.flows[flow])
+        for at, receiver in enumerate(interest.receivers)
+        for flow in interest.flows_of(at)
+    )
+    return [
+        (receiver, flow)
+        for receiver, flow in wanted
+        if carried.get(flow, none).isdisjoint(heard.get(receiver, none))
+        and (receiver, flow) not in alone
+    ]
 
 
 def _move_flows(

@@ -7,8 +7,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from distributary.cost import Evaluation
-from distributary.model import Demand, Plan
+from distributary.model import Demand, Plan, Previous
 from distributary.pipeline.ingest import TimeWindow
 from distributary.pipeline.times import to_micros
 from distributary.planning import Request
@@ -52,6 +54,8 @@ class Job:
             raise ValueError("give either a subscription log or a table of filters")
         if self.restarts < 1:
             raise ValueError(f"restarts must be at least 1, not {self.restarts}")
+        if self.max_moves is not None:
+            _check_following(self.request, self.max_moves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +83,9 @@ class StreamJob:
     def __post_init__(self) -> None:
         if self.request.solver.name != "best" or self.request.change.previous is not None:
             raise ValueError("a stream plans with `best`, starting from its own running plan")
+        _check_following(self.request, 0 if self.max_moves is None else self.max_moves)
         if not self.drift >= 0:
             raise ValueError(f"drift must be at least 0, not {self.drift}")
-        if self.max_moves is not None and self.max_moves < 0:
-            raise ValueError(f"max_moves must be at least 0, not {self.max_moves}")
         if self.files_per_batch < 1:
             raise ValueError(f"files_per_batch must be at least 1, not {self.files_per_batch}")
         if self.rate_window < timedelta(seconds=1) or self.late < timedelta(0):
@@ -109,6 +112,11 @@ class Outcome:
     evaluation: Evaluation | None
     minutes: Any
     receivers: Any
+
+
+def _check_following(request: Request, max_moves: int) -> None:
+    """Raise a `ValueError` if a plan cannot be improved on these terms."""
+    request.replace(previous=Previous({}, np.zeros(1, np.int32)), max_moves=max_moves)
 
 
 def driver_need(pairs: int, receivers: int, sessions: int, groups: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.cost import objective_cost
+from distributary.errors import InfeasibleError
 from distributary.model import Demand
 from distributary.planning import Request, plan
 
@@ -46,5 +48,9 @@ def _make_solver(known: Broadcast[tuple[Demand, Request]]) -> Callable[..., Any]
 
 
 def _price_plan(demand: Demand, request: Request) -> float:
-    found = plan(demand, request).plan
+    """What the plan of a request costs, infinite if none is found: the driver says why."""
+    try:
+        found = plan(demand, request).plan
+    except InfeasibleError:
+        return math.inf
     return objective_cost(found, demand, request.search.objective, request.prices)

@@ -25,7 +25,9 @@ from pyspark.sql import DataFrame, SparkSession
 from distributary import __version__
 from distributary.errors import InputError, PlanError
 from distributary.files import (
+    ReadDemand,
     evaluation_document,
+    plan_document,
     read_demand,
     read_plan,
     read_previous,
@@ -65,7 +67,7 @@ from distributary.pipeline.tables import (
     write_receiver_table,
 )
 from distributary.pipeline.writing import say, stage_frame, tidy, write_arrow, write_json
-from distributary.planning import MadePlan, Solution, make_plan, price_solution
+from distributary.planning import MadePlan, Request, Solution, make_plan, price_solution
 from distributary.planning.progress import Progress, silent
 
 __all__ = ["MANIFEST", "replay_plan", "run"]
@@ -228,9 +230,9 @@ def _plan_on_driver(
     unchanged = None
     if job.max_moves is not None and previous is not None:
         request = request.replace(previous=read_previous(previous), max_moves=job.max_moves)
-        unchanged = _find_unchanged(job, previous, inputs.fingerprints, demand)
+        unchanged = _find_unchanged(previous, inputs, request)
     if unchanged is not None:
-        made = price_solution(unchanged, demand, request)
+        made = unchanged
     else:
         if job.restarts > 1:
             request = request.replace(seed=cheapest_seed(spark, demand, request, job.restarts))
@@ -239,29 +241,24 @@ def _plan_on_driver(
     return demand, made
 
 
-def _find_unchanged(
-    job: Job, previous: Path, fingerprints: Mapping[str, str], demand: Demand
-) -> Solution | None:
-    """The previous plan, if it was made from these inputs with the same limit of moves.
+def _find_unchanged(previous: Path, inputs: ReadDemand, request: Request) -> MadePlan | None:
+    """The previous plan, if it was made from these inputs with the same settings.
 
     A repeated run must not change anything; another round of moves would.
     """
-    document = json.loads((previous / "plan.json").read_text())
-    same = document.get("inputs") == dict(fingerprints)
-    if not (same and document.get("parameters", {}).get("max_moves") == job.max_moves):
+    before = json.loads((previous / "plan.json").read_text())
+    if before.get("inputs") != dict(inputs.fingerprints):
         return None
-    return Solution(read_plan(previous, demand.interest).plan)
+    solution = Solution(read_plan(previous, inputs.demand.interest).plan)
+    made = price_solution(solution, inputs.demand, request)
+    now = json.loads(json.dumps(plan_document(made, inputs.fingerprints)["parameters"]))
+    return made if before.get("parameters") == now else None
 
 
 def _plan_on_executors(
     job: Job, inputs: Inputs, folder: Path, progress: Progress
 ) -> tuple[Plan, dict[str, Any]]:
-    if job.request.solver.name != "best" or job.max_moves is not None or job.restarts > 1:
-        raise InputError(
-            "this interest is too large for the driver, and executors can only run `best`, without "
-            "restarts and without a limit of moves",
-            remedy="raise --driver-limit, or leave out those options",
-        )
+    _check_executors_can(job)
     made = plan_on_executors(
         inputs.interest, inputs.rates, job.request, _work_folder(job.out), progress
     )
@@ -273,6 +270,7 @@ def _plan_on_executors(
         "parameters": {
             "groups": job.request.size.groups,
             "sessions": job.request.size.sessions,
+            "objective": job.request.search.objective,
             "alpha": job.request.prices.alpha,
             "beta": job.request.prices.beta,
         },
@@ -281,6 +279,26 @@ def _plan_on_executors(
     write_plan(made.plan, metadata, folder / "plan")
     told = {**costs, "algorithm": "best", "seed": job.request.search.seed}
     return made.plan, {**told, "rounds": len(made.rounds) - 1}
+
+
+def _check_executors_can(job: Job) -> None:
+    """Refuse what the search on executors does not know: it sees one class of groups at a time."""
+    terms = job.request.terms
+    asked = {
+        f"--algorithm {job.request.solver.name}": job.request.solver.name != "best",
+        "--max-moves": job.max_moves is not None,
+        "--restarts": job.restarts > 1,
+        "limits, pins and sets of flows": bool(terms.constraints),
+        "unicast": terms.unicast is not None,
+        "--max-sent": terms.max_sent is not None,
+    }
+    refused = [name for name, is_asked in asked.items() if is_asked]
+    if refused:
+        raise InputError(
+            "this interest is too large for the driver, and executors cannot plan with "
+            f"{' or '.join(refused)}",
+            remedy="raise --driver-limit, so that the driver plans, or leave that out",
+        )
 
 
 # --- proof and tables ----------------------------------------------------------------------------
