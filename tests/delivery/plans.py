@@ -42,11 +42,16 @@ def random_plan(
         if k not in alone
     }
     used = sorted({s for found in sessions_of.values() for s in found})
-    subscriptions = {
-        (r, int(rng.choice(sessions_of[k])))
+    in_session = [
+        (r, k)
         for r in range(len(interest.receivers))
         for k in interest.flows_of(r).tolist()
         if k in sessions_of
+    ]
+    # Pairs that go by unicast although their flow travels in a session.
+    outliers = {pair for pair in in_session[1:] if unicast and rng.random() < 0.1}
+    subscriptions = {
+        (r, int(rng.choice(sessions_of[k]))) for r, k in in_session if (r, k) not in outliers
     }
     heard = {s for _, s in subscriptions}
     number = {s: at for at, s in enumerate(s for s in used if s in heard)}
@@ -54,7 +59,9 @@ def random_plan(
     group = [at % n_groups for at in range(len(number))]
     placement = pairs({(k, number[s]) for k, ss in sessions_of.items() for s in ss if s in number})
     subscription = pairs({(r, number[s]) for r, s in subscriptions})
-    by_unicast = pairs({(r, k) for k in alone for r in interest.receivers_of(k).tolist()})
+    by_unicast = pairs(
+        outliers | {(r, k) for k in alone for r in interest.receivers_of(k).tolist()}
+    )
     plan = Plan(
         interest.receivers,
         interest.flows,
