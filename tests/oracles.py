@@ -141,6 +141,9 @@ def broken_groups(it: PlainPlan, demand: Demand, limits: Limits, packing: Packin
     members = [len({r for r, s in it.subscribed if it.group_of[s] == g}) for g in it.groups]
     carried = [sum(load[f] for f, s in it.placed if it.group_of[s] == g) for g in it.groups]
     most, cap = limits.group_members, limits.group_rate
+    if limits.group_packets:
+        last = limits.group_packets[-1].members
+        most = last if most is None else min(most, last)
     found = [
         f"group {g} has {members[g]} members, over {most}"
         for g in it.groups
@@ -150,14 +153,6 @@ def broken_groups(it: PlainPlan, demand: Demand, limits: Limits, packing: Packin
         for g in it.groups
         if cap is not None and carried[g] > cap
     ]
-    if not limits.group_packets:
-        return found
-    last = limits.group_packets[-1].members
-    found += [
-        f"group {g} has {members[g]} members, over the {last} of the last packet step"
-        for g in it.groups
-        if members[g] > last
-    ]
     for g in it.groups:
         steps = [step for step in limits.group_packets if members[g] <= step.members]
         packets = sum(
@@ -166,10 +161,7 @@ def broken_groups(it: PlainPlan, demand: Demand, limits: Limits, packing: Packin
             if group == g
         )
         if steps and packets > Fraction(steps[0].packets) * (1 + Fraction(1, 10**9)):
-            found.append(
-                f"group {g} sends {float(packets):g} packets/s to {members[g]} members, "
-                f"over {steps[0].packets:g}"
-            )
+            found.append(f"group {g} sends {float(packets):g} packets/s, over {steps[0].packets:g}")
     return found
 
 

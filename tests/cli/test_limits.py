@@ -101,6 +101,14 @@ def test_evaluate_names_every_broken_limit_and_fails(
     document = cli("evaluate", "p", *inputs, "--limits", "own.toml", "--json")
     assert document.status == 1
     assert document.document["broken_limits"] == broken
+    uses = {use["limit"]: use for use in document.document["limits"]}
+    assert uses["members of a group"] == {
+        "limit": "members of a group", "where": "group 0", "used": 3, "allowed": 2,
+    }  # fmt: skip
+    assert uses["entries of a switch"]["used"] == 1
+    assert [line.split()[-4:] for line in ran.out.splitlines() if "rate of a receiver" in line] == [
+        ["10", "5", "receiver", "'ann'"]
+    ]
     cli.write("own.toml", "[groups]\nmembers = 3\n")
     ran = cli("evaluate", "p", *inputs, "--limits", "own.toml")
     assert ran.status == 0

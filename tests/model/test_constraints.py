@@ -17,6 +17,7 @@ from distributary.model import (
     Rates,
     broken_constraints,
     broken_limits,
+    limit_uses,
 )
 from tests import oracles
 from tests.strategies import (
@@ -53,6 +54,22 @@ def test_broken_constraints_are_those_found_the_long_way(
     assert found[: len(broken_limits(plan, demand, within.limits, packing))] == broken_limits(
         plan, demand, within.limits, packing
     )
+
+
+@given(data=st.data(), demand=draw_peaked_demand())
+def test_the_use_of_a_limit_is_above_it_exactly_where_it_is_broken(
+    data: st.DataObject, demand: Demand
+) -> None:
+    plan = data.draw(any_plans(demand.interest).flatmap(with_unicast))
+    within = data.draw(limits(demand))
+    broken = broken_limits(plan, demand, within)
+    uses = limit_uses(plan, demand, within)
+    assert len({use.limit for use in uses}) == len(uses)
+    for use in uses:
+        said = [sentence for sentence in broken if sentence.startswith(f"{use.where} ")]
+        assert use.share <= 1 + 1e-9 or said
+    assert any(use.share > 1 + 1e-9 for use in uses) == bool(broken)
+    assert limit_uses(plan, demand, Limits()) == ()
 
 
 @given(data=st.data(), demand=draw_peaked_demand())

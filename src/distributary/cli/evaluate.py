@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,11 +15,11 @@ from distributary.cli.intake import DemandFiles, intake_document, print_intake
 from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import PRICES, Json, filtering_prices, option
 from distributary.cli.plan import print_extensions
-from distributary.cli.summary import cost_table, details_as_json, headline, load_table
+from distributary.cli.summary import cost_table, details_as_json, headline, limit_table, load_table
 from distributary.cost import FilteringPrices
 from distributary.errors import LimitError, PlanError
 from distributary.files import StoredPlan, evaluation_document, read_plan, stored_prices
-from distributary.model import broken_limits
+from distributary.model import LimitUse, broken_limits, limit_uses
 
 __all__ = ["OwnPrices", "evaluate"]
 
@@ -67,6 +67,7 @@ def evaluate(
     evaluation = cost.evaluate(stored.plan, inputs.demand, prices)
     limits = network.read_limits(inputs.demand.interest.receivers)
     broken = broken_limits(stored.plan, inputs.demand, limits)
+    uses = limit_uses(stored.plan, inputs.demand, limits)
     same_inputs = stored.metadata.get("inputs") == inputs.fingerprints
     if as_document:
         details = details_as_json(
@@ -78,7 +79,7 @@ def evaluate(
                 "prices": asdict(prices),
                 "made_from_these_inputs": same_inputs,
                 "intake": intake_document(inputs),
-                **({} if network.limits is None else {"broken_limits": list(broken)}),
+                **({} if network.limits is None else _limits_document(uses, broken)),
                 **details,
             }
         )
@@ -92,11 +93,16 @@ def evaluate(
         results.print(load_table(evaluation))
         print_extensions(evaluation)
         if network.limits is not None:
+            results.print(limit_table(uses))
             _print_broken(network.limits, broken)
     if not evaluation.valid:
         raise PlanError(evaluation.problems, path=str(plan))
     if broken:
         raise LimitError(broken, path=str(plan))
+
+
+def _limits_document(uses: tuple[LimitUse, ...], broken: tuple[str, ...]) -> dict[str, Any]:
+    return {"limits": [asdict(use) for use in uses], "broken_limits": list(broken)}
 
 
 def _print_broken(limits: str, broken: tuple[str, ...]) -> None:

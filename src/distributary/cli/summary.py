@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from rich.markup import escape
 from rich.table import Table
 
 from distributary.cost import Evaluation
-from distributary.model import FloatArray, IntArray
+from distributary.model import FloatArray, IntArray, LimitUse
 from distributary.report import wording
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "details_as_json",
     "duplication_sentence",
     "headline",
+    "limit_table",
     "load_table",
     "saving_lines",
     "unicast_sentence",
@@ -139,6 +141,17 @@ def load_table(evaluation: Evaluation) -> Table:
         ("  wanted", loads.wanted),
     ):
         table.add_row(name, *(_number(v) for v in _spread(values)))
+    return table
+
+
+def limit_table(uses: tuple[LimitUse, ...]) -> Table:
+    """What the plan uses of each limit, where it uses most."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in ("limit", "used", "allowed", "where"):
+        left = column in ("limit", "where")
+        table.add_column(column, justify="left" if left else "right", no_wrap=True)
+    for use in uses:
+        table.add_row(use.limit, _number(use.used), _number(use.allowed), escape(use.where))
     return table
 
 

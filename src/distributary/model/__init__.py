@@ -1,6 +1,6 @@
 """The domain's values: interest, rates and plans; topologies; events and filters."""
 
-from distributary.model.constraints import Constraints, broken_constraints, broken_limits
+from distributary.model.constraints import Constraints, broken_constraints
 from distributary.model.demand import Demand
 from distributary.model.event import Attribute, AttributeKind, Key, Schema, Value
 from distributary.model.filter import Box, Filter, covers, equivalent, intersects
@@ -12,6 +12,7 @@ from distributary.model.rates import Rates
 from distributary.model.residual import Comparison, Pattern, Residual
 from distributary.model.tables import ArrowTable, Pairs, RatesByFlow
 from distributary.model.topology import LinkTable, SpanningTree, Topology, VirtualLink
+from distributary.model.uses import LimitUse, broken_limits, limit_uses
 from distributary.model.values import Values
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "IntArray",
     "Interest",
     "Key",
+    "LimitUse",
     "Limits",
     "LinkTable",
     "PacketStep",
@@ -51,6 +53,7 @@ __all__ = [
     "distinct",
     "equivalent",
     "intersects",
+    "limit_uses",
     "packets_per_second",
     "plan_problems",
 ]

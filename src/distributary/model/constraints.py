@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from distributary.model.demand import Demand
-from distributary.model.interest import FloatArray, IndexArray, IntArray, distinct
+from distributary.model.interest import IndexArray
 from distributary.model.limits import Limits
 from distributary.model.packing import Packing
 from distributary.model.plan import Plan
+from distributary.model.uses import broken_limits
 
-__all__ = ["Constraints", "broken_constraints", "broken_limits"]
-
-_ROUNDING = 1e-9  # relative: a sum of doubles may differ by this from another order of the same sum
+__all__ = ["Constraints", "broken_constraints"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,142 +50,6 @@ def broken_constraints(
         *broken_limits(plan, demand, constraints.limits, packing),
         *_broken_sets(plan, constraints),
     )
-
-
-def broken_limits(
-    plan: Plan, demand: Demand, limits: Limits, packing: Packing | None = None
-) -> tuple[str, ...]:
-    """The limits that the plan breaks, each named by its group, receiver or switch."""
-    if plan.receivers != demand.interest.receivers or plan.flows != demand.interest.flows:
-        raise ValueError("the plan and the demand must name the same receivers and flows")
-    joins = plan.group_joins()
-    group_load = _sum_by_group(plan, _session_sums(plan, demand.load))
-    return (
-        *_broken_counts(plan, limits),
-        *_broken_groups(plan, demand, limits, packing or Packing(), joins, group_load),
-        *_broken_receivers(plan, demand, limits, joins, group_load),
-        *_broken_switches(plan, limits, joins),
-    )
-
-
-Joins = tuple[IndexArray, IndexArray]
-
-
-def _session_sums(plan: Plan, rate: FloatArray) -> FloatArray:
-    sums: FloatArray = np.bincount(
-        plan.placement_session, weights=rate[plan.placement_flow], minlength=plan.n_sessions
-    ).astype(np.float64)
-    return sums
-
-
-def _sum_by_group(plan: Plan, of_session: FloatArray) -> FloatArray:
-    sums: FloatArray = np.bincount(
-        plan.session_group, weights=of_session, minlength=plan.n_groups
-    ).astype(np.float64)
-    return sums
-
-
-def _exceeds(values: FloatArray | IntArray, caps: FloatArray | float | None) -> list[int]:
-    """Where values are over their caps by more than rounding."""
-    if caps is None:
-        return []
-    over: list[int] = np.flatnonzero(values > np.asarray(caps) * (1 + _ROUNDING)).tolist()
-    return over
-
-
-def _broken_counts(plan: Plan, limits: Limits) -> list[str]:
-    return [
-        f"the plan has {n} {what}, over {cap}"
-        for what, n, cap in (
-            ("groups", plan.n_groups, limits.groups),
-            ("sessions", plan.n_sessions, limits.sessions),
-        )
-        if cap is not None and n > cap
-    ]
-
-
-def _broken_groups(
-    plan: Plan,
-    demand: Demand,
-    limits: Limits,
-    packing: Packing,
-    joins: Joins,
-    load: FloatArray,
-) -> list[str]:
-    members = np.bincount(joins[1], minlength=plan.n_groups)
-    broken = [
-        *(
-            f"group {g} has {members[g]} members, over {limits.group_members}"
-            for g in _exceeds(members, limits.group_members)
-        ),
-        *(
-            f"group {g} carries {load[g]:g}, over {limits.group_rate:g}"
-            for g in _exceeds(load, limits.group_rate)
-        ),
-    ]
-    if not limits.group_packets:
-        return broken
-    most = limits.group_packets[-1].members
-    packets = _sum_by_group(plan, packing.packets(_session_sums(plan, demand.message_load)))
-    caps = np.where(members > most, np.inf, limits.packet_caps(members))
-    return [
-        *broken,
-        *(
-            f"group {g} has {members[g]} members, over the {most} of the last packet step"
-            for g in _exceeds(members, most)
-        ),
-        *(
-            f"group {g} sends {packets[g]:g} packets/s to {members[g]} members, over {caps[g]:g}"
-            for g in _exceeds(packets, caps)
-        ),
-    ]
-
-
-def _broken_receivers(
-    plan: Plan, demand: Demand, limits: Limits, joins: Joins, group_load: FloatArray
-) -> list[str]:
-    names, n = plan.receivers, len(plan.receivers)
-    joined = np.bincount(joins[0], minlength=n)
-    subscribed = np.bincount(plan.subscription_receiver, minlength=n)
-    intake = np.bincount(joins[0], weights=group_load[joins[1]], minlength=n) + np.bincount(
-        plan.unicast_receiver, weights=demand.load[plan.unicast_flow], minlength=n
-    )
-    caps = limits.receiver_caps(names)
-    return [
-        *(
-            f"receiver {names[j]!r} joins {joined[j]} groups, over {limits.receiver_groups}"
-            for j in _exceeds(joined, limits.receiver_groups)
-        ),
-        *(
-            f"receiver {names[j]!r} subscribes to {subscribed[j]} sessions, "
-            f"over {limits.receiver_sessions}"
-            for j in _exceeds(subscribed, limits.receiver_sessions)
-        ),
-        *(
-            f"receiver {names[j]!r} takes in {intake[j]:g}, over {caps[j]:g}"
-            for j in _exceeds(intake, caps)
-        ),
-    ]
-
-
-def _broken_switches(plan: Plan, limits: Limits, joins: Joins) -> list[str]:
-    switches = sorted(set(limits.switch_of.values()))
-    number = {name: index for index, name in enumerate(switches)}
-    behind = np.array(
-        [
-            number[limits.switch_of[name]] if name in limits.switch_of else -1
-            for name in plan.receivers
-        ],
-        np.int64,
-    )
-    switch = behind[joins[0]]
-    keys = distinct((switch * plan.n_groups + joins[1])[switch >= 0])
-    needed = np.bincount(keys // plan.n_groups, minlength=len(switches)).tolist()
-    return [
-        f"switch {name!r} needs {n} entries, over {cap}"
-        for name, n in zip(switches, needed, strict=True)
-        if (cap := limits.switch_cap(name)) is not None and n > cap
-    ]
 
 
 def _broken_sets(plan: Plan, constraints: Constraints) -> list[str]:
