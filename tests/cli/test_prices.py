@@ -41,8 +41,15 @@ def test_evaluate_prices_a_calibrated_plan_as_plan_did(
     planned = plan_at(cli, inputs, "--calibration", calibration)
     evaluated = cli("evaluate", "plan", *inputs, "--json").document
     assert evaluated["filtering"] == planned["filtering"]
-    assert evaluated["prices"] == {"alpha": 0.5, "beta": 4.0}
-    assert "prices: alpha 0.5, beta 4" in cli("evaluate", "plan", *inputs).out
+    assert evaluated["prices"] == {
+        "alpha": 0.5,  # of a message in a full packet
+        "beta": 4.0,
+        "packet_prices": {
+            "alpha0": 0.25, "alpha1": 2.0, "beta0": 3.0, "beta1": 8.0, "heartbeats": 1.0
+        },
+    }  # fmt: skip
+    said = "prices: alpha = 0.25 + 2 a packet, beta = 3 + 8 a packet, of up to 8 messages or 1 ms"
+    assert said in cli("evaluate", "plan", *inputs).out
 
 
 def test_a_report_shows_the_prices_of_its_plan(
@@ -50,7 +57,17 @@ def test_a_report_shows_the_prices_of_its_plan(
 ) -> None:
     plan_at(cli, inputs, "--calibration", calibration)
     assert cli("report", "plan", *inputs, "--no-compare").status == 0
-    assert "α = 0.5, β = 4" in (cli.folder / "report.html").read_text(encoding="utf-8")
+    page = (cli.folder / "report.html").read_text(encoding="utf-8")
+    assert "α = 0.25 + 2 a packet, β = 3 + 8 a packet, of up to 8 messages or 1 ms" in page
+    assert "every message costs 0.25 and every packet, heartbeats included, 2" in page
+
+
+def test_a_report_shows_linear_prices_too(cli: CommandLine, inputs: tuple[str, ...]) -> None:
+    plan_at(cli, inputs, "--alpha", "0.5", "--beta", "4")
+    assert cli("report", "plan", *inputs, "--no-compare").status == 0
+    page = (cli.folder / "report.html").read_text(encoding="utf-8")
+    assert "α = 0.5, β = 4" in page
+    assert "every message costs β = 4" in page
 
 
 def test_a_price_that_is_given_goes_before_the_plans_own(

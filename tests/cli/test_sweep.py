@@ -19,7 +19,7 @@ POINT_KEYS = {
     *("groups", "sessions", "alpha", "beta", "relative_excess", "excess", "work", "seconds"),
     *("flooding_excess", "used_groups", "used_sessions", "cut_short", "compared_with"),
     *("saved_per_group", "saved_share_per_group", "worse", "knee"),
-    *("most_sessions", "most_sessions_per_group"),
+    *("most_sessions", "most_sessions_per_group", "channel_cost"),
 }
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distributary.cost import ChannelPrices, FilteringPrices, Totals, evaluate, objective_cost
+from distributary.cost import FilteringPrices, Totals, evaluate, objective_cost
 from distributary.model import Demand
 from distributary.planning import Request, plan
 from tests.strategies import dense_demands
@@ -39,7 +38,3 @@ def test_five_sums_are_enough_for_both_costs(
     assert channel.flooding == pytest.approx(whole.channel.flooding)
     assert objective_cost(found, demand, "filtering", prices) == whole.filtering.work
     assert objective_cost(found, demand, "channel", prices) == whole.channel.cost
-
-
-def test_unicast_pays_for_each_wanted_message_at_both_ends() -> None:
-    assert ChannelPrices(2.0, 3.0).unicast_cost(np.pi) == 5 * np.pi

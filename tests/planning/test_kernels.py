@@ -327,6 +327,8 @@ def test_the_search_for_covers_finds_what_its_plain_twin_finds(
         np.full((n_flows, len(wishes)), 2**n_sets - 1, np.uint64),
         np.zeros((n_flows, n_groups), np.int64),
         np.zeros(n_flows, np.int64),
+        np.ones(len(wishes), np.int64),
+        1,
     )
     found = search.prove(search_covers, flows, least, steps)
     placed = [{g for g in range(n_groups) if s >> g & 1} for s in found]

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from distributary.cli.options import LIMITS, option, reject_bad_values
+from distributary.cli.options import LIMITS, option, rate_option, reject_bad_values
+from distributary.cli.quantities import Rate
 from distributary.files import (
     list_profiles,
     read_flow_sets,
@@ -17,7 +18,7 @@ from distributary.files import (
     read_pins,
     read_receiver_caps,
 )
-from distributary.model import Constraints, Limits
+from distributary.model import Constraints, Limits, Unit
 
 __all__ = ["ConstraintOptions", "LimitOptions", "check_profile"]
 
@@ -49,11 +50,16 @@ class ConstraintOptions(LimitOptions):
     """What a plan must keep to."""
 
     group_cap: Annotated[
-        float | None,
-        option("Maximum messages/s that a group carries; peak rates count where given.", LIMITS),
+        Rate | None,
+        rate_option(
+            "Maximum rate that a group carries, in messages/s, or with --count bytes in bytes/s or "
+            "such as 800Mbit; peak rates count where given.",
+            LIMITS,
+        ),
     ] = None
     receiver_cap: Annotated[
-        float | None, option("Maximum messages/s that any receiver receives.", LIMITS)
+        Rate | None,
+        rate_option("Maximum rate that any receiver receives, given as --group-cap.", LIMITS),
     ] = None
     receiver_caps: Annotated[
         Path | None,
@@ -72,7 +78,7 @@ class ConstraintOptions(LimitOptions):
         option("Table with columns set, flow: no two flows of a set may share a group.", LIMITS),
     ] = None
 
-    def read(self, receivers: Collection[str]) -> Constraints:
+    def read(self, receivers: Collection[str], count: Unit) -> Constraints:
         """Read the tables and put the constraints together; options override the limits."""
         limits = self.read_limits(receivers)
         caps = dict(limits.receiver_rates)
@@ -83,9 +89,13 @@ class ConstraintOptions(LimitOptions):
         with reject_bad_values("'--group-cap' / '--receiver-cap'"):
             limits = replace(
                 limits,
-                group_rate=limits.group_rate if self.group_cap is None else self.group_cap,
+                group_rate=(
+                    limits.group_rate if self.group_cap is None else self.group_cap.count_in(count)
+                ),
                 receiver_rate=(
-                    limits.receiver_rate if self.receiver_cap is None else self.receiver_cap
+                    limits.receiver_rate
+                    if self.receiver_cap is None
+                    else self.receiver_cap.count_in(count)
                 ),
                 receiver_rates=caps,
             )

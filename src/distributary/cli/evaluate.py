@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,40 +13,16 @@ from distributary.cli.console import notes, print_json, results
 from distributary.cli.constraints import LimitOptions
 from distributary.cli.intake import DemandFiles, intake_document, print_intake
 from distributary.cli.option_groups import takes_groups
-from distributary.cli.options import PRICES, Json, filtering_prices, option
+from distributary.cli.options import Json
 from distributary.cli.plan import print_extensions
-from distributary.cli.summary import cost_table, details_as_json, headline, limit_table, load_table
-from distributary.cost import FilteringPrices
+from distributary.cli.price_options import OwnPrices
+from distributary.cli.summary import cost_table, details_as_json, headline, limit_table, load_tables
 from distributary.errors import LimitError, PlanError
-from distributary.files import StoredPlan, evaluation_document, read_plan, stored_prices
+from distributary.files import evaluation_document, price_document, read_plan, read_stored_terms
 from distributary.model import LimitUse, broken_limits, limit_uses
+from distributary.report.wording import prices_in_words
 
-__all__ = ["OwnPrices", "evaluate"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnPrices:
-    """The prices to evaluate a plan at: its own, unless others are given."""
-
-    alpha: Annotated[
-        float | None,
-        option(
-            "Cost of one message at the session filter.", PRICES, show_default="that of plan.json"
-        ),
-    ] = None
-    beta: Annotated[
-        float | None,
-        option("Cost of one message at the flow filter.", PRICES, show_default="that of plan.json"),
-    ] = None
-
-    def choose(self, stored: StoredPlan, folder: Path) -> FilteringPrices:
-        """Return the prices given; one that is not given is the one the plan was made with."""
-        alpha, beta = self.alpha, self.beta
-        if alpha is None or beta is None:
-            own = stored_prices(stored, folder)
-            alpha = own.alpha if alpha is None else alpha
-            beta = own.beta if beta is None else beta
-        return filtering_prices(alpha, beta)
+__all__ = ["evaluate"]
 
 
 @takes_groups
@@ -61,13 +37,16 @@ def evaluate(
 
     If the plan is not valid or breaks a limit, the command prints everything and then exits with 1.
     """
-    inputs = files.read()
+    terms = read_stored_terms(plan)
+    prices, channel = own.choose(terms), own.choose_channel(terms)
+    inputs = files.read(usual_count=terms.count)
     stored = read_plan(plan, inputs.demand.interest)
-    prices = own.choose(stored, plan)
-    evaluation = cost.evaluate(stored.plan, inputs.demand, prices)
+    weights = terms.weigh(inputs.demand.interest)
+    evaluation = cost.evaluate(stored.plan, inputs.demand, prices, channel, weights=weights)
     limits = network.read_limits(inputs.demand.interest.receivers)
-    broken = broken_limits(stored.plan, inputs.demand, limits)
-    uses = limit_uses(stored.plan, inputs.demand, limits)
+    packing = own.choose_packing(terms)
+    broken = broken_limits(stored.plan, inputs.demand, limits, packing)
+    uses = limit_uses(stored.plan, inputs.demand, limits, packing)
     same_inputs = stored.metadata.get("inputs") == inputs.fingerprints
     if as_document:
         details = details_as_json(
@@ -76,7 +55,7 @@ def evaluate(
         print_json(
             {
                 **evaluation_document(evaluation),
-                "prices": asdict(prices),
+                "prices": price_document(prices, channel),
                 "made_from_these_inputs": same_inputs,
                 "intake": intake_document(inputs),
                 **({} if network.limits is None else _limits_document(uses, broken)),
@@ -88,9 +67,10 @@ def evaluate(
         if not same_inputs:
             notes.print("the plan was made from other interest or rates than these")
         results.print(headline(evaluation))
-        results.print(f"prices: alpha {prices.alpha:g}, beta {prices.beta:g}")
+        results.print(f"prices: {prices_in_words(prices, 'alpha', 'beta')}", highlight=False)
         results.print(cost_table(evaluation))
-        results.print(load_table(evaluation))
+        for table in load_tables(evaluation):
+            results.print(table)
         print_extensions(evaluation)
         if network.limits is not None:
             results.print(limit_table(uses))

@@ -12,6 +12,7 @@ from distributary.cli.console import notes
 from distributary.cli.options import INPUT, TABLE, option, share_option
 from distributary.cli.quantities import Share
 from distributary.files import BadTablesError, Intake, ReadDemand, read_demand, write_quarantine
+from distributary.model import Unit
 
 __all__ = ["DemandFiles", "intake_document", "print_intake"]
 
@@ -40,7 +41,16 @@ class DemandFiles:
         Path | None, option("Write all bad rows to this table, with file, row and reason.", INPUT)
     ] = None
 
-    def read(self, *, on_peak: bool = False) -> ReadDemand:
+    count: Annotated[
+        Unit | None,
+        option(
+            "What rates, costs and caps count: messages, or bytes by the size column of the rates.",
+            INPUT,
+            show_default="messages, or what plan.json says",
+        ),
+    ] = None
+
+    def read(self, *, on_peak: bool = False, usual_count: Unit = "messages") -> ReadDemand:
         """Read both tables; write bad rows to the quarantine, even if they are too many."""
         try:
             inputs = read_demand(
@@ -49,6 +59,7 @@ class DemandFiles:
                 on_peak=on_peak,
                 max_bad=float(self.max_bad),
                 floor=self.floor,
+                count=self.count or usual_count,
             )
         except BadTablesError as error:
             if self.quarantine is not None:

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Unpack
 
 import typer
 
-from distributary.cli.quantities import Seconds, Share, parse_moment
-from distributary.cost import FilteringPrices
+from distributary.cli.quantities import Rate, Seconds, Share, parse_moment
+from distributary.cost import FilteringPrices, Objective
 from distributary.planning import ALGORITHMS, Request, RequestSettings
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "Groups",
     "Json",
     "Moment",
+    "ObjectiveName",
     "OutputFormat",
     "PlannerOptions",
     "Publications",
@@ -41,6 +42,7 @@ __all__ = [
     "filtering_prices",
     "moment_option",
     "option",
+    "rate_option",
     "reject_bad_values",
     "seed_option",
     "share_option",
@@ -73,6 +75,11 @@ def option(help: str, panel: str, *names: str, **limits: Any) -> typer.models.Op
 def duration_option(help: str, panel: str, *names: str) -> typer.models.OptionInfo:
     """Declare an option for a time such as 30s."""
     return option(help, panel, *names, parser=Seconds, metavar="TIME")
+
+
+def rate_option(help: str, panel: str, *names: str) -> typer.models.OptionInfo:
+    """Declare an option for a rate such as 5000 or 800Mbit."""
+    return option(help, panel, *names, parser=Rate, metavar="RATE")
 
 
 def share_option(help: str, panel: str, *names: str) -> typer.models.OptionInfo:
@@ -108,6 +115,9 @@ Publications = Annotated[
 
 Groups = Annotated[int, option("Maximum number of multicast groups in the plan.", LIMITS, min=1)]
 Seed = Annotated[int, seed_option(SEARCH)]
+ObjectiveName = Annotated[
+    Objective, option("Cost by which an algorithm chooses among the plans it tries.", SEARCH)
+]
 AlgorithmName = Annotated[str, option(ALGORITHM_HELP, SEARCH, "--algorithm")]
 
 

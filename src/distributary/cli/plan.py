@@ -17,32 +17,36 @@ from distributary.cli.options import (
     INPUT,
     LIMITS,
     OUTPUT,
-    PRICES,
     SEARCH,
     AlgorithmName,
     Json,
+    ObjectiveName,
     OutputFormat,
     PlannerOptions,
     option,
+    rate_option,
     reject_bad_values,
 )
+from distributary.cli.price_options import ChannelOptions, PacketOptions
+from distributary.cli.quantities import Rate
 from distributary.cli.summary import (
     cost_table,
     duplication_sentence,
     headline,
-    load_table,
+    load_tables,
     unicast_sentence,
 )
+from distributary.cost import PacketPrices
 from distributary.files import (
     ReadDemand,
     evaluation_document,
     read_labels,
     read_previous,
-    read_prices,
     save_plan,
     solver_document,
 )
-from distributary.planning import Move, moves_between
+from distributary.model import Unit
+from distributary.planning import Move, Request, moves_between
 
 __all__ = ["plan", "print_extensions"]
 
@@ -70,20 +74,7 @@ class SolverOptions(PlannerOptions):
     """The algorithm and what it takes into account."""
 
     algorithm: AlgorithmName = planning.DEFAULT_ALGORITHM
-    calibration: Annotated[
-        Path | None,
-        option(
-            "File written by `calibrate`: use its prices instead of --alpha and --beta.", PRICES
-        ),
-    ] = None
-    messages_per_packet: Annotated[
-        float,
-        option("With --calibration: messages per packet that the prices are for.", PRICES, min=1),
-    ] = 8
-    objective: Annotated[
-        Literal["filtering", "channel"],
-        option("Cost by which an algorithm chooses among the plans it tries.", SEARCH),
-    ] = "filtering"
+    objective: ObjectiveName = "filtering"
     previous: Annotated[
         Path | None, option("Plan folder to start from and improve (best only).", SEARCH, "--from")
     ] = None
@@ -105,27 +96,19 @@ class SolverOptions(PlannerOptions):
         ),
     ] = None
 
-    def make_whole_request(self, unicast: planning.UnicastLimits | None) -> planning.Request:
+    def make_whole_request(self, packets: PacketOptions, channel: ChannelOptions) -> Request:
         """Make the request, but for what has to be read from the tables."""
+        prices = packets.choose(self.select_prices())
         return self.make_request(
             algorithm=self.algorithm,
             objective=self.objective,
-            prices=self.read_prices(),
+            prices=prices,
+            channel=channel.make_prices(),
+            packing=None if isinstance(prices, PacketPrices) else packets.packing,
             previous=None if self.previous is None else read_previous(self.previous),
             max_moves=self.max_moves,
             max_sent=self.max_sent,
-            unicast=unicast,
         )
-
-    def read_prices(self) -> cost.FilteringPrices:
-        """Return the prices given, or those of the calibration file."""
-        if self.calibration is None:
-            return self.select_prices()
-        if (self.alpha, self.beta) != (1.0, 1.0):
-            raise typer.BadParameter(
-                "--calibration replaces --alpha and --beta: give one or the other"
-            )
-        return read_prices(self.calibration, self.messages_per_packet)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,13 +124,17 @@ class UnicastOptions:
         option("Maximum number of (receiver, flow) pairs served by unicast.", LIMITS, min=0),
     ] = None
     unicast_rate: Annotated[
-        float | None,
-        option("Maximum messages/s sent by unicast beyond one copy of each flow.", LIMITS, min=0),
+        Rate | None,
+        rate_option(
+            "Maximum rate sent by unicast beyond one copy of each flow, given as --group-cap.",
+            LIMITS,
+        ),
     ] = None
 
-    def make_limits(self) -> planning.UnicastLimits | None:
+    def make_limits(self, count: Unit) -> planning.UnicastLimits | None:
         """Make the limits, if any flow may go by unicast."""
-        links, rate = self.unicast_links, self.unicast_rate
+        links = self.unicast_links
+        rate = None if self.unicast_rate is None else self.unicast_rate.count_in(count)
         if self.unicast_receivers is not None:
             with reject_bad_values():
                 return planning.UnicastLimits(self.unicast_receivers, links, rate)
@@ -171,6 +158,8 @@ class PlanOutput:
 def plan(
     files: PlanFiles,
     solver: SolverOptions,
+    packets: PacketOptions,
+    channel: ChannelOptions,
     constraints: ConstraintOptions,
     unicast: UnicastOptions,
     output: PlanOutput,
@@ -178,10 +167,12 @@ def plan(
     """Decide which session and group carry each flow, and which groups each receiver joins."""
     if (files.column is None) == (solver.algorithm.lower() == "by-column"):
         raise typer.BadParameter("--algorithm by-column needs --column, and no other takes it")
-    request = solver.make_whole_request(unicast.make_limits())
+    request = solver.make_whole_request(packets, channel)
+    with reject_bad_values():
+        request = request.replace(unicast=unicast.make_limits(files.count or "messages"))
     inputs = files.read(on_peak=files.plan_on == "peak")
     interest = inputs.demand.interest
-    within = constraints.read(interest.receivers)
+    within = constraints.read(interest.receivers, inputs.demand.unit)
     with reject_bad_values():
         request = request.replace(constraints=within)
     if files.column is not None:
@@ -230,7 +221,8 @@ def _print_plan(made: planning.MadePlan) -> None:
     solution, evaluation = made.solution, made.evaluation
     results.print(headline(evaluation))
     results.print(cost_table(evaluation))
-    results.print(load_table(evaluation))
+    for table in load_tables(evaluation):
+        results.print(table)
     print_extensions(evaluation)
     _print_proof(solution)
     if solution.cut_short:

@@ -31,8 +31,11 @@ from distributary.cli.options import (
     reject_bad_values,
     share_option,
 )
-from distributary.cli.quantities import ByteCount, Seconds, Share
+from distributary.cli.price_options import MOST_MESSAGES, delay_option
+from distributary.cli.quantities import ByteCount, Delay, Seconds, Share
 from distributary.errors import InputError, LiveError
+from distributary.files import read_stored_terms
+from distributary.model import Packing
 
 if TYPE_CHECKING:
     from distributary.delivery import Refused, SenderParams
@@ -123,8 +126,23 @@ class SendingOptions:
         ),
     ] = ByteCount("100MB")
     messages_per_packet: Annotated[
-        int, option("Maximum messages per packet (h).", SENDING, min=1, max=65_535)
-    ] = 8
+        int | None,
+        option(
+            "Maximum messages per packet (h).",
+            SENDING,
+            min=1,
+            max=MOST_MESSAGES,
+            show_default="that of plan.json, or 8",
+        ),
+    ] = None
+    delay: Annotated[
+        Delay | None,
+        delay_option(
+            "How long a message may wait for others to fill its packet.",
+            SENDING,
+            "that of plan.json, or 1ms",
+        ),
+    ] = None
     packet_size: Annotated[
         int, option("Maximum UDP payload, in bytes.", SENDING, min=1_100, max=65_507)
     ] = 1_400
@@ -135,14 +153,21 @@ class SendingOptions:
         ),
     ] = Seconds("500ms")
 
-    def make_params(self) -> SenderParams:
-        """Make the sender's settings."""
+    def make_params(self, plan: Path) -> SenderParams:
+        """Make the sender's settings; what is not given is as the plan was made for."""
         from distributary.delivery import SenderParams
 
+        messages, delay = self.messages_per_packet, self.delay
+        packing = Packing()
+        if messages is None or delay is None:
+            packing = read_stored_terms(plan).packing or packing
         with reject_bad_values():
             return SenderParams(
                 packet_size=self.packet_size,
-                messages_per_packet=self.messages_per_packet,
+                messages_per_packet=int(packing.messages_per_packet)
+                if messages is None
+                else messages,
+                max_age=packing.delay_s if delay is None else float(delay),
                 rate=float(self.bandwidth),
             )
 
@@ -178,7 +203,7 @@ def publish(
     from distributary.delivery import Refused
     from distributary.delivery.udp import Publisher, snapshot_document
 
-    params = sending.make_params()
+    params = sending.make_params(plan)
     events = messages.open_events()
     refused: list[Refused] = []
     refusal = asyncio.Event()

@@ -6,13 +6,16 @@ Typer uses these as the parsers of options. A quantity is a number that remember
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import UTC, datetime
-from typing import Self
+from typing import ClassVar, Self
 
 import typer
 
-__all__ = ["ByteCount", "Seconds", "Share", "parse_moment"]
+from distributary.model import Amount, Unit
+
+__all__ = ["ByteCount", "Delay", "Rate", "Seconds", "Share", "parse_moment"]
 
 LONGEST_S = 1e9  # about 30 years: more is a typo
 
@@ -21,21 +24,36 @@ class Seconds(float):
     """A time above 0 from `30`, `30s`, `500ms`, `2m`, `1h` or `7d`."""
 
     _text: str
+    _asked: ClassVar[str] = "a time above 0, such as 30s or 2m"
 
     def __new__(cls, given: str | float) -> Self:
         """Parse a time; anything else is a usage error."""
         text = str(given)
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?", text.strip())
-        unit = {"ms": 0.001, "m": 60, "h": 3600, "d": 86400}
-        seconds = float(match[1]) * unit.get(match[2], 1) if match else 0
-        if not 0 < seconds <= LONGEST_S:
-            raise typer.BadParameter(f"{text!r} is not a time above 0, such as 30s or 2m")
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|us|s|m|h|d)?", text.strip())
+        unit = {"us": 1e-6, "ms": 0.001, "m": 60, "h": 3600, "d": 86400}
+        seconds = float(match[1]) * unit.get(match[2], 1) if match else math.nan
+        if not cls._accepts(seconds):
+            raise typer.BadParameter(f"{text!r} is not {cls._asked}")
         made = super().__new__(cls, seconds)
         made._text = text
         return made
 
+    @staticmethod
+    def _accepts(seconds: float) -> bool:
+        return 0 < seconds <= LONGEST_S
+
     def __str__(self) -> str:
         return self._text
+
+
+class Delay(Seconds):
+    """A time of 0 or more, such as `500us`, `1ms` or `0`."""
+
+    _asked: ClassVar[str] = "a time of 0 or more, such as 500us or 1ms"
+
+    @staticmethod
+    def _accepts(seconds: float) -> bool:
+        return 0 <= seconds <= LONGEST_S
 
 
 class Share(float):
@@ -74,6 +92,41 @@ class ByteCount(int):
         made = super().__new__(cls, float(match[1]) * (1024 if match[3] else 1000) ** power)
         made._text = text
         return made
+
+    def __str__(self) -> str:
+        return self._text
+
+
+class Rate(float):
+    """A rate from `5000`, `800Mbit` or `100MB`.
+
+    Bits and bytes are bytes; a number without a unit is in messages or in bytes, as the demand
+    counts.
+    """
+
+    _text: str
+    _amount: Amount
+
+    def __new__(cls, given: str | float) -> Self:
+        """Parse a rate; anything else is a usage error."""
+        text = str(given)
+        try:
+            amount = Amount.parse(text)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+        made = super().__new__(cls, amount.value)
+        made._text, made._amount = text, amount
+        return made
+
+    def count_in(self, unit: Unit) -> float:
+        """The number in what the demand counts; bytes are a usage error if it counts messages."""
+        try:
+            return self._amount.count_in(unit)
+        except ValueError:
+            raise typer.BadParameter(
+                f"{self._text!r} is in bytes, but the rates are in messages: give a number of "
+                "messages, or --count bytes"
+            ) from None
 
     def __str__(self) -> str:
         return self._text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -10,12 +11,13 @@ import typer
 
 from distributary import cost, planning
 from distributary.cli.console import results, show_progress
-from distributary.cli.evaluate import OwnPrices
 from distributary.cli.intake import DemandFiles, print_intake
 from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import OUTPUT, option
+from distributary.cli.price_options import OwnPrices
 from distributary.extras import require
-from distributary.files import read_plan, replace_file
+from distributary.files import read_plan, read_stored_terms, replace_file
+from distributary.model import Demand
 from distributary.planning import compare_algorithms, cost_curve
 from distributary.report import Report, render_report
 
@@ -39,24 +41,27 @@ def report(
 ) -> None:
     """Write a self-contained HTML page about a plan."""
     require("report")
-    inputs = files.read()
+    terms = read_stored_terms(plan)
+    prices, channel = own.choose(terms), own.choose_channel(terms)
+    inputs = files.read(usual_count=terms.count)
     stored = read_plan(plan, inputs.demand.interest)
-    prices = own.choose(stored, plan)
+    weights = terms.weigh(inputs.demand.interest)
     print_intake(inputs)
     algorithm = str(stored.metadata.get("algorithm", "a plan from elsewhere"))
     seed = stored.metadata.get("seed")
     page = Report(
         title=f"The plan in {plan.name}",
-        demand=inputs.demand,
+        demand=inputs.demand.count_in("messages"),
         plan=stored.plan,
-        evaluation=cost.evaluate(stored.plan, inputs.demand, prices),
+        evaluation=cost.evaluate(stored.plan, inputs.demand, prices, channel, weights=weights),
         algorithm=algorithm,
         seed=seed if isinstance(seed, int) else None,
         filtering_prices=prices,
+        channel_prices=channel,
         parameters={"interest": str(files.interest), "rates": str(files.rates)},
     )
     if compare:
-        page = _add_comparison(page)
+        page = _add_comparison(page, inputs.demand, terms.receiver_weights)
     write_report(page, out)
     results.print(f"the report is {out}", markup=False)
 
@@ -67,18 +72,20 @@ def write_report(page: Report, out: Path) -> None:
         file.write(render_report(page).encode())
 
 
-def _add_comparison(page: Report) -> Report:
+def _add_comparison(page: Report, demand: Demand, weights: Mapping[str, float]) -> Report:
     known = page.algorithm in planning.ALGORITHMS
     request = planning.Request(
         groups=page.evaluation.groups,
         sessions=page.evaluation.sessions,
         algorithm=page.algorithm if known else planning.DEFAULT_ALGORITHM,
         prices=page.filtering_prices,
+        channel=page.channel_prices,
+        receiver_weights=weights,
         seed=page.seed or 0,
     )
     with show_progress() as progress:
         return replace(
             page,
-            comparison=compare_algorithms(page.demand, request, progress),
-            curve=cost_curve(page.demand, request, CURVE_GROUPS, progress),
+            comparison=compare_algorithms(demand, request, progress),
+            curve=cost_curve(demand, request, CURVE_GROUPS, progress),
         )

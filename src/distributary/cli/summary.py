@@ -8,7 +8,7 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
-from distributary.cost import Evaluation
+from distributary.cost import Evaluation, Loads
 from distributary.model import FloatArray, IntArray, LimitUse
 from distributary.report import wording
 
@@ -18,7 +18,7 @@ __all__ = [
     "duplication_sentence",
     "headline",
     "limit_table",
-    "load_table",
+    "load_tables",
     "saving_lines",
     "unicast_sentence",
 ]
@@ -28,7 +28,7 @@ def details_as_json(
     evaluation: Evaluation, receivers: tuple[str, ...], session_group: IntArray
 ) -> dict[str, Any]:
     """List the loads of each group, session and receiver."""
-    loads = evaluation.loads
+    loads, in_bytes = evaluation.loads, evaluation.byte_loads
     return {
         "per_group": _rows(
             group=np.arange(evaluation.groups),
@@ -36,6 +36,7 @@ def details_as_json(
             flows=loads.group_flows,
             members=loads.group_members,
             rate=loads.group_rate,
+            **({} if in_bytes is None else {"byte_rate": in_bytes.group_rate}),
         ),
         "per_session": _rows(
             session=np.arange(evaluation.sessions),
@@ -43,6 +44,7 @@ def details_as_json(
             flows=loads.session_flows,
             subscribers=loads.session_subscribers,
             rate=loads.session_rate,
+            **({} if in_bytes is None else {"byte_rate": in_bytes.session_rate}),
         ),
         "per_receiver": _rows(
             receiver=receivers,
@@ -51,6 +53,15 @@ def details_as_json(
             received=loads.received,
             accepted=loads.accepted,
             wanted=loads.wanted,
+            **(
+                {}
+                if in_bytes is None
+                else {
+                    "received_bytes": in_bytes.received,
+                    "accepted_bytes": in_bytes.accepted,
+                    "wanted_bytes": in_bytes.wanted,
+                }
+            ),
         ),
     }
 
@@ -92,8 +103,9 @@ def cost_table(evaluation: Evaluation) -> Table:
     """The costs of a plan beside the best possible and those without a plan."""
     filtering, channel, operating = evaluation.filtering, evaluation.channel, evaluation.operating
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("cost", "this plan", "lower bound", "without a plan"):
-        table.add_column(column, justify="left" if column == "cost" else "right", no_wrap=True)
+    first = "cost" if evaluation.count == "messages" else "cost, counting bytes"
+    for column in (first, "this plan", "lower bound", "without a plan"):
+        table.add_column(column, justify="left" if column == first else "right", no_wrap=True)
     table.add_row(
         "filtering work",
         _number(filtering.work),
@@ -120,18 +132,25 @@ def cost_table(evaluation: Evaluation) -> Table:
         f"{evaluation.flooding_goodput:.1%} flooding",
     )
     table.add_row(
-        "copies sent", f"{channel.sent / _rate_sent_once(evaluation):.2f}", "1",
+        "copies sent", f"{_copies_sent(evaluation):.2f}", "1",
         f"{evaluation.unicast_copies:.2f} unicast",
     )  # fmt: skip
     return table
 
 
-def load_table(evaluation: Evaluation) -> Table:
-    """The distribution of load over groups, sessions and receivers."""
-    loads = evaluation.loads
+def load_tables(evaluation: Evaluation) -> list[Table]:
+    """The distribution of load over groups, sessions and receivers, also in bytes where known."""
+    in_bytes = evaluation.byte_loads
+    return [
+        _load_table("messages/s", evaluation.loads),
+        *([] if in_bytes is None else [_load_table("bytes/s", in_bytes)]),
+    ]
+
+
+def _load_table(unit: str, loads: Loads) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("messages/s", "min", "median", "mean", "90 %", "99 %", "max"):
-        left = column == "messages/s"
+    for column in (unit, "min", "median", "mean", "90 %", "99 %", "max"):
+        left = column == unit
         table.add_column(column, justify="left" if left else "right", no_wrap=True)
     for name, values in (
         ("carried by a group", loads.group_rate),
@@ -160,9 +179,11 @@ def _spread(values: FloatArray) -> list[float]:
     return [low, median, float(values.mean()), high, higher, top]
 
 
-def _rate_sent_once(evaluation: Evaluation) -> float:
+def _copies_sent(evaluation: Evaluation) -> float:
+    """How often the sender sends a message, on average."""
     loads = evaluation.loads
-    return float(loads.wanted.sum()) / evaluation.unicast_copies
+    once = float(loads.wanted.sum()) / evaluation.unicast_copies
+    return (float(loads.session_rate.sum()) + loads.unicast_rate) / once
 
 
 def _number(value: float) -> str:

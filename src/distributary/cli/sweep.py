@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import shlex
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
@@ -25,14 +26,16 @@ from distributary.cli.options import (
     SEARCH,
     AlgorithmName,
     Json,
+    ObjectiveName,
     Seed,
     duration_option,
     filtering_prices,
     option,
     reject_bad_values,
 )
+from distributary.cli.price_options import ChannelOptions, PacketOptions
 from distributary.cli.quantities import Seconds
-from distributary.cost import FilteringPrices
+from distributary.cost import FilteringPrices, Prices
 from distributary.extras import require
 from distributary.files import replace_file
 from distributary.planning.sweep import (
@@ -44,7 +47,7 @@ from distributary.planning.sweep import (
 )
 from distributary.planning.sweep import sweep as run_sweep
 from distributary.report.sweep_page import knee_sentence, notes_on, render_sweep
-from distributary.report.wording import NARROW_SPACE, number
+from distributary.report.wording import NARROW_SPACE, number, prices_in_words
 
 __all__ = ["sweep"]
 
@@ -95,6 +98,7 @@ class SearchOptions:
     """How each of the plans is made."""
 
     algorithm: AlgorithmName = planning.DEFAULT_ALGORITHM
+    objective: ObjectiveName = "filtering"
     budget: Annotated[
         Seconds,
         duration_option(f"For each plan: {BUDGET_HELP[0].lower()}{BUDGET_HELP[1:]}", SEARCH),
@@ -107,6 +111,8 @@ def sweep(
     files: DemandFiles,
     curves: CurveOptions,
     search: SearchOptions,
+    packets: PacketOptions,
+    channel: ChannelOptions,
     out: Annotated[
         Path | None,
         option(f"Folder to write {CSV_FILE} and {PAGE_FILE} to.", OUTPUT, file_okay=False),
@@ -121,11 +127,17 @@ def sweep(
         require("report")
     numbers = _parse_whole_numbers("--groups", curves.groups)
     limits = _parse_limits(curves.sessions, curves.sessions_per_group)
-    prices = _parse_prices(curves.alpha, curves.beta)
+    prices: Sequence[Prices] = _parse_prices(curves.alpha, curves.beta)
+    if packets.calibration is not None:
+        if len(prices) > 1:
+            raise typer.BadParameter("--calibration replaces --alpha and --beta: give one of them")
+        prices = [packets.choose(filtering_prices(prices[0].alpha, prices[0].beta))]
     with reject_bad_values():
         request = planning.Request(
             groups=1,
             algorithm=search.algorithm,
+            objective=search.objective,
+            channel=channel.make_prices(),
             seed=search.seed,
             budget_s=float(search.budget),
         )
@@ -142,7 +154,10 @@ def sweep(
             "interest": str(files.interest),
             "rates": str(files.rates),
             **{name.replace("_", "-"): value for name, value in asdict(curves).items()},
+            **_given_prices(packets, channel),
+            "count": files.count,
             "algorithm": request.solver.name,
+            "objective": None if search.objective == "filtering" else search.objective,
             "budget": str(search.budget),
             "max-bad": str(files.max_bad) if inputs.bad else None,
             "floor": str(files.floor) if inputs.floored else None,
@@ -156,6 +171,16 @@ def sweep(
     _print_result(result)
     if out is not None:
         results.print(f"written: {out / CSV_FILE}, {out / PAGE_FILE}", markup=False)
+
+
+def _given_prices(packets: PacketOptions, channel: ChannelOptions) -> dict[str, str | None]:
+    """The options for prices that are not as by default, as words of a command line."""
+    given = {**asdict(packets), **asdict(channel)}
+    usual = {**asdict(PacketOptions()), **asdict(ChannelOptions())}
+    return {
+        name.replace("_", "-"): None if value == usual[name] else str(value)
+        for name, value in given.items()
+    }
 
 
 def _parse_whole_numbers(option: str, text: str) -> list[int]:
@@ -215,7 +240,7 @@ def _print_result(result: SweepResult) -> None:
     several = len({curve.prices for curve in result.curves}) > 1
     for prices, curves in groupby(result.curves, key=lambda curve: curve.prices):
         if several:
-            results.print(f"[bold]alpha {prices.alpha:g}, beta {prices.beta:g}[/]")
+            results.print(f"[bold]{prices_in_words(prices, 'alpha', 'beta')}[/]")
         panel = list(curves)
         wide_results.print(_table(panel))
         for curve in panel:

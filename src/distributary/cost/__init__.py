@@ -12,7 +12,7 @@ from distributary.cost.operating import (
     operating_cost,
     plan_operating_cost,
 )
-from distributary.cost.packets import PacketPrices, Prices
+from distributary.cost.packets import PacketPrices, Prices, count_for
 from distributary.cost.prices import FilteringPrices
 from distributary.cost.totals import Totals
 from distributary.cost.unicast import least_added_excess, unicast_saving
@@ -32,6 +32,7 @@ __all__ = [
     "Prices",
     "Totals",
     "channel_cost",
+    "count_for",
     "duplication_saving",
     "evaluate",
     "filtering_cost",

@@ -31,10 +31,6 @@ class ChannelPrices:
             if not 0 <= price < float("inf"):
                 raise ValueError(f"{word} must be a finite number of at least 0, not {price}")
 
-    def unicast_cost(self, wanted: float) -> float:
-        """The cost when each receiver is sent just what it wants, by itself."""
-        return (self.received + self.sent) * wanted
-
 
 @dataclass(frozen=True, slots=True)
 class ChannelCost:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from distributary.cost.loads import sum_by
-from distributary.cost.packets import Prices
+from distributary.cost.packets import Prices, count_for
 from distributary.cost.priced import PricedPlan
 from distributary.model import Demand, FloatArray, IndexArray, Plan
 
@@ -33,6 +33,7 @@ def least_excess_of_one_copy(
     flows = np.flatnonzero(copies > 1)
     if len(flows) == 0:
         return np.zeros(0)
+    demand = count_for(demand, prices)
     priced, interest = PricedPlan.of(plan, demand, prices, weights), demand.interest
     heard = _members(plan.subscription_receiver, plan.subscription_session, plan.n_sessions)
     joined = _members(*plan.group_joins(), plan.n_groups)

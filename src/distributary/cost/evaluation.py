@@ -13,7 +13,7 @@ from distributary.cost.operating import OperatingCost, OperatingPrices, plan_ope
 from distributary.cost.packets import Prices
 from distributary.cost.prices import FilteringPrices
 from distributary.cost.unicast import unicast_saving
-from distributary.model import Demand, FloatArray, Plan, plan_problems
+from distributary.model import Demand, FloatArray, Plan, Unit, plan_problems
 
 __all__ = ["Evaluation", "Objective", "evaluate", "objective_cost"]
 
@@ -24,6 +24,9 @@ Objective = Literal["filtering", "channel"]
 class Evaluation:
     """Whether the plan is valid, what it costs, and who carries how much.
 
+    Costs are in the unit that the demand counts in (`count`); `loads` are in messages and, where
+    the sizes of messages are known, `byte_loads` in bytes. `unicast_channel_cost` is the channel
+    cost if each receiver is sent just what it wants, by itself.
     `unicast_copies` is the mean number of copies that a sender without multicast would send per
     message; `goodput` the share of received messages that were asked for, under this plan and when
     everybody receives everything. `unicast_flows` are sent by unicast over `unicast_links`;
@@ -42,6 +45,9 @@ class Evaluation:
     channel: ChannelCost
     operating: OperatingCost
     loads: Loads
+    byte_loads: Loads | None
+    count: Unit
+    unicast_channel_cost: float
     unicast_copies: float
     goodput: float
     flooding_goodput: float
@@ -70,9 +76,14 @@ def evaluate(
     stay as they are, and so does the operating cost.
     """
     filtering = filtering or FilteringPrices()
-    loads = plan_loads(plan, demand)
-    wanted, sent = float(loads.wanted.sum()), float(demand.rate.sum())
+    channel = channel or ChannelPrices()
+    messages = demand.count_in("messages")
+    loads = plan_loads(plan, messages)
+    wanted, sent = float(loads.wanted.sum()), float(messages.rate.sum())
     received = float(loads.received.sum())
+    in_bytes = None if demand.size is None else plan_loads(plan, demand.count_in("bytes"))
+    counted = demand.wanted_rate
+    weighted = counted.sum() if weights is None else counted @ weights
     return Evaluation(
         receivers=len(plan.receivers),
         flows=len(plan.flows),
@@ -81,9 +92,12 @@ def evaluate(
         duplicated_flows=plan.duplicated_flows,
         problems=plan_problems(plan, demand.interest),
         filtering=filtering_cost(plan, demand, filtering, weights),
-        channel=channel_cost(plan, demand, channel or ChannelPrices(), weights=weights),
-        operating=plan_operating_cost(plan, demand, operating or OperatingPrices()),
+        channel=channel_cost(plan, demand, channel, weights=weights),
+        operating=plan_operating_cost(plan, messages, operating or OperatingPrices()),
         loads=loads,
+        byte_loads=in_bytes,
+        count=demand.unit,
+        unicast_channel_cost=float(channel.received * weighted + channel.sent * counted.sum()),
         unicast_copies=wanted / sent,
         goodput=wanted / received if received else 0.0,
         flooding_goodput=wanted / (sent * len(plan.receivers)),

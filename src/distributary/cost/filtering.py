@@ -89,12 +89,13 @@ def filtering_cost(
 def _price_packets(
     plan: Plan, demand: Demand, prices: PacketPrices, weights: FloatArray | None
 ) -> FilteringCost:
-    """Price a plan by messages and packets.
+    """Price a plan by messages and packets, whatever unit the demand counts in.
 
     No plan needs less than a stream for each receiver that carries just what it wants, without
     heartbeats: a session that carries more has as many packets or more, and so have two sessions
     instead of one.
     """
+    demand = demand.count_in("messages")
     loads = plan_loads(plan, demand)
     weight = np.ones(len(plan.receivers)) if weights is None else weights
     total = np.array([demand.rate.sum()])

@@ -19,9 +19,16 @@ from dataclasses import astuple, dataclass
 import numpy as np
 
 from distributary.cost.prices import DEAREST, FilteringPrices
-from distributary.model import FloatArray, Packing
+from distributary.model import Demand, FloatArray, Packing
 
-__all__ = ["FIRST_HEARTBEAT_S", "HEARTBEAT_POWER", "HEARTBEAT_SCALE", "PacketPrices", "Prices"]
+__all__ = [
+    "FIRST_HEARTBEAT_S",
+    "HEARTBEAT_POWER",
+    "HEARTBEAT_SCALE",
+    "PacketPrices",
+    "Prices",
+    "count_for",
+]
 
 FIRST_HEARTBEAT_S = 0.01  # after a stream's last packet: the sender's `heartbeat_min`
 # Fitted to what the sender's machine sends in virtual time, for 1 to 40 streams of a group with
@@ -65,8 +72,18 @@ class PacketPrices:
         return Packing(self.messages_per_packet, self.delay_s)
 
     @property
+    def alpha(self) -> float:
+        """What a message costs at the session filter if every packet is full."""
+        return self.linear.alpha
+
+    @property
+    def beta(self) -> float:
+        """What a message costs at the flow filter if every packet is full."""
+        return self.linear.beta
+
+    @property
     def linear(self) -> FilteringPrices:
-        """The prices if every packet were full."""
+        """The prices if every packet is full."""
         return FilteringPrices.for_packets(
             self.messages_per_packet,
             alpha0=self.alpha0,
@@ -114,3 +131,8 @@ class PacketPrices:
 
 
 Prices = FilteringPrices | PacketPrices
+
+
+def count_for(demand: Demand, prices: Prices) -> Demand:
+    """The demand in the unit of the prices: packets hold messages, whatever the demand counts."""
+    return demand.count_in("messages") if isinstance(prices, PacketPrices) else demand

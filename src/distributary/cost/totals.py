@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from distributary.cost.channel import ChannelCost
 from distributary.cost.filtering import FilteringCost
-from distributary.cost.prices import FilteringPrices
+from distributary.cost.packets import Prices
 
 __all__ = ["Totals"]
 
@@ -25,8 +25,11 @@ class Totals:
     wanted: float
     sent: float
 
-    def filtering(self, prices: FilteringPrices) -> FilteringCost:
-        """The filtering cost; equal to that of `filtering_cost`."""
+    def filtering(self, prices: Prices) -> FilteringCost:
+        """The filtering cost; equal to that of `filtering_cost`.
+
+        Sums over all sessions do not tell how full each one's packets are: they count as full.
+        """
         price = prices.alpha + prices.beta
         return FilteringCost(
             session_cost=prices.alpha * self.received,

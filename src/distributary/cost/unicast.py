@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from distributary.cost.loads import sum_by, unicast_rates
-from distributary.cost.packets import Prices
+from distributary.cost.packets import Prices, count_for
 from distributary.cost.priced import PricedPlan
 from distributary.model import Demand, FloatArray, IndexArray, Plan
 
@@ -29,6 +29,7 @@ def least_added_excess(
     plan: Plan, demand: Demand, prices: Prices, weights: FloatArray | None = None
 ) -> FloatArray:
     """For each flow sent by unicast, ascending: the excess it would add in its cheapest session."""
+    demand = count_for(demand, prices)
     priced = PricedPlan.of(plan, demand, prices, weights)
     sessions = _Listeners(plan.subscription_receiver, plan.subscription_session, plan.n_sessions)
     groups = _Listeners(*plan.group_joins(), plan.n_groups)

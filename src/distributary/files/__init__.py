@@ -24,6 +24,7 @@ from distributary.files.demand import (
 from distributary.files.documents import (
     evaluation_document,
     plan_document,
+    price_document,
     solver_document,
     totals_document,
 )
@@ -40,11 +41,11 @@ from distributary.files.plans import (
     read_plan,
     read_previous,
     save_plan,
-    stored_prices,
     write_plan,
 )
 from distributary.files.receivers import ReceiverTable, read_receivers
 from distributary.files.replacing import replace_file, replace_folder
+from distributary.files.stored_terms import StoredTerms, read_stored_terms
 from distributary.files.tables import write_table
 
 __all__ = [
@@ -57,11 +58,13 @@ __all__ = [
     "ReceiverTable",
     "RefusedFilter",
     "StoredPlan",
+    "StoredTerms",
     "evaluation_document",
     "fingerprint",
     "limits_document",
     "list_profiles",
     "plan_document",
+    "price_document",
     "read_demand",
     "read_events",
     "read_filter_texts",
@@ -79,11 +82,11 @@ __all__ = [
     "read_rates",
     "read_receiver_caps",
     "read_receivers",
+    "read_stored_terms",
     "replace_file",
     "replace_folder",
     "save_plan",
     "solver_document",
-    "stored_prices",
     "totals_document",
     "write_flow_filters",
     "write_interest",

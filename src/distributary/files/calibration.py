@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 
-from distributary.cost import FilteringPrices
+from distributary.cost import PacketPrices
 from distributary.errors import InputError
+from distributary.model import Packing
 
-__all__ = ["DEFAULT_FACTOR", "FORMAT", "read_prices"]
+__all__ = ["FORMAT", "read_prices"]
 
-DEFAULT_FACTOR = 8  # messages per packet, the default of `publish`
 FORMAT = 1
 _NUMBERS = ("alpha0", "alpha1", "beta0", "beta1")
 
 
-def read_prices(
-    path: str | os.PathLike[str], messages_per_packet: float = DEFAULT_FACTOR
-) -> FilteringPrices:
-    """Read the prices at h messages per packet from a file that `distributary calibrate` wrote."""
+def read_prices(path: str | os.PathLike[str], packing: Packing | None = None) -> PacketPrices:
+    """Read the prices of messages and packets from a file that `distributary calibrate` wrote."""
     name = os.fspath(path)
     remedy = "write it with `distributary calibrate`"
     try:
@@ -37,6 +36,6 @@ def read_prices(
             raise InputError(f"{key} is not a number", path=name, value=value, remedy=remedy)
         numbers[key] = value
     try:
-        return FilteringPrices.for_packets(messages_per_packet, **numbers)
+        return PacketPrices(**numbers, **asdict(packing or Packing()))
     except ValueError as error:
         raise InputError(str(error), path=name, remedy=remedy) from None

@@ -24,7 +24,7 @@ from distributary.files.tables import (
     set_aside,
     write_table,
 )
-from distributary.model import Demand, FloatArray, Interest, Rates
+from distributary.model import Demand, FloatArray, Interest, Rates, Unit
 
 T = TypeVar("T")
 
@@ -204,11 +204,13 @@ def read_demand(
     on_peak: bool = False,
     max_bad: float = 0.0,
     floor: float | None = None,
+    count: Unit = "messages",
 ) -> ReadDemand:
     """Read both tables and combine them into the rate, or the peak rate, of each wanted flow.
 
     Up to a share of `max_bad` of each table's rows may be bad: they are set aside and the rest is
-    used. Wanted flows without a rate get the `floor`, if one is given. Otherwise a `BadTablesError`
+    used. Wanted flows without a rate get the `floor`, if one is given. With `count="bytes"`, rates
+    are in bytes per second. Otherwise a `BadTablesError`
     reports everything that is wrong with both tables.
     """
     if not 0 <= max_bad <= 1:
@@ -222,11 +224,17 @@ def read_demand(
         raise input_fault(
             rates_path, "has no column 'peak' to plan on", remedy="add one, or plan on the mean"
         )
+    if count == "bytes" and rates.value.size is None:
+        raise input_fault(
+            rates_path,
+            "has no column 'size' to count bytes by",
+            remedy="add the bytes of a message of each flow, or count messages",
+        )
     floored = 0
     if floor is not None:
         rates, floored = _apply_floor(rates, interest.value.flows, floor)
     try:
-        demand = Demand.of(interest.value, rates.value, on_peak=on_peak)
+        demand = Demand.of(interest.value, rates.value, on_peak=on_peak, count=count)
     except MissingRateError as error:
         raise MissingRateError(error.flows, path=os.fspath(rates_path)) from None
     except ValueError as error:

@@ -6,12 +6,28 @@ from dataclasses import asdict
 from typing import Any
 
 from distributary import __version__
-from distributary.cost import ChannelCost, Evaluation, FilteringCost, FilteringPrices, Totals
+from distributary.cost import (
+    ChannelCost,
+    ChannelPrices,
+    Evaluation,
+    FilteringCost,
+    Loads,
+    PacketPrices,
+    Prices,
+    Totals,
+)
 from distributary.files.limits import limits_document
 from distributary.model import Constraints, Plan
-from distributary.planning import MadePlan
+from distributary.planning import MadePlan, Request
 
-__all__ = ["evaluation_document", "plan_document", "solver_document", "totals_document"]
+__all__ = [
+    "evaluation_document",
+    "packing_document",
+    "plan_document",
+    "price_document",
+    "solver_document",
+    "totals_document",
+]
 
 
 def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
@@ -26,6 +42,7 @@ def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
         "groups": evaluation.groups,
         "duplicated_flows": evaluation.duplicated_flows,
         "duplication_saving": evaluation.duplication_saving,
+        "count": evaluation.count,
         **_cost_documents(evaluation.filtering, evaluation.channel),
         "operating": {
             "cost": operating.cost,
@@ -43,10 +60,28 @@ def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
             "extra_rate": evaluation.loads.unicast_extra_rate,
             "saving": evaluation.unicast_saving,
         },
+        "rates": {
+            "messages": _rate_sums(evaluation.loads),
+            **(
+                {}
+                if evaluation.byte_loads is None
+                else {"bytes": _rate_sums(evaluation.byte_loads)}
+            ),
+        },
     }
 
 
-def totals_document(plan: Plan, totals: Totals, prices: FilteringPrices) -> dict[str, Any]:
+def _rate_sums(loads: Loads) -> dict[str, float]:
+    """What is sent, and what all receivers together receive, accept and want, per second."""
+    return {
+        "sent": float(loads.session_rate.sum()) + loads.unicast_rate,
+        "received": float(loads.received.sum()),
+        "accepted": float(loads.accepted.sum()),
+        "wanted": float(loads.wanted.sum()),
+    }
+
+
+def totals_document(plan: Plan, totals: Totals, prices: Prices) -> dict[str, Any]:
     """Those keys of `evaluation_document` that follow from five sums."""
     return {
         "valid": True,  # the replay fails the run otherwise
@@ -72,17 +107,45 @@ def plan_document(made: MadePlan, fingerprints: dict[str, str]) -> dict[str, Any
             "groups": request.size.groups,
             "sessions": request.size.sessions,
             "objective": search.objective,
-            "alpha": request.prices.alpha,
-            "beta": request.prices.beta,
+            **({} if evaluation.count == "messages" else {"count": evaluation.count}),
+            **price_document(request.prices, request.channel),
+            **packing_document(request),
             "budget_s": search.budget_s,
             **({} if terms.max_sent is None else {"max_sent": terms.max_sent}),
             **({} if max_moves is None else {"max_moves": max_moves}),
             **({} if terms.unicast is None else {"unicast": asdict(terms.unicast)}),
             **({"constraints": _constraints_json(terms.constraints)} if terms.constraints else {}),
+            **(
+                {"receiver_weights": dict(sorted(terms.receiver_weights.items()))}
+                if terms.receiver_weights
+                else {}
+            ),
         },
         "inputs": fingerprints,
         "costs": costs,
     }
+
+
+def price_document(prices: Prices, channel: ChannelPrices) -> dict[str, Any]:
+    """The prices: those that differ from the default, and always alpha and beta.
+
+    Where packets have prices of their own, alpha and beta are those of a message in a full packet.
+    """
+    document: dict[str, Any] = {"alpha": prices.alpha, "beta": prices.beta}
+    if isinstance(prices, PacketPrices):
+        own = asdict(prices)
+        del own["messages_per_packet"], own["delay_s"]
+        document["packet_prices"] = own
+    if channel != ChannelPrices():
+        document |= {"received_price": channel.received, "sent_price": channel.sent}
+    return document
+
+
+def packing_document(request: Request) -> dict[str, Any]:
+    """How the sender is to fill its packets, if the request says so."""
+    if not isinstance(request.prices, PacketPrices) and request.terms.packing is None:
+        return {}
+    return asdict(request.packing)
 
 
 def solver_document(made: MadePlan) -> dict[str, Any]:

@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from distributary.cost import FilteringPrices
-from distributary.errors import InputError
 from distributary.files.columns import Column, ColumnKind
 from distributary.files.demand import ReadDemand
 from distributary.files.documents import plan_document
@@ -36,6 +34,15 @@ from distributary.files.tables import (
 )
 from distributary.model import IndexArray, IntArray, Interest, Plan, Previous, distinct
 from distributary.planning import MadePlan
+
+__all__ = [
+    "StoredPlan",
+    "read_manifest",
+    "read_plan",
+    "read_previous",
+    "save_plan",
+    "write_plan",
+]
 
 FORMAT_VERSION = 1
 MANIFEST = "plan.json"
@@ -103,7 +110,7 @@ def read_plan(folder: str | os.PathLike[str], interest: Interest | None = None) 
     wrong.
     """
     folder = Path(folder)
-    metadata = _read_manifest(folder)
+    metadata = read_manifest(folder)
     placements = read_table(_find_table(folder, "placements"), PLACEMENTS, may_be_empty=True)
     sessions = read_table(_find_table(folder, "sessions"), SESSIONS)
     subscriptions = read_table(
@@ -139,33 +146,10 @@ def read_plan(folder: str | os.PathLike[str], interest: Interest | None = None) 
     return StoredPlan(plan, metadata)
 
 
-def stored_prices(stored: StoredPlan, folder: str | os.PathLike[str]) -> FilteringPrices:
-    """The prices that a plan was made with; 1 for each that its `plan.json` does not give."""
-    parameters = stored.metadata.get("parameters")
-    named = parameters if isinstance(parameters, dict) else {}
-    prices = {word: named.get(word, 1.0) for word in ("alpha", "beta")}
-    for word, price in prices.items():
-        if not isinstance(price, int | float) or isinstance(price, bool):
-            raise _price_fault(folder, f"{word} is {show_value(price)}, not a number", price)
-    try:
-        return FilteringPrices(**prices)
-    except ValueError as error:
-        raise _price_fault(folder, str(error), prices) from None
-
-
-def _price_fault(folder: str | os.PathLike[str], reason: str, value: object) -> InputError:
-    return input_fault(
-        Path(folder) / MANIFEST,
-        reason,
-        value=value,
-        remedy="give --alpha and --beta, or plan again",
-    )
-
-
 def read_previous(folder: str | os.PathLike[str]) -> Previous:
     """Read the session of each flow in a plan folder, whether or not it is still wanted."""
     folder = Path(folder)
-    _read_manifest(folder)
+    read_manifest(folder)
     placements = read_table(_find_table(folder, "placements"), PLACEMENTS, may_be_empty=True)
     sessions = read_table(_find_table(folder, "sessions"), SESSIONS)
     session_group = _session_groups(sessions)
@@ -227,7 +211,8 @@ def _is_plan(folder: Path) -> bool:
     return (folder / MANIFEST).is_file()
 
 
-def _read_manifest(folder: Path) -> dict[str, Any]:
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Read the `plan.json` of a plan folder."""
     path = folder / MANIFEST
     if os.path.isdir(folder) and not os.path.lexists(path):
         raise input_fault(folder, f"is not a plan: it has no {MANIFEST}", remedy="check the path")

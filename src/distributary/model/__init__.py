@@ -1,7 +1,8 @@
 """The domain's values: interest, rates and plans; topologies; events and filters."""
 
+from distributary.model.amounts import Amount
 from distributary.model.constraints import Constraints, broken_constraints
-from distributary.model.demand import Demand
+from distributary.model.demand import UNITS, Demand, Unit, weigh_receivers
 from distributary.model.event import Attribute, AttributeKind, Key, Schema, Value
 from distributary.model.filter import Box, Filter, covers, equivalent, intersects
 from distributary.model.interest import FloatArray, IndexArray, IntArray, Interest, distinct
@@ -16,6 +17,8 @@ from distributary.model.uses import LimitUse, broken_limits, limit_uses
 from distributary.model.values import Values
 
 __all__ = [
+    "UNITS",
+    "Amount",
     "ArrowTable",
     "Attribute",
     "AttributeKind",
@@ -44,6 +47,7 @@ __all__ = [
     "Schema",
     "SpanningTree",
     "Topology",
+    "Unit",
     "Value",
     "Values",
     "VirtualLink",
@@ -56,4 +60,5 @@ __all__ = [
     "limit_uses",
     "packets_per_second",
     "plan_problems",
+    "weigh_receivers",
 ]

@@ -116,7 +116,7 @@ def plan_on_executors(
         n_sessions,
         min(request.size.groups, n_sessions),
         request.search.seed,
-        request.weights,
+        request.linear_prices,
     )
     group_file = work / "group.json"
     start = work / "round-000"
@@ -144,7 +144,7 @@ def _identify_job(interest: DataFrame, rates: DataFrame, request: Request) -> di
         "groups": request.size.groups,
         "sessions": request.size.sessions,
         "seed": request.search.seed,
-        "prices": [request.weights.alpha, request.weights.beta],
+        "prices": [request.linear_prices.alpha, request.linear_prices.beta],
     }
 
 

@@ -55,7 +55,8 @@ class Covers(NamedTuple):
     `wants` is flows x receivers; `covers` says for a set of groups which sets have a group in
     common with it. By level: `rest`, the least cost of the flows from here on; `feasible` (x
     receivers), the sets of groups that a receiver may still join; the rate `carried` (x groups);
-    and how many groups are `used`.
+    and how many groups are `used`. What a receiver receives counts as often as its `weight` says,
+    what is sent as often as `sent` says.
     """
 
     rate: IntArray
@@ -65,6 +66,8 @@ class Covers(NamedTuple):
     feasible: Words
     carried: IntArray
     used: IntArray
+    weight: IntArray
+    sent: int
 
 
 @kernel
@@ -198,7 +201,7 @@ def _list_sets(depth: int, flows: Covers, cursor: Cursor) -> None:
         cost = flows.rest[depth + 1]
         for m in range(n_groups):
             group_rate = carried[m] + rate[depth] * (chosen >> m & 1)
-            cost += group_rate
+            cost += flows.sent * group_rate
             for joined in range(1 << m):
                 set_rate[joined | 1 << m] = set_rate[joined] + group_rate
         for j in range(len(feasible)):
@@ -209,7 +212,7 @@ def _list_sets(depth: int, flows: Covers, cursor: Cursor) -> None:
             for joined in range(n_sets):
                 if open_sets >> np.uint64(joined) & np.uint64(1):
                     least = min(least, set_rate[joined])
-            cost += least
+            cost += flows.weight[j] * least
         _insert(cursor.child[depth], cursor.bound[depth], n, chosen, cost)
         n += 1
     cursor.at[depth], cursor.width[depth] = 0, n

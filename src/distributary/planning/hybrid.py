@@ -126,6 +126,8 @@ def drop_flows(demand: Demand, flows: IntArray) -> Demand:
         ),
         demand.rate[kept],
         None if demand.peak is None else demand.peak[kept],
+        None if demand.size is None else demand.size[kept],
+        demand.unit,
     )
 
 

@@ -36,7 +36,13 @@ def price_solution(
     solution: Solution, demand: Demand, request: Request, seconds: float = 0.0
 ) -> MadePlan:
     """Evaluate a solution at the prices of the request; an invalid plan raises `PlanError`."""
-    evaluation = evaluate(solution.plan, demand, request.prices)
+    evaluation = evaluate(
+        solution.plan,
+        demand,
+        request.prices,
+        request.channel,
+        weights=request.weigh(demand.interest),
+    )
     if evaluation.problems:
         raise PlanError(evaluation.problems, path="the plan just made")
     return MadePlan(request, solution, evaluation, seconds)

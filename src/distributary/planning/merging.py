@@ -3,6 +3,7 @@
 Reference: Adler et al. (2001), section 4: flow-based and user-based merge. Both have prices of the
 same form. A flow-based cluster of rate m and receivers E costs m |E|; a user-based one of m users
 and flows E of total rate |E| costs (m + 1) |E|, where the 1 is the sender's. So one loop does both.
+If users have weights, m is the sum of theirs, and the 1 is that of what is sent.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from distributary.model import Demand, IndexArray, IntArray
 from distributary.planning._kernels import Merging, merge_closest
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.things import Things, whole_rates
+from distributary.planning.weighted import WholeWeights
 
 __all__ = ["bits", "flow_merge", "user_merge"]
 
@@ -37,22 +39,29 @@ def flow_merge(demand: Demand, n_groups: int, progress: Progress = silent) -> In
     return _merge_down(merging, n_groups, progress)[twins]
 
 
-def user_merge(demand: Demand, n_groups: int, progress: Progress = silent) -> IndexArray:
+def user_merge(
+    demand: Demand,
+    n_groups: int,
+    progress: Progress = silent,
+    weights: WholeWeights | None = None,
+) -> IndexArray:
     """UBM: start with a group per receiver, merge the pair that adds least; return their groups.
 
     A receiver's group carries everything that its members want, so a flow may be in several groups.
-    A merge may even save: flows that both groups carry are then sent only once.
+    A merge may even save: flows that both groups carry are then sent only once. Without `weights`,
+    a message received and one sent count the same.
     """
     interest = demand.interest
     n_receivers, n_flows = len(interest.receivers), len(interest.flows)
-    weight = whole_rates(demand.rate, n_receivers + 1)
+    mass = np.ones(n_receivers, np.int64) if weights is None else weights.receivers.copy()
+    sent = 1 if weights is None else weights.sent
+    weight = whole_rates(demand.rate, int(mass.sum()) + sent)
     wanted = np.add.reduceat(weight[interest.receiver_flows], interest.receiver_offsets[:-1])
     owner = np.repeat(np.arange(n_receivers), np.diff(interest.receiver_offsets))
     words = bits(owner, interest.receiver_flows, n_receivers, n_flows)
     padded = np.zeros(words.shape[1] * 64, np.int64)
     padded[:n_flows] = weight
-    one_each = np.ones(n_receivers, np.int64)
-    return _merge_down(_start(words, padded, one_each, wanted, 1), n_groups, progress)
+    return _merge_down(_start(words, padded, mass, wanted, sent), n_groups, progress)
 
 
 def _start(

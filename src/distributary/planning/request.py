@@ -6,8 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypedDict, Unpack, get_args
 
-from distributary.cost import FilteringPrices, Objective
-from distributary.model import Constraints, Previous
+from distributary.cost import ChannelPrices, FilteringPrices, Objective, PacketPrices, Prices
+from distributary.model import (
+    Constraints,
+    FloatArray,
+    Interest,
+    Packing,
+    Previous,
+    weigh_receivers,
+)
 from distributary.planning.best import PATIENCE
 from distributary.planning.duplication import MOST_SENT
 from distributary.planning.hybrid import UnicastLimits
@@ -152,14 +159,23 @@ class Terms:
 
     With `unicast`, flows with few receivers may be sent by unicast; the algorithm then runs twice.
     With `max_sent`, flows may be in several sessions as long as the sender sends at most `max_sent`
-    times the rate of all flows.
+    times the rate of all flows. `receiver_weights` says by name how much the work of a receiver
+    counts, 1 unless named. `packing` says how the sender fills its packets, if not as by default.
     """
 
     constraints: Constraints = field(default_factory=Constraints)
     unicast: UnicastLimits | None = None
     max_sent: float | None = None
+    receiver_weights: Mapping[str, float] = field(default_factory=dict)
+    packing: Packing | None = None
 
     def __post_init__(self) -> None:
+        for receiver, weight in self.receiver_weights.items():
+            if not 0 < weight < float("inf"):
+                raise ValueError(
+                    f"the weight of receiver {receiver!r} must be a finite number above 0, "
+                    f"not {weight:g}"
+                )
         if self.max_sent is not None and not 1 <= self.max_sent <= MOST_SENT:
             raise ValueError(
                 f"max_sent must be a number from 1 to {MOST_SENT:g}, not {self.max_sent:g}"
@@ -169,7 +185,8 @@ class Terms:
 class RequestSettings(TypedDict, total=False):
     """Every setting of a request except its size, as keywords."""
 
-    prices: FilteringPrices
+    prices: Prices
+    channel: ChannelPrices
     algorithm: str
     seed: int
     budget_s: float
@@ -181,6 +198,8 @@ class RequestSettings(TypedDict, total=False):
     constraints: Constraints
     unicast: UnicastLimits | None
     max_sent: float | None
+    receiver_weights: Mapping[str, float]
+    packing: Packing | None
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -188,11 +207,13 @@ class Request:
     """Everything that a planner needs to know besides the demand.
 
     It is created from keywords, `Request(groups=2, algorithm="optimal")`, and stores them by
-    concern: `size`, `prices`, `search`, `change` and `terms`, whose classes document each setting.
+    concern: `size`, `prices`, `channel`, `search`, `change` and `terms`, whose classes
+    document each setting.
     """
 
     size: Size
-    prices: FilteringPrices
+    prices: Prices
+    channel: ChannelPrices
     search: Search
     change: Change
     terms: Terms
@@ -204,6 +225,7 @@ class Request:
         parts = {
             "size": Size(groups, sessions),
             "prices": given.pop("prices", None) or FilteringPrices(),
+            "channel": given.pop("channel", None) or ChannelPrices(),
             "search": _take(Search, given),
             "change": _take(Change, given),
             "terms": _take(Terms, given),
@@ -218,7 +240,8 @@ class Request:
         """The same request with some settings changed, by the same keywords."""
         parts = (self.size, self.search, self.change, self.terms)
         settings = {own.name: getattr(part, own.name) for part in parts for own in fields(part)}
-        return Request(**{**settings, "prices": self.prices, **changes})
+        own_prices = {"prices": self.prices, "channel": self.channel}
+        return Request(**{**settings, **own_prices, **changes})
 
     @property
     def solver(self) -> Algorithm:
@@ -226,10 +249,31 @@ class Request:
         return self.search.solver
 
     @property
-    def weights(self) -> FilteringPrices:
+    def weights(self) -> Prices:
         """The prices to search by. The channel objective counts only what groups bring."""
         by_filtering = self.search.objective == "filtering"
-        return self.prices if by_filtering else FilteringPrices(1.0, 0.0)
+        return self.prices if by_filtering else FilteringPrices(self.channel.received or 1.0, 0.0)
+
+    @property
+    def linear_prices(self) -> FilteringPrices:
+        """The prices to search by, for algorithms that know one number of messages per packet."""
+        prices = self.weights
+        return prices.linear if isinstance(prices, PacketPrices) else prices
+
+    @property
+    def sent_price(self) -> float:
+        """What a message sent costs, in the objective to search by."""
+        return 0.0 if self.search.objective == "filtering" else self.channel.sent
+
+    @property
+    def packing(self) -> Packing:
+        """How the sender fills its packets."""
+        own = self.prices.packing if isinstance(self.prices, PacketPrices) else self.terms.packing
+        return own or Packing()
+
+    def weigh(self, interest: Interest) -> FloatArray | None:
+        """How much the work of each receiver counts; None if all count the same."""
+        return weigh_receivers(interest, self.terms.receiver_weights)
 
 
 def _take(part: type[Any], given: dict[str, Any]) -> Any:
@@ -244,6 +288,8 @@ def _check_together(request: Request) -> None:
     unicast require `best`.
     """
     terms, solver = request.terms, request.solver
+    if terms.packing not in (None, request.packing):
+        raise ValueError("the prices have a packing of their own: give one or the other")
     asked = {
         "a plan to improve": request.change.previous is not None,
         "constraints": bool(terms.constraints),

@@ -10,11 +10,12 @@ from typing import Any, Unpack, overload
 
 import numpy as np
 
-from distributary.cost import ChannelPrices, channel_cost, objective_cost
+from distributary.cost import channel_cost, count_for, objective_cost
 from distributary.errors import InfeasibleError
 from distributary.model import (
     Constraints,
     Demand,
+    FloatArray,
     IndexArray,
     IntArray,
     Interest,
@@ -43,17 +44,20 @@ from distributary.planning.hybrid import UnicastLimits, hybrid
 from distributary.planning.interruptible import call_interruptibly
 from distributary.planning.kmeans import kmeans, random_start
 from distributary.planning.merging import flow_merge, user_merge
-from distributary.planning.optimal import MOST_GROUPS_TO_SHARE, Optimum, optimal, optimal_shared
+from distributary.planning.optimal import MOST_GROUPS_TO_SHARE, optimal, optimal_shared
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.replan import replan, settle, start_maps
 from distributary.planning.request import Request, RequestSettings
 from distributary.planning.subscription import place_shared, place_single
 from distributary.planning.things import Things, in_messages
 from distributary.planning.two_level import BITS
+from distributary.planning.weighted import WholeWeights, gather_receivers, repeat_receivers
 
 __all__ = ["Solution", "plan"]
 
 _CLOCKED = ("best", "optimal", "optimal-shared")  # those that the clock may stop
+_WEIGHING = ("user-merge", "optimal-shared")  # those that take weights of receivers
+_COPIES = 16  # of each receiver, on average and at most, for the others
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,9 +121,36 @@ def _search(demand: Demand, request: Request, progress: Progress) -> Solution:
     if request.solver.name in _CLOCKED:
         progress(Step("compiling", 0, None))
         _compile(request.solver.name, bool(request.terms.constraints))
+    weights = request.weigh(demand.interest)
+    if not request.terms.constraints and request.search.objective == "filtering":
+        demand = count_for(demand, request.prices)
+    if weights is not None and request.solver.name not in _WEIGHING:
+        return _plan_weighted(demand, request, weights, progress)
     if request.terms.unicast is not None:
         return _plan_with_unicast(demand, request, request.terms.unicast, progress)
     return _solve(demand, request, progress)
+
+
+def _plan_weighted(
+    demand: Demand, request: Request, weights: FloatArray, progress: Progress
+) -> Solution:
+    """Plan for as many receivers as each one's weight says; rounded weights prove nothing."""
+    terms = request.terms
+    if terms.constraints or terms.unicast is not None or terms.max_sent is not None:
+        raise ValueError("weights of receivers go with no other term")
+    whole = WholeWeights.of(weights, most=_COPIES * len(weights))
+    repeated = repeat_receivers(demand, whole.receivers)
+    solution = _solve(repeated, request.replace(receiver_weights={}), progress)
+    bound = solution.channel_lower_bound
+    if bound is not None:
+        sent = request.channel.sent * float(demand.rate.sum())
+        bound = whole.unit * (bound - sent) + sent if whole.exact else None
+    return replace(
+        solution,
+        plan=gather_receivers(solution.plan, demand, whole.receivers),
+        channel_lower_bound=bound,
+        proven=solution.proven and whole.exact,
+    )
 
 
 def _solve(demand: Demand, request: Request, progress: Progress) -> Solution:
@@ -156,10 +187,11 @@ def _plan_with_unicast(
         return solutions[-1].plan
 
     def price(plan: Plan) -> float:
-        return objective_cost(plan, demand, request.search.objective, request.prices)
+        return objective_cost(
+            plan, demand, request.search.objective, request.prices, request.channel
+        )
 
-    sent_price = 0.0 if request.search.objective == "filtering" else ChannelPrices().sent
-    found = hybrid(demand, limits, solve, price, request.weights, sent_price)
+    found = hybrid(demand, limits, solve, price, request.linear_prices, request.sent_price)
     return Solution(found, cut_short=any(solution.cut_short for solution in solutions))
 
 
@@ -203,7 +235,7 @@ def _flow_merge(demand: Demand, request: Request, progress: Progress) -> Solutio
 def _user_merge(demand: Demand, request: Request, progress: Progress) -> Solution:
     """Each receiver joins only the group that was merged for it, which carries all it wants."""
     interest = demand.interest
-    group = user_merge(demand, request.size.groups, progress)
+    group = user_merge(demand, request.size.groups, progress, _weigh_all(demand, request))
     n_groups = int(group.max()) + 1
     flow = interest.pair_flows().astype(np.int64)
     keys = distinct(flow * n_groups + group[interest.flow_receivers])
@@ -223,23 +255,40 @@ def _user_merge(demand: Demand, request: Request, progress: Progress) -> Solutio
 def _optimal(demand: Demand, request: Request, progress: Progress) -> Solution:
     optimum = optimal(demand, _groups_at_most(demand, request), request.search.budget_s, progress)
     group = np.argmax(optimum.in_group, axis=1).astype(np.int32)
-    return _state_proof(_place_flat(demand, group).plan, optimum)
+    prices, sent = request.channel, float(demand.rate.sum())
+    bound = prices.received * (optimum.lower_bound - sent) + prices.sent * sent
+    placed = _place_flat(demand, group).plan
+    return Solution(placed, bound, optimum.proven, cut_short=not optimum.proven)
 
 
 def _optimal_shared(demand: Demand, request: Request, progress: Progress) -> Solution:
     if _groups_at_most(demand, request) > MOST_GROUPS_TO_SHARE:
         return _better_of_single_and_merged(demand, request, progress)
+    weights = _weigh_all(demand, request)
     optimum = optimal_shared(
-        demand, _groups_at_most(demand, request), request.search.budget_s, progress
+        demand, _groups_at_most(demand, request), request.search.budget_s, progress, weights
     )
-    return _state_proof(place_shared(demand, optimum.in_group), optimum)
+    return Solution(
+        place_shared(demand, optimum.in_group),
+        optimum.lower_bound if weights.exact else None,
+        proven=optimum.proven and weights.exact,
+        cut_short=not optimum.proven,
+    )
+
+
+def _weigh_all(demand: Demand, request: Request) -> WholeWeights:
+    """What each receiver receives, and what is sent, in whole numbers of one unit."""
+    weights, prices = request.weigh(demand.interest), request.channel
+    ones = np.ones(len(demand.interest.receivers))
+    return WholeWeights.of(prices.received * (ones if weights is None else weights), prices.sent)
 
 
 def _better_of_single_and_merged(demand: Demand, request: Request, progress: Progress) -> Solution:
     """The cheaper of two plans, with C_inf as the bound, if OCA has too many groups to search."""
     solutions = [solve(demand, request, progress) for solve in (_optimal, _user_merge)]
     plans = [solution.plan for solution in solutions]
-    costs = [channel_cost(plan, demand, ChannelPrices()) for plan in plans]
+    weights = request.weigh(demand.interest)
+    costs = [channel_cost(plan, demand, request.channel, weights=weights) for plan in plans]
     cheaper = min(range(2), key=lambda i: costs[i].cost)
     bound = costs[cheaper].lower_bound
     return replace(
@@ -316,7 +365,7 @@ def _improve(previous: Previous, demand: Demand, request: Request, progress: Pro
     sessions = min(request.size.most_sessions, max(len(things), known))
     groups = min(request.size.groups, sessions)
     start, home = start_maps(previous, demand.interest, sessions, groups)
-    weights = request.weights
+    weights = request.linear_prices
     if request.change.max_moves is not None:
         found = Annealed(replan(things, start, home, weights, request.change.max_moves, progress))
     else:
@@ -342,7 +391,7 @@ def _two_level(solver: Callable[..., Maps]) -> Callable[[Demand, Request, Progre
 def _state_problem(demand: Demand, request: Request, bits: int = 60) -> TwoLevelProblem:
     """The flows, and the numbers of sessions and groups, limited to the number of flows."""
     sessions, groups = _sizes(demand, request)
-    return TwoLevelProblem(Things.flows_of(demand, bits), sessions, groups, request.weights)
+    return TwoLevelProblem(Things.flows_of(demand, bits), sessions, groups, request.linear_prices)
 
 
 def _sizes(demand: Demand, request: Request) -> tuple[int, int]:
@@ -364,10 +413,6 @@ def _in_rates(progress: Progress, demand: Demand, bits: int = 60) -> Progress:
 
 def _groups_at_most(demand: Demand, request: Request) -> int:
     return min(request.size.groups, len(demand.rate))
-
-
-def _state_proof(plan: Plan, optimum: Optimum) -> Solution:
-    return Solution(plan, optimum.lower_bound, optimum.proven, cut_short=not optimum.proven)
 
 
 def _rng(request: Request) -> np.random.Generator:

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import product
 from typing import NamedTuple
 
-from distributary.cost import FilteringPrices, filtering_cost
+from distributary.cost import Prices, channel_cost, filtering_cost
 from distributary.model import Demand
 from distributary.planning.knee import ROUNDING, Knee, find_knee
 from distributary.planning.progress import Progress, Step, silent
@@ -56,7 +56,7 @@ class SweepPoint:
     """One plan: its limits, its filtering cost, and what its last groups saved.
 
     `groups` and `sessions` are the limits, `used_groups` and `used_sessions` what the plan uses;
-    `cut_short` says that the clock ended its search.
+    `cut_short` says that the clock ended its search. `channel_cost` is at the request's prices.
 
     `compared_with` is the number of groups of the previous point of the curve that is not `worse`.
     Compared with that point, each additional group saved `saved_per_group` (messages/s at their
@@ -79,6 +79,7 @@ class SweepPoint:
     used_groups: int
     used_sessions: int
     cut_short: bool
+    channel_cost: float = 0.0
     compared_with: int | None = None
     saved_per_group: float | None = None
     saved_share_per_group: float | None = None
@@ -90,7 +91,7 @@ class SweepCurve:
     """The points of one session limit and one pair of prices, by groups, and their knee."""
 
     limit: SessionLimit
-    prices: FilteringPrices
+    prices: Prices
     points: tuple[SweepPoint, ...]
     knee: Knee | None
 
@@ -123,7 +124,7 @@ class SweepResult:
 class _Size(NamedTuple):
     """The limits of a plan, as fields of a request; two combinations may have the same."""
 
-    prices: FilteringPrices
+    prices: Prices
     groups: int
     sessions: int
 
@@ -137,7 +138,7 @@ def sweep(
     request: Request,
     groups: Sequence[int],
     sessions: Sequence[SessionLimit] = (ONE_PER_GROUP,),
-    prices: Sequence[FilteringPrices] | None = None,
+    prices: Sequence[Prices] | None = None,
     progress: Progress = silent,
     *,
     clock: Callable[[], float] = time.perf_counter,
@@ -167,7 +168,7 @@ def sweep(
     )
 
 
-def _setting(flows: int, prices: FilteringPrices, limit: SessionLimit, groups: int) -> _Setting:
+def _setting(flows: int, prices: Prices, limit: SessionLimit, groups: int) -> _Setting:
     """Reduce groups and sessions to at most the number of flows."""
     groups = min(groups, flows)
     size = _Size(prices, groups, min(limit.at(groups), flows))
@@ -198,7 +199,8 @@ def _plan_point(
     began = clock()
     solution = plan(demand, request, progress)
     seconds = clock() - began
-    cost = filtering_cost(solution.plan, demand, request.prices)
+    weights = request.weigh(demand.interest)
+    cost = filtering_cost(solution.plan, demand, request.prices, weights)
     return SweepPoint(
         groups=request.size.groups,
         sessions=request.size.most_sessions,
@@ -212,13 +214,14 @@ def _plan_point(
         used_groups=solution.plan.n_groups,
         used_sessions=solution.plan.n_sessions,
         cut_short=solution.cut_short,
+        channel_cost=channel_cost(solution.plan, demand, request.channel, weights=weights).cost,
     )
 
 
 def _curves(
     settings: Sequence[_Setting], points: Mapping[_Size, SweepPoint]
 ) -> Iterator[SweepCurve]:
-    by_curve: dict[tuple[SessionLimit, FilteringPrices], list[SweepPoint]] = {}
+    by_curve: dict[tuple[SessionLimit, Prices], list[SweepPoint]] = {}
     for limit, size in settings:
         by_curve.setdefault((limit, size.prices), []).append(points[size])
     for (limit, prices), line in by_curve.items():

@@ -41,7 +41,14 @@ from distributary.report.tables import (
 )
 from distributary.report.tiles import list_tiles
 from distributary.report.tree import plan_tree
-from distributary.report.wording import SAVING_EXPLAINED, headline, number, percent, plural
+from distributary.report.wording import (
+    SAVING_EXPLAINED,
+    headline,
+    number,
+    percent,
+    plural,
+    prices_in_words,
+)
 
 __all__ = ["render_report"]
 
@@ -70,13 +77,13 @@ def render_report(report: Report) -> str:
         comparison=comparison_table(report),
         cost_terms=cost_terms(report),
         tree=tree,
-        groups=group_table(loads, wasted),
+        groups=group_table(loads, wasted, report.evaluation.byte_loads),
         groups_lead=_groups_lead(report),
         group_chart=group_chart(loads),
         receivers_lead=_receivers_lead(report),
         spread_chart=spread_chart(loads),
         intake_chart=intake_chart(loads, deliveries.delivered),
-        spread=spread_table(loads, deliveries.delivered),
+        spread=spread_table(loads, deliveries.delivered, report.evaluation.byte_loads),
         receivers=receiver_table(plan, evaluation, deliveries.delivered),
         curve_chart=_curve(report),
         facts=_facts(report),
@@ -234,7 +241,13 @@ def _facts(report: Report) -> dict[str, str]:
         "flows": f"{len(demand.interest.flows):,}",
         "wanted pairs": f"{demand.interest.pairs:,}",
         "messages/s of all flows": number(float(demand.rate.sum())),
-        "filtering prices": f"α = {prices.alpha:g}, β = {prices.beta:g}",
+        **(
+            {}
+            if demand.size is None
+            else {"bytes/s of all flows": number(float(demand.count_in("bytes").rate.sum()))}
+        ),
+        "costs count": report.evaluation.count,
+        "filtering prices": prices_in_words(prices),
         "channel prices": f"received {report.channel_prices.received:g}, "
         f"sent {report.channel_prices.sent:g}",
         **report.parameters,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from distributary.cost import ChannelPrices, Evaluation, FilteringPrices
+from distributary.cost import ChannelPrices, Evaluation, FilteringPrices, Prices
 from distributary.model import Demand, Plan
 from distributary.planning import Compared, CurvePoint
 
@@ -16,7 +16,8 @@ __all__ = ["Report", "comparison_rows"]
 class Report:
     """Everything that the page shows.
 
-    `evaluation` must be of this plan, for this demand, at these prices. `comparison` holds the
+    `evaluation` must be of this plan, for this demand, at these prices; the demand is in messages,
+    while the costs may count bytes. `comparison` holds the
     other algorithms' plans only; the page itself adds flooding, unicast and this plan. `seconds` is
     how long the planning took. `parameters` and `command` are shown unchanged.
     """
@@ -28,7 +29,7 @@ class Report:
     algorithm: str
     seed: int | None = None
     seconds: float | None = None
-    filtering_prices: FilteringPrices = field(default_factory=FilteringPrices)
+    filtering_prices: Prices = field(default_factory=FilteringPrices)
     channel_prices: ChannelPrices = field(default_factory=ChannelPrices)
     comparison: Sequence[Compared] = ()
     curve: Sequence[CurvePoint] = ()
@@ -64,6 +65,6 @@ def _unicast(report: Report) -> Compared:
         groups=None,
         relative_excess=0.0,
         work=report.evaluation.filtering.wanted_work,
-        channel_cost=report.channel_prices.unicast_cost(wanted),
+        channel_cost=report.evaluation.unicast_channel_cost,
         sent_rate=wanted,
     )

@@ -7,13 +7,12 @@ from itertools import groupby
 from typing import Any
 
 from distributary import __version__
-from distributary.cost import FilteringPrices
 from distributary.extras import require
 from distributary.planning.sweep import SweepCurve, SweepPoint, SweepResult
 from distributary.report.charts import Chart, round_digits
 from distributary.report.palette import ACCENTS, MISSED, SESSION_DROPPED
 from distributary.report.rendering import PageTable, draw_bar, mark, render_page
-from distributary.report.wording import NARROW_SPACE, number, percent, plural
+from distributary.report.wording import NARROW_SPACE, number, percent, plural, prices_in_words
 
 __all__ = ["knee_sentence", "notes_on", "render_sweep", "sweep_chart"]
 
@@ -172,7 +171,7 @@ def _panels(curves: Sequence[SweepCurve]) -> list[dict[str, Any]]:
     """A chart for each pair of prices."""
     highest = max(point.relative_excess for curve in curves for point in curve.points)
     return [
-        {"prices": _prices(prices), "chart": sweep_chart([*panel], highest)}
+        {"prices": prices_in_words(prices), "chart": sweep_chart([*panel], highest)}
         for prices, panel in groupby(curves, key=lambda curve: curve.prices)
     ]
 
@@ -239,16 +238,12 @@ def _lead(result: SweepResult) -> str:
 
 
 def _name(result: SweepResult, curve: SweepCurve) -> str:
-    prices = f", {_prices(curve.prices)}" if _several_prices(result) else ""
+    prices = f", {prices_in_words(curve.prices)}" if _several_prices(result) else ""
     return f"{curve.limit.label}{prices}"
 
 
 def _several_prices(result: SweepResult) -> bool:
     return len({curve.prices for curve in result.curves}) > 1
-
-
-def _prices(prices: FilteringPrices) -> str:
-    return f"α = {prices.alpha:g}, β = {prices.beta:g}"
 
 
 def _share(share: float) -> str:

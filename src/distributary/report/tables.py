@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distributary.cost import Evaluation, Loads
+from distributary.cost import Evaluation, Loads, PacketPrices
 from distributary.model import FloatArray, Plan
 from distributary.report.deliveries import Wasted
 from distributary.report.rendering import PageTable, draw_bar, mark, show_name
@@ -69,19 +69,17 @@ def cost_terms(report: Report) -> list[CostTerm]:
     """List each cost with a sentence that explains it."""
     evaluation = report.evaluation
     filtering, channel, operating = evaluation.filtering, evaluation.channel, evaluation.operating
-    prices = report.filtering_prices
     terms = (
         (
             "C1",
             filtering.session_cost,
-            f"Session filter: every message that arrives costs α = {prices.alpha:g}, because "
-            "a receiver gets all that its groups carry.",
+            f"Session filter: {_price_sentence(report, 'α')} of what arrives, because a receiver "
+            "gets all that its groups carry.",
         ),
         (
             "C2",
             filtering.flow_cost,
-            f"Flow filter: every message of a subscribed session costs β = {prices.beta:g} "
-            "more, wanted or not.",
+            f"Flow filter: {_price_sentence(report, 'β')} of subscribed sessions, wanted or not.",
         ),
         ("Cw", filtering.work, "All filtering work together: C1 + C2."),
         (
@@ -118,16 +116,36 @@ def cost_terms(report: Report) -> list[CostTerm]:
     return [CostTerm(*term) for term in terms]
 
 
-def spread_table(loads: Loads, delivered: FloatArray) -> PageTable:
-    """Percentiles over the receivers."""
-    rows = (
+def _price_sentence(report: Report, symbol: str) -> str:
+    """'every message costs α = 1', or what a message and a packet cost."""
+    prices = report.filtering_prices
+    at_first = symbol == "α"
+    if isinstance(prices, PacketPrices):
+        message, packet = (
+            (prices.alpha0, prices.alpha1) if at_first else (prices.beta0, prices.beta1)
+        )
+        beats = ", heartbeats included," if at_first else ""
+        return f"every message costs {message:.3g} and every packet{beats} {packet:.3g}"
+    unit = "message" if report.evaluation.count == "messages" else "byte"
+    return f"every {unit} costs {symbol} = {prices.alpha if at_first else prices.beta:g}"
+
+
+def spread_table(loads: Loads, delivered: FloatArray, in_bytes: Loads | None = None) -> PageTable:
+    """Percentiles over the receivers; also in bytes, if `in_bytes` has the loads in these."""
+    rows = [
         ("received, messages/s", loads.received),
         ("accepted by the session filter, messages/s", loads.accepted),
         ("wanted, messages/s", loads.wanted),
         ("discarded, messages/s", np.maximum(loads.received - delivered, 0)),
         ("groups joined", loads.receiver_groups),
         ("sessions subscribed to", loads.receiver_sessions),
-    )
+    ]
+    if in_bytes is not None:
+        rows += [
+            ("received, bytes/s", in_bytes.received),
+            ("accepted by the session filter, bytes/s", in_bytes.accepted),
+            ("wanted, bytes/s", in_bytes.wanted),
+        ]
     columns = ["per receiver", "min", "p10", "median", "mean", "p90", "p99", "max"]
     return PageTable(
         columns,
@@ -143,8 +161,8 @@ def spread_table(loads: Loads, delivered: FloatArray) -> PageTable:
     )
 
 
-def group_table(loads: Loads, wasted: Wasted) -> PageTable:
-    """Every group, heaviest first."""
+def group_table(loads: Loads, wasted: Wasted, in_bytes: Loads | None = None) -> PageTable:
+    """Every group, heaviest first; also in bytes, if `in_bytes` has the loads in these."""
     order = np.argsort(-loads.group_rate, kind="stable")
     rows = [
         [
@@ -152,12 +170,14 @@ def group_table(loads: Loads, wasted: Wasted) -> PageTable:
             number(int(loads.group_sessions[group])),
             number(int(loads.group_flows[group])),
             number(float(loads.group_rate[group])),
+            *([] if in_bytes is None else [number(float(in_bytes.group_rate[group]))]),
             number(int(loads.group_members[group])),
             percent(float(wasted.group[group])),
         ]
         for group in order[:MOST_GROUP_ROWS].tolist()
     ]
-    columns = ["", "sessions", "flows", "messages/s", "members", "unwanted"]
+    rates = ["messages/s"] if in_bytes is None else ["messages/s", "bytes/s"]
+    columns = ["", "sessions", "flows", *rates, "members", "unwanted"]
     return PageTable(
         columns, rows, left_out=_describe_left_out(len(order) - len(rows), "lighter groups")
     )

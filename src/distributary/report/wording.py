@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from distributary.cost import FilteringCost
+from distributary.cost import FilteringCost, PacketPrices, Prices
 
 __all__ = [
     "NARROW_SPACE",
@@ -16,6 +16,7 @@ __all__ = [
     "number",
     "percent",
     "plural",
+    "prices_in_words",
     "seconds",
     "shorten",
     "stored_headline",
@@ -76,6 +77,17 @@ def plural(count: float, noun: str) -> str:
 def shorten(text: str) -> str:
     """Return the name, or its beginning and an ellipsis."""
     return text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…"
+
+
+def prices_in_words(prices: Prices, alpha: str = "α", beta: str = "β") -> str:
+    """Name both prices of a message and, where they have prices of their own, of packets."""
+    if not isinstance(prices, PacketPrices):
+        return f"{alpha} = {prices.alpha:g}, {beta} = {prices.beta:g}"
+    return (
+        f"{alpha} = {prices.alpha0:.3g} + {prices.alpha1:.3g} a packet, "
+        f"{beta} = {prices.beta0:.3g} + {prices.beta1:.3g} a packet, of up to "
+        f"{prices.messages_per_packet:g} messages or {1e3 * prices.delay_s:g} ms"
+    )
 
 
 def headline(filtering: FilteringCost, *, valid: bool) -> str:

@@ -20,7 +20,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
-from distributary.cost import FilteringPrices
+from distributary.cost import FilteringPrices, PacketPrices
 from distributary.delivery import Messages, ReceiverMachine, ReceiverParams
 from distributary.delivery.udp import (
     KeyFileError,
@@ -62,7 +62,7 @@ from distributary.delivery.udp.trains import Train, build_directory
 from distributary.errors import DistributaryError, InputError
 from distributary.files import write_plan
 from distributary.files.calibration import read_prices
-from distributary.model import Interest, Plan
+from distributary.model import Interest, Packing, Plan
 from tests.delivery.machines import simple_plan
 
 # --- addresses -----------------------------------------------------------------------------------
@@ -552,12 +552,14 @@ def test_prices_that_do_not_fit_are_doubted(
     assert Calibration(CalibrationParams(), (), prices, *lines).doubtful == doubtful
 
 
-def test_a_calibration_file_gives_prices_at_any_h(tmp_path: Path) -> None:
+def test_a_calibration_file_gives_prices_of_messages_and_packets(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     told = {"format": 1, "alpha0": 1.0, "alpha1": 8.0, "beta0": 2.0, "beta1": 4.0}
     path.write_text(json.dumps(told))
-    assert read_prices(path) == FilteringPrices(2.0, 2.5)
-    assert read_prices(path, 2) == FilteringPrices(5.0, 4.0)
+    assert read_prices(path) == PacketPrices(1.0, 8.0, 2.0, 4.0)
+    assert read_prices(path).linear == FilteringPrices(2.0, 2.5)
+    by_two = read_prices(path, Packing(2, 0.01))
+    assert by_two == PacketPrices(1.0, 8.0, 2.0, 4.0, messages_per_packet=2, delay_s=0.01)
 
 
 @pytest.mark.parametrize(
