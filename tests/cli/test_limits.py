@@ -1,4 +1,4 @@
-"""What `--limits` does to `plan` and `evaluate`, and `distributary limits`."""
+"""What `--limits` and `--receivers` do to `plan` and `evaluate`, and `distributary limits`."""
 
 from __future__ import annotations
 
@@ -112,5 +112,63 @@ def test_evaluate_names_every_broken_limit_and_fails(
     cli.write("own.toml", "[groups]\nmembers = 3\n")
     ran = cli("evaluate", "p", *inputs, "--limits", "own.toml")
     assert ran.status == 0
-    assert "the plan breaks no limit of own.toml" in ran.out
+    assert "the plan breaks no limit" in ran.out
     assert "broken_limits" not in cli("evaluate", "p", *inputs, "--json").document
+
+
+# --- receivers -----------------------------------------------------------------------------------
+
+
+def test_a_table_of_receivers_caps_each(cli: CommandLine, inputs: tuple[str, ...]) -> None:
+    cli.write("receivers.csv", "receiver,rate\ncyd,6\n")
+    words = ("--receivers", "receivers.csv")
+    assert_one_line(plan_to(cli, inputs, "p", *words), "infeasible", "'cyd'", "7", "6")
+    assert plan_to(cli, inputs, "p", "--groups", "1").status == 0
+    ran = cli("evaluate", "p", *inputs, *words)
+    assert ran.status == 1
+    assert "broken: receiver 'cyd' takes in 10, over 6\n" in ran.out
+    cli.write("own.toml", "[receivers]\nrate = 1\n[receivers.cyd]\nrate = 2\n")
+    cli.write("receivers.csv", "receiver,rate\nann,20\nbob,20\ncyd,30\n")
+    assert plan_to(cli, inputs, "p", *words, "--limits", "own.toml").status == 0
+
+
+def test_a_weight_counts_in_plan_and_evaluate(cli: CommandLine, inputs: tuple[str, ...]) -> None:
+    cli.write("receivers.csv", "receiver,weight\nann,3\n")
+    words = ("--receivers", "receivers.csv")
+    assert plan_to(cli, inputs, "even", "--groups", "1").status == 0
+    even = cli("evaluate", "even", *inputs, "--json").document["filtering"]
+    weighed = cli("evaluate", "even", *inputs, *words, "--json").document["filtering"]
+    assert even["work"] == 2 * 3 * 10
+    assert weighed["work"] == 2 * 5 * 10
+    assert plan_to(cli, inputs, "heavy", "--groups", "1", *words).status == 0
+    own = cli("evaluate", "heavy", *inputs, "--json").document["filtering"]
+    assert own["work"] == weighed["work"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("receiver,rate\nnobody,6\n", ("row 1", "'nobody'", "not in the interest")),
+        ("receiver,weight\nann,0\n", ("row 1", "weight is 0", "above 0")),
+        ("receiver,weight\nann,1\nann,2\n", ("row 2", "'ann'", "once")),
+        ("receiver\nann\n", ("neither", "weight", "rate")),
+    ],
+)
+def test_a_bad_table_of_receivers_is_one_line(
+    cli: CommandLine, inputs: tuple[str, ...], text: str, said: tuple[str, ...]
+) -> None:
+    cli.write("receivers.csv", text)
+    ran = plan_to(cli, inputs, "p", "--receivers", "receivers.csv")
+    assert_one_line(ran, "receivers.csv", *said)
+    assert not (cli.folder / "p").exists()
+
+
+def test_a_limit_in_bits_needs_a_demand_in_bytes(cli: CommandLine, inputs: tuple[str, ...]) -> None:
+    cli.write("rates.csv", "flow,rate,size\na,1,100\nb,2,100\nc,3,100\nd,4,100\n")
+    cli.write("own.toml", '[groups]\nrate = "8kbit"\n')
+    assert_one_line(plan_to(cli, inputs, "p", "--limits", "own.toml"), "own.toml", "--count bytes")
+    words = ("--limits", "own.toml", "--count", "bytes")
+    assert plan_to(cli, inputs, "p", *words).status == 0
+    assert cli("evaluate", "p", *inputs, "--limits", "own.toml").status == 0
+    cli.write("own.toml", '[groups]\nrate = "3kbit"\n')
+    assert_one_line(plan_to(cli, inputs, "p", *words), "infeasible", "'d'", "400", "375")

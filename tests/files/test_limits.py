@@ -65,6 +65,15 @@ def test_every_limit_can_be_said(tmp_path: Path) -> None:
     )
 
 
+def test_a_rate_may_have_a_unit_if_the_demand_counts_bytes(tmp_path: Path) -> None:
+    path = write(tmp_path, '[groups]\nrate = "800Mbit"\n[receivers.ann]\nrate = "1kB"\n')
+    found = read_limits(path, count="bytes")
+    assert found == Limits(group_rate=100e6, receiver_rates={"ann": 1000})
+    with pytest.raises(InputError, match=r"rate of \[receivers\] of 'ann' is '1kB'.*--count bytes"):
+        read_limits(path)
+    assert read_limits(write(tmp_path, '[groups]\nrate = "5000"\n')).group_rate == 5000
+
+
 def test_nothing_said_is_no_limit(tmp_path: Path) -> None:
     assert read_limits(write(tmp_path, "")) == Limits()
     assert (
@@ -98,6 +107,10 @@ def test_one_number_of_packets_is_for_any_number_of_members(tmp_path: Path) -> N
         ("[groups]\nrate = nan", ("nan", "finite")),
         (f"[groups]\nrate = 1{'0' * 400}", ("rate", "finite")),
         ("[groups]\nrate = [1]", ("[1]", "finite")),
+        ('[groups]\nrate = "fast"', ("rate of [groups]", "'fast'", "800Mbit")),
+        ('[groups]\nrate = "0"', ("rate of [groups] is 0.0", "above 0")),
+        ('[groups]\nrate = "1Mbit"', ("rate of [groups]", "bytes", "--count bytes")),
+        ('[groups]\npackets = "1Mbit"', ("packets of [groups] is '1Mbit'", "finite")),
         ("[groups]\npackets = 0", ("packets of [groups] is 0", "above 0")),
         ("[groups]\npackets = [5]", ("the step 5", "members = 9")),
         ("[groups]\npackets = [{members = 5}]", ("{'members': 5}", "members = 9")),
@@ -174,7 +187,9 @@ def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
 @given(st.text(max_size=200))
 def test_no_text_gives_anything_but_limits_or_one_line(text: str) -> None:
     try:
-        found: Limits | str = _parse(Path("limits.toml"), text.encode("utf-8", "replace"), None)
+        found: Limits | str = _parse(
+            Path("limits.toml"), text.encode("utf-8", "replace"), None, "messages"
+        )
     except InputError as error:
         found = str(error)
     assert isinstance(found, Limits) or found.startswith("limits.toml: ")

@@ -12,11 +12,13 @@ import typer
 from distributary.cli.options import LIMITS, option, rate_option, reject_bad_values
 from distributary.cli.quantities import Rate
 from distributary.files import (
+    ReceiverTable,
     list_profiles,
     read_flow_sets,
     read_limits,
     read_pins,
     read_receiver_caps,
+    read_receivers,
 )
 from distributary.model import Constraints, Limits, Unit
 
@@ -25,7 +27,7 @@ __all__ = ["ConstraintOptions", "LimitOptions", "check_profile"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitOptions:
-    """What the network allows."""
+    """What the network allows, and its receivers."""
 
     limits: Annotated[
         str | None,
@@ -36,13 +38,33 @@ class LimitOptions:
         ),
     ] = None
 
-    def read_limits(self, receivers: Collection[str]) -> Limits:
+    receivers: Annotated[
+        Path | None,
+        option(
+            "Table with columns receiver and weight, what a message costs a receiver (1 for those "
+            "not named), or rate, the most that may reach it, or both.",
+            LIMITS,
+        ),
+    ] = None
+
+    @property
+    def are_given(self) -> bool:
+        """Whether the network or its receivers have limits."""
+        return self.limits is not None or self.receivers is not None
+
+    def read_receivers(self, known: Collection[str]) -> ReceiverTable:
+        """Read the table of receivers, if there is one."""
+        return ReceiverTable() if self.receivers is None else read_receivers(self.receivers, known)
+
+    def read_limits(self, receivers: Collection[str], count: Unit) -> Limits:
         """Read the limits; a name that is neither a profile nor a file is wrong usage."""
+        rates = self.read_receivers(receivers).rates
         if self.limits is None:
-            return Limits()
+            return Limits(receiver_rates=rates)
         if not Path(self.limits).suffix and not Path(self.limits).exists():
             check_profile(self.limits, "'--limits'")
-        return read_limits(self.limits, receivers)
+        limits = read_limits(self.limits, receivers, count)
+        return replace(limits, receiver_rates={**limits.receiver_rates, **rates})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +102,7 @@ class ConstraintOptions(LimitOptions):
 
     def read(self, receivers: Collection[str], count: Unit) -> Constraints:
         """Read the tables and put the constraints together; options override the limits."""
-        limits = self.read_limits(receivers)
+        limits = self.read_limits(receivers, count)
         caps = dict(limits.receiver_rates)
         caps |= read_receiver_caps(self.receiver_caps) if self.receiver_caps else {}
         pinned = read_pins(self.pins) if self.pins else {}

@@ -19,7 +19,7 @@ from distributary.cli.price_options import OwnPrices
 from distributary.cli.summary import cost_table, details_as_json, headline, limit_table, load_tables
 from distributary.errors import LimitError, PlanError
 from distributary.files import evaluation_document, price_document, read_plan, read_stored_terms
-from distributary.model import LimitUse, broken_limits, limit_uses
+from distributary.model import LimitUse, broken_limits, limit_uses, weigh_receivers
 from distributary.report.wording import prices_in_words
 
 __all__ = ["evaluate"]
@@ -41,9 +41,11 @@ def evaluate(
     prices, channel = own.choose(terms), own.choose_channel(terms)
     inputs = files.read(usual_count=terms.count)
     stored = read_plan(plan, inputs.demand.interest)
-    weights = terms.weigh(inputs.demand.interest)
+    interest = inputs.demand.interest
+    given = network.read_receivers(interest.receivers).weights
+    weights = weigh_receivers(interest, given) if given else terms.weigh(interest)
     evaluation = cost.evaluate(stored.plan, inputs.demand, prices, channel, weights=weights)
-    limits = network.read_limits(inputs.demand.interest.receivers)
+    limits = network.read_limits(interest.receivers, inputs.demand.unit)
     packing = own.choose_packing(terms)
     broken = broken_limits(stored.plan, inputs.demand, limits, packing)
     uses = limit_uses(stored.plan, inputs.demand, limits, packing)
@@ -58,7 +60,7 @@ def evaluate(
                 "prices": price_document(prices, channel),
                 "made_from_these_inputs": same_inputs,
                 "intake": intake_document(inputs),
-                **({} if network.limits is None else _limits_document(uses, broken)),
+                **(_limits_document(uses, broken) if network.are_given else {}),
                 **details,
             }
         )
@@ -72,9 +74,9 @@ def evaluate(
         for table in load_tables(evaluation):
             results.print(table)
         print_extensions(evaluation)
-        if network.limits is not None:
+        if limits:
             results.print(limit_table(uses))
-            _print_broken(network.limits, broken)
+            _print_broken(broken)
     if not evaluation.valid:
         raise PlanError(evaluation.problems, path=str(plan))
     if broken:
@@ -85,9 +87,9 @@ def _limits_document(uses: tuple[LimitUse, ...], broken: tuple[str, ...]) -> dic
     return {"limits": [asdict(use) for use in uses], "broken_limits": list(broken)}
 
 
-def _print_broken(limits: str, broken: tuple[str, ...]) -> None:
+def _print_broken(broken: tuple[str, ...]) -> None:
     """Print every limit that the plan breaks, by group, receiver or switch."""
     if not broken:
-        results.print(f"the plan breaks no limit of {limits}", markup=False)
+        results.print("the plan breaks no limit")
     for sentence in broken:
         results.print(f"broken: {sentence}", markup=False, soft_wrap=True)

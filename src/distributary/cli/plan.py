@@ -173,8 +173,9 @@ def plan(
     inputs = files.read(on_peak=files.plan_on == "peak")
     interest = inputs.demand.interest
     within = constraints.read(interest.receivers, inputs.demand.unit)
+    weights = constraints.read_receivers(interest.receivers).weights
     with reject_bad_values():
-        request = request.replace(constraints=within)
+        request = request.replace(constraints=within, receiver_weights=weights)
     if files.column is not None:
         request = request.replace(labels=read_labels(files.rates, files.column, interest.flows))
     with show_progress() as progress, reject_bad_values():

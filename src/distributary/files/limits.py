@@ -1,23 +1,6 @@
 """Limits of a network from a TOML file, or from a profile that comes with the package.
 
-[groups]
-members = 100                                   # receivers that join a group
-rate = 50_000                                   # messages/s that it carries
-packets = [{ members = 9, packets = 75_000 }]   # packets/s by members; or one number for all
-[receivers]
-groups = 20                                     # that a receiver joins
-sessions = 100                                  # that it subscribes to
-rate = 10_000                                   # messages/s that reach it
-[receivers."desk 7"]
-rate = 2_000                                    # of one receiver
-[network]
-groups = 500
-sessions = 2_000
-[switches]
-entries = 256                                   # groups that a switch forwards
-table = "switches.csv"                          # receiver, switch; beside this file
-[switches."core 1"]
-entries = 4_096                                 # of one switch
+`docs/limits.md` describes the file. Reading is strict: what is not understood is an error.
 """
 
 from __future__ import annotations
@@ -42,7 +25,7 @@ from distributary.files.faults import (
     summarize_error,
 )
 from distributary.files.tables import read_table
-from distributary.model import Limits, PacketStep
+from distributary.model import Amount, Limits, PacketStep, Unit
 
 __all__ = ["limits_document", "list_profiles", "read_limits", "read_profile"]
 
@@ -73,19 +56,24 @@ def read_profile(name: str) -> str:
     return _PROFILES.joinpath(f"{name}.toml").read_text(encoding="utf-8")
 
 
-def read_limits(source: str | os.PathLike[str], receivers: Collection[str] | None = None) -> Limits:
+def read_limits(
+    source: str | os.PathLike[str],
+    receivers: Collection[str] | None = None,
+    count: Unit = "messages",
+) -> Limits:
     """Read limits from a TOML file or, by its name, from a profile.
 
-    If `receivers` are given, a limit of any other receiver is an error.
+    If `receivers` are given, a limit of any other receiver is an error. `count` is what the rates
+    of the demand count, for rates with a unit.
     """
     if isinstance(source, str) and source in list_profiles():
-        return _parse(Path(source), read_profile(source).encode(), None)
+        return _parse(Path(source), read_profile(source).encode(), None, count)
     path = Path(source)
     try:
         text = path.read_bytes()
     except OSError as error:
         raise read_fault(path, error) from None
-    return _parse(path, text, None if receivers is None else set(receivers))
+    return _parse(path, text, None if receivers is None else set(receivers), count)
 
 
 def limits_document(limits: Limits) -> dict[str, Any]:
@@ -93,7 +81,7 @@ def limits_document(limits: Limits) -> dict[str, Any]:
     return {name: value for name, value in asdict(limits).items() if value}
 
 
-def _parse(path: Path, text: bytes, receivers: set[str] | None) -> Limits:
+def _parse(path: Path, text: bytes, receivers: set[str] | None, count: Unit) -> Limits:
     try:
         document = tomllib.loads(text.decode("utf-8"))
     except UnicodeDecodeError:
@@ -113,12 +101,12 @@ def _parse(path: Path, text: bytes, receivers: set[str] | None) -> Limits:
                 remedy=f"put keys under {', '.join(f'[{section}]' for section in SECTIONS)}",
             )
     groups, to_receivers, network, switches = (
-        _Section(path, name, document.get(name, {})) for name in SECTIONS
+        _Section(path, name, document.get(name, {}), count) for name in SECTIONS
     )
     groups.refuse_names()
     network.refuse_names()
     switch_of = _read_switches(path, switches.own.get("table"), receivers)
-    receiver_rates = to_receivers.amounts_by_name("rate")
+    receiver_rates = to_receivers.rates_by_name("rate")
     to_receivers.check_known(receiver_rates, receivers, "nobody of this name wants a flow")
     entries_of = switches.counts_by_name("entries")
     if bool(switch_of) != bool(entries_of or "entries" in switches.own):
@@ -130,11 +118,11 @@ def _parse(path: Path, text: bytes, receivers: set[str] | None) -> Limits:
     switches.check_known(entries_of, set(switch_of.values()), "the table names no such switch")
     return Limits(
         group_members=groups.count("members"),
-        group_rate=groups.amount("rate"),
+        group_rate=groups.rate("rate"),
         group_packets=groups.steps("packets"),
         receiver_groups=to_receivers.count("groups"),
         receiver_sessions=to_receivers.count("sessions"),
-        receiver_rate=to_receivers.amount("rate"),
+        receiver_rate=to_receivers.rate("rate"),
         receiver_rates=receiver_rates,
         groups=network.count("groups"),
         sessions=network.count("sessions"),
@@ -175,8 +163,8 @@ def _read_switches(path: Path, table: object, receivers: set[str] | None) -> dic
 class _Section:
     """The keys of a section, and the tables of single names in it."""
 
-    def __init__(self, path: Path, name: str, content: Mapping[str, Any]) -> None:
-        self._path, self._title = path, f"[{name}]"
+    def __init__(self, path: Path, name: str, content: Mapping[str, Any], count: Unit) -> None:
+        self._path, self._title, self._count = path, f"[{name}]", count
         self.own = {key: value for key, value in content.items() if not isinstance(value, dict)}
         self._by_name = {key: value for key, value in content.items() if isinstance(value, dict)}
         for key, value in self.own.items():
@@ -190,8 +178,8 @@ class _Section:
     def count(self, key: str) -> int | None:
         return None if key not in self.own else self._check_count(key, self.own[key])
 
-    def amount(self, key: str) -> float | None:
-        return None if key not in self.own else self._check_amount(key, self.own[key])
+    def rate(self, key: str) -> float | None:
+        return None if key not in self.own else self._check_rate(key, self.own[key])
 
     def steps(self, key: str) -> tuple[PacketStep, ...]:
         """A list of steps, or one number for any number of members."""
@@ -227,9 +215,9 @@ class _Section:
             for name, value in self._read_names(key).items()
         }
 
-    def amounts_by_name(self, key: str) -> dict[str, float]:
+    def rates_by_name(self, key: str) -> dict[str, float]:
         return {
-            name: self._check_amount(key, value, name)
+            name: self._check_rate(key, value, name)
             for name, value in self._read_names(key).items()
         }
 
@@ -278,9 +266,29 @@ class _Section:
             self._refuse_value(key, value, name, AMOUNT_WORDS)
         return float(value)
 
+    def _check_rate(self, key: str, value: object, name: str | None = None) -> float:
+        """A number in what the demand counts, or a text with a unit, such as 800Mbit."""
+        if not isinstance(value, str):
+            return self._check_amount(key, value, name)
+        try:
+            counted = Amount.parse(value).count_in(self._count)
+        except ValueError as error:
+            self._refuse(
+                f"{key} of {self._name_place(name)} is {show_value(value)}: {error}",
+                value,
+                "give a number, or such as 800Mbit with --count bytes",
+            )
+        return self._check_amount(key, counted, name)
+
     def _refuse_value(self, key: str, value: object, name: str | None, words: str) -> NoReturn:
-        where = self._title if name is None else f"{self._title} of {show_value(name)}"
-        self._refuse(f"{key} of {where} is {show_value(value)}", value, f"it must be {words}")
+        self._refuse(
+            f"{key} of {self._name_place(name)} is {show_value(value)}",
+            value,
+            f"it must be {words}",
+        )
+
+    def _name_place(self, name: str | None) -> str:
+        return self._title if name is None else f"{self._title} of {show_value(name)}"
 
     def _refuse(self, reason: str, value: object, remedy: str) -> NoReturn:
         raise input_fault(self._path, reason, value=value, remedy=remedy)
