@@ -18,6 +18,7 @@ from typing import Any, Self
 from zlib import crc32
 
 from distributary.errors import StateError
+from distributary.machines.real.checkpoints import Checkpoints
 from distributary.machines.real.folder_lock import take_lock
 
 __all__ = ["Store"]
@@ -29,6 +30,8 @@ _TABLES = (
     "CREATE TABLE rows (key TEXT PRIMARY KEY, checksum INTEGER, value BLOB) WITHOUT ROWID",
 )
 _LARGEST_WAL = 1 << 24  # bytes; a longer one is truncated once its changes are moved
+_CHANGES_PER_CHECKPOINT = 1_000  # rows
+_PAGES_TO_WAIT = 1 << 14  # in the WAL; then the writer itself moves its changes, and waits for it
 _WAL_HEAD = Struct(">16x8s8x")  # the salt of all valid frames
 _WAL_FRAME = Struct(">4xI8s8x")  # nonzero in the last frame of a batch; the salt. A page follows
 _DAMAGED_SCHEMA = "its schema is not as it was written"
@@ -49,6 +52,8 @@ class Store:
     def __init__(self, folder: Path, *, sync: bool = False) -> None:
         self.path = folder / "state.db"
         self.reports: list[str] = []
+        self._checkpoints = Checkpoints(self.path)
+        self._moved = 0  # changes until the last checkpoint
         self._lock = take_lock(folder / "lock")
         try:
             with self._faults():
@@ -69,6 +74,7 @@ class Store:
     def close(self) -> None:
         """Close the file and release the lock on the folder."""
         if self._lock >= 0:
+            self._checkpoints.close()
             with suppress(AttributeError, sqlite3.Error):
                 self._db.close()
             os.close(self._lock)
@@ -90,6 +96,7 @@ class Store:
             yield
             with self._faults():
                 self._db.execute("COMMIT")
+                self._checkpoint_soon()
         except BaseException:
             self._next, self.size = before
             if self._db.in_transaction:
@@ -98,13 +105,18 @@ class Store:
 
     def flush(self) -> None:
         """Wait until everything written is on disk, with or without `sync`."""
-        with self._faults():
+        with self._faults(), self._checkpoints.running:
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             folder = os.open(self.path.parent, os.O_RDONLY)
             try:
                 os.fsync(folder)  # so that the names of the files are on disk too
             finally:
                 os.close(folder)
+
+    def _checkpoint_soon(self) -> None:
+        if self._db.total_changes - self._moved >= _CHANGES_PER_CHECKPOINT:
+            self._moved = self._db.total_changes
+            self._checkpoints.ask()
 
     def compact(self) -> None:
         """Return unused space to the file system, if it is most of the file."""
@@ -237,6 +249,7 @@ class Store:
             self._check_kind(db)
             db.execute("PRAGMA journal_mode = WAL")
             db.execute(f"PRAGMA journal_size_limit = {_LARGEST_WAL}")
+            db.execute(f"PRAGMA wal_autocheckpoint = {_PAGES_TO_WAIT}")
             db.execute(f"PRAGMA synchronous = {synchronous}")
             db.execute("PRAGMA secure_delete = OFF")
             self._report_lost_batches(db)
