@@ -59,6 +59,11 @@ def test_options_override_the_file(cli: CommandLine, inputs: tuple[str, ...]) ->
     stored = json.loads((cli.folder / "p" / "plan.json").read_text())
     limits = stored["parameters"]["constraints"]["limits"]
     assert limits == {"group_rate": 10, "receiver_rate": 20}
+    uses = {use["limit"]: use["allowed"] for use in ran.document["limits"]}
+    assert uses == {"rate of a group": 10, "rate of a receiver": 20}
+    said = plan_to(cli, inputs, "p", *words).out
+    assert [line.split()[5] for line in said.splitlines() if "rate of a group" in line] == ["10"]
+    assert "limits" not in plan_to(cli, inputs, "p", "--json").document
 
 
 @pytest.mark.parametrize(

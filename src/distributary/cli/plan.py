@@ -33,6 +33,7 @@ from distributary.cli.summary import (
     cost_table,
     duplication_sentence,
     headline,
+    limit_table,
     load_tables,
     unicast_sentence,
 )
@@ -45,7 +46,7 @@ from distributary.files import (
     save_plan,
     solver_document,
 )
-from distributary.model import Unit
+from distributary.model import Demand, LimitUse, Unit, limit_uses
 from distributary.planning import Move, Request, moves_between
 
 __all__ = ["plan", "print_extensions"]
@@ -187,6 +188,8 @@ def plan(
         return
     print_intake(inputs)
     _print_plan(made)
+    if request.terms.constraints.limits:
+        results.print(limit_table(_measure_limits(made, inputs.demand)))
     if moves is not None:
         _print_moves(moves)
     results.print(
@@ -212,9 +215,17 @@ def _document(
         "seconds": made.seconds,
         "intake": intake_document(inputs),
     }
+    if made.request.terms.constraints.limits:
+        document["limits"] = [asdict(use) for use in _measure_limits(made, inputs.demand)]
     if moves is not None:
         document["moves"] = [asdict(move) for move in moves]
     return document
+
+
+def _measure_limits(made: planning.MadePlan, demand: Demand) -> tuple[LimitUse, ...]:
+    request = made.request
+    limits = request.terms.constraints.limits
+    return limit_uses(made.solution.plan, demand, limits, request.packing)
 
 
 def _print_plan(made: planning.MadePlan) -> None:
